@@ -50,10 +50,10 @@ fuzz_target!(|data: &[u8]| {
         let rule = POLICY.rules.get(&kind).expect("the stage knows it");
         let count = lines.iter().filter(|other| other.output.kind() == kind).count();
         assert!(count <= rule.max as usize, "{count} of {kind:?}");
-        for (name, value) in line.output.words() {
+        for (name, value) in line.output.fields() {
             assert!(!value.chars().any(|c| c.is_control()), "{name}: {value:?}");
             if kind.allows() == Some(name) {
-                assert!(rule.allow.as_ref().expect("a list").takes(value), "{name}: {value:?}");
+                assert!(rule.allow.as_ref().expect("a list").allows(value), "{name}: {value:?}");
             }
         }
         assert!(line.output.body().chars().count() <= MAX_BODY as usize);

@@ -277,7 +277,7 @@ impl Observer for Lines {
                     }
                     RunEvent::Awaiting { stage, request, .. } => {
                         let mark = screen.paint("33", "waits for you:");
-                        screen.line(&format!("  {id} {stage} {mark} {}", request.words()));
+                        screen.line(&format!("  {id} {stage} {mark} {}", request.message()));
                         screen.line(&format!("    `vik approve {id}` or `vik deny {id}`"));
                     }
                     RunEvent::Answered {

@@ -199,7 +199,7 @@ fn detail(hold: &Hold) -> String {
         Hold::Parked { reason, detail, .. } => {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
         }
-        Hold::Approval { request } => request.words(),
+        Hold::Approval { request } => request.message(),
         Hold::Settling => "an attempt ended, and no pull has shown the issue since".to_owned(),
         Hold::LookupPending => "the issue is looked at once more before it starts".to_owned(),
         Hold::LookupFailed => "the look at the issue failed; the next pull tries again".to_owned(),
@@ -267,15 +267,15 @@ pub fn asks(request: &Request) -> String {
     let Some(call) = &request.call else {
         let outputs = one_line(&request.outputs.join("; "), SHOWN);
         return match request.outputs.is_empty() {
-            true => request.words(),
-            false => format!("{}, and what is asked for: {outputs}", request.words()),
+            true => request.message(),
+            false => format!("{}, and what is asked for: {outputs}", request.message()),
         };
     };
     let what = match &call.command {
         Some(command) => command.clone(),
         None => call.paths.join(" "),
     };
-    format!("{}: {}", request.words(), one_line(&what, SHOWN))
+    format!("{}: {}", request.message(), one_line(&what, SHOWN))
 }
 
 /// A recorded decision.
@@ -313,7 +313,7 @@ pub fn note(note: &RunEvent) -> String {
             attempts,
             ..
         } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
-        RunEvent::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.words()),
+        RunEvent::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.message()),
         RunEvent::Answered {
             stage,
             request,

@@ -41,7 +41,7 @@ pub fn take(file: &Path) -> io::Result<Vec<u8>> {
 pub fn secrets(lines: &[Line]) -> Vec<Refusal> {
     let holds = |text: &str| vik_mask::mask(text) != text;
     let refusal = |line: &Line| {
-        let words = line.output.words().into_iter();
+        let words = line.output.fields().into_iter();
         let mut texts = words.chain([("body", line.output.body())]);
         let (name, _) = texts.find(|(_, text)| holds(text))?;
         Some(Refusal::of(

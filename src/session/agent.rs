@@ -503,7 +503,7 @@ impl Work<'_> {
         if self.conclusion.over_budget {
             return Err(Trouble::of(
                 Outcome::OverBudget,
-                match self.start().budget.words() {
+                match self.start().budget.describe() {
                     Some(budget) => format!("the agent stopped at its budget of {budget}: {reason}"),
                     None => reason,
                 },

@@ -10,7 +10,8 @@ use tokio::task::spawn_blocking;
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::outputs::{
-    self as core, Line, Looked, Next, OutputPolicy, OutputRule, Progress, Pursuit, Ran, Refusal, Rule,
+    self as core, CheckResult, Line, NextStep, OutputPolicy, OutputRule, Progress, Pursuit, Refusal, Rule,
+    RunResult,
 };
 use vik_core::workflow::SecretSource;
 use vik_proc::{Graces, Sandbox};
@@ -356,38 +357,38 @@ impl Work<'_> {
         }
         let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
         match (next, &scripts.check) {
-            (Next::Skip, _) => {
+            (NextStep::Skip, _) => {
                 let own = self.start().attempt_id;
                 self.outputs_told
                     .extend(last.map(|note| Told::of(&note, note.session == own)));
                 return Ok(());
             }
-            (Next::Look, Some(check)) => {
+            (NextStep::Check, Some(check)) => {
                 let (looked, why) = self.look(check, secrets, line).await;
-                if let Some(end) = core::after_look(looked) {
+                if let Some(end) = core::after_check(looked) {
                     return self.close_output(book, line, end, why);
                 }
             }
-            (Next::Leave | Next::Look, _) => {
+            (NextStep::Leave | NextStep::Check, _) => {
                 let why = "Vik was cut off while its command ran, and there is no `check` that tells";
                 return self.close_output(book, line, Progress::Unknown, Some(why.to_owned()));
             }
-            (Next::Run, _) => {}
+            (NextStep::Run, _) => {}
         }
         self.note_output(book, line, Progress::Applying, None)?;
         crash::point("output_applying");
         let done = self.output_script("run", &scripts.run, secrets, line).await;
         crash::point("output_ran");
         let (ran, mut why) = match done {
-            Ok(()) => (Ran::Well, None),
+            Ok(()) => (RunResult::Well, None),
             // It ended by itself, or was never begun.
             Err(error @ (HookError::Failed { code: Some(_), .. } | HookError::Write { .. })) => {
-                (Ran::Failed, Some(report::chain(&error)))
+                (RunResult::Failed, Some(report::chain(&error)))
             }
-            Err(error) => (Ran::CutOff, Some(report::chain(&error))),
+            Err(error) => (RunResult::CutOff, Some(report::chain(&error))),
         };
         let looked = match (&scripts.check, ran) {
-            (Some(check), Ran::Well) => {
+            (Some(check), RunResult::Well) => {
                 let (looked, said) = self.look(check, secrets, line).await;
                 why = said;
                 Some(looked)
@@ -401,13 +402,14 @@ impl Work<'_> {
     }
 
     /// Asks the check of an output whether it is done, and gives what else it said.
-    async fn look(&self, check: &str, secrets: &[String], line: &Line) -> (Looked, Option<String>) {
+    async fn look(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<String>) {
         match self.output_script("check", check, secrets, line).await {
-            Ok(()) => (Looked::Done, None),
-            Err(HookError::Failed { code: Some(1), .. }) => {
-                (Looked::NotDone, Some("its `check` does not find it".to_owned()))
-            }
-            Err(error) => (Looked::CannotTell, Some(report::chain(&error))),
+            Ok(()) => (CheckResult::Done, None),
+            Err(HookError::Failed { code: Some(1), .. }) => (
+                CheckResult::NotDone,
+                Some("its `check` does not find it".to_owned()),
+            ),
+            Err(error) => (CheckResult::Unclear, Some(report::chain(&error))),
         }
     }
 
@@ -552,7 +554,7 @@ impl Work<'_> {
             ("VIK_OUTPUT_KEY", line.key.to_string()),
             ("VIK_OUTPUT_FILE", body.to_string_lossy().into_owned()),
         ];
-        for (word, value) in line.output.words() {
+        for (word, value) in line.output.fields() {
             let variable = match word {
                 "label" => "VIK_OUTPUT_LABEL",
                 "state" => "VIK_OUTPUT_STATE",
@@ -580,7 +582,7 @@ fn output_value(line: &Line, file: &Path) -> Value {
     value["key"] = line.key.as_str().into();
     value["file"] = file.to_string_lossy().into();
     value["body"] = line.output.body().into();
-    for (name, word) in line.output.words() {
+    for (name, word) in line.output.fields() {
         value[name] = word.into();
     }
     value

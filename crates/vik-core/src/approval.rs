@@ -184,7 +184,7 @@ impl Request {
     }
 
     /// What is asked, in one line.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         match (self.gate, &self.call) {
             (Gate::Before, _) => "a person has to let it start".to_owned(),
             (Gate::After, _) => "a person has to accept what was done".to_owned(),
@@ -205,19 +205,19 @@ impl Request {
 
     /// What was said to it, in one line.
     pub fn answered(&self, answer: &Answer, by: &str) -> String {
-        let what = match self.gate {
+        let subject = match self.gate {
             Gate::Before => "its start",
             Gate::Call => "a call of its agent",
             Gate::After => "its result",
         };
-        let said = match answer {
+        let verb = match answer {
             Answer::Approve { .. } => "approved",
             Answer::Deny { .. } => "denied",
             Answer::Instruct { .. } => "wants something else than",
         };
         match answer.message() {
-            Some(message) => format!("{by} {said} {what}: {message}"),
-            None => format!("{by} {said} {what}"),
+            Some(message) => format!("{by} {verb} {subject}: {message}"),
+            None => format!("{by} {verb} {subject}"),
         }
     }
 }
@@ -227,14 +227,14 @@ impl CallRule {
     ///
     /// An agent words its commands as it likes, so this takes rather too much than too little; it is a matter of policy, and
     /// no wall: that is the sandbox.
-    pub fn takes(&self, call: &Call) -> bool {
-        let tool = self.tool.is_empty() || self.tool.iter().any(|name| fits_whole(name, &call.tool));
+    pub fn matches(&self, call: &Call) -> bool {
+        let tool = self.tool.is_empty() || self.tool.iter().any(|name| matches_whole(name, &call.tool));
         let command = self.command.is_empty()
             || call.command.as_ref().is_some_and(|command| {
-                let command = plain_words(command);
+                let command = normalize_command(command);
                 self.command
                     .iter()
-                    .any(|pattern| stands_in(&plain_words(pattern), &command))
+                    .any(|pattern| contains_pattern(&normalize_command(pattern), &command))
             });
         let path = self
             .path
@@ -244,7 +244,7 @@ impl CallRule {
     }
 
     /// The rule in one line.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         let mut parts = Vec::new();
         for (name, entries) in [("tool", &self.tool), ("command", &self.command)] {
             if !entries.is_empty() {
@@ -260,33 +260,34 @@ impl CallRule {
 }
 
 /// A command line as its words, without what only a shell reads: quotes, backslashes, doubled spaces, line ends.
-fn plain_words(text: &str) -> String {
+fn normalize_command(text: &str) -> String {
     let bare: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a name is one that a pattern with `*` means; upper and lower case are the same.
-fn fits_whole(pattern: &str, name: &str) -> bool {
+fn matches_whole(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
-    fits(pattern.as_bytes(), name.as_bytes(), true)
+    matches_pattern(pattern.as_bytes(), name.as_bytes(), true)
 }
 
 /// Whether a pattern with `*` begins at a word of the text, and ends with one: `git push` stands in `cd x&&git push -f`, not
 /// in `digit pushes`.
-fn stands_in(pattern: &str, text: &str) -> bool {
+fn contains_pattern(pattern: &str, text: &str) -> bool {
     let text = text.as_bytes();
-    let begins =
-        |at: usize| at == 0 || !is_part(text[at - 1]) || !pattern.bytes().next().is_some_and(is_part);
-    (0..text.len()).any(|at| begins(at) && fits(pattern.as_bytes(), &text[at..], false))
+    let begins = |at: usize| {
+        at == 0 || !is_word_byte(text[at - 1]) || !pattern.bytes().next().is_some_and(is_word_byte)
+    };
+    (0..text.len()).any(|at| begins(at) && matches_pattern(pattern.as_bytes(), &text[at..], false))
 }
 
 /// Whether a byte is of a word. Of what is not ASCII none is: rather too much is taken than too little.
-fn is_part(byte: u8) -> bool {
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 /// Whether the pattern takes all of the text (`whole`), or its beginning up to the end of a word.
-fn fits(pattern: &[u8], text: &[u8], whole: bool) -> bool {
+fn matches_pattern(pattern: &[u8], text: &[u8], whole: bool) -> bool {
     // How much of the pattern each beginning of the text may have used up; a star stays where it is.
     let mut open = vec![false; pattern.len() + 1];
     open[0] = true;
@@ -300,7 +301,7 @@ fn fits(pattern: &[u8], text: &[u8], whole: bool) -> bool {
     spread(&mut open);
     let ends_word = |next: Option<&u8>| {
         let last = pattern.last().copied();
-        !next.is_some_and(|next| is_part(*next)) || !last.is_some_and(is_part)
+        !next.is_some_and(|next| is_word_byte(*next)) || !last.is_some_and(is_word_byte)
     };
     for (at, byte) in text.iter().enumerate() {
         if !whole && open[pattern.len()] && ends_word(text.get(at)) {
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_found_however_it_is_wrapped() {
+    fn command_rule_matches_wrapped_commands() {
         let push = rule(&[], &["git push"], &[]);
         for command in [
             "git push",
@@ -359,33 +360,33 @@ mod tests {
             "true\ngit\tpush",
             "/usr/bin/git push",
         ] {
-            assert!(push.takes(&shell(command)), "{command}");
+            assert!(push.matches(&shell(command)), "{command}");
         }
         for command in ["git pull", "digit push", "git pushes", "git pus", ""] {
-            assert!(!push.takes(&shell(command)), "{command}");
+            assert!(!push.matches(&shell(command)), "{command}");
         }
-        assert!(!push.takes(&Call {
+        assert!(!push.matches(&Call {
             command: None,
             ..shell("")
         }));
-        assert!(rule(&[], &["git * push"], &[]).takes(&shell("git -C x push")));
-        assert!(rule(&[], &["rm *-r"], &[]).takes(&shell("rm -f -r x")));
-        assert!(rule(&[], &["*"], &[]).takes(&shell("anything")));
+        assert!(rule(&[], &["git * push"], &[]).matches(&shell("git -C x push")));
+        assert!(rule(&[], &["rm *-r"], &[]).matches(&shell("rm -f -r x")));
+        assert!(rule(&[], &["*"], &[]).matches(&shell("anything")));
     }
 
     #[test]
-    fn each_key_that_is_written_must_fit() {
+    fn call_rule_requires_all_written_keys() {
         let call = Call {
             tool: "Write".to_owned(),
             command: None,
             paths: vec!["migrations/1.sql".to_owned()],
         };
-        assert!(rule(&["write", "edit"], &[], &[]).takes(&call));
-        assert!(rule(&["w*"], &[], &["migrations"]).takes(&call));
-        assert!(!rule(&["Bash"], &[], &["migrations"]).takes(&call));
-        assert!(!rule(&[], &["x"], &["migrations"]).takes(&call));
-        assert!(!rule(&[], &[], &["migrations", "!migrations/1.sql"]).takes(&call));
-        assert!(rule(&["mcp__*"], &[], &[]).takes(&Call {
+        assert!(rule(&["write", "edit"], &[], &[]).matches(&call));
+        assert!(rule(&["w*"], &[], &["migrations"]).matches(&call));
+        assert!(!rule(&["Bash"], &[], &["migrations"]).matches(&call));
+        assert!(!rule(&[], &["x"], &["migrations"]).matches(&call));
+        assert!(!rule(&[], &[], &["migrations", "!migrations/1.sql"]).matches(&call));
+        assert!(rule(&["mcp__*"], &[], &[]).matches(&Call {
             tool: "mcp__a__b".to_owned(),
             ..Call::default()
         }));
@@ -393,18 +394,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_stands_in_a_command_is_found(before in "([a-z.=/]{0,8} ){0,3}", after in "( [a-z./]{0,8}){0,3}") {
+        fn command_pattern_is_found_anywhere(before in "([a-z.=/]{0,8} ){0,3}", after in "( [a-z./]{0,8}){0,3}") {
             let push = rule(&[], &["git push"], &[]);
             let command = format!("{before}git push{after}");
-            prop_assert!(push.takes(&shell(&command)));
+            prop_assert!(push.matches(&shell(&command)));
         }
 
         #[test]
-        fn a_star_takes_anything(text in ".{0,40}") {
-            let is_taken = fits_whole("*", &text);
+        fn star_pattern_matches_any_text(text in ".{0,40}") {
+            let is_taken = matches_whole("*", &text);
             prop_assert!(is_taken);
             let plain = text.replace('*', "");
-            let is_taken = fits_whole(&(plain.clone() + "*"), &plain);
+            let is_taken = matches_whole(&(plain.clone() + "*"), &plain);
             prop_assert!(is_taken);
         }
     }

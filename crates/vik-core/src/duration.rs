@@ -42,21 +42,21 @@ impl std::str::FromStr for Span {
             return Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| fail());
         }
         let mut total = Duration::ZERO;
-        let mut rest = trimmed;
-        if rest.is_empty() {
+        let mut remaining = trimmed;
+        if remaining.is_empty() {
             return Err(fail());
         }
-        while !rest.is_empty() {
-            let digits = rest
+        while !remaining.is_empty() {
+            let digits = remaining
                 .find(|c: char| !c.is_ascii_digit())
                 .filter(|&n| n > 0)
                 .ok_or_else(fail)?;
-            let number: u64 = rest[..digits].parse().map_err(|_| fail())?;
-            rest = &rest[digits..];
-            let unit_len = rest
+            let number: u64 = remaining[..digits].parse().map_err(|_| fail())?;
+            remaining = &remaining[digits..];
+            let unit_len = remaining
                 .find(|c: char| !c.is_ascii_alphabetic())
-                .unwrap_or(rest.len());
-            let millis_per_unit: u64 = match &rest[..unit_len] {
+                .unwrap_or(remaining.len());
+            let millis_per_unit: u64 = match &remaining[..unit_len] {
                 "ms" => 1,
                 "s" => 1_000,
                 "m" => 60_000,
@@ -68,7 +68,7 @@ impl std::str::FromStr for Span {
             total = total
                 .checked_add(Duration::from_millis(millis))
                 .ok_or_else(fail)?;
-            rest = rest[unit_len..].trim_start();
+            remaining = remaining[unit_len..].trim_start();
         }
         Ok(Self(total))
     }
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_what_users_write() {
+    fn span_parses_the_formats_of_users() {
         for (text, millis) in [
             ("10s", 10_000),
             ("5m", 300_000),

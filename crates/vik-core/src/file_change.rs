@@ -43,7 +43,9 @@ impl RelPath {
 
     /// The path that [`text`](Self::text) wrote.
     pub fn from_text(text: &str) -> Self {
-        let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let inner = text
+            .strip_prefix('"')
+            .and_then(|remaining| remaining.strip_suffix('"'));
         Self(
             inner
                 .and_then(unquoted)
@@ -91,20 +93,20 @@ fn quoted(bytes: &[u8]) -> String {
 /// `None` where it is nothing that was quoted.
 fn unquoted(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
+    let mut remaining = text.as_bytes();
+    while let Some((&byte, after)) = remaining.split_first() {
+        remaining = after;
         match byte {
             b'"' => return None,
-            b'\\' => match rest {
+            b'\\' => match remaining {
                 [next @ (b'"' | b'\\'), after @ ..] => {
                     bytes.push(*next);
-                    rest = after;
+                    remaining = after;
                 }
                 [a, b, c, after @ ..] => {
                     let digits = std::str::from_utf8(&[*a, *b, *c]).ok()?.to_owned();
                     bytes.push(u8::from_str_radix(&digits, 8).ok()?);
-                    rest = after;
+                    remaining = after;
                 }
                 _ => return None,
             },

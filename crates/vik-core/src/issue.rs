@@ -16,7 +16,7 @@ use vik_scope::Scope;
 use self::fields::Expected;
 pub use self::fields::FieldWarning;
 use crate::ids::IssueId;
-use crate::intent::{BadIntent, IssueIntent, may_say};
+use crate::intent::{BadIntent, IssueIntent, may_have_intent};
 use crate::trust::Origin;
 
 /// The longest id, in bytes: it goes into environments and messages whole.
@@ -495,7 +495,7 @@ impl Issue {
     pub fn intent(&self) -> &Result<IssueIntent, BadIntent> {
         self.read.intent.get_or_init(|| {
             let read = || IssueIntent::read(&self.fields());
-            Arc::new(if may_say(&self.payload) {
+            Arc::new(if may_have_intent(&self.payload) {
                 read()
             } else {
                 Ok(IssueIntent::default())

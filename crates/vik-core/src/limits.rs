@@ -125,7 +125,7 @@ impl Limit {
     }
 
     /// In words: `100000 tokens and $1.50`; `None` where it is without limit.
-    pub fn words(self) -> Option<String> {
+    pub fn describe(self) -> Option<String> {
         match (self.tokens, self.usd) {
             (None, None) => None,
             (Some(tokens), None) => Some(count(tokens, "token")),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn estimate_replaces_only_what_was_not_reported() {
+    fn estimate_replaces_only_missing_figures() {
         let estimate = spend(100, 5);
         let failed = report(Outcome::Failed, None, true);
         let tokens = Some(spend(7, 0));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_near_at_80_percent_and_reached_at_100() {
+    fn limit_is_near_at_80_percent_and_reached_at_100() {
         let limit = Limit {
             tokens: Some(10),
             usd: None,

@@ -80,9 +80,12 @@ const DECLARES: [&str; 22] = [
 
 /// The classes of all changes of one attempt, in their order.
 pub fn classify(changes: &[Texts<'_>]) -> Vec<Option<MutationClass>> {
-    let gone = Pool::of(changes.iter().flat_map(|texts| texts.removed()));
-    let come = Pool::of(changes.iter().flat_map(|texts| texts.added()));
-    changes.iter().map(|texts| texts.class(&gone, &come)).collect()
+    let all_removed = Pool::of(changes.iter().flat_map(|texts| texts.removed()));
+    let all_added = Pool::of(changes.iter().flat_map(|texts| texts.added()));
+    changes
+        .iter()
+        .map(|texts| texts.class(&all_removed, &all_added))
+        .collect()
 }
 
 impl<'a> Texts<'a> {
@@ -118,7 +121,7 @@ impl<'a> Texts<'a> {
         extension.is_some_and(|extension| CODE.contains(&extension.to_ascii_lowercase().as_str()))
     }
 
-    fn class(&self, gone: &Pool<'_>, come: &Pool<'_>) -> Option<MutationClass> {
+    fn class(&self, all_removed: &Pool<'_>, all_added: &Pool<'_>) -> Option<MutationClass> {
         let hunks = self.change.hunks.as_ref()?;
         if hunks.is_empty() {
             let renamed = matches!(self.change.kind, ChangeKind::Renamed { .. });
@@ -126,7 +129,7 @@ impl<'a> Texts<'a> {
         }
         let (removed, added) = (self.removed(), self.added());
         if let (Some(old), Some(new)) = (self.old, self.new) {
-            let (old, new) = (words(old), words(new));
+            let (old, new) = (tokens(old), tokens(new));
             if old == new {
                 return Some(MutationClass::Formatting);
             }
@@ -137,15 +140,15 @@ impl<'a> Texts<'a> {
         if !self.is_code() {
             return None;
         }
-        if gone.has_all(&added) && come.has_all(&removed) {
+        if all_removed.has_all(&added) && all_added.has_all(&removed) {
             return Some(MutationClass::AstRefactor);
         }
         let is_whole = matches!(self.change.kind, ChangeKind::Added | ChangeKind::Deleted);
-        let says_new = added
+        let has_new_literal = added
             .iter()
-            .flat_map(|line| words(line))
-            .any(|word| is_literal(word) && !gone.literals.contains_key(word));
-        (is_whole || says_new).then_some(MutationClass::IntentEvolution)
+            .flat_map(|line| tokens(line))
+            .any(|token| is_literal(token) && !all_removed.literals.contains_key(token));
+        (is_whole || has_new_literal).then_some(MutationClass::IntentEvolution)
     }
 }
 
@@ -163,8 +166,8 @@ impl<'a> Pool<'a> {
         };
         for line in lines {
             *pool.lines.entry(line.trim_ascii()).or_default() += 1;
-            for word in words(line).into_iter().filter(|word| is_literal(word)) {
-                *pool.literals.entry(word).or_default() += 1;
+            for token in tokens(line).into_iter().filter(|token| is_literal(token)) {
+                *pool.literals.entry(token).or_default() += 1;
             }
         }
         pool
@@ -188,19 +191,22 @@ impl<'a> Pool<'a> {
 }
 
 /// The words of a text: names and numbers, quoted texts as wholes, and every other sign by itself.
-fn words(text: &[u8]) -> Vec<&[u8]> {
+fn tokens(text: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
-    let mut rest = text.trim_ascii_start();
-    while let Some(&first) = rest.first() {
+    let mut remaining = text.trim_ascii_start();
+    while let Some(&first) = remaining.first() {
         let len = if is_name(first) {
-            rest.iter().position(|byte| !is_name(*byte)).unwrap_or(rest.len())
+            remaining
+                .iter()
+                .position(|byte| !is_name(*byte))
+                .unwrap_or(remaining.len())
         } else if matches!(first, b'"' | b'\'' | b'`') {
-            quoted(rest).unwrap_or(1)
+            quoted(remaining).unwrap_or(1)
         } else {
             1
         };
-        found.push(&rest[..len]);
-        rest = rest[len..].trim_ascii_start();
+        found.push(&remaining[..len]);
+        remaining = remaining[len..].trim_ascii_start();
     }
     found
 }
@@ -224,9 +230,9 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-fn is_literal(word: &[u8]) -> bool {
-    let is_text = word.len() > 1 && matches!(word[0], b'"' | b'\'' | b'`');
-    is_text || word[0].is_ascii_digit()
+fn is_literal(token: &[u8]) -> bool {
+    let is_text = token.len() > 1 && matches!(token[0], b'"' | b'\'' | b'`');
+    is_text || token[0].is_ascii_digit()
 }
 
 /// Whether the new words are the old ones but for names that the old text declares, each of which became one new name
@@ -244,11 +250,11 @@ fn is_renaming(old: &[&[u8]], new: &[&[u8]]) -> bool {
     }
     let is_declared = |name: &[u8]| {
         old.windows(2).any(|pair| {
-            let is_declaring = std::str::from_utf8(pair[0]).is_ok_and(|word| DECLARES.contains(&word));
+            let is_declaring = std::str::from_utf8(pair[0]).is_ok_and(|token| DECLARES.contains(&token));
             is_declaring && pair[1] == name
         })
     };
-    let names = |word: &[u8]| is_name(word[0]) && !word[0].is_ascii_digit();
+    let names = |token: &[u8]| is_name(token[0]) && !token[0].is_ascii_digit();
     to.iter()
         .filter(|(before, after)| before != after)
         .all(|(before, after)| names(before) && names(after) && is_declared(before))
@@ -289,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_text_tells_has_a_class() {
+    fn evident_changes_have_a_class() {
         use MutationClass::*;
         assert_eq!(class("a.rs", "fn a() {}\n", "fn a()\n{\n}\n"), Some(Formatting));
         assert_eq!(class("notes.md", "a  b\n", "a b\n"), Some(Formatting));
@@ -309,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_tell_has_none() {
+    fn ambiguous_changes_have_no_class() {
         // Not declared here: it may be another function.
         assert_eq!(class("a.rs", "x.add(y);\n", "x.remove(y);\n"), None);
         assert_eq!(class("a.rs", "let on = true;\n", "let on = false;\n"), None);
@@ -323,16 +329,16 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_from_one_file_to_another_is_no_new_intent() {
+    fn code_moved_between_files_is_no_new_intent() {
         let text = "fn a() {\n    b(1)\n}\n";
-        let gone = change("a.rs", ChangeKind::Modified, text, "");
-        let come = change("b.rs", ChangeKind::Added, "", text);
+        let all_removed = change("a.rs", ChangeKind::Modified, text, "");
+        let all_added = change("b.rs", ChangeKind::Added, "", text);
         let texts = |change, old: &'static str, new: &'static str| Texts {
             change,
             old: Some(old.as_bytes()),
             new: Some(new.as_bytes()),
         };
-        let both = [texts(&gone, text, ""), texts(&come, "", text)];
+        let both = [texts(&all_removed, text, ""), texts(&all_added, "", text)];
         assert_eq!(classify(&both), [Some(MutationClass::AstRefactor); 2]);
         assert_eq!(classify(&both[1..]), [Some(MutationClass::IntentEvolution)]);
     }
@@ -352,8 +358,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_classified(old in "[a-c0-2 \"'\\\\\n]{0,20}", new in "[a-c0-2 \"'\\\\\n]{0,20}") {
-            let told = class("a.rs", &old, &new);
-            if told == Some(MutationClass::Formatting) {
+            let class_found = class("a.rs", &old, &new);
+            if class_found == Some(MutationClass::Formatting) {
                 let packed = |text: &str| text.split_ascii_whitespace().collect::<String>();
                 proptest::prop_assert_eq!(packed(&old), packed(&new));
             }

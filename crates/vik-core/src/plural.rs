@@ -1,9 +1,9 @@
 //! Numbers of things, for people.
 
 /// Returns a number of things: `1 issue`, `2 issues`.
-pub fn count(number: u64, what: &str) -> String {
+pub fn count(number: u64, noun: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{end}")
+    format!("{number} {noun}{end}")
 }
 
 #[cfg(test)]
@@ -11,7 +11,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thing_is_singular() {
+    fn count_of_one_is_singular() {
         assert_eq!(count(0, "issue"), "0 issues");
         assert_eq!(count(1, "issue"), "1 issue");
         assert_eq!(count(2, "issue"), "2 issues");

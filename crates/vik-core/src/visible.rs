@@ -31,10 +31,10 @@ fn rewritten(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     out.push_str(&text[..at]);
     let mut before = text[..at].chars().next_back();
-    let mut rest = text[at..].chars().peekable();
-    while let Some(c) = rest.next() {
-        let is_shown =
-            (c == '\r' && rest.peek() == Some(&'\n')) || !is_hidden(c, before, rest.peek().copied());
+    let mut remaining = text[at..].chars().peekable();
+    while let Some(c) = remaining.next() {
+        let is_shown = (c == '\r' && remaining.peek() == Some(&'\n'))
+            || !is_hidden(c, before, remaining.peek().copied());
         if is_shown {
             out.push(c);
         } else {
@@ -59,9 +59,9 @@ fn first_hidden(text: &str) -> Option<usize> {
         return None;
     }
     let mut before = None;
-    let mut rest = text.char_indices().peekable();
-    while let Some((at, c)) = rest.next() {
-        let next = rest.peek().map(|(_, next)| *next);
+    let mut remaining = text.char_indices().peekable();
+    while let Some((at, c)) = remaining.next() {
+        let next = remaining.peek().map(|(_, next)| *next);
         if !(c == '\r' && next == Some('\n')) && is_hidden(c, before, next) {
             return Some(at);
         }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hides_or_turns_text_is_shown() {
+    fn hidden_and_direction_characters_are_made_visible() {
         for (text, shown) in [
             ("a\u{202e}b", "a⟦U+202E⟧b"),
             ("a\u{200f}b\u{200e}\u{61c}", "a⟦U+200F⟧b⟦U+200E⟧⟦U+061C⟧"),
@@ -165,7 +165,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_visible_stays_so(text in "\\PC*|.*|[\u{200b}-\u{206f}a👩\u{fe0f}\u{e0041}]{0,20}") {
+        fn visible_text_is_unchanged(text in "\\PC*|.*|[\u{200b}-\u{206f}a👩\u{fe0f}\u{e0041}]{0,20}") {
             let shown = visible(&text);
             proptest::prop_assert!(is_visible(&shown), "{shown:?}");
             proptest::prop_assert_eq!(visible(&shown), shown.as_ref());

@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, input: Input) -> Vec<Effect> {
+    fn send(&mut self, input: Input) -> Vec<Effect> {
         // What is overdue is answered by the next word of anybody.
         let limit = self.workflow.issue.stages[0].approve.as_ref().unwrap().on_timeout;
         let overdue: Vec<_> = self
@@ -206,15 +206,15 @@ impl World {
             answer,
         };
         let number = self.asks;
-        let effects = self.tell(Input::Command(number, Command::Answer(reply), Actor::default()));
-        let told = effects.iter().find_map(|effect| match effect {
-            Effect::CommandResult(of, told) if *of == number => Some(told.clone()),
+        let effects = self.send(Input::Command(number, Command::Answer(reply), Actor::default()));
+        let reported = effects.iter().find_map(|effect| match effect {
+            Effect::CommandResult(of, reported) if *of == number => Some(reported.clone()),
             _ => None,
         });
         if in_time && !matches!(named, Named::Stale) {
-            assert_eq!(told, Some(scheduler::CommandResult::Done(1)));
+            assert_eq!(reported, Some(scheduler::CommandResult::Done(1)));
         } else if matches!(named, Named::Stale) {
-            assert_ne!(told, Some(scheduler::CommandResult::Done(1)));
+            assert_ne!(reported, Some(scheduler::CommandResult::Done(1)));
         }
     }
 
@@ -226,12 +226,12 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Pull => {
-                self.tell(Input::PullStarted);
+                self.send(Input::PullStarted);
                 let issues = self.tracker.iter().enumerate();
                 let issues = issues
                     .map(|(id, (text, state))| issue(id, state, *text))
                     .collect();
-                self.tell(Input::Pulled(issues));
+                self.send(Input::Pulled(issues));
             }
             Step::Edit(of) => self.tracker[of].0 += 1,
             Step::Move(of, back) => self.tracker[of].1 = if back { "todo" } else { "review" },
@@ -242,7 +242,7 @@ impl World {
                     return;
                 };
                 let start = self.running.remove(at);
-                self.tell(Input::Ended {
+                self.send(Input::Ended {
                     issue: id,
                     attempt_id: start.attempt_id,
                     report: AttemptResult::new(outcome),
@@ -250,7 +250,7 @@ impl World {
             }
             Step::Wait(seconds) => {
                 self.pass(seconds);
-                self.tell(Input::Tick);
+                self.send(Input::Tick);
             }
             Step::Restart(seconds) => {
                 self.pass(seconds);
@@ -363,11 +363,11 @@ fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
 }
 
 #[test]
-fn what_is_denied_rests_where_an_edit_gave_its_stage_another_state() {
+fn denied_start_stays_parked_after_an_edit_of_the_state_of_its_stage() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
     world.workflow = planning("moved", "deny");
-    world.tell(Input::Reloaded(Arc::clone(&world.workflow)));
+    world.send(Input::Reloaded(Arc::clone(&world.workflow)));
     world.step(Step::Answer(0, Answer::Deny { message: None }, Named::Whichever));
     // Its way to that state is no change that somebody made to what was denied.
     world.tracker[0].1 = "moved";
@@ -379,7 +379,7 @@ fn what_is_denied_rests_where_an_edit_gave_its_stage_another_state() {
 }
 
 #[test]
-fn what_is_denied_rests_and_the_time_limit_denies() {
+fn denied_start_stays_parked_and_the_time_limit_denies() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
     world.step(Step::Answer(0, Answer::Deny { message: None }, Named::Whichever));

@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, input: Input) {
+    fn send(&mut self, input: Input) {
         for effect in self.scheduler.handle(self.now, input) {
             match effect {
                 Effect::Start(start) => self.check_start(*start),
@@ -148,7 +148,7 @@ impl World {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Pull(states) => {
-                self.tell(Input::PullStarted);
+                self.send(Input::PullStarted);
                 let issues: Vec<_> = states
                     .iter()
                     .enumerate()
@@ -160,9 +160,9 @@ impl World {
                     .iter()
                     .map(|issue| (issue.id.clone(), (issue.state.to_string(), true)))
                     .collect();
-                self.tell(Input::Pulled(issues));
+                self.send(Input::Pulled(issues));
             }
-            Step::FailedPull => self.tell(Input::PullStarted),
+            Step::FailedPull => self.send(Input::PullStarted),
             Step::End(nth, outcome) => {
                 if self.running.is_empty() {
                     return;
@@ -178,7 +178,7 @@ impl World {
                         .entry((id.clone(), start.stage.name.clone()))
                         .or_default() += 1;
                 }
-                self.tell(Input::Ended {
+                self.send(Input::Ended {
                     issue: id,
                     attempt_id: start.attempt_id,
                     report: report(*outcome),
@@ -186,7 +186,7 @@ impl World {
             }
             Step::Ghost(id) => {
                 let (issue, attempt_id) = (IssueId::new(id.to_string()), AttemptId(uuid::Uuid::nil()));
-                self.tell(Input::Ended {
+                self.send(Input::Ended {
                     issue,
                     attempt_id,
                     report: report(Outcome::Succeeded),
@@ -194,7 +194,7 @@ impl World {
             }
             Step::Wait(seconds) => {
                 self.now.mono = self.now.mono.plus(Duration::from_secs(*seconds));
-                self.tell(Input::Tick);
+                self.send(Input::Tick);
             }
             Step::Edit(id) => self.titles[*id] += 1,
         }
@@ -215,7 +215,7 @@ proptest! {
             world.apply(step);
         }
         // What was told to stop starts nothing more.
-        world.tell(Input::Drain);
+        world.send(Input::Drain);
         let before = world.running.len();
         world.apply(&Step::Wait(10_000));
         world.apply(&Step::Pull(vec![Some(0); 5]));
@@ -309,7 +309,7 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
         failure_class: Some(FailureClass::UnprovenEnd),
         ..report(Outcome::Failed)
     };
-    world.tell(Input::Ended {
+    world.send(Input::Ended {
         issue: start.issue.id,
         attempt_id: start.attempt_id,
         report,

@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, input: Input) {
+    fn send(&mut self, input: Input) {
         for effect in self.scheduler.handle(NOW, input) {
             if let Effect::Start(start) = effect {
                 self.running.push(*start);
@@ -71,8 +71,8 @@ impl World {
     }
 
     fn pull(&mut self, issues: &[Issue]) {
-        self.tell(Input::PullStarted);
-        self.tell(Input::Pulled(issues.to_vec()));
+        self.send(Input::PullStarted);
+        self.send(Input::Pulled(issues.to_vec()));
     }
 
     fn end(&mut self, id: &str) {
@@ -81,7 +81,7 @@ impl World {
             .iter()
             .position(|start| start.issue.id.as_str() == id);
         let start = self.running.remove(at.unwrap());
-        self.tell(Input::Ended {
+        self.send(Input::Ended {
             issue: start.issue.id.clone(),
             attempt_id: start.attempt_id,
             report: AttemptResult::new(Outcome::Succeeded),
@@ -94,8 +94,8 @@ impl World {
     }
 
     fn hold(&self, id: &str) -> Option<Hold> {
-        let told = self.scheduler.explain(&id.into(), NOW).unwrap();
-        told.hold.or_else(|| told.stages[0].hold.clone())
+        let reported = self.scheduler.explain(&id.into(), NOW).unwrap();
+        reported.hold.or_else(|| reported.stages[0].hold.clone())
     }
 }
 
@@ -128,13 +128,13 @@ fn overlapping_scopes_run_one_after_the_other_and_explain_names_the_other() {
     world.pull(&issues);
     assert_eq!(world.running(), ["a", "b", "c", "d"]);
     let serialize = workflow("scope_conflicts: serialize", "", "");
-    world.tell(Input::Reloaded(serialize));
+    world.send(Input::Reloaded(serialize));
     world.pull(&[issue("e", 9, "src/a/x/y")]);
     assert_eq!(world.hold("e"), conflict("a", false), "what runs keeps its scope");
 }
 
 #[test]
-fn a_wide_scope_does_not_wait_for_ever_while_narrow_ones_go_on() {
+fn wide_scope_is_not_starved_by_narrow_ones() {
     let mut world = World::new(workflow("", "", ""));
     let mut issues = vec![issue("a0", 1, "src/a"), issue("b0", 1, "src/b")];
     world.pull(&issues);
@@ -191,7 +191,7 @@ issue:
     let mut world = World::new(workflow(""));
     world.pull(&[issue("wide", 1, ""), issue("narrow", 2, "src/b")]);
     assert_eq!(world.running.len(), 2);
-    world.tell(Input::Reloaded(workflow(
+    world.send(Input::Reloaded(workflow(
         "    plan: { when: { state: todo }, agent: a, prompt: p, parallel: true, intent: { owned_scope: [src/**] } }\n",
     )));
     assert_eq!(world.running.len(), 2);
@@ -213,11 +213,11 @@ fn an_intent_that_cannot_be_followed_holds_the_issue_and_nothing_waits_for_it() 
         issue("c", 3, "src/x"),
     ]);
     assert_eq!(world.running(), ["c"]);
-    for (id, says) in [("a", "no path in common"), ("b", "goes up by")] {
+    for (id, expected) in [("a", "no path in common"), ("b", "goes up by")] {
         let Some(Hold::BadIntent { why }) = world.hold(id) else {
             panic!("{:?}", world.hold(id))
         };
-        assert!(why.contains(says), "{why}");
+        assert!(why.contains(expected), "{why}");
     }
     let scope = world.running[0].intent.scope.clone().unwrap();
     assert!(scope.matches("src/x/y") && !scope.matches("src/y"));
@@ -232,7 +232,7 @@ fn an_intent_that_cannot_be_followed_holds_the_issue_and_nothing_waits_for_it() 
 }
 
 #[test]
-fn what_nobody_trusts_waits_or_is_fenced() {
+fn untrusted_issue_is_held_or_fenced() {
     let trust = |untrusted| format!("trust: {{ authors: [a], untrusted: {untrusted} }}");
     let issues = [issue("a", 1, ""), issue("b", 2, "")];
     let mut world = World::new(workflow("", "", &trust("hold")));
@@ -248,8 +248,8 @@ fn what_nobody_trusts_waits_or_is_fenced() {
     world.pull(&issues);
     let fenced: Vec<_> = world.running.iter().map(|start| start.fenced).collect();
     assert_eq!(fenced, [false, true]);
-    let told = world.scheduler.explain(&"b".into(), NOW).unwrap();
-    assert_eq!(told.trust, Trust::Fenced);
+    let reported = world.scheduler.explain(&"b".into(), NOW).unwrap();
+    assert_eq!(reported.trust, Trust::Fenced);
     let kept = serde_json::to_value(&world.running[1]).unwrap();
     assert_eq!(
         serde_json::from_value::<Start>(kept.clone()).unwrap(),

@@ -236,7 +236,7 @@ impl Gate {
         let Some(policy) = &self.policy else {
             return self.give(&ask, Verdict::Allow, follower);
         };
-        let Some(why) = policy.rule_for(&call).map(CallRule::words) else {
+        let Some(why) = policy.rule_for(&call).map(CallRule::message) else {
             return self.give(&ask, Verdict::Allow, follower);
         };
         let known = self.journal().asked(&id).cloned();

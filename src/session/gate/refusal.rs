@@ -62,7 +62,7 @@ impl<'a> Refusal<'a> {
             instead,
             path: None,
             allowed: Vec::new(),
-            rule: rule.map(CallRule::words),
+            rule: rule.map(CallRule::message),
             said: answered.answer.message(),
         }
     }

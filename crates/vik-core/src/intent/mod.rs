@@ -11,7 +11,7 @@ use vik_scope::{BadGlob, Scope};
 use crate::issue::Issue;
 use crate::workflow::{OnViolation, Stage};
 
-pub(crate) use read::may_say;
+pub(crate) use read::may_have_intent;
 
 /// The intent of one attempt, as it was checked out at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,15 +94,15 @@ impl Intent {
         };
         let own = &stage.intent;
         let nothing = IssueIntent::default();
-        let said = if own.from_issue {
+        let declared = if own.from_issue {
             issue.intent().as_ref().map_err(Clone::clone)?
         } else {
             &nothing
         };
         Ok(Self {
             scope,
-            constraints: clauses(&own.constraints, &said.constraints),
-            acceptance: clauses(&own.acceptance, &said.acceptance),
+            constraints: clauses(&own.constraints, &declared.constraints),
+            acceptance: clauses(&own.acceptance, &declared.acceptance),
             on_violation: own.on_violation,
         })
     }
@@ -116,11 +116,11 @@ impl Intent {
         if !stage.intent.from_issue {
             return Ok(own.cloned());
         }
-        let said = issue.intent().as_ref().map_err(Clone::clone)?;
-        match (own, &said.scope) {
-            (None, said) => Ok(said.clone()),
+        let declared = issue.intent().as_ref().map_err(Clone::clone)?;
+        match (own, &declared.scope) {
+            (None, declared) => Ok(declared.clone()),
             (own, None) => Ok(own.cloned()),
-            (Some(own), Some(said)) => issue.joined(own, || join(own, said)).map(Some),
+            (Some(own), Some(declared)) => issue.joined(own, || join(own, declared)).map(Some),
         }
     }
 

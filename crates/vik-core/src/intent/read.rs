@@ -17,7 +17,7 @@ const MAX_TEXT_BYTES: usize = 2000;
 const MAX_FRONT_BYTES: usize = 32 * 1024;
 
 /// Whether an item can say anything of it: of thousands, most do not, and need not be read.
-pub(crate) fn may_say(payload: &str) -> bool {
+pub(crate) fn may_have_intent(payload: &str) -> bool {
     KEYS.iter().any(|key| payload.contains(key))
 }
 
@@ -26,7 +26,7 @@ impl IssueIntent {
         let description = fields.get("description").and_then(Value::as_str);
         let front = front(description.unwrap_or_default())?;
         // Who may set fields of an item is often fewer than who may write its text.
-        let said = |key: &'static str| {
+        let field = |key: &'static str| {
             let of_item = texts(key, fields.get(key))?;
             if of_item.is_empty() {
                 texts(key, front.get(key))
@@ -34,7 +34,7 @@ impl IssueIntent {
                 Ok(of_item)
             }
         };
-        let globs = said("owned_scope")?;
+        let globs = field("owned_scope")?;
         let scope = if globs.is_empty() {
             None
         } else {
@@ -42,8 +42,8 @@ impl IssueIntent {
         };
         Ok(Self {
             scope,
-            constraints: said("constraints")?,
-            acceptance: said("acceptance")?,
+            constraints: field("constraints")?,
+            acceptance: field("acceptance")?,
         })
     }
 }
@@ -99,14 +99,14 @@ fn front(description: &str) -> Result<Map<String, Value>, BadIntent> {
 /// What stands between the `---` at the very beginning and the next one.
 fn block(description: &str) -> Option<&str> {
     let text = description.strip_prefix('\u{feff}').unwrap_or(description);
-    let (first, rest) = text.split_once('\n')?;
+    let (first, remaining) = text.split_once('\n')?;
     if first.trim_end() != "---" {
         return None;
     }
     let mut end = 0;
-    for line in rest.split_inclusive('\n') {
+    for line in remaining.split_inclusive('\n') {
         if matches!(line.trim_end(), "---" | "...") {
-            return Some(&rest[..end]);
+            return Some(&remaining[..end]);
         }
         end += line.len();
     }

@@ -33,12 +33,12 @@ fn described(text: &str) -> Issue {
 }
 
 #[test]
-fn an_issue_makes_the_scope_narrower_and_never_wider() {
-    let said = issue(json!({"owned_scope": ["src/a/**", "docs"]}));
-    let scope = Intent::scope(&stage(&["src"]), &said).unwrap().unwrap();
+fn issue_scope_narrows_the_scope_of_the_stage_and_never_widens_it() {
+    let declaring = issue(json!({"owned_scope": ["src/a/**", "docs"]}));
+    let scope = Intent::scope(&stage(&["src"]), &declaring).unwrap().unwrap();
     assert!(scope.matches("src/a/x"));
     assert!(!scope.matches("docs/x") && !scope.matches("src/b"));
-    let alone = Intent::scope(&stage(&[]), &said).unwrap().unwrap();
+    let alone = Intent::scope(&stage(&[]), &declaring).unwrap().unwrap();
     assert!(alone.matches("docs/x"), "the stage says nothing");
     let all = issue(json!({"owned_scope": "**"}));
     let scope = Intent::scope(&stage(&["src"]), &all).unwrap().unwrap();
@@ -51,12 +51,12 @@ fn an_issue_makes_the_scope_narrower_and_never_wider() {
     assert_eq!(Intent::scope(&stage(&[]), &nothing).unwrap(), None);
     let mut deaf = stage(&["src"]);
     deaf.intent.from_issue = false;
-    assert_eq!(Intent::scope(&deaf, &said).unwrap(), deaf.intent.scope);
+    assert_eq!(Intent::scope(&deaf, &declaring).unwrap(), deaf.intent.scope);
     assert!(Intent::resolve(&deaf, &issue(json!({"owned_scope": "/etc"}))).is_ok());
 }
 
 #[test]
-fn what_cannot_be_followed_says_why() {
+fn bad_intent_gives_its_reason() {
     let why = |stage: &Stage, issue: &Issue| Intent::resolve(stage, issue).unwrap_err().to_string();
     let plain = stage(&["src"]);
     for (item, expected) in [
@@ -93,18 +93,18 @@ fn what_cannot_be_followed_says_why() {
         "{broken}"
     );
     // Another stage is asked after the first one: what was joined for that is not taken for it.
-    let said = issue(json!({"owned_scope": ["docs"]}));
-    assert!(Intent::resolve(&plain, &said).is_err());
-    assert!(Intent::resolve(&stage(&["docs"]), &said).is_ok());
+    let declaring = issue(json!({"owned_scope": ["docs"]}));
+    assert!(Intent::resolve(&plain, &declaring).is_err());
+    assert!(Intent::resolve(&stage(&["docs"]), &declaring).is_ok());
 }
 
 #[test]
-fn fields_come_before_front_matter_and_a_rule_is_none() {
+fn fields_precede_front_matter_and_a_horizontal_rule_is_none() {
     let text = "---\r\nowned_scope:\r\n  - src/**\r\n  - \"!src/gen\"\r\nacceptance: |\r\n  it builds\r\n\r\n  it is fast\r\n---\r\nDo it.";
-    let said = described(text);
-    let said = said.intent().as_ref().unwrap();
-    assert_eq!(said.scope, Some(Scope::new(["src/**", "!src/gen"]).unwrap()));
-    assert_eq!(said.acceptance, ["it builds", "it is fast"]);
+    let declaring = described(text);
+    let declaring = declaring.intent().as_ref().unwrap();
+    assert_eq!(declaring.scope, Some(Scope::new(["src/**", "!src/gen"]).unwrap()));
+    assert_eq!(declaring.acceptance, ["it builds", "it is fast"]);
     let both = issue(
         json!({"description": "---\nowned_scope: '**'\nconstraints: [a]\n---\n", "owned_scope": "docs\n\nsrc"}),
     );
@@ -121,13 +121,13 @@ fn fields_come_before_front_matter_and_a_rule_is_none() {
         assert_eq!(described(text).intent(), &Ok(IssueIntent::default()), "{text}");
     }
     for empty in [json!(null), json!(""), json!([]), json!([" "])] {
-        let said = issue(json!({ "owned_scope": empty }));
-        assert_eq!(said.intent(), &Ok(IssueIntent::default()));
+        let declaring = issue(json!({ "owned_scope": empty }));
+        assert_eq!(declaring.intent(), &Ok(IssueIntent::default()));
     }
 }
 
 #[test]
-fn clauses_say_whose_they_are() {
+fn clauses_name_their_origin() {
     let intent = Intent::resolve(&stage(&[]), &issue(json!({"constraints": "be quick"}))).unwrap();
     let clauses: Vec<_> = intent
         .constraints
@@ -139,7 +139,7 @@ fn clauses_say_whose_they_are() {
 }
 
 #[test]
-fn trust_is_by_author_or_label_and_never_by_a_name_people_choose() {
+fn trust_is_by_author_or_label_and_never_by_display_name() {
     let policy = |untrusted| TrustPolicy {
         authors: vec!["ann".to_owned()],
         labels: vec!["ready".to_owned()],
@@ -171,7 +171,7 @@ fn trust_is_by_author_or_label_and_never_by_a_name_people_choose() {
 }
 
 #[test]
-fn what_an_approval_covers_is_all_but_where_the_issue_stands() {
+fn text_fingerprint_covers_all_but_state_and_time_of_update() {
     let print = |more: Value| issue(more).text_fingerprint();
     let one = print(json!({"title": "a", "description": "d", "author": "ann"}));
     assert_eq!(

@@ -67,7 +67,7 @@ fn a_priority_is_a_number_or_none() {
 }
 
 #[test]
-fn what_is_not_wanted_is_checked_and_counted_but_not_kept() {
+fn unwanted_issues_are_checked_and_counted_but_not_kept() {
     let first = Pull::parse(br#"[{"id":"a","state":"doing","n":1},{"id":"b","state":"doing"}]"#)
         .unwrap()
         .issues;
@@ -111,7 +111,7 @@ fn garbage_is_an_error() {
 }
 
 #[test]
-fn the_rest_stays_and_the_fingerprint_follows_what_people_change() {
+fn other_fields_are_kept_and_the_fingerprint_follows_edits() {
     let issue = |text: &str| Issue::parse(text).unwrap();
     let a = issue(r#"{"id":"a","state":"todo","labels":["x"],"description":"d"}"#);
     assert_eq!(a.fields()["labels"][0], "x");
@@ -126,7 +126,7 @@ fn the_rest_stays_and_the_fingerprint_follows_what_people_change() {
 }
 
 #[test]
-fn a_field_of_another_type_is_told_and_keeps_the_issue() {
+fn field_of_another_type_warns_and_keeps_the_issue() {
     for (field, value, fits) in [
         ("title", "5", false),
         ("title", "{}", false),
@@ -158,13 +158,13 @@ fn a_field_of_another_type_is_told_and_keeps_the_issue() {
             (1, 0),
             "{field}: {value}"
         );
-        let told: Vec<_> = pull
+        let warnings: Vec<_> = pull
             .warnings
             .iter()
             .map(|warning| (warning.issue.as_str(), warning.field))
             .collect();
         let expected: &[_] = if fits { &[] } else { &[("1", field)] };
-        assert_eq!(told, expected, "{field}: {value}");
+        assert_eq!(warnings, expected, "{field}: {value}");
     }
     let pull = Pull::parse(br#"[{"id":"1","state":"a","blocked_by":["2",{"number":3}]}]"#).unwrap();
     let blockers: Vec<_> = pull.issues[0].blocked_by.iter().map(|id| id.as_str()).collect();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_the_same_way_is_parked_at_once() {
+    fn hopeless_failure_is_parked_at_once() {
         use FailureClass as Class;
         for class in [
             Class::RateLimit,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quota_window_is_waited_for_and_no_longer_than_one_can_be() {
+    fn quota_wait_ends_with_the_window_and_is_bounded() {
         let at = |seconds: i64| AttemptResult {
             resets_at: Some(Timestamp::from_second(seconds).unwrap()),
             ..failed(FailureClass::RateLimit)
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_and_the_life_come_to_an_end() {
+    fn attempts_and_lifetime_limit_park() {
         let (done, fail) = (
             AttemptResult::new(Outcome::Succeeded),
             failed(FailureClass::Agent),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_one_goes_on_at_once_and_not_for_ever() {
+    fn lost_attempt_is_retried_at_once_and_not_for_ever() {
         let lost = |ran, lost_in_a_row| {
             let report = AttemptResult {
                 ran,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_parks_by_its_scope() {
+    fn limit_parks_by_its_scope() {
         let report = AttemptResult::new(Outcome::OverBudget);
         let crossed = |scope| {
             let stopped = StopReason::OverBudget(LimitHit {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drained_one_goes_on_at_once() {
+    fn drained_attempt_is_retried_at_once() {
         let report = AttemptResult::new(Outcome::Cancelled);
         assert_eq!(case(&report).next(now()), RetryDecision::After(Duration::ZERO));
         let moved = RetryInput {

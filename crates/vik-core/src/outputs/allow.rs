@@ -52,7 +52,7 @@ impl AllowList {
     }
 
     /// Whether a value may be chosen.
-    pub fn takes(&self, value: &str) -> bool {
+    pub fn allows(&self, value: &str) -> bool {
         let mut taken = self.0.iter().all(|glob| split(glob).1);
         for glob in &self.0 {
             let (pattern, leaves_out) = split(glob);

@@ -42,7 +42,7 @@ pub const TOKENS: &[&str] = &[
 ];
 
 /// Variables by which git and ssh find a credential.
-const WAYS: &[&str] = &[
+const LOCATORS: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
     "SSH_ASKPASS",
@@ -64,7 +64,7 @@ const PREFIXES: &[&str] = &["BITBUCKET_", "JIRA_", "ATLASSIAN_", "TRELLO_", "RED
 pub fn is_credential(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     TOKENS.contains(&&*name)
-        || WAYS.contains(&&*name)
+        || LOCATORS.contains(&&*name)
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -85,9 +85,11 @@ pub fn in_git_config(text: &str) -> Option<usize> {
 
 /// Whether an address names a password, or a user alone where that is how tokens are given.
 fn has_password(text: &str) -> bool {
-    text.split("://").skip(1).any(|rest| {
-        let end = rest.find(['/', '"', ' ', '\t']).unwrap_or(rest.len());
-        let Some((user, _)) = rest[..end].rsplit_once('@') else {
+    text.split("://").skip(1).any(|after_scheme| {
+        let end = after_scheme
+            .find(['/', '"', ' ', '\t'])
+            .unwrap_or(after_scheme.len());
+        let Some((user, _)) = after_scheme[..end].rsplit_once('@') else {
             return false;
         };
         user.contains(':') || user.len() >= 20

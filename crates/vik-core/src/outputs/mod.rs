@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::ids::{IssueId, RunId, StageName};
 
 pub use allow::{AllowList, BadAllow, MAX_ALLOW};
-pub use progress::{Looked, Next, Progress, Ran, after_look, after_run, next};
+pub use progress::{CheckResult, NextStep, Progress, RunResult, after_check, after_run, next};
 pub use read::{Line, Refusal, Rule, check, read};
 
 /// The largest file of outputs, in bytes.
@@ -33,7 +33,7 @@ pub const MAX_BODY: u32 = 65_536;
 /// The longest title, in characters.
 pub const MAX_TITLE: u32 = 256;
 /// The longest label, state or branch, in characters.
-pub const MAX_WORD: u32 = 200;
+pub const MAX_NAME: u32 = 200;
 
 /// One line of the file: what an agent asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,13 +48,13 @@ pub enum Output {
     /// A label for the issue.
     Label {
         /// Its name.
-        #[schemars(length(min = 1, max = MAX_WORD))]
+        #[schemars(length(min = 1, max = MAX_NAME))]
         label: String,
     },
     /// Another state for the issue.
     State {
         /// Its name.
-        #[schemars(length(min = 1, max = MAX_WORD))]
+        #[schemars(length(min = 1, max = MAX_NAME))]
         state: String,
     },
     /// A pull request with what is committed in the workspace.
@@ -68,7 +68,7 @@ pub enum Output {
         body: String,
         /// The branch it is for, where the stage lets the agent choose.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schemars(length(min = 1, max = MAX_WORD))]
+        #[schemars(length(min = 1, max = MAX_NAME))]
         base: Option<String>,
     },
     /// A new issue.
@@ -158,7 +158,7 @@ impl Output {
     }
 
     /// Its values of one line, by their names in the file.
-    pub fn words(&self) -> Vec<(&'static str, &str)> {
+    pub fn fields(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Comment { .. } => Vec::new(),
             Self::Label { label } => vec![("label", label)],
@@ -174,7 +174,7 @@ impl Output {
     /// What an allow-list must take of it.
     fn allowed_value(&self) -> Option<&str> {
         let name = self.kind().allows()?;
-        let found = self.words().into_iter().find(|(word, _)| *word == name);
+        let found = self.fields().into_iter().find(|(name_of, _)| *name_of == name);
         found.map(|(_, value)| value)
     }
 

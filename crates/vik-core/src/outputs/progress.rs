@@ -30,11 +30,11 @@ impl Progress {
 
 /// What to do about an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Its command can run.
     Run,
     /// Its check must tell first whether it is done.
-    Look,
+    Check,
     /// It is done.
     Skip,
     /// It may be done, and nothing tells: it is left as it is.
@@ -43,7 +43,7 @@ pub enum Next {
 
 /// How its command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran {
+pub enum RunResult {
     /// Well.
     Well,
     /// By itself, and said that it failed.
@@ -54,40 +54,40 @@ pub enum Ran {
 
 /// What its check said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looked {
+pub enum CheckResult {
     /// It is done: the check exited with 0.
     Done,
     /// It is not done: the check exited with 1.
     NotDone,
     /// The check could not tell.
-    CannotTell,
+    Unclear,
 }
 
 /// What to do, by the last record of an earlier try.
-pub fn next(last: Option<Progress>, has_check: bool) -> Next {
+pub fn next(last: Option<Progress>, has_check: bool) -> NextStep {
     match (last, has_check) {
-        (None, _) | (Some(Progress::Failed), false) => Next::Run,
-        (Some(Progress::Applied), _) => Next::Skip,
-        (Some(Progress::Failed | Progress::Applying | Progress::Unknown), true) => Next::Look,
-        (Some(Progress::Applying | Progress::Unknown), false) => Next::Leave,
+        (None, _) | (Some(Progress::Failed), false) => NextStep::Run,
+        (Some(Progress::Applied), _) => NextStep::Skip,
+        (Some(Progress::Failed | Progress::Applying | Progress::Unknown), true) => NextStep::Check,
+        (Some(Progress::Applying | Progress::Unknown), false) => NextStep::Leave,
     }
 }
 
 /// What follows a look before the command: its end, or `None`: the command can run.
-pub fn after_look(looked: Looked) -> Option<Progress> {
-    match looked {
-        Looked::Done => Some(Progress::Applied),
-        Looked::NotDone => None,
-        Looked::CannotTell => Some(Progress::Unknown),
+pub fn after_check(checked: CheckResult) -> Option<Progress> {
+    match checked {
+        CheckResult::Done => Some(Progress::Applied),
+        CheckResult::NotDone => None,
+        CheckResult::Unclear => Some(Progress::Unknown),
     }
 }
 
 /// How a try has ended. `looked` is what the check said behind the command; `None` where there is none, or it did not come to
 /// that.
-pub fn after_run(ran: Ran, looked: Option<Looked>) -> Progress {
-    match (ran, looked) {
-        (Ran::Well, None | Some(Looked::Done)) => Progress::Applied,
-        (Ran::Well, Some(Looked::NotDone)) | (Ran::Failed, _) => Progress::Failed,
-        (Ran::Well, Some(Looked::CannotTell)) | (Ran::CutOff, _) => Progress::Unknown,
+pub fn after_run(ran: RunResult, checked: Option<CheckResult>) -> Progress {
+    match (ran, checked) {
+        (RunResult::Well, None | Some(CheckResult::Done)) => Progress::Applied,
+        (RunResult::Well, Some(CheckResult::NotDone)) | (RunResult::Failed, _) => Progress::Failed,
+        (RunResult::Well, Some(CheckResult::Unclear)) | (RunResult::CutOff, _) => Progress::Unknown,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{MAX_BODY, MAX_FILE_BYTES, MAX_OUTPUTS, MAX_TITLE, MAX_WORD};
+use super::{MAX_BODY, MAX_FILE_BYTES, MAX_NAME, MAX_OUTPUTS, MAX_TITLE};
 use super::{Output, OutputKey, OutputKind, OutputPolicy, Pursuit};
 use crate::visible::{is_visible, visible};
 
@@ -143,7 +143,7 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
                 lines.push(line);
             }
             Err(error) => {
-                let (rule, what) = if error.is_data() {
+                let (rule, problem) = if error.is_data() {
                     (Rule::Schema, "this is no output")
                 } else {
                     (Rule::NotJson, "this is no line of JSON")
@@ -152,7 +152,7 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
                     line: Some(at + 1),
                     kind: None,
                     rule,
-                    detail: format!("{what}: {}", clipped(&error.to_string(), 2 * SHOWN)),
+                    detail: format!("{problem}: {}", clipped(&error.to_string(), 2 * SHOWN)),
                 });
             }
         }
@@ -169,13 +169,13 @@ fn unfit(line: &Line) -> Vec<Refusal> {
     let output = &line.output;
     let mut refusals = Vec::new();
     let mut refuse = |rule, detail: String| refusals.push(Refusal::of(line, rule, detail));
-    for (name, value) in output.words() {
-        let most = if name == "title" { MAX_TITLE } else { MAX_WORD };
-        let is_long = value.chars().count() > most as usize;
+    for (name, value) in output.fields() {
+        let max = if name == "title" { MAX_TITLE } else { MAX_NAME };
+        let is_long = value.chars().count() > max as usize;
         if value.trim().is_empty() {
             refuse(Rule::Empty, format!("`{name}` is empty"));
         } else if is_long {
-            refuse(Rule::TooLong, format!("`{name}` has more than {most} characters"));
+            refuse(Rule::TooLong, format!("`{name}` has more than {max} characters"));
         } else if value.chars().any(char::is_control) || !is_visible(value) {
             refuse(
                 Rule::Character,
@@ -236,7 +236,7 @@ pub fn check(
             continue;
         }
         if let Some(value) = output.allowed_value()
-            && !rule.allow.as_ref().is_some_and(|allow| allow.takes(value))
+            && !rule.allow.as_ref().is_some_and(|allow| allow.allows(value))
         {
             let name = kind.allows().unwrap_or_default();
             let detail = match &rule.allow {
@@ -272,8 +272,8 @@ fn shown(text: &str) -> String {
 }
 
 /// Text of the agent's on one line.
-fn clipped(text: &str, most: usize) -> String {
-    let mut short: String = text.chars().take(most).collect();
+fn clipped(text: &str, max: usize) -> String {
+    let mut short: String = text.chars().take(max).collect();
     if short.len() < text.len() {
         short.push('…');
     }

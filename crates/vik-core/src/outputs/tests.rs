@@ -46,14 +46,14 @@ fn policy() -> OutputPolicy {
     }
 }
 
-fn told(refusals: &[Refusal]) -> Vec<String> {
+fn messages(refusals: &[Refusal]) -> Vec<String> {
     refusals.iter().map(ToString::to_string).collect()
 }
 
 fn refused(text: &str) -> Vec<String> {
     match lines(text) {
-        Err(refusals) => told(&refusals),
-        Ok(lines) => told(&check(&lines, &policy(), &BTreeMap::new())),
+        Err(refusals) => messages(&refusals),
+        Ok(lines) => messages(&check(&lines, &policy(), &BTreeMap::new())),
     }
 }
 
@@ -78,11 +78,11 @@ fn a_good_file_is_read_in_its_order() {
     );
     assert_eq!(check(&lines, &policy(), &BTreeMap::new()), []);
     assert_eq!(lines[0].output.summary(), "Done.");
-    assert_eq!(lines[3].output.words(), [("title", "Fix it")]);
+    assert_eq!(lines[3].output.fields(), [("title", "Fix it")]);
 }
 
 #[test]
-fn what_breaks_a_rule_is_told_with_its_line_and_the_rule() {
+fn refusal_names_the_line_and_the_rule() {
     let cases = [
         "comment",
         r#"{"kind":"comment"}"#,
@@ -104,7 +104,7 @@ fn what_breaks_a_rule_is_told_with_its_line_and_the_rule() {
         "{\"kind\":\"comment\",\"body\":\"a\"}\n{\"kind\":\"comment\",\"body\":\"b\"}",
         "{\"kind\":\"state\",\"state\":\"review\"}\n{\"state\":\"review\",\"kind\":\"state\"}",
     ];
-    let told: Vec<_> = cases
+    let messages: Vec<_> = cases
         .iter()
         .flat_map(|case| {
             let refused = refused(case);
@@ -112,11 +112,11 @@ fn what_breaks_a_rule_is_told_with_its_line_and_the_rule() {
             refused
         })
         .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_what_just_fits_is_not() {
+fn length_limits_are_exact() {
     let long = |name: &str, length: u32| {
         let text = "x".repeat(length as usize);
         match name {
@@ -126,7 +126,7 @@ fn what_is_too_long_is_refused_and_what_just_fits_is_not() {
         }
         .to_string()
     };
-    for (name, most) in [("body", MAX_BODY), ("title", MAX_TITLE), ("state", MAX_WORD)] {
+    for (name, most) in [("body", MAX_BODY), ("title", MAX_TITLE), ("state", MAX_NAME)] {
         assert!(lines(&long(name, most)).is_ok(), "{name}");
         let refusals = lines(&long(name, most + 1)).unwrap_err();
         assert_eq!(refusals[0].rule, Rule::TooLong, "{name}");
@@ -142,14 +142,14 @@ fn what_is_too_long_is_refused_and_what_just_fits_is_not() {
 }
 
 #[test]
-fn what_earlier_attempts_did_counts_unless_it_is_the_same() {
+fn earlier_outputs_count_unless_they_are_the_same() {
     let comment = |body: &str| json!({"kind": "comment", "body": body}).to_string();
     let first = lines(&comment("a")).unwrap();
     let earlier = BTreeMap::from([(first[0].key.clone(), OutputKind::Comment)]);
     assert_eq!(check(&first, &policy(), &earlier), []);
     let other = lines(&comment("b")).unwrap();
     assert_eq!(
-        told(&check(&other, &policy(), &earlier)),
+        messages(&check(&other, &policy(), &earlier)),
         ["line 1: this stage takes 1 `comment` in a run, and earlier attempts have had 1 (too_many)"]
     );
 }
@@ -157,7 +157,7 @@ fn what_earlier_attempts_did_counts_unless_it_is_the_same() {
 #[test]
 fn an_allow_list_is_read_in_order() {
     let list = |globs: &[&str]| AllowList::new(globs.iter().map(|&glob| glob.to_owned()).collect()).unwrap();
-    for (globs, takes, not) in [
+    for (globs, allows, not) in [
         (&["a", "b-*"][..], &["a", "b-", "b-1"][..], &["A", "ab", ""][..]),
         (&["!main"], &["x", "y/z"], &["main"]),
         (&["*", "!a*", "ab"], &["b", "ab"], &["a", "abc", "b/c"]),
@@ -165,11 +165,11 @@ fn an_allow_list_is_read_in_order() {
         (&["\\!x", "[ab]?", "{p,q}"], &["!x", "a1", "p"], &["x", "c1"]),
     ] {
         let list = list(globs);
-        for value in takes {
-            assert!(list.takes(value), "{globs:?} {value}");
+        for value in allows {
+            assert!(list.allows(value), "{globs:?} {value}");
         }
         for value in not {
-            assert!(!list.takes(value), "{globs:?} {value}");
+            assert!(!list.allows(value), "{globs:?} {value}");
         }
     }
     assert_eq!(AllowList::new(Vec::new()), Err(BadAllow::Empty));
@@ -267,7 +267,7 @@ proptest! {
         match lines(&text) {
             Ok(lines) => {
                 prop_assert_eq!(&lines[0].output, &output);
-                for (_, value) in output.words() {
+                for (_, value) in output.fields() {
                     prop_assert!(!value.starts_with('-') && !value.contains(char::is_control) && !value.is_empty());
                 }
             }
@@ -297,7 +297,7 @@ proptest! {
                 prop_assert!(of_kind.len() <= most);
                 for line in of_kind {
                     if let Some(value) = line.output.allowed_value() {
-                        prop_assert!(policy.rules[&kind].allow.as_ref().unwrap().takes(value));
+                        prop_assert!(policy.rules[&kind].allow.as_ref().unwrap().allows(value));
                     }
                 }
             }
@@ -317,20 +317,20 @@ proptest! {
     fn nothing_is_done_twice(has_check: bool, tries in proptest::collection::vec((0..7_u8, any::<bool>()), 1..12)) {
         let (mut last, mut done) = (None, 0);
         let looked = |done: u32, tells: bool| match (tells, done) {
-            (false, _) => Looked::CannotTell,
-            (true, 0) => Looked::NotDone,
-            (true, _) => Looked::Done,
+            (false, _) => CheckResult::Unclear,
+            (true, 0) => CheckResult::NotDone,
+            (true, _) => CheckResult::Done,
         };
         for (blow, tells) in tries.into_iter().chain([(0, true); 2]) {
             match next(last, has_check) {
-                Next::Skip | Next::Leave => continue,
-                Next::Look => {
-                    if let Some(end) = after_look(looked(done, tells)) {
+                NextStep::Skip | NextStep::Leave => continue,
+                NextStep::Check => {
+                    if let Some(end) = after_check(looked(done, tells)) {
                         last = Some(end);
                         continue;
                     }
                 }
-                Next::Run => {}
+                NextStep::Run => {}
             }
             last = Some(Progress::Applying);
             let ran = match blow {
@@ -341,18 +341,18 @@ proptest! {
                     continue;
                 }
                 // It is cut off before it has done it, or behind that.
-                3 => Ran::CutOff,
+                3 => RunResult::CutOff,
                 4 => {
                     done += 1;
-                    Ran::CutOff
+                    RunResult::CutOff
                 }
-                5 => Ran::Failed,
+                5 => RunResult::Failed,
                 _ => {
                     done += 1;
-                    Ran::Well
+                    RunResult::Well
                 }
             };
-            let after = (has_check && ran == Ran::Well).then(|| looked(done, tells));
+            let after = (has_check && ran == RunResult::Well).then(|| looked(done, tells));
             last = Some(after_run(ran, after));
         }
         prop_assert!(done <= 1, "done {} times", done);

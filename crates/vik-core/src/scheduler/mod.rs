@@ -379,7 +379,7 @@ impl Scheduler {
                     crate::duration::Span(*wait)
                 ),
             ),
-            RunEvent::Awaiting { request, .. } => ("awaiting_approval", request.words()),
+            RunEvent::Awaiting { request, .. } => ("awaiting_approval", request.message()),
             RunEvent::Answered {
                 request, answer, by, ..
             } => ("answered", request.answered(answer, by)),

@@ -110,7 +110,7 @@ impl Default for ApprovePolicy {
 impl ApprovePolicy {
     /// The rule that makes a call wait.
     pub fn rule_for(&self, call: &Call) -> Option<&CallRule> {
-        self.calls.iter().find(|rule| rule.takes(call))
+        self.calls.iter().find(|rule| rule.matches(call))
     }
 }
 
@@ -205,7 +205,7 @@ impl Leaves {
         // As JSON: two rules that read alike may be different ones.
         let json = |rule: &CallRule| serde_json::to_string(rule).unwrap_or_default();
         let rules: Vec<_> = calls.iter().map(json).collect();
-        self.words("approve.calls", rules.iter().map(String::as_str));
+        self.list("approve.calls", rules.iter().map(String::as_str));
         self.span("approve.timeout", *timeout);
         self.choice("approve.on_timeout", on_timeout);
     }

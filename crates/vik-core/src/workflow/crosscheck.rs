@@ -148,11 +148,11 @@ impl Check<'_> {
             .filter_map(|(_, stage)| Some(stage.agent.as_ref()?.0.as_str()))
             .collect();
         for (name, agent) in agents(file) {
-            let tells = match agent.runtime {
+            let reports_cost = match agent.runtime {
                 Some(Runtime::Codex | Runtime::Command) => agent.price.is_some(),
                 Some(Runtime::ClaudeCode | Runtime::Vex) | None => true,
             };
-            if !tells && limited.contains(name.as_str()) {
+            if !reports_cost && limited.contains(name.as_str()) {
                 self.report_at_key(
                     Diagnostic::warning(
                         "no_price",

@@ -12,7 +12,7 @@ use super::model::{
     Pressure, Price, PromptSource, Retry, SecretSource, Show, Stage, Workflow, WorkspaceRoot,
 };
 use super::text::quoted;
-use super::wakes::{Hook, Job, ScheduleEntry, Webhooks};
+use super::triggers::{Hook, Job, ScheduleEntry, Webhooks};
 use crate::limits::Spend;
 
 pub(super) use leaves::Leaves;
@@ -224,13 +224,13 @@ fn settings(workflow: &Workflow) -> Leaves {
     for (name, source) in secrets {
         let path = |key: &str| format!("secrets.{name}.{key}");
         match source {
-            SecretSource::Env(variable) => leaves.word(&path("env"), variable),
-            SecretSource::File(file) => leaves.word(&path("file"), file),
+            SecretSource::Env(variable) => leaves.quoted(&path("env"), variable),
+            SecretSource::File(file) => leaves.quoted(&path("file"), file),
             SecretSource::Command(command) => leaves.text(&path("command"), Some(command)),
         }
     }
     leaves.text("issues.pull.command", Some(command));
-    leaves.words("issues.pull.secrets", pull_secrets.iter().map(String::as_str));
+    leaves.list("issues.pull.secrets", pull_secrets.iter().map(String::as_str));
     leaves.span("issues.pull.idle_sec", *idle);
     leaves.span("issues.pull.timeout", *timeout);
     let (command, timeout) = show
@@ -245,10 +245,10 @@ fn settings(workflow: &Workflow) -> Leaves {
         .unzip();
     leaves.text("issues.show.command", command);
     if let Some((secrets, timeout)) = timeout {
-        leaves.words("issues.show.secrets", secrets.iter().map(String::as_str));
+        leaves.list("issues.show.secrets", secrets.iter().map(String::as_str));
         leaves.span("issues.show.timeout", timeout);
     }
-    leaves.words(
+    leaves.list(
         "issue.terminal_states",
         terminal_states.iter().map(String::as_str),
     );
@@ -259,10 +259,10 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.choice("issue.scope_conflicts", scope_conflicts);
     leaves.text("issue.hooks.after_create", after_create.as_deref());
     leaves.text("issue.hooks.before_remove", before_remove.as_deref());
-    leaves.words("issue.hooks.secrets", hook_secrets.iter().map(String::as_str));
+    leaves.list("issue.hooks.secrets", hook_secrets.iter().map(String::as_str));
     leaves.span("issue.hooks.timeout", *hook_timeout);
     leaves.plain("issue.hooks.sandbox", hooks_in_sandbox);
-    leaves.words("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
+    leaves.list("issue.stages", stages.iter().map(|stage| stage.name.as_str()));
     leaves.optional("webhooks.listen", *listen);
     leaves.until_restart();
     leaves.span("webhooks.min_gap", *min_gap);
@@ -296,8 +296,8 @@ fn agent(profile: &AgentProfile) -> Leaves {
     } = profile;
     let mut leaves = Leaves::default();
     leaves.choice("runtime", runtime);
-    leaves.optional_word("model", model.as_deref());
-    leaves.words("args", args.iter().map(|(name, _)| name.as_str()));
+    leaves.optional_quoted("model", model.as_deref());
+    leaves.list("args", args.iter().map(|(name, _)| name.as_str()));
     for (name, value) in args {
         let shown = match value {
             ArgValue::Switch(on) => Shown::As(on.to_string()),
@@ -313,8 +313,8 @@ fn agent(profile: &AgentProfile) -> Leaves {
     for (name, value) in env {
         leaves.put(&format!("env.{name}"), value, Shown::Hidden);
     }
-    leaves.words("env_pass", env_pass.iter().map(String::as_str));
-    leaves.words("secrets", secrets.iter().map(String::as_str));
+    leaves.list("env_pass", env_pass.iter().map(String::as_str));
+    leaves.list("secrets", secrets.iter().map(String::as_str));
     leaves.choice("home", home);
     let prices = price.map(|price| {
         let Price {
@@ -331,11 +331,11 @@ fn agent(profile: &AgentProfile) -> Leaves {
     {
         leaves.optional(&format!("price.{key}"), prices.map(|prices| prices[index]));
     }
-    leaves.optional_word("provider", provider.as_deref());
+    leaves.optional_quoted("provider", provider.as_deref());
     // An address may hold a password or a key.
     match base_url.as_deref() {
         Some(url) if url.contains(['@', '?', '#']) => leaves.put("base_url", base_url, Shown::Hidden),
-        url => leaves.optional_word("base_url", url),
+        url => leaves.optional_quoted("base_url", url),
     }
     leaves.optional("max_concurrency", *max_concurrency);
     leaves.plain("estimate.usd", usd.usd());
@@ -352,9 +352,9 @@ fn hook(hook: &Hook) -> Leaves {
     } = hook;
     let mut leaves = Leaves::default();
     leaves.choice("kind", kind);
-    leaves.word("secret_env", secret_env);
-    leaves.optional_word("header", header.as_deref());
-    leaves.optional_word("id_header", id_header.as_deref());
+    leaves.quoted("secret_env", secret_env);
+    leaves.optional_quoted("header", header.as_deref());
+    leaves.optional_quoted("id_header", id_header.as_deref());
     leaves
 }
 
@@ -366,8 +366,8 @@ fn entry(entry: &ScheduleEntry) -> Leaves {
         catch_up,
     } = entry;
     let mut leaves = Leaves::default();
-    leaves.word("cron", cron);
-    leaves.word("time_zone", time_zone);
+    leaves.quoted("cron", cron);
+    leaves.quoted("time_zone", time_zone);
     let (command, timeout) = job
         .as_ref()
         .map(|Job { command, timeout }| (command.as_str(), *timeout))
@@ -413,18 +413,18 @@ fn stage(stage: &Stage) -> Leaves {
         resume_prompt,
     } = stage;
     let mut leaves = Leaves::default();
-    leaves.word("when.state", when_state);
-    leaves.word("agent", agent.as_str());
+    leaves.quoted("when.state", when_state);
+    leaves.quoted("agent", agent.as_str());
     leaves.optional("sandbox", sandbox.as_ref());
     let (file, inline) = match prompt {
         PromptSource::File(file) => (Some(file.as_str()), None),
         PromptSource::Inline(text) => (None, Some(text.as_str())),
     };
-    leaves.optional_word("prompt_file", file);
+    leaves.optional_quoted("prompt_file", file);
     leaves.text("prompt", inline);
     leaves.text("hooks.before_run", before_run.as_deref());
     leaves.text("hooks.after_run", after_run.as_deref());
-    leaves.words("hooks.secrets", hook_secrets.iter().map(String::as_str));
+    leaves.list("hooks.secrets", hook_secrets.iter().map(String::as_str));
     leaves.span("hooks.timeout", *hook_timeout);
     leaves.plain("hooks.sandbox", hooks_in_sandbox);
     leaves.intent(intent);
@@ -456,7 +456,7 @@ fn notifier(notifier: &Notifier) -> Leaves {
         time_zone,
     } = notifier;
     let mut leaves = Leaves::default();
-    leaves.words("on", on.iter().copied().map(NotifyEvent::as_str));
+    leaves.list("on", on.iter().copied().map(NotifyEvent::as_str));
     match channel {
         NotifyChannel::Command(command) => {
             leaves.plain("kind", "command");
@@ -467,15 +467,15 @@ fn notifier(notifier: &Notifier) -> Leaves {
             match address {
                 // Who knows it can post to it.
                 NotifyAddress::Url(url) => leaves.put("url", url, Shown::Hidden),
-                NotifyAddress::Env(name) => leaves.word("url_env", name),
+                NotifyAddress::Env(name) => leaves.quoted("url_env", name),
             }
-            leaves.optional_word("secret_env", secret_env.as_deref());
+            leaves.optional_quoted("secret_env", secret_env.as_deref());
         }
     }
     leaves.span("timeout", *timeout);
     leaves.span("debounce", *debounce);
     leaves.plain("daily_at", daily_at);
-    leaves.word("time_zone", time_zone);
+    leaves.quoted("time_zone", time_zone);
     leaves
 }
 

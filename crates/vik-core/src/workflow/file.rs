@@ -13,8 +13,8 @@ use super::notify::Notify;
 use super::outputs::Outputs;
 use super::secrets::Secret;
 use super::section::section;
+use super::triggers::file::{Entry, Webhooks};
 use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
-use super::wakes::file::{Entry, Webhooks};
 use crate::duration::Span;
 use crate::money::MicroUsd;
 

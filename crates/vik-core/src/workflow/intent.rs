@@ -236,8 +236,8 @@ impl Leaves {
             from_issue,
         } = intent;
         self.optional("intent.owned_scope", scope.as_ref());
-        self.words("intent.constraints", constraints.iter().map(String::as_str));
-        self.words("intent.acceptance", acceptance.iter().map(String::as_str));
+        self.list("intent.constraints", constraints.iter().map(String::as_str));
+        self.list("intent.acceptance", acceptance.iter().map(String::as_str));
         self.choice("intent.on_violation", on_violation);
         self.plain("intent.from_issue", from_issue);
     }
@@ -251,8 +251,8 @@ impl Leaves {
         else {
             return;
         };
-        self.words("trust.authors", authors.iter().map(String::as_str));
-        self.words("trust.labels", labels.iter().map(String::as_str));
+        self.list("trust.authors", authors.iter().map(String::as_str));
+        self.list("trust.labels", labels.iter().map(String::as_str));
         self.choice("trust.untrusted", untrusted);
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
         .flatten()
         .map(|(name, one)| (name, one))
         .collect();
-    check.output_walls(
+    check.output_isolation(
         |name| profiles.get(name).copied(),
         stages.iter().flatten().flatten(),
         secrets.as_ref().unwrap_or(&BTreeMap::new()),

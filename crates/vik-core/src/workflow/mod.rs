@@ -26,8 +26,8 @@ mod secrets;
 mod section;
 mod syntax;
 mod text;
+pub mod triggers;
 mod values;
-pub mod wakes;
 mod yaml;
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub use model::{
 };
 pub use render::{render, summary};
 pub use schema::{json_schema, reference_markdown};
-pub use wakes::{Hook, HookKind, Job, ScheduleEntry, Webhooks, cron};
+pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks, cron};
 pub use yaml::MAX_BYTES;
 
 pub(crate) use intent::front_matter;

@@ -10,7 +10,7 @@ use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::outputs::OutputPolicy;
-use crate::workflow::wakes::{ScheduleEntry, Webhooks};
+use crate::workflow::triggers::{ScheduleEntry, Webhooks};
 
 use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};

@@ -142,11 +142,11 @@ pub enum NotifyAddress {
 impl NotifyAddress {
     /// Whether a text can be the address of a webhook: `http` or `https`, and a host.
     pub fn is_valid(url: &str) -> bool {
-        let rest = url
+        let after_scheme = url
             .strip_prefix("https://")
             .or_else(|| url.strip_prefix("http://"));
-        rest.is_some_and(|rest| {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        after_scheme.is_some_and(|after_scheme| {
+            let host = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
             !host.is_empty() && !url.contains(|c: char| c.is_whitespace() || c.is_control())
         })
     }
@@ -263,12 +263,12 @@ impl Check<'_> {
             NotifyKind::Command => &["url", "url_env", "secret_env"],
             NotifyKind::Webhook => &["command"],
         };
-        let kind_word = match kind {
+        let kind_name = match kind {
             NotifyKind::Command => "command",
             NotifyKind::Webhook => "webhook",
         };
         for key in foreign {
-            self.unused(at(key), format!("`{key}` has no effect with `kind: {kind_word}`"));
+            self.unused(at(key), format!("`{key}` has no effect with `kind: {kind_name}`"));
         }
         if !notify.on.0.contains(&NotifyEvent::DailySummary) {
             for key in ["daily_at", "time_zone"] {
@@ -279,7 +279,7 @@ impl Check<'_> {
             }
         }
         let missing = |key: &str, hint: &str| {
-            let message = format!("`kind: {kind_word}` needs a `{key}`");
+            let message = format!("`kind: {kind_name}` needs a `{key}`");
             Diagnostic::error("missing_key", at(key), message).hint(hint)
         };
         let channel = match kind {

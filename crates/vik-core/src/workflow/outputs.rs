@@ -199,14 +199,14 @@ impl Check<'_> {
     }
 
     /// A stage with outputs keeps what opens trackers and git remotes from its agent, or is refused.
-    pub(super) fn output_walls<'w>(
+    pub(super) fn output_isolation<'w>(
         &mut self,
         agents: impl Fn(&AgentName) -> Option<&'w AgentProfile>,
         stages: impl Iterator<Item = &'w Stage>,
         secrets: &BTreeMap<String, SecretSource>,
         of_tracker: &[&[String]],
     ) {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for stage in stages {
             let (Some(outputs), Some(profile)) = (&stage.outputs, agents(&stage.agent)) else {
                 continue;
@@ -244,7 +244,7 @@ impl Check<'_> {
                 .collect();
             for (key, name, why) in found {
                 let path = join(&agent, &key);
-                if told.insert(path.clone()) {
+                if reported.insert(path.clone()) {
                     let message = format!(
                         "the agent of the stage {} with `outputs` cannot have {}: it {why}",
                         quoted(stage.name.as_str()),
@@ -310,12 +310,12 @@ impl Leaves {
             let at = |key: &str| format!("outputs.{kind}.{key}");
             self.plain(&at("max"), max);
             if let Some(allow) = allow {
-                self.words(&at("allow"), allow.globs().iter().map(String::as_str));
+                self.list(&at("allow"), allow.globs().iter().map(String::as_str));
             }
             self.text(&at("run"), Some(run));
             self.text(&at("check"), check.as_deref());
             self.plain(&at("approve"), approve);
         }
-        self.words("outputs.secrets", secrets.iter().map(String::as_str));
+        self.list("outputs.secrets", secrets.iter().map(String::as_str));
     }
 }

@@ -10,7 +10,7 @@ use super::yaml::{Kind, Node, Style};
 const MAX_PATH: usize = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum ValueKind {
     Null,
     Scalar,
     /// A text on one line without quotes: its columns are those of the file.
@@ -32,7 +32,7 @@ enum What {
 struct Found {
     key: Option<Place>,
     value: Place,
-    what: What,
+    kind: ValueKind,
 }
 
 /// An index of the file.
@@ -52,27 +52,27 @@ impl Places {
         if path.len() > MAX_PATH {
             return;
         }
-        let what = match &node.kind {
-            _ if node.is_null() => What::Null,
+        let kind = match &node.kind {
+            _ if node.is_null() => ValueKind::Null,
             Kind::Scalar(scalar) => match scalar.style {
-                Style::Literal => What::Literal {
+                Style::Literal => ValueKind::Literal {
                     leading: scalar.text.bytes().take_while(|&b| b == b'\n').count() as u32,
                     lines: scalar.text.lines().count().max(1) as u32,
                 },
-                Style::Plain if node.place.end_column != 0 => What::PlainLine,
-                _ => What::Scalar,
+                Style::Plain if node.place.end_column != 0 => ValueKind::PlainLine,
+                _ => ValueKind::Scalar,
             },
-            Kind::List(items) => What::List {
+            Kind::List(items) => ValueKind::List {
                 is_empty: items.is_empty(),
             },
-            Kind::Map(entries) => What::Map {
+            Kind::Map(entries) => ValueKind::Map {
                 is_empty: entries.is_empty(),
             },
         };
         self.found.entry(path.to_owned()).or_insert(Found {
             key,
             value: node.place,
-            what,
+            kind,
         });
         match &node.kind {
             Kind::Scalar(_) => {}
@@ -95,13 +95,15 @@ impl Places {
 
     /// Whether a key is not written, or has no value.
     pub(crate) fn is_absent(&self, path: &str) -> bool {
-        self.found.get(path).is_none_or(|found| found.what == What::Null)
+        self.found
+            .get(path)
+            .is_none_or(|found| found.kind == ValueKind::Null)
     }
 
     pub(crate) fn is_empty_map(&self, path: &str) -> bool {
         self.found
             .get(path)
-            .is_some_and(|found| found.what == What::Map { is_empty: true })
+            .is_some_and(|found| found.kind == ValueKind::Map { is_empty: true })
     }
 
     /// Whether a list is not written, or has no items.
@@ -110,14 +112,14 @@ impl Places {
             || self
                 .found
                 .get(path)
-                .is_some_and(|found| found.what == What::List { is_empty: true })
+                .is_some_and(|found| found.kind == ValueKind::List { is_empty: true })
     }
 
     /// Whether a map stands there, or nothing.
     pub(crate) fn is_map(&self, path: &str) -> bool {
         self.found
             .get(path)
-            .is_none_or(|found| matches!(found.what, What::Map { .. } | What::Null))
+            .is_none_or(|found| matches!(found.kind, ValueKind::Map { .. } | ValueKind::Null))
     }
 
     pub(crate) fn key(&self, path: &str) -> Option<Place> {
@@ -131,7 +133,10 @@ impl Places {
         let mut is_exact = true;
         loop {
             if let Some(found) = self.found.get(path) {
-                let is_text = matches!(found.what, What::Scalar | What::PlainLine | What::Literal { .. });
+                let is_text = matches!(
+                    found.kind,
+                    ValueKind::Scalar | ValueKind::PlainLine | ValueKind::Literal { .. }
+                );
                 return Some(if is_exact && is_text {
                     found.value
                 } else {
@@ -150,7 +155,7 @@ impl Places {
     /// See [`super::Loaded::position`].
     pub(crate) fn position(&self, path: &str) -> Option<(u32, u32)> {
         let found = self.found.get(path)?;
-        let place = if found.what == What::Null {
+        let place = if found.kind == ValueKind::Null {
             found.key.unwrap_or(found.value)
         } else {
             found.value
@@ -161,12 +166,12 @@ impl Places {
     /// See [`super::Loaded::block_line`].
     pub(crate) fn block_line(&self, path: &str, line: u32) -> Option<(u32, u32)> {
         let found = self.found.get(path)?;
-        match found.what {
-            What::Literal { leading, lines } => {
+        match found.kind {
+            ValueKind::Literal { leading, lines } => {
                 let first = found.value.line.saturating_sub(leading).max(1);
                 Some((first + line.clamp(1, lines) - 1, found.value.column))
             }
-            What::PlainLine if line <= 1 => Some((found.value.line, found.value.column)),
+            ValueKind::PlainLine if line <= 1 => Some((found.value.line, found.value.column)),
             _ => None,
         }
     }

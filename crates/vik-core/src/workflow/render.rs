@@ -72,10 +72,10 @@ pub fn summary(diagnostics: &[Diagnostic], file_name: &str) -> String {
         .filter(|d| d.severity == Severity::Error)
         .count();
     let warnings = diagnostics.len() - errors;
-    let count = |number: usize, word: &str| match number {
+    let count = |number: usize, noun: &str| match number {
         0 => None,
-        1 => Some(format!("1 {word}")),
-        _ => Some(format!("{number} {word}s")),
+        1 => Some(format!("1 {noun}")),
+        _ => Some(format!("{number} {noun}s")),
     };
     let counts: Vec<String> = [count(errors, "error"), count(warnings, "warning")]
         .into_iter()
@@ -266,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_mark_stands_under_the_place() {
+    fn mark_is_under_the_place() {
         assert_eq!(
             cut("  agent: plannr", 10, 16),
             ("  agent: plannr".to_owned(), 9, 6)

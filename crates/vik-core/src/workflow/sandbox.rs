@@ -312,15 +312,15 @@ const HOST_PATTERN: &str =
 
 /// Whether a text names a host as `network` takes it, perhaps with a port.
 fn is_host(text: &str) -> bool {
-    let rest = text.strip_prefix("*.").unwrap_or(text);
-    let (host, port) = match rest.strip_prefix('[') {
+    let host_and_port = text.strip_prefix("*.").unwrap_or(text);
+    let (host, port) = match host_and_port.strip_prefix('[') {
         Some(inner) => match inner.split_once(']') {
             Some((address, port)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", port),
             _ => return false,
         },
-        None => match rest.find(':') {
-            Some(colon) => rest.split_at(colon),
-            None => (rest, ""),
+        None => match host_and_port.find(':') {
+            Some(colon) => host_and_port.split_at(colon),
+            None => (host_and_port, ""),
         },
     };
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -170,20 +170,20 @@ fn kind(root: &Value, schema: &Value) -> String {
                 .map(|option| kind(root, option))
                 .collect();
             kinds.dedup();
-            let is_words = kinds.iter().all(|kind| kind.starts_with('`'));
-            return kinds.join(if is_words { ", " } else { "; or " });
+            let are_literals = kinds.iter().all(|kind| kind.starts_with('`'));
+            return kinds.join(if are_literals { ", " } else { "; or " });
         }
     }
-    if let Some(word) = schema["const"].as_str() {
-        return format!("`{word}`");
+    if let Some(literal) = schema["const"].as_str() {
+        return format!("`{literal}`");
     }
-    if let Some(words) = schema["enum"].as_array() {
-        let words: Vec<String> = words
+    if let Some(literals) = schema["enum"].as_array() {
+        let literals: Vec<String> = literals
             .iter()
             .filter_map(Value::as_str)
-            .map(|word| format!("`{word}`"))
+            .map(|literal| format!("`{literal}`"))
             .collect();
-        return words.join(", ");
+        return literals.join(", ");
     }
     let one = |kind: &str| match kind {
         "string" => "text".to_owned(),

@@ -67,8 +67,8 @@ impl Check<'_> {
 
     fn secret(&mut self, name: &str, secret: Secret) -> Option<SecretSource> {
         let path = join("secrets", name);
-        let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
-        let is_name = name.starts_with(begins) && name.chars().all(|c| begins(c) || c.is_ascii_digit());
+        let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_ascii_digit());
         if !is_name || TAKEN.contains(&name) || name.starts_with("VIK_") {
             let message = format!("{} cannot be the name of a secret", quoted(name));
             self.report_at_key(Diagnostic::error("bad_secret", path.clone(), message).hint(

@@ -7,11 +7,11 @@ const MAX_QUOTED: usize = 60;
 
 /// The lines of a text as YAML counts them: `\n`, `\r\n` and a lone `\r` end a line.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
+    let mut remaining = Some(text);
     std::iter::from_fn(move || {
-        let here = rest?;
+        let here = remaining?;
         let Some(end) = here.find(['\n', '\r']) else {
-            rest = None;
+            remaining = None;
             return Some(here);
         };
         let after = if here[end..].starts_with("\r\n") {
@@ -19,7 +19,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
         } else {
             end + 1
         };
-        rest = Some(&here[after..]);
+        remaining = Some(&here[after..]);
         Some(&here[..end])
     })
 }
@@ -72,18 +72,18 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// The candidate that was most likely meant.
-pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > 100 {
+pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > 100 {
         return None;
     }
     let fold = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
-    let word = fold(word);
+    let name = fold(name);
     candidates
         .into_iter()
         .map(|candidate| {
             let folded = fold(candidate);
-            let similarity = strsim::jaro_winkler(&word, &folded);
-            let edits = strsim::damerau_levenshtein(&word, &folded);
+            let similarity = strsim::jaro_winkler(&name, &folded);
+            let edits = strsim::damerau_levenshtein(&name, &folded);
             // Short words are all alike to Jaro-Winkler: few edits must do as well.
             let near = edits <= (folded.chars().count().max(3) / 3) || similarity >= 0.9;
             (candidate, similarity, near)
@@ -94,14 +94,14 @@ pub(crate) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
 }
 
 /// ``did you mean `x`?`` for the closest candidate.
-pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    closest(word, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
+pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    closest(name, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
 }
 
 /// `a`, `b` or `c`.
-pub(crate) fn choices<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<String> = words.into_iter().map(quoted).collect();
-    match words.split_last() {
+pub(crate) fn choices<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(quoted).collect();
+    match names.split_last() {
         None => String::new(),
         Some((only, [])) => only.clone(),
         Some((last, others)) => format!("{} or {last}", others.join(", ")),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_is_harmless_and_short() {
+    fn quoted_text_is_escaped_and_cut() {
         assert_eq!(quoted("a\u{1b}[31m\u{202e}b"), "`a\\u{1b}[31m\\u{202e}b`");
         assert_eq!(quoted(&"x".repeat(500)).chars().count(), 63);
     }

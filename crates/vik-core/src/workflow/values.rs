@@ -16,7 +16,7 @@ use super::model::{
 };
 use super::scalar::Value;
 use super::text::{choices, did_you_mean, quoted};
-use super::wakes::HookKind;
+use super::triggers::HookKind;
 use super::yaml::{Kind, Node};
 use crate::approval::OnTimeout;
 use crate::duration::Span;
@@ -84,7 +84,7 @@ impl Decode for PathText {
 /// What in a path looks as if it were expanded, and is not: it would be the name of a folder.
 pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
     let names_variable =
-        |rest: &str| rest.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
+        |suffix: &str| suffix.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
     if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
         Some("only the own home directory can be named: `~/`")
     } else if path.split('$').skip(1).any(names_variable) {
@@ -256,7 +256,7 @@ impl Decode for Positive {
 }
 
 /// The words that an enum takes, from its own schema.
-fn words_of<T: JsonSchema>() -> Vec<String> {
+fn variant_names<T: JsonSchema>() -> Vec<String> {
     let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
     let plain = schema["enum"].as_array().into_iter().flatten().filter_map(text);
@@ -272,14 +272,14 @@ fn words_of<T: JsonSchema>() -> Vec<String> {
     plain.chain(documented).collect()
 }
 
-fn word<T: JsonSchema + DeserializeOwned>(
+fn decode_variant<T: JsonSchema + DeserializeOwned>(
     node: &Node,
     cx: &mut Cx<'_>,
     code: &'static str,
     instead: &[(&str, &str)],
 ) -> Option<T> {
-    let words = words_of::<T>();
-    let names = || words.iter().map(String::as_str);
+    let variants = variant_names::<T>();
+    let names = || variants.iter().map(String::as_str);
     let wanted = choices(names());
     let scalar = cx.scalar(node, &wanted)?;
     if let Ok(value) = serde_json::from_value(scalar.text.as_str().into()) {
@@ -300,11 +300,11 @@ fn word<T: JsonSchema + DeserializeOwned>(
     None
 }
 
-macro_rules! words {
+macro_rules! decode_variants {
     ($($ty:ty, $code:literal, $instead:expr;)+) => {
         $(impl Decode for $ty {
             fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-                word(node, cx, $code, &$instead)
+                decode_variant(node, cx, $code, &$instead)
             }
 
             fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -314,7 +314,7 @@ macro_rules! words {
     };
 }
 
-words! {
+decode_variants! {
     Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];
     Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
     OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
@@ -460,17 +460,17 @@ impl Decode for CommandLine {
             "a list of a program and its arguments",
             "[my-agent, --flag]",
         )?;
-        let words: Vec<_> = items
+        let args: Vec<_> = items
             .iter()
             .map(|item| written(item, cx, "empty_value"))
             .collect();
-        let words = words.into_iter().collect::<Option<Vec<_>>>()?;
-        if words.first().is_some_and(|program| program.trim().is_empty()) {
+        let args = args.into_iter().collect::<Option<Vec<_>>>()?;
+        if args.first().is_some_and(|program| program.trim().is_empty()) {
             let diagnostic = cx.error("empty_value", &items[0], "the name of the program is empty");
             cx.sink.push(diagnostic);
             return None;
         }
-        Some(Self(words))
+        Some(Self(args))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

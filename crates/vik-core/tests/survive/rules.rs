@@ -18,8 +18,8 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
 
 mod closed;
+mod decisions;
 mod found;
-mod told;
 
 /// A scheduler with a clock, and all that it asked for.
 struct Story {
@@ -64,7 +64,7 @@ impl Story {
         }
     }
 
-    fn tell(&mut self, input: Input) -> &mut Self {
+    fn send(&mut self, input: Input) -> &mut Self {
         self.effects = self.scheduler.handle(self.now, input);
         let changes = self.scheduler.take_changes();
         for machine in changes.machines {
@@ -87,14 +87,14 @@ impl Story {
     }
 
     fn pull(&mut self, issues: &str) -> &mut Self {
-        self.tell(Input::PullStarted);
-        self.tell(Input::Pulled(Pull::parse(issues.as_bytes()).unwrap().issues))
+        self.send(Input::PullStarted);
+        self.send(Input::Pulled(Pull::parse(issues.as_bytes()).unwrap().issues))
     }
 
     fn end(&mut self, report: AttemptResult) -> &mut Self {
         let start = self.starts.last().unwrap();
         let (issue, attempt_id) = (start.issue.id.clone(), start.attempt_id);
-        self.tell(Input::Ended {
+        self.send(Input::Ended {
             issue,
             attempt_id,
             report,
@@ -108,13 +108,13 @@ impl Story {
             attempt_id: start.attempt_id,
             spend: tokens_of(tokens),
         };
-        self.tell(input)
+        self.send(input)
     }
 
     fn wait(&mut self, seconds: u64) -> &mut Self {
         self.now.mono = self.now.mono.plus(Duration::from_secs(seconds));
         self.now.wall += SignedDuration::from_secs(seconds as i64);
-        self.tell(Input::Tick)
+        self.send(Input::Tick)
     }
 
     /// The daemon dies, and another one takes over.
@@ -180,7 +180,7 @@ const ELSEWHERE: &str = r#"[{"id":1,"state":"elsewhere"}]"#;
 const DONE: &str = r#"[{"id":1,"state":"done"}]"#;
 
 #[test]
-fn an_agent_that_succeeds_for_ever_costs_what_its_life_allows() {
+fn endless_success_costs_at_most_the_lifetime_limit() {
     let mut story = story("", "", "");
     for round in 0..200 {
         story.pull(TO_DO);
@@ -231,13 +231,13 @@ fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
 }
 
 #[test]
-fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
+fn lifetime_limit_is_freed_only_by_unpark_or_a_higher_limit() {
     let mut story = story("", "limits: { attempts: 1 }", "");
     story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     assert_eq!(story.parked(), Some(ParkReason::IssueLimit));
     story.pull(r#"[{"id":1,"state":"todo","title":"another"}]"#);
     assert_eq!(story.starts.len(), 1, "a change does not");
-    story.tell(Input::Command(
+    story.send(Input::Command(
         7,
         Command::Unpark("1".into(), Some(1)),
         Actor::default(),
@@ -253,7 +253,7 @@ fn only_unpark_or_a_higher_limit_frees_what_its_life_used_up() {
 }
 
 #[test]
-fn what_the_attempt_itself_did_to_the_issue_does_not_free_it() {
+fn parked_stage_is_not_freed_by_an_edit_of_its_own_attempt() {
     let mut story = story("", "", "");
     let auth = AttemptResult {
         failure_class: Some(FailureClass::Auth),
@@ -288,7 +288,7 @@ fn a_limit_warns_once_and_stops_once() {
     // It is told again to the daemon that comes after.
     let starts = story.crash();
     assert_eq!(starts, story.starts);
-    assert_eq!(story.tell(Input::Tick).stops().len(), 1);
+    assert_eq!(story.send(Input::Tick).stops().len(), 1);
     let over = AttemptResult {
         spend: Some(tokens_of(160)),
         ..of(Outcome::OverBudget)
@@ -335,7 +335,7 @@ fn a_day_that_is_used_up_holds_everything_until_it_turns() {
     // The clock jumps to the next day, and back.
     let (before, next) = (story.now.wall, until);
     story.now.wall = next;
-    story.tell(Input::Tick);
+    story.send(Input::Tick);
     assert_eq!(story.starts.len(), 2);
     story.end(of(Outcome::Succeeded));
     story.now.wall = before;
@@ -360,23 +360,23 @@ fn an_issue_that_is_done_with_gets_its_grace_and_loses_its_workspace() {
         issue: "1".into(),
         removed: false,
     };
-    story.tell(kept);
+    story.send(kept);
     assert!(!story.pull(DONE).removes());
     let edited = r#"[{"id":1,"state":"done","title":"x"}]"#;
     assert!(story.pull(edited).removes(), "it is another issue now");
 }
 
 #[test]
-fn a_workspace_whose_issue_turned_terminal_meanwhile_goes_at_boot() {
+fn workspace_of_an_issue_closed_meanwhile_is_removed_at_boot() {
     let mut story = story("", "", "");
-    story.tell(Input::Workspaces(vec!["1".into(), "2".into()]));
+    story.send(Input::Workspaces(vec!["1".into(), "2".into()]));
     assert!(story.scheduler.wanted().known.contains_key(&IssueId::from("1")));
     story.pull(DONE);
     assert!(story.removes());
 }
 
 #[test]
-fn an_issue_is_looked_at_right_before_its_start() {
+fn issue_is_looked_up_right_before_its_start() {
     let text = story("", "", "").text;
     let mut story = Story::of(text.replace("command: list }", "command: list }, show: { command: look }"));
     let shown = |seen| Input::LookupFinished {
@@ -390,23 +390,23 @@ fn an_issue_is_looked_at_right_before_its_start() {
     story.pull(TO_DO);
     assert_eq!((story.shows(), story.starts.len()), (vec!["1".to_owned()], 0));
     assert_eq!(story.hold("1"), Some(Hold::LookupPending));
-    story.tell(shown(snapshot(ELSEWHERE)));
+    story.send(shown(snapshot(ELSEWHERE)));
     assert_eq!(story.starts.len(), 0, "it moved");
-    story.pull(TO_DO).tell(shown(LookupResult::Unknown));
+    story.pull(TO_DO).send(shown(LookupResult::Unknown));
     assert_eq!(story.hold("1"), Some(Hold::LookupFailed));
     assert!(story.wait(9).shows().is_empty());
-    story.pull(TO_DO).tell(shown(snapshot(TO_DO)));
+    story.pull(TO_DO).send(shown(snapshot(TO_DO)));
     assert_eq!(story.starts.len(), 1);
     // Missed, and gone.
     assert_eq!(story.pull("[]").shows(), ["1"]);
-    story.tell(shown(LookupResult::Missing)).wait(60);
+    story.send(shown(LookupResult::Missing)).wait(60);
     assert_eq!(story.stops(), [StopReason::Missing]);
     story.end(of(Outcome::Cancelled)).pull("[]");
     assert!(story.removes());
 }
 
 #[test]
-fn what_was_cut_off_is_resumed_by_the_same_agent() {
+fn interrupted_attempt_is_resumed_by_the_same_agent() {
     let mut story = story("", "", "");
     let cut = |outcome, id: Option<&str>| AttemptResult {
         provider_session_id: id.map(ToOwned::to_owned),
@@ -457,7 +457,7 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
         ..quota
     };
     story.end(quota).pull(TO_DO);
-    story.tell(Input::Command(1, Command::Cancel("1".into()), Actor::default()));
+    story.send(Input::Command(1, Command::Cancel("1".into()), Actor::default()));
     assert!(matches!(
         story.effects.last(),
         Some(Effect::CommandResult(1, CommandResult::Done(1)))
@@ -468,7 +468,7 @@ fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
 }
 
 #[test]
-fn older_issues_of_a_priority_go_first() {
+fn older_issues_of_a_priority_start_first() {
     let mut story = story("", "", "");
     story.pull(
         r#"[{"id":"no date","state":"todo","priority":1},{"id":"new","state":"todo","priority":1,"created_at":"2026-02-01T00:00:00Z"},
@@ -480,7 +480,7 @@ fn older_issues_of_a_priority_go_first() {
 }
 
 #[test]
-fn a_pull_brings_what_others_wait_for_whatever_its_state() {
+fn pull_brings_blockers_in_any_state() {
     let story = story("", "", "");
     let text = br#"[{"id":"b","state":"backlog","blocked_by":"c"},{"id":"x","state":"backlog"},{"id":"c","state":"done"},
         {"id":"a","state":"todo","blocked_by":["b", 9]},{"id":"bad","state":"todo","blocked_by":[{}]}]"#;
@@ -493,7 +493,7 @@ fn a_pull_brings_what_others_wait_for_whatever_its_state() {
     assert_eq!(ids, ["a", "bad", "b", "c"]);
     assert_eq!(pull.warnings[0].field, "blocked_by");
     let mut story = story;
-    story.tell(Input::PullStarted).tell(Input::Pulled(pull.issues));
+    story.send(Input::PullStarted).send(Input::Pulled(pull.issues));
     assert!(matches!(story.hold("a"), Some(Hold::Blocked { by, .. }) if *by == [IssueId::from("b")]));
     // What cannot be read may be anything: it holds.
     assert!(matches!(story.hold("bad"), Some(Hold::Blocked { .. })));
@@ -522,7 +522,7 @@ fn thousands_that_wait_cost_neither_decisions_nor_changes() {
 }
 
 #[test]
-fn a_back_off_goes_on_where_it_was_whatever_the_clocks_say() {
+fn backoff_continues_after_a_restart_whatever_the_clocks_show() {
     for jump in [-100_000, 0, 50, 100_000] {
         let mut story = story("", "", "retry: { initial_backoff: 100s, max_backoff: 100s }");
         story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);

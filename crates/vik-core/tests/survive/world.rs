@@ -211,7 +211,7 @@ impl World {
         Issue::parse(&text).unwrap()
     }
 
-    pub fn tell(&mut self, input: Input) {
+    pub fn send(&mut self, input: Input) {
         let dispatches = !matches!(input, Input::Spent { .. } | Input::PullStarted);
         let effects = self.scheduler.handle(self.now, input);
         let changes = self.scheduler.take_changes();
@@ -360,7 +360,7 @@ impl World {
     pub fn apply(&mut self, step: &Step) {
         match step.clone() {
             Step::Pull(states) => {
-                self.tell(Input::PullStarted);
+                self.send(Input::PullStarted);
                 let states = states.into_iter().enumerate();
                 let pulled: Vec<_> = states
                     .filter_map(|(number, state)| Some((number, STATES[state?])))
@@ -371,11 +371,11 @@ impl World {
                     .collect();
                 let issues = pulled.iter().map(|(number, state)| self.issue(*number, state));
                 let issues = issues.collect();
-                self.tell(Input::Pulled(issues));
+                self.send(Input::Pulled(issues));
             }
             Step::FailedPull => {
                 let before = self.running.len();
-                self.tell(Input::PullStarted);
+                self.send(Input::PullStarted);
                 assert_eq!(self.running.len(), before);
             }
             Step::End(nth, outcome, class, tokens) => self.end(nth, outcome, class, tokens),
@@ -385,7 +385,7 @@ impl World {
                     tokens,
                     usd: MicroUsd(tokens),
                 };
-                self.tell(Input::Spent {
+                self.send(Input::Spent {
                     issue: start.issue.id,
                     attempt_id: start.attempt_id,
                     spend,
@@ -400,27 +400,27 @@ impl World {
             Step::Wait(seconds) => {
                 self.now.mono = self.now.mono.plus(Duration::from_secs(seconds));
                 self.now.wall += SignedDuration::from_secs(seconds as i64);
-                self.tell(Input::Tick);
+                self.send(Input::Tick);
             }
             Step::Jump(hours) => {
                 self.now.wall += SignedDuration::from_hours(hours);
-                self.tell(Input::Tick);
+                self.send(Input::Tick);
             }
             Step::Edit(number) => self.titles[number] += 1,
             Step::Crash => self.crash(),
-            Step::Pause(number) => self.tell(Input::Command(
+            Step::Pause(number) => self.send(Input::Command(
                 1,
                 Command::Pause(number.map(Self::id)),
                 Actor::default(),
             )),
             Step::Continue(number) => {
-                self.tell(Input::Command(
+                self.send(Input::Command(
                     1,
                     Command::Resume(number.map(Self::id)),
                     Actor::default(),
                 ));
             }
-            Step::Cancel(number) => self.tell(Input::Command(
+            Step::Cancel(number) => self.send(Input::Command(
                 1,
                 Command::Cancel(Self::id(number)),
                 Actor::default(),
@@ -429,7 +429,7 @@ impl World {
                 // Each grants a bounded number of attempts more; the sum is a safe bound.
                 let issue = Self::id(number);
                 *self.allowed.entry(issue.clone()).or_default() += 2 * MAX_ATTEMPTS + 2 * more.unwrap_or(0);
-                self.tell(Input::Command(1, Command::Unpark(issue, more), Actor::default()));
+                self.send(Input::Command(1, Command::Unpark(issue, more), Actor::default()));
             }
             Step::Show(nth, how) => {
                 if self.shows.is_empty() {
@@ -443,16 +443,16 @@ impl World {
                     (_, None) => LookupResult::Snapshot(Box::new(self.issue(number, "elsewhere"))),
                     (_, Some(state)) => LookupResult::Snapshot(Box::new(self.issue(number, state))),
                 };
-                self.tell(Input::LookupFinished { issue, result: seen });
+                self.send(Input::LookupFinished { issue, result: seen });
             }
             Step::Removed(nth, removed) => {
                 if self.removals.is_empty() {
                     return;
                 }
                 let issue = self.removals.remove(nth % self.removals.len());
-                self.tell(Input::WorkspaceRemoved { issue, removed });
+                self.send(Input::WorkspaceRemoved { issue, removed });
             }
-            Step::Pressure(on) => self.tell(Input::Pressure(on.then(|| "memory".to_owned()))),
+            Step::Pressure(on) => self.send(Input::Pressure(on.then(|| "memory".to_owned()))),
         }
     }
 
@@ -487,7 +487,7 @@ impl World {
             report,
         };
         self.counted.insert(start.run, before + 1);
-        self.tell(input.clone());
+        self.send(input.clone());
         let after = self
             .ledger
             .machine(&start.issue.id)
@@ -503,7 +503,7 @@ impl World {
             self.counted.insert(start.run, after);
         }
         let ended = self.ledger.ended.len();
-        self.tell(input);
+        self.send(input);
         assert_eq!(self.ledger.ended.len(), ended, "told twice, it counts once");
     }
 
@@ -522,7 +522,7 @@ impl World {
         self.removals.clear();
         let stopping = std::mem::take(&mut self.stopped);
         let workspaces = self.ledger.started.values().cloned().collect();
-        self.tell(Input::Workspaces(workspaces));
+        self.send(Input::Workspaces(workspaces));
         for attempt_id in stopping
             .keys()
             .filter(|attempt_id| self.running.contains_key(attempt_id))

@@ -57,26 +57,26 @@ impl Leaves {
         self.put(path, span.0, Shown::As(span.to_string()));
     }
 
-    pub(super) fn word(&mut self, path: &str, text: &str) {
+    pub(super) fn quoted(&mut self, path: &str, text: &str) {
         self.put(path, text, Shown::As(quoted(text)));
     }
 
-    pub(super) fn optional_word(&mut self, path: &str, text: Option<&str>) {
+    pub(super) fn optional_quoted(&mut self, path: &str, text: Option<&str>) {
         let shown = text.map_or_else(|| "null".to_owned(), quoted);
         self.put(path, text, Shown::As(shown));
     }
 
-    pub(in crate::workflow) fn words<'t>(&mut self, path: &str, words: impl IntoIterator<Item = &'t str>) {
-        let words: Vec<&str> = words.into_iter().collect();
-        let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-        self.put(path, words, Shown::As(format!("[{}]", shown.join(", "))));
+    pub(in crate::workflow) fn list<'t>(&mut self, path: &str, items: impl IntoIterator<Item = &'t str>) {
+        let items: Vec<&str> = items.into_iter().collect();
+        let shown: Vec<String> = items.iter().map(|text| quoted(text)).collect();
+        self.put(path, items, Shown::As(format!("[{}]", shown.join(", "))));
     }
 
     /// A word that the file writes as it is serialized.
     pub(in crate::workflow) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
         let shown = serde_json::to_value(&choice).ok();
         let shown = shown
-            .and_then(|word| word.as_str().map(str::to_owned))
+            .and_then(|text| text.as_str().map(str::to_owned))
             .unwrap_or_default();
         self.put(path, choice, Shown::As(shown));
     }

@@ -12,7 +12,7 @@ fn with_approve(approve: &str) -> Loaded {
 }
 
 #[test]
-fn what_waits_is_read() {
+fn approve_section_is_read() {
     let loaded = with_approve("{calls: [{command: [git push]}]}");
     assert_eq!(loaded.diagnostics, [], "{}", loaded.render("workflow.yml", false));
     let policy = loaded.workflow.unwrap().issue.stages[0].approve.clone().unwrap();
@@ -26,12 +26,12 @@ fn what_waits_is_read() {
         command: Some("git push".to_owned()),
         paths: Vec::new(),
     };
-    assert_eq!(policy.rule_for(&push).unwrap().words(), "command git push");
+    assert_eq!(policy.rule_for(&push).unwrap().message(), "command git push");
     assert_eq!(policy.rule_for(&Call::default()), None);
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_where_it_stands() {
+fn approve_errors_have_positions() {
     let finding = only(&with_approve("{calls: [{}]}"), "empty_value");
     assert_eq!(finding.path, "issue.stages.plan.approve.calls");
     only(&with_approve("{calls: [{path: [../x]}]}"), "bad_glob");

@@ -30,7 +30,7 @@ pub(super) fn one(replacements: &[(&str, &str)], code: &'static str, line: u32, 
 
 /// A slip must not leave a wall, a rule or a limit out.
 #[test]
-fn unknown_keys_of_what_protects_are_errors() {
+fn unknown_keys_of_protecting_sections_are_errors() {
     for (text, hint) in [
         (
             "sandbox: {netwrok: off}\n    model:",
@@ -159,7 +159,7 @@ fn types_are_checked_and_nothing_is_coerced_silently() {
 }
 
 #[test]
-fn words_that_yaml_takes_for_text_are_text() {
+fn yaml_1_1_booleans_are_text() {
     let loaded = load(&minimal_with(&[
         ("state: todo", "state: on"),
         ("model: gpt-5.5", "model: no"),
@@ -311,7 +311,7 @@ fn references_to_agents() {
 }
 
 #[test]
-fn words_of_a_list() {
+fn items_of_a_list() {
     let finding = one(&[("runtime: codex", "runtime: claude")], "unknown_runtime", 3, 14);
     assert!(finding.hint.unwrap().starts_with("did you mean `claude_code`?"));
     let finding = one(&[("runtime: codex", "runtime: Codex")], "unknown_runtime", 3, 14);
@@ -503,7 +503,7 @@ fn each_code_is_documented_and_tested() {
         include_str!("outputs.rs"),
         include_str!("sandbox.rs"),
         include_str!("secrets.rs"),
-        include_str!("../wakes/tests.rs"),
+        include_str!("../triggers/tests.rs"),
     ]
     .concat();
     for (code, _) in CODES {

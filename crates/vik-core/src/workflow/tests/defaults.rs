@@ -72,7 +72,7 @@ fn the_defaults_are_those_of_the_contract() {
 }
 
 #[test]
-fn what_is_written_arrives() {
+fn written_values_reach_the_model() {
     let loaded = load(FULL);
     assert_eq!(loaded.diagnostics, [], "{}", loaded.render("full.yml", false));
     insta::assert_debug_snapshot!(loaded.workflow.unwrap());
@@ -147,7 +147,7 @@ fn line_breaks_and_byte_order_marks_of_other_systems_change_nothing() {
 }
 
 #[test]
-fn a_look_at_one_issue_may_take_half_a_minute() {
+fn show_timeout_is_half_a_minute() {
     let loaded = load(&minimal_with(&[("  pull:", "  show: {command: x}\n  pull:")]));
     assert_eq!(loaded.diagnostics, []);
     assert_eq!(loaded.workflow.unwrap().show.unwrap().timeout, Span::secs(30));

@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn edits_are_told_by_the_keys_of_the_file() {
+fn edits_name_the_keys_of_the_file() {
     let edited = FULL
         .replace("usd_per_day: 49.99", "usd_per_day: 0.07")
         .replace("  max_issue_concurrency: 4\n", "")
@@ -194,7 +194,7 @@ fn edits_are_told_by_the_keys_of_the_file() {
 }
 
 #[test]
-fn nothing_secret_is_told() {
+fn edits_hold_no_secret() {
     let secret = |mark: &str| {
         let mut workflow = full();
         let agent = workflow.agents.values_mut().next().unwrap();

@@ -217,7 +217,7 @@ fn large_files_are_read_in_time_or_refused() {
 }
 
 #[test]
-fn what_stands_in_the_file_cannot_command_the_terminal() {
+fn text_of_the_file_cannot_command_the_terminal() {
     let text = format!("\u{1b}]0;title\u{7}: \u{202e}x\n{MINIMAL}");
     let loaded = check(&text);
     assert_eq!(

@@ -10,7 +10,7 @@ fn with_intent(intent: &str) -> Loaded {
 }
 
 #[test]
-fn what_is_wrong_with_an_intent_is_told_where_it_stands() {
+fn intent_errors_have_positions() {
     let finding = only(&with_intent("{owned_scope: [src, ../x]}"), "bad_glob");
     assert_eq!(finding.message, "`../x` goes up by `..`");
     assert_eq!(finding.path, "issue.stages.plan.intent.owned_scope");
@@ -29,7 +29,7 @@ fn what_is_wrong_with_an_intent_is_told_where_it_stands() {
 }
 
 #[test]
-fn trust_that_nobody_can_have_is_refused() {
+fn trust_without_any_rule_is_refused() {
     let with = |trust: &str| load(&format!("{MINIMAL}trust: {trust}\n"));
     assert_eq!(
         only(&with("{}"), "missing_key").message,

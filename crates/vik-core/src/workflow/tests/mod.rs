@@ -41,7 +41,7 @@ fn many_mistakes_are_shown_at_once() {
 }
 
 #[test]
-fn colour_marks_what_matters() {
+fn colour_marks_severity_and_place() {
     let loaded = load(&minimal_with(&[("agent: codex", "agent: codec")]));
     insta::assert_snapshot!(loaded.render("workflow.yml", true).replace('\u{1b}', "ESC"));
 }

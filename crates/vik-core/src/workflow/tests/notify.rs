@@ -17,7 +17,7 @@ fn one(notify: &str, code: &str) -> Diagnostic {
 }
 
 #[test]
-fn what_is_wrong_with_a_notifier_is_told_where_it_stands() {
+fn notifier_errors_have_positions() {
     assert_eq!(
         one("    kind: comand\n", "unknown_value").hint.unwrap(),
         "did you mean `command`? It is `command` or `webhook`"

@@ -49,7 +49,7 @@ fn one_of_each_kind_is_the_default_and_no_outputs_are_none() {
 }
 
 #[test]
-fn what_is_wrong_with_outputs_is_told_where_it_stands() {
+fn outputs_errors_have_positions() {
     let plain = |outputs: &str| with(outputs, "args: {}", "parallel: false");
     let at = |key: &str| format!("issue.stages.plan.outputs.{key}");
     one(&plain("{comment: {max: 2}}"), "missing_key", &at("comment.run"));

@@ -61,7 +61,7 @@ fn a_block_with_its_own_indentation_is_mapped_too() {
 }
 
 #[test]
-fn what_is_not_written_is_shown_at_the_key_above() {
+fn missing_values_are_shown_at_the_key_above() {
     let loaded = load(FULL);
     let finding = Diagnostic::warning("x", "issue.stages.last.hooks.before_run", "").at(&loaded);
     assert_eq!(

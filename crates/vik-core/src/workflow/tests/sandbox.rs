@@ -45,7 +45,7 @@ fn the_stage_counts_before_the_profile_key_by_key() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said() {
+fn meaningless_values_are_reported() {
     for (text, code) in [
         ("sandbox: maybe", "unknown_value"),
         ("sandbox: {network: sometimes}", "unknown_value"),

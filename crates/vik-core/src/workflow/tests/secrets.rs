@@ -68,7 +68,7 @@ fn who_lists_one_lists_one_that_is_there() {
 }
 
 #[test]
-fn one_that_nobody_lists_is_told() {
+fn unlisted_secret_is_reported() {
     let finding = one(
         &[("agents:\n", "secrets:\n  A: {env: V}\nagents:\n")],
         "unused_secret",
@@ -79,7 +79,7 @@ fn one_that_nobody_lists_is_told() {
 }
 
 #[test]
-fn an_edit_tells_where_a_value_comes_from_and_not_the_command() {
+fn edit_shows_the_source_of_a_secret_and_not_the_command() {
     let load_with = |source: &str| {
         let text = minimal_with(&[(
             "agents:\n  codex:\n",
@@ -87,15 +87,15 @@ fn an_edit_tells_where_a_value_comes_from_and_not_the_command() {
         )]);
         load(&text).workflow.unwrap()
     };
-    let told = |from: &str, to: &str| -> Vec<String> {
+    let edited = |from: &str, to: &str| -> Vec<String> {
         edits(&load_with(from), &load_with(to))
             .iter()
             .map(ToString::to_string)
             .collect()
     };
-    assert_eq!(told("{env: A}", "{env: B}"), ["secrets.KEY.env: `A` -> `B`"]);
+    assert_eq!(edited("{env: A}", "{env: B}"), ["secrets.KEY.env: `A` -> `B`"]);
     assert_eq!(
-        told("{command: echo one}", "{command: echo two}"),
+        edited("{command: echo one}", "{command: echo two}"),
         ["secrets.KEY.command: changed (1 -> 1 line)"]
     );
 }

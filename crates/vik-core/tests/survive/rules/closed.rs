@@ -38,7 +38,7 @@ fn seen(json: &str) -> LookupResult {
 
 impl Story {
     fn shown(&mut self, seen: LookupResult) -> &mut Self {
-        self.tell(Input::LookupFinished {
+        self.send(Input::LookupFinished {
             issue: "1".into(),
             result: seen,
         })
@@ -61,12 +61,12 @@ impl Story {
 #[test]
 fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
     for restart in [false, true] {
-        for gone in [false, true] {
+        for is_missing in [false, true] {
             let mut story = with_show();
             story.attempt(refused()).pull(TO_DO);
             assert_eq!(story.parked(), Some(ParkReason::Auth));
             let first = story.starts[0].run;
-            if gone {
+            if is_missing {
                 // The pull brings open issues only.
                 story.pull("[]");
                 assert_eq!(story.shows(), ["1"]);
@@ -82,7 +82,7 @@ fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
             assert!(story.removes(), "its workspace goes");
             assert!(story.kinds().contains(&"closed"));
             let issue = "1".into();
-            story.tell(Input::WorkspaceRemoved { issue, removed: true });
+            story.send(Input::WorkspaceRemoved { issue, removed: true });
             if restart {
                 story.crash();
                 assert_eq!(story.parked(), None, "the ledger has closed it");
@@ -92,13 +92,13 @@ fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
             // After a crash the story makes its ids from the seed that it began with.
             assert!(restart || story.starts[1].run != first);
             story.end(refused()).pull(TO_DO).pull(DONE);
-            story.tell(Input::WorkspaceRemoved {
+            story.send(Input::WorkspaceRemoved {
                 issue: "1".into(),
                 removed: true,
             });
             story.attempt(refused());
             // The limit of its whole life holds, however often it is closed.
-            story.pull(DONE).tell(Input::WorkspaceRemoved {
+            story.pull(DONE).send(Input::WorkspaceRemoved {
                 issue: "1".into(),
                 removed: true,
             });
@@ -126,34 +126,34 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
 /// `after_run` closes the issue, and the pull brings open issues only. A pull that began before the end misses the issue
 /// first, so the one after the end finds nothing new.
 #[test]
-fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_at_and_its_workspace_goes() {
-    for looked_before in [LookupResult::Unknown, seen(TO_DO), seen(DONE)] {
+fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_up_and_its_workspace_removed() {
+    for lookup_before in [LookupResult::Unknown, seen(TO_DO), seen(DONE)] {
         let mut story = with_show();
         story.pull(TO_DO).shown(seen(TO_DO));
-        story.pull("[]").shown(looked_before.clone());
+        story.pull("[]").shown(lookup_before.clone());
         story.end(of(Outcome::Succeeded)).pull("[]");
         let removed = story.removes();
         assert_eq!(story.shows(), ["1"], "what the attempt did is looked at");
         story.shown(seen(DONE));
-        assert!(removed || story.removes(), "{looked_before:?}");
+        assert!(removed || story.removes(), "{lookup_before:?}");
     }
 }
 
 #[test]
-fn absent_issue_with_something_left_is_looked_at_again_after_growing_waits() {
+fn absent_issue_with_leftovers_is_looked_up_again_after_growing_waits() {
     let mut story = with_show();
     story.attempt(refused()).pull(TO_DO);
     // Somebody takes it out of the pull, and closes it later.
     story.pull("[]").shown(seen(TO_DO));
-    let mut looks = 0;
+    let mut lookups = 0;
     for _ in 0..720 {
         story.wait(5).pull("[]");
         if !story.shows().is_empty() {
-            looks += 1;
+            lookups += 1;
             story.shown(LookupResult::Unknown);
         }
     }
-    assert!((5..=12).contains(&looks), "{looks} looks in an hour");
+    assert!((5..=12).contains(&lookups), "{lookups} looks in an hour");
     story.wait(3600).pull("[]");
     assert_eq!(story.shows(), ["1"]);
     story.shown(seen(DONE));

@@ -44,10 +44,10 @@ fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_
 }
 
 #[test]
-fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
+fn unparked_stage_waits_until_the_issue_is_seen_again() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(refused());
-    story.tell(Input::Command(
+    story.send(Input::Command(
         1,
         Command::Unpark("1".into(), None),
         Actor::default(),
@@ -58,9 +58,9 @@ fn what_is_unparked_before_the_issue_was_seen_again_waits_for_that() {
 }
 
 #[test]
-fn a_stage_waits_for_the_one_before_it_and_explain_says_so() {
+fn stage_waits_for_the_one_before_it_and_explain_names_it() {
     let mut story = two_stages("", "");
-    story.tell(Input::Pressure(Some("memory".to_owned()))).pull(TO_DO);
+    story.send(Input::Pressure(Some("memory".to_owned()))).pull(TO_DO);
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Pressure { .. })));
     let behind = Hold::OtherStage { stage: "plan".into() };
     assert_eq!(hold_of(&story, "code"), Some(behind));
@@ -74,7 +74,7 @@ fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
         .text
         .replace("prompt: p,", "prompt: p, retry: { max_attempts: 1 },");
     let edited = load(&text).workflow.unwrap();
-    story.tell(Input::Reloaded(edited.into())).wait(600);
+    story.send(Input::Reloaded(edited.into())).wait(600);
     assert_eq!(
         (story.starts.len(), story.parked()),
         (1, Some(ParkReason::AttemptsUsedUp))
@@ -82,12 +82,12 @@ fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
 }
 
 #[test]
-fn blockers_that_only_the_look_before_the_start_shows_hold_it() {
+fn blockers_found_by_the_lookup_before_the_start_hold_it() {
     let mut story = two_stages("show: { command: look }", "");
     let snapshot = Issue::parse(r#"{"id":1,"state":"todo","blocked_by":[1]}"#).unwrap();
     story.pull(TO_DO);
     assert_eq!(story.shows(), ["1"]);
-    story.tell(Input::LookupFinished {
+    story.send(Input::LookupFinished {
         issue: "1".into(),
         result: LookupResult::Snapshot(Box::new(snapshot)),
     });
@@ -100,25 +100,25 @@ fn a_state_that_an_edit_makes_open_again_blocks_at_once() {
     const BLOCKED: &str = r#"[{"id":1,"state":"todo","blocked_by":[2]},{"id":2,"state":"done"}]"#;
     let mut story = two_stages("", "");
     story
-        .tell(Input::Pressure(Some("memory".to_owned())))
+        .send(Input::Pressure(Some("memory".to_owned())))
         .pull(BLOCKED);
     let text = story
         .text
         .replace("terminal_states: [done]", "terminal_states: []");
     let edited = load(&text).workflow.unwrap();
-    story.tell(Input::Reloaded(edited.into()));
-    story.tell(Input::Pressure(None));
+    story.send(Input::Reloaded(edited.into()));
+    story.send(Input::Pressure(None));
     assert!(story.starts.is_empty());
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Blocked { .. })));
 }
 
 #[test]
-fn a_blocker_that_no_pull_brings_holds_nothing_once_there_is_no_way_to_look() {
+fn absent_blocker_holds_nothing_without_a_show_command() {
     const BLOCKED: &str = r#"[{"id":1,"state":"todo","blocked_by":[2]}]"#;
     let mut story = two_stages("show: { command: look }", "");
     story.pull(BLOCKED);
     assert!(matches!(hold_of(&story, "plan"), Some(Hold::Blocked { .. })));
     let edited = load(&two_stages("", "").text).workflow.unwrap();
-    story.tell(Input::Reloaded(edited.into())).pull(BLOCKED);
+    story.send(Input::Reloaded(edited.into())).pull(BLOCKED);
     assert_eq!(story.starts.len(), 1);
 }

@@ -3,11 +3,11 @@
 use crate::duration::Span;
 use crate::workflow::{Severity, load};
 
-const REST: &str = "agents: {a: {runtime: codex, model: m}}\nissues: {pull: {command: x}}\n\
+const MINIMAL: &str = "agents: {a: {runtime: codex, model: m}}\nissues: {pull: {command: x}}\n\
                     issue: {stages: {s: {when: {state: t}, agent: a, prompt: p}}}\n";
 
 fn found(text: &str) -> Vec<(&'static str, String, u32, u32)> {
-    let loaded = load(&format!("{text}\n{REST}"));
+    let loaded = load(&format!("{text}\n{MINIMAL}"));
     let diagnostics = loaded.diagnostics.iter();
     diagnostics
         .map(|one| (one.code, one.message.clone(), one.line, one.column))
@@ -22,8 +22,8 @@ fn codes(text: &str) -> Vec<(&'static str, u32, u32)> {
 }
 
 #[test]
-fn what_is_not_written_is_not_there() {
-    let workflow = load(REST).workflow.unwrap();
+fn triggers_are_absent_by_default() {
+    let workflow = load(MINIMAL).workflow.unwrap();
     assert_eq!(workflow.webhooks, super::Webhooks::default());
     assert!(workflow.schedule.is_empty());
 }
@@ -32,7 +32,7 @@ fn what_is_not_written_is_not_there() {
 fn defaults_are_filled_in() {
     let text = "webhooks:\n  listen: 127.0.0.1:1\n  hooks: {a: {kind: github, secret_env: X}}\n\
                 schedule:\n  n: {cron: '@daily', command: x}\n  p: {cron: '* * * * * *', pull: true}\n";
-    let loaded = load(&format!("{text}{REST}"));
+    let loaded = load(&format!("{text}{MINIMAL}"));
     assert_eq!(loaded.diagnostics, []);
     let workflow = loaded.workflow.unwrap();
     assert_eq!(workflow.webhooks.min_gap, Span::secs(2));
@@ -75,7 +75,9 @@ fn mistakes_in_hooks_have_their_places() {
         codes("webhooks: {listen: localhost, hooks: {}}"),
         [("bad_address", 1, 20)]
     );
-    let open = load(&format!("webhooks: {{listen: '0.0.0.0:1', hooks: {{}}}}\n{REST}"));
+    let open = load(&format!(
+        "webhooks: {{listen: '0.0.0.0:1', hooks: {{}}}}\n{MINIMAL}"
+    ));
     assert_eq!(open.diagnostics[0].code, "open_listener");
     assert_eq!(open.diagnostics[0].severity, Severity::Warning);
     assert!(open.workflow.is_some());
@@ -102,7 +104,7 @@ fn mistakes_in_the_schedule_have_their_places() {
         [("bad_cron", 2, 13)]
     );
     let zone = load(&format!(
-        "schedule: {{n: {{cron: '@daily', pull: true, time_zone: Europe/Berln}}}}\n{REST}"
+        "schedule: {{n: {{cron: '@daily', pull: true, time_zone: Europe/Berln}}}}\n{MINIMAL}"
     ));
     assert_eq!(zone.diagnostics[0].code, "unknown_time_zone");
     assert_eq!(

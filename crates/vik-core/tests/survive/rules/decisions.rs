@@ -3,7 +3,7 @@
 use super::*;
 
 impl Story {
-    fn told(&self, kind: &str) -> usize {
+    fn decisions_of(&self, kind: &str) -> usize {
         self.decisions
             .iter()
             .filter(|decision| decision.kind == kind)
@@ -19,7 +19,7 @@ fn shown(seen: LookupResult) -> Input {
 }
 
 #[test]
-fn what_each_look_shows_again_is_noted_once() {
+fn repeated_lookup_result_is_recorded_once() {
     let mut story = Story::of(
         "issues: { pull: { command: list }, show: { command: one } }
 agents: { a: { runtime: command, command: [agent] } }
@@ -28,14 +28,14 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
         .to_owned(),
     );
     for _ in 0..3 {
-        story.pull(TO_DO).tell(shown(LookupResult::Unknown)).wait(1);
+        story.pull(TO_DO).send(shown(LookupResult::Unknown)).wait(1);
     }
-    assert_eq!(story.told("show_failed"), 1);
+    assert_eq!(story.decisions_of("show_failed"), 1);
     for _ in 0..3 {
-        story.pull(TO_DO).tell(shown(LookupResult::Missing)).wait(1);
+        story.pull(TO_DO).send(shown(LookupResult::Missing)).wait(1);
         assert_eq!(story.hold("1"), Some(Hold::Missing), "the pull did bring it");
     }
-    assert_eq!(story.told("gone"), 1);
+    assert_eq!(story.decisions_of("gone"), 1);
     assert_eq!(story.starts.len(), 0);
     assert_eq!(
         story.scheduler.waiting(story.now, 9).1,
@@ -46,12 +46,12 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
     let issue = Pull::parse(TO_DO.as_bytes()).unwrap().issues.remove(0);
     story
         .pull(TO_DO)
-        .tell(shown(LookupResult::Snapshot(Box::new(issue))));
+        .send(shown(LookupResult::Snapshot(Box::new(issue))));
     assert_eq!(story.starts.len(), 1);
 }
 
 #[test]
-fn a_wait_is_told_also_before_the_first_pull() {
+fn backoff_is_explained_before_the_first_pull() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     let waits = |hold| match hold {
@@ -80,12 +80,12 @@ fn a_limit_of_the_issue_is_named() {
 }
 
 #[test]
-fn a_conversation_that_began_anew_is_told() {
+fn restarted_conversation_is_recorded() {
     let mut story = story("", "", "");
     let failed = AttemptResult {
         resume_failed: true,
         ..of(Outcome::Failed)
     };
     story.pull(TO_DO).end(failed).pull(TO_DO);
-    assert_eq!(story.told("resume_failed"), 1);
+    assert_eq!(story.decisions_of("resume_failed"), 1);
 }
