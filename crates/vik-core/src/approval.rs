@@ -1,4 +1,4 @@
-//! Approvals: what waits for a person's word, and what the person says.
+//! Approvals: the requests that wait for a person, and their answers.
 
 use std::fmt;
 
@@ -22,31 +22,25 @@ pub struct Call {
     pub paths: Vec<String>,
 }
 
-/// What a person, or the time limit, says to what waits.
+/// The answer of a person, or of the time limit, to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Go on.
     Approve {
-        /// For the agent, where one is still to start.
+        /// A message for the agent, where one is still to start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Do not.
     Deny {
-        /// Why not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Not like this, but as the message says.
-    Instruct {
-        /// For the agent.
-        message: String,
-    },
+    /// The agent must proceed as the message says instead.
+    Instruct { message: String },
 }
 
 impl Answer {
-    /// The name used in JSON and in decisions.
+    /// Returns the name used in JSON and in decisions.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Approve { .. } => "approve",
@@ -55,7 +49,7 @@ impl Answer {
         }
     }
 
-    /// What was said with it.
+    /// Returns the message of the answer.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Approve { message } | Self::Deny { message } => message.as_deref(),
@@ -63,7 +57,7 @@ impl Answer {
         }
     }
 
-    /// A denial; with a message it is an instruction.
+    /// Returns a denial; with a message, an instruction.
     pub fn denied(message: Option<String>) -> Self {
         match message {
             Some(message) => Self::Instruct { message },
@@ -71,7 +65,7 @@ impl Answer {
         }
     }
 
-    /// What is said when nobody answers in time.
+    /// Returns the default answer, for requests that nobody answers in time.
     pub fn at_the_limit(default: OnTimeout) -> Self {
         match default {
             OnTimeout::Approve => Self::Approve { message: None },
@@ -80,7 +74,7 @@ impl Answer {
     }
 }
 
-/// Who answers when nobody does.
+/// The name of the one who gives the default answer.
 pub const TIME_LIMIT: &str = "the time limit";
 
 /// `approve.on_timeout`: what is said when nobody answers in time.
@@ -95,7 +89,7 @@ pub enum OnTimeout {
 }
 
 impl OnTimeout {
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -103,7 +97,7 @@ impl OnTimeout {
         }
     }
 
-    /// What has become of a request then.
+    /// Returns what has become of a request then.
     pub fn done(self) -> &'static str {
         match self {
             Self::Deny => "denied",
@@ -125,7 +119,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -168,7 +162,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that is made now, with the time limit of its stage.
+    /// Creates a request at this time, with the time limit of its stage.
     pub fn new(id: String, gate: Gate, policy: &ApprovePolicy, now: Timestamp) -> Self {
         let wait = SignedDuration::try_from(policy.timeout.0).unwrap_or(SignedDuration::MAX);
         Self {
@@ -183,7 +177,7 @@ impl Request {
         }
     }
 
-    /// What is asked, in one line.
+    /// Returns a one-line description of the request.
     pub fn message(&self) -> String {
         match (self.gate, &self.call) {
             (Gate::Before, _) => "a person has to let it start".to_owned(),
@@ -197,13 +191,13 @@ impl Request {
         }
     }
 
-    /// What lets it go on, for people.
+    /// Returns the actions that answer the request, as text.
     pub fn freed_by(&self) -> String {
         let (then, until) = (self.on_timeout.done(), self.until);
         format!("`vik approve` or `vik deny`; {then} at {until:.0} where nobody answers")
     }
 
-    /// What was said to it, in one line.
+    /// Returns a one-line description of the answer.
     pub fn answered(&self, answer: &Answer, by: &str) -> String {
         let subject = match self.gate {
             Gate::Before => "its start",
@@ -223,10 +217,10 @@ impl Request {
 }
 
 impl CallRule {
-    /// Whether a call is one of those that the rule takes: of each key that is written, one entry must fit.
+    /// Returns whether the rule applies to a call: of each key that is given, one entry must match.
     ///
-    /// An agent words its commands as it likes, so this takes rather too much than too little; it is a matter of policy, and
-    /// no wall: that is the sandbox.
+    /// Agents choose the form of their commands, so this matches rather too much than too little.
+    /// It enforces a policy and is no security boundary: that is the sandbox.
     pub fn matches(&self, call: &Call) -> bool {
         let tool = self.tool.is_empty() || self.tool.iter().any(|name| matches_whole(name, &call.tool));
         let command = self.command.is_empty()
@@ -243,7 +237,7 @@ impl CallRule {
         tool && command && path
     }
 
-    /// The rule in one line.
+    /// Returns a one-line description of the rule.
     pub fn message(&self) -> String {
         let mut parts = Vec::new();
         for (name, entries) in [("tool", &self.tool), ("command", &self.command)] {
@@ -259,20 +253,20 @@ impl CallRule {
     }
 }
 
-/// A command line as its words, without what only a shell reads: quotes, backslashes, doubled spaces, line ends.
+/// Returns a command line without shell syntax: quotes, backslashes, repeated spaces, line ends.
 fn normalize_command(text: &str) -> String {
     let bare: String = text.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a name is one that a pattern with `*` means; upper and lower case are the same.
+/// Returns whether a pattern with `*` matches a whole name, ignoring case.
 fn matches_whole(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
     matches_pattern(pattern.as_bytes(), name.as_bytes(), true)
 }
 
-/// Whether a pattern with `*` begins at a word of the text, and ends with one: `git push` stands in `cd x&&git push -f`, not
-/// in `digit pushes`.
+/// Returns whether a pattern with `*` matches somewhere in the text, from the start of a word to
+/// the end of one: `git push` matches in `cd x&&git push -f`, but not in `digit pushes`.
 fn contains_pattern(pattern: &str, text: &str) -> bool {
     let text = text.as_bytes();
     let begins = |at: usize| {
@@ -281,14 +275,16 @@ fn contains_pattern(pattern: &str, text: &str) -> bool {
     (0..text.len()).any(|at| begins(at) && matches_pattern(pattern.as_bytes(), &text[at..], false))
 }
 
-/// Whether a byte is of a word. Of what is not ASCII none is: rather too much is taken than too little.
+/// Returns whether a byte is part of a word. Bytes outside of ASCII are not, so that the pattern
+/// matches rather too much than too little.
 fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Whether the pattern takes all of the text (`whole`), or its beginning up to the end of a word.
+/// Returns whether the pattern matches all of the text (`whole`), or a prefix that ends with a
+/// word.
 fn matches_pattern(pattern: &[u8], text: &[u8], whole: bool) -> bool {
-    // How much of the pattern each beginning of the text may have used up; a star stays where it is.
+    // The positions in the pattern that the consumed text can have reached; a star keeps its own.
     let mut open = vec![false; pattern.len() + 1];
     open[0] = true;
     let spread = |open: &mut Vec<bool>| {

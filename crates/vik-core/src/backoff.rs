@@ -1,11 +1,12 @@
-//! How long to wait before the next attempt.
+//! The wait before the next attempt.
 
 use std::time::Duration;
 
 use crate::ids::AttemptId;
 use crate::workflow::Retry;
 
-/// The wait after the `failed`th attempt (from 1): `initial_backoff`, doubled each time, at most `max_backoff`.
+/// Returns the wait after the `failed`th attempt (from 1): `initial_backoff`, doubled each time, at
+/// most `max_backoff`.
 pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
     let doublings = failed.saturating_sub(1).min(31);
     retry
@@ -15,15 +16,15 @@ pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
         .min(retry.max_backoff.0)
 }
 
-/// Three quarters of the wait up to the whole of it: what failed together is not tried again together. The same
-/// attempt always gets the same.
+/// Returns a wait between three quarters and the whole of the given one, so that attempts which
+/// failed together are not retried together. It is the same for the same attempt.
 pub fn jittered(wait: Duration, attempt_id: AttemptId) -> Duration {
     wait - (wait / 4).mul_f64(fraction(attempt_id))
 }
 
-/// A number in 0..1 that is as good as random, and the same for the same attempt.
+/// Returns a pseudorandom number in 0..1 that is the same for the same attempt.
 pub(crate) fn fraction(attempt_id: AttemptId) -> f64 {
-    // The finalizer of SplitMix64: ids of one daemon differ in few bits.
+    // The finalizer of SplitMix64, because the ids of one daemon differ in few bits.
     let (high, low) = attempt_id.0.as_u64_pair();
     let mut bits = high.rotate_left(32) ^ low;
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Durations as users write them: `10s`, `5m`, `1h`, `250ms`, `1h30m`, or plain seconds.
+//! Durations in the format of users: `10s`, `5m`, `1h`, `250ms`, `1h30m`, or plain seconds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,23 +7,24 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A span of time from the workflow file, exact to the millisecond. Serialises as users write it: `5m`.
+/// A span of time from the workflow file, exact to the millisecond. It serializes in the format of
+/// users: `5m`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
 impl Span {
-    /// A span of whole seconds.
+    /// Returns a span of whole seconds.
     pub const fn secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// A span of whole minutes.
+    /// Returns a span of whole minutes.
     pub const fn mins(minutes: u64) -> Self {
         Self::secs(minutes * 60)
     }
 }
 
-/// Why a text is no duration.
+/// The error for a text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a duration")]
 pub struct ParseSpanError {

@@ -1,6 +1,6 @@
-//! What happens in a session, in words that are the same for every agent.
+//! The events of a session, in one form for all agents.
 //!
-//! Events borrow from the line they were read from: the daemon maps millions of them.
+//! Events borrow from the line they were parsed from, because the daemon maps millions of them.
 
 use std::borrow::Cow;
 
@@ -20,58 +20,54 @@ pub enum Event<'a> {
         /// The provider's id of the conversation, to resume it.
         #[serde(skip_serializing_if = "Option::is_none")]
         provider_session_id: Option<Cow<'a, str>>,
-        /// The agent's own version, where it tells.
+        /// The agent's version, where it is reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         agent_version: Option<Cow<'a, str>>,
-        /// The model that is used, where it tells.
+        /// The model, where it is reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<Cow<'a, str>>,
     },
-    /// Text the agent says.
-    Message {
-        /// The text.
-        text: Cow<'a, str>,
-    },
-    /// Text the model thinks.
-    Reasoning {
-        /// The text.
-        text: Cow<'a, str>,
-    },
+    /// Text of the agent.
+    Message { text: Cow<'a, str> },
+    /// Reasoning text of the model.
+    Reasoning { text: Cow<'a, str> },
     /// A tool call was opened.
     ToolCall {
-        /// Joins it with its result.
+        /// Connects the call with its result.
         call_id: Cow<'a, str>,
-        /// The tool, in the agent's own words (`Bash`, `command_execution`, `file_change`, `mcp__srv__tool`).
+        /// The tool, as named by the agent (`Bash`, `command_execution`, `file_change`,
+        /// `mcp__srv__tool`).
         tool: Cow<'a, str>,
-        /// Its input as the agent printed it.
+        /// The input as the agent printed it.
         #[serde(skip_serializing_if = "Option::is_none")]
         input: Option<&'a RawValue>,
     },
     /// A tool call was closed.
     ToolResult {
-        /// The call it answers.
+        /// The call that it answers.
         call_id: Cow<'a, str>,
         /// Whether the tool failed or was refused.
         is_error: bool,
         /// The exit code, where the tool is a command.
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_code: Option<i64>,
-        /// What it gave, as text or as the agent printed it.
+        /// The output, as text or as the agent printed it.
         #[serde(skip_serializing_if = "Option::is_none")]
         output: Option<ToolOutput<'a>>,
     },
     /// A sub-agent or background task of the agent changed its state.
     Subagent {
-        /// The agent's id of it.
+        /// The agent's id of the sub-agent.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Cow<'a, str>>,
-        /// `started`, `updated`, `completed`, … in the agent's own words.
+        /// `started`, `updated`, `completed`, … as named by the agent.
         status: Cow<'a, str>,
-        /// What it is for.
+        /// The description of its task.
         #[serde(skip_serializing_if = "Option::is_none")]
         description: Option<Cow<'a, str>>,
     },
-    /// The usage of this attempt so far, as far as the agent reports it. Always a running total, never a delta.
+    /// The usage of this attempt so far, as far as the agent reports it. Always a running total,
+    /// never a difference.
     TokenUsage {
         /// The total of this attempt so far.
         usage: Usage,
@@ -79,86 +75,83 @@ pub enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
-    /// The provider told about a rate limit.
+    /// The provider reported a rate limit.
     RateLimit {
-        /// In the provider's words, as `allowed_warning` or `rejected`.
+        /// The provider's status, such as `allowed_warning` or `rejected`.
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<Cow<'a, str>>,
         /// When the window resets, in seconds since the Unix epoch.
         #[serde(skip_serializing_if = "Option::is_none")]
         resets_at_unix: Option<i64>,
-        /// How much of the window is used, 0 to 1.
+        /// The used part of the window, 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         utilization: Option<f64>,
     },
-    /// A call of the agent waits for a permission, has it, or was refused.
+    /// A call of the agent waits for a permission, was allowed, or was denied.
     Approval {
-        /// Who says so, where it is Vik's line: `vik`, `scope`, `time limit`, or a person. Absent where an agent told it.
+        /// Who decided, in an event of Vik: `vik`, `scope`, `time limit`, or a person. Absent in an
+        /// event of an agent.
         #[serde(skip_serializing_if = "Option::is_none")]
         by: Option<Cow<'a, str>>,
-        /// The tool that asked.
+        /// The tool that needs the permission.
         tool: Cow<'a, str>,
         /// `requested`, `denied`, `approved`.
         decision: Cow<'a, str>,
-        /// More about it.
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<Cow<'a, str>>,
     },
     /// The agent reports an error.
     Error {
-        /// The agent's words.
         message: Cow<'a, str>,
-        /// Whether the agent gave up because of it. A transient error (`Reconnecting... 2/5`) is not fatal.
+        /// Whether the agent gave up because of the error. A transient error (`Reconnecting...
+        /// 2/5`) is not fatal.
         fatal: bool,
-        /// Its class, where it is sure.
+        /// The class, where it is certain.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure_class: Option<FailureClass>,
-        /// The HTTP status behind it, where told.
+        /// The HTTP status, where it is reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         http_status: Option<u16>,
     },
-    /// A line of JSON that the adapter does not know. Never lost.
-    Unknown {
-        /// The whole value.
-        raw: &'a RawValue,
-    },
-    /// A line that is not JSON where JSON was expected, or that is too long to be read. It ends nothing.
+    /// A line of JSON that the adapter does not know. It is never dropped.
+    Unknown { raw: &'a RawValue },
+    /// A line that is not JSON although JSON was expected, or that is too long. It does not end the
+    /// attempt.
     Malformed {
-        /// The line, or the start of one that is too long; bytes that are not UTF-8 are replaced.
+        /// The line, or the start of a too long one; invalid UTF-8 is replaced.
         line: Cow<'a, str>,
-        /// The length of a line that is too long.
+        /// The length of a too long line.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
-        /// Where a line that is too long begins in the raw file.
+        /// The offset of a too long line in the raw file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
     },
-    /// The adapter's view of how the agent's work ended. Evidence, not the end.
+    /// The adapter's view of the end of the agent's work: evidence, not the end itself.
     Completed {
-        /// Whether the agent says it succeeded.
+        /// Whether the agent reports success.
         ok: bool,
         /// The agent's last message, or its reason.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<Cow<'a, str>>,
-        /// The structured result, where the agent gives one.
+        /// The structured result, where the agent prints one.
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a RawValue>,
-        /// The provider's reason for the end, in its own words.
+        /// The reason for the end, as given by the provider.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Cow<'a, str>>,
     },
-    /// The attempt goes on with an earlier conversation; written by Vik.
+    /// The attempt resumes an earlier conversation; written by Vik.
     Resumed {
-        /// The attempt whose conversation it is.
+        /// The attempt that held the conversation.
         resumed_from: AttemptId,
         /// The provider's id of the conversation.
         provider_session_id: Cow<'a, str>,
     },
-    /// The earlier conversation could not be gone on with; written by Vik.
+    /// The earlier conversation could not be resumed; written by Vik.
     ResumeFailed {
-        /// The attempt whose conversation it was.
+        /// The attempt that held the conversation.
         resumed_from: AttemptId,
-        /// Why.
         reason: Cow<'a, str>,
     },
     /// A limit is near, or reached; written by Vik.
@@ -166,32 +159,33 @@ pub enum Event<'a> {
         /// The limit and what was spent: money in millionths of a US dollar.
         #[serde(flatten)]
         hit: LimitHit,
-        /// How much of it is used, in percent.
+        /// The used part in percent.
         percent: u64,
     },
-    /// What became of something that the agent asked for; written by Vik.
+    /// The result of an output that the agent requested; written by Vik.
     Output {
-        /// `comment`, `label`, `state`, `pull_request` or `issue`; "" where its line is none.
+        /// `comment`, `label`, `state`, `pull_request` or `issue`; "" if the line is no output.
         output: Cow<'a, str>,
-        /// `applied`; `skipped`: an earlier attempt of the run had it done; `failed`; `unknown`: it may be done, and nobody can
-        /// tell; `refused`: it is not allowed, and none of the attempt's is done.
+        /// `applied`; `skipped`: an earlier attempt of the run applied it; `failed`; `unknown`: it
+        /// may have been applied; `refused`: it is not allowed, and no output of the attempt is
+        /// applied.
         status: Cow<'a, str>,
-        /// What tells it from others, in one line.
+        /// A one-line summary of the output.
         #[serde(skip_serializing_if = "Option::is_none")]
         summary: Option<Cow<'a, str>>,
-        /// By what it is known again.
+        /// The key of the output.
         #[serde(skip_serializing_if = "Option::is_none")]
         key: Option<Cow<'a, str>>,
-        /// Why it is not done.
+        /// The reason why it was not applied.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Cow<'a, str>>,
     },
-    /// Always the last line of a session log; written by Vik.
+    /// The last line of a session log; written by Vik.
     Ended(Ended),
 }
 
 impl Event<'_> {
-    /// Whether the event shows that the agent's model has answered.
+    /// Returns whether the event shows that the model has answered.
     pub fn is_answer(&self) -> bool {
         match self {
             Self::Message { .. } | Self::Reasoning { .. } | Self::ToolCall { .. } => true,
@@ -200,7 +194,7 @@ impl Event<'_> {
         }
     }
 
-    /// Something that Vik has to say, which ended nothing.
+    /// Creates a message of Vik that does not end the attempt.
     pub fn note(message: String) -> Self {
         Self::Error {
             message: message.into(),
@@ -211,39 +205,37 @@ impl Event<'_> {
     }
 }
 
-/// The kinds of events that Vik writes on its own account; all others tell what the agent printed.
+/// The kinds of events that Vik itself writes; all others come from the agent.
 pub const OWN_KINDS: [&str; 5] = ["resumed", "resume_failed", "limit", "output", "ended"];
 
-/// What a tool gave back.
+/// The output of a tool.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum ToolOutput<'a> {
-    /// Plain text.
     Text(Cow<'a, str>),
     /// A value as the agent printed it.
     Raw(&'a RawValue),
 }
 
-/// How an attempt ended; the last line of its session log.
+/// The end of an attempt: the last line of its session log.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct Ended {
-    /// How it ended.
     pub outcome: Outcome,
-    /// Why, where it failed.
+    /// The class of the failure.
     pub failure_class: Option<FailureClass>,
-    /// The agent's exit code, where it exited.
+    /// The agent's exit code, if it exited.
     pub exit_code: Option<i32>,
-    /// The signal that ended the agent, where one did.
+    /// The signal that ended the agent, if one did.
     pub signal: Option<i32>,
-    /// From the start of the attempt to the proven end of its process tree, in milliseconds.
+    /// The time from the start of the attempt to the proven end of its process tree, in
+    /// milliseconds.
     pub duration_ms: u64,
-    /// Tokens of this attempt.
     pub usage: Usage,
-    /// Cost of this attempt in USD, where known.
+    /// The cost of this attempt in USD, where known.
     pub cost_usd: Option<f64>,
-    /// Where the cost comes from.
+    /// The source of the cost.
     pub cost_source: CostSource,
-    /// In a person's words: why it failed, with what it printed last.
+    /// The reason of a failure as text, with the last output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The agent's last message.
@@ -252,7 +244,7 @@ pub struct Ended {
     /// The provider's id of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_session_id: Option<String>,
-    /// Whether a commit or a file of the workspace changed during the attempt; absent where it could not be told.
+    /// Whether a commit or file of the workspace changed during the attempt; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_changed: Option<bool>,
     /// How the end of the process tree was proven.

@@ -1,39 +1,37 @@
-//! What was changed in one file of a workspace, told from what it held before and after.
+//! The changes of one file of a workspace, computed from its contents before and after.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A path below a workspace, byte for byte as the system has it, with `/` between its parts.
+/// A path relative to a workspace, byte for byte as on the system, with `/` between its parts.
 ///
-/// As text it is itself where that is UTF-8; else it stands in double quotes, with `\ooo` for each byte that is no text,
-/// as git writes it.
+/// Its text is the path itself if it is UTF-8; else it is quoted, with `\ooo` for each invalid
+/// byte, as git writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Vec<u8>);
 
 impl RelPath {
-    /// The path of these bytes.
+    /// Creates a path from bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Its parts.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/')
     }
 
-    /// Its last part.
     pub fn name(&self) -> &[u8] {
         self.parts().last().unwrap_or_default()
     }
 
-    /// As text from which it can be read again.
+    /// Returns a text that [`from_text`](Self::from_text) can parse.
     pub fn text(&self) -> Cow<'_, str> {
         match std::str::from_utf8(&self.0) {
             Ok(text) if !text.starts_with('"') => Cow::Borrowed(text),
@@ -41,7 +39,7 @@ impl RelPath {
         }
     }
 
-    /// The path that [`text`](Self::text) wrote.
+    /// Parses the output of [`text`](Self::text).
     pub fn from_text(text: &str) -> Self {
         let inner = text
             .strip_prefix('"')
@@ -90,7 +88,7 @@ fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-/// `None` where it is nothing that was quoted.
+/// Returns `None` if the text is not quoted text.
 fn unquoted(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut remaining = text.as_bytes();
@@ -162,105 +160,101 @@ impl<'de> Deserialize<'de> for ContentHash {
     }
 }
 
-/// Some lines that follow each other. Where `count` is 0, `start` is the line before which they would stand.
+/// Consecutive lines. If `count` is 0, `start` is the line before which they would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LineRange {
-    /// The first one, from 1.
+    /// The first line, from 1.
     pub start: u32,
-    /// How many there are.
+    /// The number of lines.
     pub count: u32,
 }
 
 impl LineRange {
-    /// The last line. Only where there is one.
+    /// Returns the last line. Only meaningful if `count` is not 0.
     pub fn end(self) -> u32 {
         self.start + self.count.saturating_sub(1)
     }
 
-    /// The lines as a range of indices, from 0.
+    /// Returns the lines as a range of indices, from 0.
     pub fn indices(self) -> std::ops::Range<usize> {
         let start = self.start.saturating_sub(1) as usize;
         start..start + self.count as usize
     }
 }
 
-/// Lines that took the place of others.
+/// Lines that replaced others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hunk {
-    /// Those that went.
     pub old: LineRange,
-    /// Those that came.
     pub new: LineRange,
 }
 
-/// A file on one side of a change.
+/// A file before or after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its permissions, such as `0o644`.
+    /// The permissions, such as `0o644`.
     pub mode: u32,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The hash of its content, or of where it leads if it is a link. `None` where it is too big to be read.
+    /// The hash of its content, or of the target of a link. `None` if the file is too large to
+    /// read.
     pub hash: Option<ContentHash>,
     /// Whether it is a symbolic link, which is never followed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub link: bool,
 }
 
-/// What became of a file.
+/// The kind of a file change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// The file is new.
     Added,
-    /// Its content or its mode is another one.
+    /// The content or the mode changed.
     Modified,
-    /// It is gone.
     Deleted,
-    /// It has another name, and perhaps another content.
+    /// The file has another name, and perhaps another content.
     Renamed {
-        /// Its name before.
         from: RelPath,
     },
     /// A link became a file, or a file became a link.
     TypeChanged,
 }
 
-/// What was changed in one file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// The file; where it is gone, as it was called.
+    /// The path; of a deleted file, its former path.
     pub path: RelPath,
-    /// What became of it.
     pub kind: ChangeKind,
-    /// What it was before; `None` where it was not there.
+    /// The file before; `None` if it was new.
     pub old: Option<Side>,
-    /// What it is now; `None` where it is gone.
+    /// The file after; `None` if it was deleted.
     pub new: Option<Side>,
-    /// Which lines changed, in their order. `None` where there are no lines to tell of: a binary file, a link, or one too big.
+    /// The changed lines, in order. `None` for a binary file, a link, or a file that is too large.
     pub hunks: Option<Vec<Hunk>>,
 }
 
 impl FileChange {
-    /// The lines of the file as it is now that were changed.
+    /// Returns the changed lines in the new file.
     pub fn ranges(&self) -> impl Iterator<Item = LineRange> {
         let hunks = self.hunks.iter().flatten();
         hunks.map(|hunk| hunk.new).filter(|range| range.count > 0)
     }
 
-    /// The lines of the file as it was that are gone.
+    /// Returns the removed lines in the old file.
     pub fn removed(&self) -> impl Iterator<Item = LineRange> {
         let hunks = self.hunks.iter().flatten();
         hunks.map(|hunk| hunk.old).filter(|range| range.count > 0)
     }
 
-    /// The permissions before and after, where both are known and differ.
+    /// Returns the permissions before and after, if both are known and differ.
     pub fn mode_change(&self) -> Option<(u32, u32)> {
         let (old, new) = (self.old.as_ref()?, self.new.as_ref()?);
         (old.mode != new.mode && !old.link && !new.link).then_some((old.mode, new.mode))
     }
 
-    /// Every path that it touches: the one that it has, and the one that it had.
+    /// Returns all paths of the change: the present one, and the former one of a renamed file.
     pub fn paths(&self) -> impl Iterator<Item = &RelPath> {
         let from = match &self.kind {
             ChangeKind::Renamed { from } => Some(from),

@@ -1,4 +1,4 @@
-//! Newtypes for the identifiers that users and scripts meet.
+//! Newtypes for the identifiers of users and scripts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes the text as it is.
+            /// Creates an id from any text.
             pub fn new(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
             }
 
-            /// The text of the id.
+            /// Returns the text of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -86,10 +86,10 @@ text_id! {
     AgentName
 }
 uuid_id! {
-    /// The pursuit of one (issue, stage) until it succeeds or is given up.
+    /// The id of a run: one stage of one issue until it succeeds or is given up.
     RunId
 }
 uuid_id! {
-    /// One try within a run. It is also the id of the attempt's session log (contract: `<stage>-<uuid-v7>`).
+    /// The id of an attempt within a run, also of its session log (`<stage>-<uuid-v7>`).
     AttemptId
 }

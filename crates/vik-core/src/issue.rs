@@ -19,7 +19,7 @@ use crate::ids::IssueId;
 use crate::intent::{BadIntent, IssueIntent, may_have_intent};
 use crate::trust::Origin;
 
-/// The longest id, in bytes: it goes into environments and messages whole.
+/// The longest id in bytes, because environments and messages contain it whole.
 pub const MAX_ID_BYTES: usize = 32 * 1024;
 
 /// One immutable snapshot of one issue.
@@ -31,7 +31,8 @@ pub struct Issue {
     pub title: Arc<str>,
     /// `state` or `status`.
     pub state: Arc<str>,
-    /// `priority` in thousandths, where it is a number; lower ones start first, issues without one last.
+    /// `priority` in thousandths, where it is a number; lower ones start first, issues without one
+    /// last.
     #[serde(default)]
     pub priority_milli: Option<i64>,
     /// `created_at`, where it is an RFC 3339 time; older ones start first, issues without one last.
@@ -40,18 +41,19 @@ pub struct Issue {
     /// `blocked_by`: the issues that come first.
     #[serde(default)]
     pub blocked_by: Arc<[IssueId]>,
-    /// The whole item as it was printed; kept as text, since most items are never looked at again.
+    /// The whole item as it was printed; kept as text, because most items are never used again.
     payload: Arc<str>,
-    /// What was read of that, once it was asked for.
+    /// The parsed parts, which are read on first use.
     #[serde(skip)]
     read: ReadOnce,
 }
 
-/// What of an item is read when it is first asked for. It follows from the rest, and makes no difference.
+/// The parts of an item that are parsed on first use. They follow from the payload, so comparisons
+/// ignore them.
 #[derive(Clone, Default)]
 struct ReadOnce {
     intent: OnceLock<Arc<Result<IssueIntent, BadIntent>>>,
-    /// Its scope with that of the stage which asked first.
+    /// The intersection of its scope with that of the first stage that asked.
     joined: OnceLock<Arc<(Scope, Result<Scope, BadIntent>)>>,
     origin: OnceLock<Arc<Origin>>,
 }
@@ -70,7 +72,7 @@ impl PartialEq for ReadOnce {
 
 impl Eq for ReadOnce {}
 
-/// What stands for the whole of an issue when asking whether a person changed it: state, title, description.
+/// A hash of the fields by which a person's change is detected: state, title, description.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fingerprint([u8; 16]);
 
@@ -80,78 +82,75 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Sixteen hexadecimal digits: enough to tell one text from another.
+/// Sixteen hexadecimal digits, which are enough to distinguish texts.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// The result of a pull: issues in pull order, and the items that were no issues.
+/// The result of a pull: the issues in pull order, and the invalid items.
 #[derive(Clone, Debug, Default)]
 pub struct Pull {
-    /// Good items that are wanted, first of each id.
+    /// The valid wanted items, the first of each id.
     pub issues: Vec<Issue>,
-    /// How many good items there were, wanted or not.
+    /// The number of valid items, wanted or not.
     pub count: usize,
-    /// Bad items, reported and skipped.
+    /// The invalid items, which are reported and skipped.
     pub skipped: Vec<Skipped>,
-    /// Fields of kept issues that hold something of another type.
+    /// The fields of kept issues with values of another type.
     pub warnings: Vec<FieldWarning>,
-    /// Good items whose state is wanted but for upper and lower case; the first ones where there are very many.
+    /// Valid items whose state differs from a wanted one only by case; limited to the first ones.
     pub misspelled: Vec<Misspelled>,
 }
 
-/// An issue in a state that differs from a wanted one only by upper and lower case.
+/// An issue whose state differs from a wanted one only by case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misspelled {
-    /// The issue.
     pub id: IssueId,
-    /// Its state.
     pub state: String,
-    /// The state that is wanted.
     pub wanted: Arc<str>,
 }
 
-/// So many misspelled states of one pull are remembered.
+/// The number of misspelled states that are kept of one pull.
 const MOST_MISSPELLED: usize = 20;
 
-/// Which issues of a pull are kept: of thousands, most are of no interest and would only use memory.
+/// A filter for the issues of a pull: most of thousands are of no interest and would only use
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Issues in one of these states are kept.
     pub states: Vec<Arc<str>>,
-    /// These are kept whatever their state; what is known and did not change is not read anew.
+    /// Issues that are kept in any state; known and unchanged ones are not parsed again.
     pub known: HashMap<IssueId, Option<Issue>>,
 }
 
-/// An item that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its place in the array, from 0.
+    /// Its index in the array, from 0.
     pub index: usize,
     /// Its id, where it has one.
     pub id: Option<String>,
-    /// Why, in words for people.
+    /// The reason as text.
     pub reason: String,
 }
 
-/// Stands for an entry of `blocked_by` from which no id can be read. It is never closed: what cannot be read holds the issue.
+/// The id for an entry of `blocked_by` that is no id. It never counts as closed, so the entry
+/// blocks the issue.
 pub const UNREADABLE_BLOCKER: &str = "an unreadable entry of `blocked_by`";
 
-/// Why the output of a pull is no list of issues at all.
+/// The error for output of a pull that is no list of issues.
 #[derive(Debug, thiserror::Error)]
 #[error("the pull command did not print a JSON array of issues")]
 pub struct ParsePullError(#[from] serde_json::Error);
 
 impl ParsePullError {
-    /// What is wrong with it as JSON.
     pub fn into_json(self) -> serde_json::Error {
         self.0
     }
 }
 
-/// The fields Vik itself looks at.
+/// The fields that Vik itself uses.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow, default)]
@@ -181,24 +180,24 @@ struct Head<'a> {
 }
 
 impl Pull {
-    /// Reads the output of a pull command: a JSON array of items, each read on its own.
+    /// Parses the output of a pull command: a JSON array of items, each parsed separately.
     ///
     /// # Errors
-    /// When the whole is not a JSON array.
+    /// Returns an error if the output is not a JSON array.
     pub fn parse(output: &[u8]) -> Result<Self, ParsePullError> {
         Self::read(output, None)
     }
 
-    /// [`Pull::parse`], but keeps only what is wanted; the rest is checked and counted.
+    /// Like [`Pull::parse`], but keeps only the wanted issues; the others are checked and counted.
     ///
     /// # Errors
-    /// When the whole is not a JSON array.
+    /// Returns an error if the output is not a JSON array.
     pub fn parse_wanted(output: &[u8], wanted: &Wanted) -> Result<Self, ParsePullError> {
         Self::read(output, Some(wanted))
     }
 
     fn read(output: &[u8], wanted: Option<&Wanted>) -> Result<Self, ParsePullError> {
-        // Some programs begin with a byte order mark.
+        // Some programs write a byte order mark.
         let output = output.strip_prefix(b"\xef\xbb\xbf").unwrap_or(output);
         let mut items = serde_json::Deserializer::from_slice(output);
         let reader = Reader {
@@ -212,10 +211,10 @@ impl Pull {
     }
 }
 
-/// Reads items one by one, so that no list of them all is needed.
+/// Reads the items one by one, so that they need not all be in memory.
 struct Reader<'a, 'w> {
     wanted: Option<&'w Wanted>,
-    /// Good items, each with the text that it was read from.
+    /// Valid items, each with its source text.
     seen: HashMap<Cow<'a, str>, &'a str>,
     pull: Pull,
 }
@@ -264,7 +263,7 @@ impl<'a> Reader<'a, '_> {
         self.pull.skipped.push(skipped);
     }
 
-    /// Keeps what the kept ones wait for too, whatever its state.
+    /// Keeps the blockers of the kept issues too, whatever their state.
     fn blockers(&mut self) {
         if self.wanted.is_none() || self.pull.issues.iter().all(|issue| issue.blocked_by.is_empty()) {
             return;
@@ -285,7 +284,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// The parts of one item that Vik itself looks at, borrowed from it where that can be.
+/// The fields of one item that Vik itself uses, borrowed from its text where possible.
 struct Item<'a> {
     text: &'a str,
     id: Cow<'a, str>,
@@ -294,7 +293,7 @@ struct Item<'a> {
     priority_milli: Option<i64>,
     created_at: Option<&'a RawValue>,
     blocked_by: Vec<Cow<'a, str>>,
-    /// Fields of another type, and what is said of them.
+    /// The fields of another type, each with its warning.
     odd: Vec<(&'static str, String)>,
 }
 
@@ -404,7 +403,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// `state`, where it is given, is the same text to be shared.
+    /// Creates the issue. `state` is the same text where it can be shared.
     fn issue(&self, state: Option<&Arc<str>>) -> Issue {
         Issue {
             id: IssueId::new(&*self.id),
@@ -423,15 +422,15 @@ impl<'a> Item<'a> {
 }
 
 impl Issue {
-    /// Reads one item; on failure tells its id where it has one, and why.
+    /// Parses one item.
     ///
     /// # Errors
-    /// With the item's id (where it has one) and a reason for people.
+    /// Returns the item's id, where it has one, and the reason as text.
     pub fn parse(item: &str) -> Result<Self, (Option<String>, String)> {
         Item::read(item).map(|item| item.issue(None))
     }
 
-    /// An issue of which nothing but the id is known.
+    /// Creates an issue of which only the id is known.
     pub fn bare(id: IssueId) -> Self {
         Self {
             id,
@@ -445,7 +444,8 @@ impl Issue {
         }
     }
 
-    /// All fields of the item, with the aliases resolved: `id`, `title`, `state` and `description` are always there.
+    /// Returns all fields of the item with aliases resolved: `id`, `title`, `state` and
+    /// `description` are always present.
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields: Map<String, Value> = serde_json::from_str(&self.payload).unwrap_or_default();
         let description = match (fields.get("description"), fields.get("desc")) {
@@ -460,7 +460,8 @@ impl Issue {
         fields
     }
 
-    /// Where people see the issue: `url`, if it is an address of the web. Anything else would be a way to run something.
+    /// Returns the address of the issue, if `url` is a web address. Anything else could be used to
+    /// run a program.
     pub fn url(&self) -> Option<String> {
         match self.fields().remove("url") {
             Some(Value::String(url)) if url.starts_with("https://") || url.starts_with("http://") => {
@@ -470,7 +471,7 @@ impl Issue {
         }
     }
 
-    /// `labels`: texts, or objects with a `name`, as trackers have them.
+    /// Returns `labels`: texts, or objects with a `name`, as trackers write them.
     pub fn labels(&self) -> Vec<String> {
         let Some(Value::Array(labels)) = self.fields().remove("labels") else {
             return Vec::new();
@@ -483,7 +484,7 @@ impl Issue {
         labels.into_iter().filter_map(name).collect()
     }
 
-    /// The description, "" when absent.
+    /// Returns the description, "" if absent.
     pub fn description(&self) -> String {
         match self.fields().remove("description") {
             Some(Value::String(text)) => text,
@@ -491,7 +492,7 @@ impl Issue {
         }
     }
 
-    /// What it says of its intent.
+    /// Returns the intent that the issue declares.
     pub fn intent(&self) -> &Result<IssueIntent, BadIntent> {
         self.read.intent.get_or_init(|| {
             let read = || IssueIntent::read(&self.fields());
@@ -503,7 +504,8 @@ impl Issue {
         })
     }
 
-    /// Its scope with that of a stage, which `join` makes; mostly there is one stage that asks, again and again.
+    /// Returns the intersection of its scope with that of a stage, which `join` computes. The first
+    /// result is cached, because usually one stage asks repeatedly.
     pub(crate) fn joined(
         &self,
         stage: &Scope,
@@ -517,15 +519,14 @@ impl Issue {
         }
     }
 
-    /// Who stands behind it.
     pub fn origin(&self) -> &Origin {
         self.read
             .origin
             .get_or_init(|| Arc::new(Origin::read(&self.fields(), self.labels())))
     }
 
-    /// What an approval covers: all that the item says but where it stands, and when it was touched. Another one is another
-    /// text, which was not approved.
+    /// Returns a hash of the text that an approval covers: all fields but the state and the time of
+    /// the update. Another fingerprint needs another approval.
     pub fn text_fingerprint(&self) -> Fingerprint {
         let mut fields = self.fields();
         for key in ["state", "status", "updated_at", "updatedAt"] {
@@ -535,12 +536,12 @@ impl Issue {
         hashed(&[&Value::Object(fields).to_string()])
     }
 
-    /// What changes when a person changes the issue.
+    /// Returns the hash that changes when a person changes the issue.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint_in(&self.state)
     }
 
-    /// What the fingerprint is when nothing but the state changes to this one.
+    /// Returns the fingerprint that the issue would have in another state.
     pub fn fingerprint_in(&self, state: &str) -> Fingerprint {
         hashed(&[state, &*self.title, &*self.description()])
     }
@@ -558,7 +559,7 @@ fn hashed(parts: &[&str]) -> Fingerprint {
 }
 
 fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    // A borrowed `&str` when there is nothing to unescape.
+    // Borrowed if there is nothing to unescape.
     serde_json::from_str::<&str>(raw.get())
         .map(Cow::Borrowed)
         .or_else(|_| serde_json::from_str::<String>(raw.get()).map(Cow::Owned))
@@ -567,11 +568,11 @@ fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 fn milli(raw: &RawValue) -> Option<i64> {
     let number: f64 = raw.get().parse().ok()?;
-    // Thousandths tell any two apart that people write; the cast keeps to the range.
+    // Thousandths distinguish all priorities that people write; the cast saturates.
     number.is_finite().then_some((number * 1000.0) as i64)
 }
 
-/// A list of ids, or a single one. What is none becomes [`UNREADABLE_BLOCKER`].
+/// Returns a list of ids, or a single one. An entry that is no id becomes [`UNREADABLE_BLOCKER`].
 fn ids(raw: &RawValue) -> Vec<Cow<'_, str>> {
     let id = |raw| scalar(raw).unwrap_or(Cow::Borrowed(UNREADABLE_BLOCKER));
     match raw.get().as_bytes().first() {

@@ -1,7 +1,7 @@
 //! The pure core of Vik.
 //!
-//! Everything here is deterministic: no I/O, no clock, no async runtime. Time comes in as an argument, what
-//! should happen goes out as data.
+//! It is deterministic: no I/O, no clock, no async runtime. Time is an argument, and effects are
+//! returned as data.
 
 pub mod approval;
 pub mod backoff;

@@ -1,4 +1,4 @@
-//! What attempts spend, and how much they may.
+//! Spending and its limits.
 
 use std::fmt;
 
@@ -9,17 +9,15 @@ use crate::money::MicroUsd;
 use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
 
-/// Tokens and money. Counters of it only grow.
+/// An amount of tokens and money. Counters of it never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
     /// Input and output tokens together.
     pub tokens: u64,
-    /// Money.
     pub usd: MicroUsd,
 }
 
 impl Spend {
-    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -29,16 +27,15 @@ impl Spend {
     }
 }
 
-/// A limit on tokens and money; `None` is without limit.
+/// A limit on tokens and money; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     /// Input and output tokens together.
     pub tokens: Option<u64>,
-    /// Money.
     pub usd: Option<MicroUsd>,
 }
 
-/// Which limit it is.
+/// The scope of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitScope {
@@ -50,33 +47,29 @@ pub enum LimitScope {
     Day,
 }
 
-/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitUnit {
     /// Starts of an agent.
     Attempts,
-    /// Tokens.
     Tokens,
     /// Money, in millionths of a US dollar.
     Usd,
 }
 
-/// A limit that is near or reached.
+/// The usage of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// Which.
     pub scope: LimitScope,
-    /// Of what.
     pub unit: LimitUnit,
-    /// How much was spent, in the unit.
+    /// The amount spent, in the unit.
     pub spent: u64,
-    /// How much may be, in the unit.
+    /// The amount allowed, in the unit.
     pub limit: u64,
 }
 
 impl Spend {
-    /// The greater of both, tokens and money each.
+    /// Returns the larger amount of both, for tokens and for money.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -85,7 +78,7 @@ impl Spend {
         }
     }
 
-    /// What is left of it after the other; never negative.
+    /// Returns the difference, at least zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -96,7 +89,7 @@ impl Spend {
 }
 
 impl Limit {
-    /// The limit that counts from what was spent before.
+    /// Returns the limit raised by an amount that was spent before.
     #[must_use]
     pub fn above(self, before: Spend) -> Self {
         Self {
@@ -105,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// What may still be spent.
+    /// Returns the amount that may still be spent.
     #[must_use]
     pub fn left(self, spent: Spend) -> Self {
         Self {
@@ -114,7 +107,7 @@ impl Limit {
         }
     }
 
-    /// The stricter of both, tokens and money each.
+    /// Returns the stricter of both, for tokens and for money.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
@@ -124,7 +117,7 @@ impl Limit {
         }
     }
 
-    /// In words: `100000 tokens and $1.50`; `None` where it is without limit.
+    /// Returns a description, such as `100000 tokens and $1.50`; `None` if there is no limit.
     pub fn describe(self) -> Option<String> {
         match (self.tokens, self.usd) {
             (None, None) => None,
@@ -134,12 +127,12 @@ impl Limit {
         }
     }
 
-    /// What of it is reached: tokens first, then money.
+    /// Returns the unit whose limit is reached: tokens first, then money.
     pub fn reached(self, scope: LimitScope, spent: Spend) -> Option<LimitHit> {
         self.hits(scope, spent).find(|hit| hit.is_reached())
     }
 
-    /// How far along both units are, where they have a limit.
+    /// Returns the usage of each unit that has a limit.
     pub fn hits(self, scope: LimitScope, spent: Spend) -> impl Iterator<Item = LimitHit> {
         let hit = move |unit, spent, limit| LimitHit {
             scope,
@@ -156,17 +149,17 @@ impl Limit {
 }
 
 impl LimitHit {
-    /// Whether it is used up.
+    /// Returns whether the limit is used up.
     pub fn is_reached(&self) -> bool {
         self.spent >= self.limit
     }
 
-    /// Whether 80 % of it are used.
+    /// Returns whether 80 % of the limit are used.
     pub fn is_near(&self) -> bool {
         u128::from(self.spent) * 5 >= u128::from(self.limit) * 4
     }
 
-    /// How much of it is used, in whole percent.
+    /// Returns the used part in whole percent.
     pub fn percent(&self) -> u64 {
         let percent = u128::from(self.spent) * 100 / u128::from(self.limit).max(1);
         u64::try_from(percent).unwrap_or(u64::MAX)
@@ -190,12 +183,12 @@ impl fmt::Display for LimitHit {
     }
 }
 
-/// Returns what an attempt that ended is charged, and where the figure comes from. `reported` is what the agent reported,
-/// at least what it reported while it ran.
+/// Returns the charge for an ended attempt, and the source of the figure. `reported` is what the
+/// agent reported, at least what it reported while it ran.
 ///
-/// What was reported counts. An attempt that failed or was cut off after its model had answered, and that reported no
-/// tokens or no cost, is charged the profile's estimate in place of what is missing. Failures of the login, the command
-/// line, a hook or the prompt are never estimated.
+/// Reported figures count. An attempt that failed or was interrupted after its model had answered,
+/// and that reported no tokens or no cost, is charged the profile's estimate for the missing
+/// figure. Failures of the login, the command line, a hook or the prompt are never estimated.
 pub fn charge(report: &AttemptResult, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
     let reported = reported.unwrap_or_default();
     let source = report.cost_source;
@@ -221,7 +214,7 @@ pub fn charge(report: &AttemptResult, reported: Option<Spend>, estimate: Spend) 
     (charged, source)
 }
 
-/// Returns the part of a charge that is an estimate: what the agent did not report.
+/// Returns the estimated part of a charge: the figures that the agent did not report.
 pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) -> Spend {
     let reported = reported.unwrap_or_default();
     let is_estimate = source == CostSource::Estimate;
@@ -285,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Every outcome with every class, of an agent that reported nothing: who is charged the estimate.
+    /// Every outcome with every class, for an agent that reported nothing.
     #[test]
     fn estimate_is_charged_for_answers_that_were_cut_off_and_for_nothing_else() {
         let estimate = spend(100, 5);
@@ -334,7 +327,8 @@ mod tests {
         );
     }
 
-    /// A record of an older version does not say whether the model answered: then it is enough that the agent ran.
+    /// A record of an older version lacks whether the model answered: then an agent that ran
+    /// counts.
     #[test]
     fn unknown_answer_counts_as_one_where_the_agent_ran() {
         for ran in [false, true] {
@@ -348,8 +342,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever happened: nothing that was reported is lost, nothing is charged beyond report and estimate, and the
-        /// estimated part is exactly what the report lacks.
+        /// In all cases every reported amount is charged, nothing beyond report and estimate is
+        /// charged, and the estimated part is exactly the missing one.
         #[test]
         fn charge_is_report_plus_estimated_part(
             outcome in 0..OUTCOMES.len(), class in 0..CLASSES.len(), answered in proptest::option::of(proptest::bool::ANY),

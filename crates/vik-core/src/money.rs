@@ -1,4 +1,4 @@
-//! Money, counted exactly: a sum of many small costs must not drift.
+//! Exact amounts of money, so that sums of many small costs do not drift.
 
 use std::fmt;
 
@@ -13,18 +13,17 @@ use serde::{Deserialize, Serialize};
 pub struct MicroUsd(pub u64);
 
 impl MicroUsd {
-    /// From dollars. What is no amount of money (negative, not a number) is nothing.
+    /// Converts from dollars. A value that is no amount of money (negative, not a number) becomes
+    /// zero.
     pub fn from_usd(usd: f64) -> Self {
-        // Rounded up: a limit may be reached early, never late. The cast keeps to the range.
+        // Rounded up, so that a limit may be reached early but never late. The cast saturates.
         Self((usd * 1e6).ceil() as u64)
     }
 
-    /// In dollars.
     pub fn usd(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
@@ -33,7 +32,7 @@ impl MicroUsd {
 
 impl fmt::Display for MicroUsd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Less than a cent is not nothing.
+        // Amounts below a cent are shown with four places.
         let places = if self.0 < 1_000_000 && !self.0.is_multiple_of(10_000) {
             4
         } else {

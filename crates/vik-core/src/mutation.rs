@@ -1,6 +1,6 @@
-//! What kind of change an attempt made to a file, where its text alone tells.
+//! Classifies the changes of an attempt, as far as the text alone allows.
 //!
-//! It is told by words and lines, not by understanding: what is not certain by them has no class.
+//! The classes follow from tokens and lines, without parsing: an uncertain change has no class.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::file_change::{ChangeKind, FileChange};
 
-/// What kind of change it is.
+/// The class of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum MutationClass {
-    /// Another name, the same content.
+    /// Another path with the same content.
     Rename,
-    /// The same words in the same order: only the white space between them differs.
+    /// The same tokens in the same order: only white space differs.
     Formatting,
-    /// Code that was there already: its lines stand elsewhere, or names that it declares are other ones, all over the file.
+    /// Code that existed before: lines were moved, or declared names were renamed throughout the
+    /// file.
     AstRefactor,
-    /// Code that says what no code said before: a file, a text or a number is new.
+    /// Code with new meaning: a new file, text or number.
     IntentEvolution,
 }
 
 impl MutationClass {
-    /// Its name in records.
+    /// Returns the name used in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rename => "RENAME",
@@ -34,25 +35,22 @@ impl MutationClass {
     }
 }
 
-/// A change, with the texts before and after; `None` where there is none that is known.
+/// A change with the contents before and after; `None` where a content is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Texts<'a> {
-    /// The change.
     pub change: &'a FileChange,
-    /// What the file held.
     pub old: Option<&'a [u8]>,
-    /// What it holds.
     pub new: Option<&'a [u8]>,
 }
 
-/// Files whose words are taken for those of a programming language.
+/// Extensions of files that count as source code.
 const CODE: [&str; 40] = [
     "bash", "c", "cc", "cpp", "cs", "css", "cts", "cxx", "dart", "ex", "exs", "fs", "go", "h", "hpp", "hs",
     "java", "jl", "js", "jsx", "kt", "lua", "m", "mjs", "ml", "mts", "php", "pl", "py", "r", "rb", "rs",
     "scala", "sh", "sql", "swift", "ts", "tsx", "vue", "zig",
 ];
 
-/// Words after which a name is declared.
+/// Keywords that declare a name.
 const DECLARES: [&str; 22] = [
     "class",
     "const",
@@ -78,7 +76,7 @@ const DECLARES: [&str; 22] = [
     "var",
 ];
 
-/// The classes of all changes of one attempt, in their order.
+/// Returns the classes of all changes of one attempt, in order.
 pub fn classify(changes: &[Texts<'_>]) -> Vec<Option<MutationClass>> {
     let all_removed = Pool::of(changes.iter().flat_map(|texts| texts.removed()));
     let all_added = Pool::of(changes.iter().flat_map(|texts| texts.added()));
@@ -152,7 +150,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Lines, and the literals in them, without the white space around them.
+/// Lines and their literals, without surrounding white space.
 struct Pool<'a> {
     lines: HashMap<&'a [u8], usize>,
     literals: HashMap<&'a [u8], usize>,
@@ -173,7 +171,7 @@ impl<'a> Pool<'a> {
         pool
     }
 
-    /// Whether each of these lines is there so often; empty ones count for nothing.
+    /// Returns whether the pool contains all these lines, each as often; empty lines are ignored.
     fn has_all(&self, lines: &[&[u8]]) -> bool {
         let mut left = self.lines.clone();
         let mut lines = lines
@@ -190,7 +188,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// The words of a text: names and numbers, quoted texts as wholes, and every other sign by itself.
+/// Returns the tokens of a text: names, numbers, quoted texts, and single other characters.
 fn tokens(text: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     let mut remaining = text.trim_ascii_start();
@@ -211,7 +209,7 @@ fn tokens(text: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// The length of a quoted text that ends in its line.
+/// Returns the length of a quoted text that ends on its line.
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     while at < text.len() {
@@ -235,8 +233,8 @@ fn is_literal(token: &[u8]) -> bool {
     is_text || token[0].is_ascii_digit()
 }
 
-/// Whether the new words are the old ones but for names that the old text declares, each of which became one new name
-/// wherever it stood.
+/// Returns whether the new tokens are the old ones after renaming names that the old text declares,
+/// each to one new name throughout.
 fn is_renaming(old: &[&[u8]], new: &[&[u8]]) -> bool {
     if old.len() != new.len() {
         return false;
@@ -265,7 +263,7 @@ mod tests {
     use super::*;
     use crate::file_change::{Hunk, LineRange, RelPath};
 
-    /// A change of a whole text.
+    /// Returns a change of a whole text.
     fn change(path: &str, kind: ChangeKind, old: &str, new: &str) -> FileChange {
         let all = |text: &str| LineRange {
             start: 1,
@@ -316,10 +314,10 @@ mod tests {
 
     #[test]
     fn ambiguous_changes_have_no_class() {
-        // Not declared here: it may be another function.
+        // The function is not declared here, so the call may be of another one.
         assert_eq!(class("a.rs", "x.add(y);\n", "x.remove(y);\n"), None);
         assert_eq!(class("a.rs", "let on = true;\n", "let on = false;\n"), None);
-        // One of two that became one name.
+        // Two names became one.
         assert_eq!(
             class("a.rs", "let a; let b; a + b\n", "let a; let a; a + a\n"),
             None

@@ -58,7 +58,7 @@ pub enum FailureClass {
 macro_rules! snake_display {
     ($name:ident { $($variant:ident => $text:literal),* $(,)? }) => {
         impl $name {
-            /// The name used in JSON.
+            /// Returns the name used in JSON.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),* }
             }
@@ -98,7 +98,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum of two usages.
+    /// Returns the sum of two usages.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Usage {
         }
     }
 
-    /// What this total adds over an earlier total of the same thread; never negative.
+    /// Returns what this total adds over an earlier total of the same thread; never negative.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The time that deciders are told. The core has no clock of its own.
+//! Time as an argument: the core has no clock of its own.
 
 use std::time::Duration;
 
@@ -7,18 +7,17 @@ use serde::{Deserialize, Serialize};
 
 /// One reading of both clocks.
 ///
-/// Waits are measured on the monotonic clock, so that a jump of the wall clock neither skips nor prolongs them; the
-/// wall clock is only shown.
+/// Waits use the monotonic clock, so that a jump of the wall clock neither skips nor prolongs them.
+/// The wall clock is only displayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
-    /// The wall clock.
     pub wall: Timestamp,
     /// The monotonic clock, since an arbitrary start.
     pub mono: Mono,
 }
 
 impl Now {
-    /// What the monotonic clock will show when the wall clock shows that, as far as both run evenly.
+    /// Returns the monotonic time of a wall clock time, assuming that both clocks run evenly.
     #[must_use]
     pub fn mono_at(self, then: Timestamp) -> Mono {
         let wait = SignedDuration::try_from(then - self.wall).ok();
@@ -33,13 +32,12 @@ impl Now {
 pub struct Mono(pub Duration);
 
 impl Mono {
-    /// This much later.
     #[must_use]
     pub fn plus(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(wait))
     }
 
-    /// How long it is until then; zero when it has passed.
+    /// Returns the time until then; zero if it has passed.
     #[must_use]
     pub fn until(self, then: Self) -> Duration {
         then.0.saturating_sub(self.0)

@@ -1,4 +1,4 @@
-//! Which issues are trusted, by who wrote them and by their labels.
+//! Decides which issues are trusted, by their author and labels.
 
 use std::sync::Arc;
 
@@ -8,25 +8,24 @@ use serde_json::{Map, Value};
 use crate::issue::Issue;
 use crate::workflow::{TrustPolicy, Untrusted};
 
-/// Who stands behind an issue, as far as the tracker tells.
+/// The origin of an issue, as far as the tracker reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// `author`, or the `login` or `username` of it; else those of `user`. Never a name that people give themselves.
+    /// `author`, or its `login` or `username`; else those of `user`. Never a name that people
+    /// choose for display.
     pub author: Option<Arc<str>>,
-    /// `labels`.
     pub labels: Vec<String>,
 }
 
-/// What an issue's text may do.
+/// How far the text of an issue is trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// It is read as it is: by a rule, or since there is none.
+    /// The text is used as it is: by a rule, or because there is no rule.
     #[default]
     Trusted,
-    /// It stands in prompts as data, in a fence.
+    /// Prompts contain the text as data, in a fence.
     Fenced,
-    /// It starts nothing.
     Held,
 }
 
@@ -40,7 +39,8 @@ impl Origin {
                 .map(Into::into),
             _ => None,
         };
-        // One that is there and cannot be read is nobody: the other field may say what anybody can write.
+        // An `author` that cannot be parsed trusts nobody: anyone may be able to write the other
+        // field.
         let author = ["author", "user"]
             .iter()
             .find_map(|key| fields.get(*key).filter(|value| !value.is_null()))
@@ -51,7 +51,7 @@ impl Origin {
 }
 
 impl TrustPolicy {
-    /// What the text of an issue may do. Names are compared letter by letter.
+    /// Returns how far the text of an issue is trusted. Names must match exactly.
     pub fn judge(&self, issue: &Issue) -> Trust {
         let origin = issue.origin();
         let by_author = origin

@@ -1,13 +1,14 @@
-//! Characters that hide or turn text, made visible.
+//! Makes characters visible that hide or reorder text.
 //!
-//! What a person or a model reads must be what stands there. Text of a tracker can hold characters that show nothing, and
-//! yet are read by a model, or that show the rest in another order. They are written as `⟦U+202E⟧`. What real text needs
-//! stays: emoji that are joined or have a variant, letters that join or do not, and text that runs from right to left.
+//! A person or a model must read the actual text. Text from a tracker can contain characters that
+//! are invisible and yet read by a model, or that display the text in another order. They are
+//! written as `⟦U+202E⟧`. Characters that real text needs are kept: joined emoji and their
+//! variants, joiners between letters, and text from right to left.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The same text, in which everything is seen.
+/// Returns the text with all hidden characters made visible.
 pub fn visible(text: &str) -> Cow<'_, str> {
     rewritten(text, |out, c| {
         // Writing to a String does not fail.
@@ -15,7 +16,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same JSON, in which such characters are escaped (`\u009b`): it says the same, and a terminal obeys none of it.
+/// Returns equivalent JSON with hidden characters escaped (`\u009b`), so that a terminal obeys none
+/// of them.
 pub fn escaped(json: &str) -> Cow<'_, str> {
     rewritten(json, |out, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -40,13 +42,13 @@ fn rewritten(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
         } else {
             write(&mut out, c);
         }
-        // What follows stands behind what is written now.
+        // The next character follows the replacement.
         before = Some(if is_shown { c } else { '⟧' });
     }
     Cow::Owned(out)
 }
 
-/// Whether there is nothing in it that [`visible`] would write out.
+/// Returns whether [`visible`] would change nothing.
 pub fn is_visible(text: &str) -> bool {
     first_hidden(text).is_none()
 }
@@ -70,25 +72,26 @@ fn first_hidden(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether nobody sees that it is there, or what it does.
+/// Returns whether a character is invisible or has an invisible effect.
 fn is_hidden(c: char, before: Option<char>, next: Option<char>) -> bool {
     let beside = |is: fn(char) -> bool| (before.is_some_and(is), next.is_some_and(is));
     match c {
         '\n' | '\t' => false,
         c if c.is_control() => true,
-        // It joins or parts two that are seen.
+        // A joiner between two visible characters.
         '\u{200c}' | '\u{200d}' => {
             !((before == Some('\u{fe0f}') || beside(is_joined).0) && beside(is_joined).1)
         }
-        // It gives a variant to one.
+        // A variation selector of a visible character.
         '\u{fe0e}' | '\u{fe0f}' => !beside(has_variants).0,
-        // It belongs to a letter that runs from right to left.
+        // A direction mark of a letter from right to left.
         '\u{200e}' | '\u{200f}' | '\u{61c}' => !beside(is_right_to_left).0 && !beside(is_right_to_left).1,
         _ => is_format(c),
     }
 }
 
-/// What may stand beside a joiner: symbols, and letters of scripts that join. In Latin text it only hides something.
+/// Returns whether a joiner is useful beside a character: symbols, and letters of scripts that
+/// join. In Latin text a joiner only hides something.
 fn is_joined(c: char) -> bool {
     let joins = matches!(u32::from(c), 0x0600..=0x109f | 0x1780..=0x18af | 0xfb50..=0xfdcf | 0xfe70..=0xfefc);
     (joins && !is_format(c))
@@ -96,7 +99,7 @@ fn is_joined(c: char) -> bool {
         || matches!(u32::from(c), 0x1f3fb..=0x1f3ff)
 }
 
-/// What may have a variant: signs of keycaps, and pictures.
+/// Returns whether a character has variants: keycaps and pictures.
 fn has_variants(c: char) -> bool {
     matches!(
         c,
@@ -111,7 +114,7 @@ fn is_right_to_left(c: char) -> bool {
         && c != '\u{61c}'
 }
 
-/// The format characters of Unicode, what shows as nothing, and what has no meaning of its own.
+/// Returns whether a character is a format character of Unicode, blank, or unassigned.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
         | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

@@ -1,4 +1,5 @@
-//! Starts that a person has to approve, under random schedules: edits, answers, time limits, restarts.
+//! Starts that a person has to approve, under random schedules: edits, answers, time limits,
+//! restarts.
 #![allow(clippy::unwrap_used, reason = "a broken assumption fails the test")]
 
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ fn workflow(on_timeout: &str) -> Arc<Workflow> {
     planning("todo", on_timeout)
 }
 
-/// A workflow whose first stage is for issues in this state.
+/// Returns a workflow whose first stage is for issues in this state.
 fn planning(state: &str, on_timeout: &str) -> Arc<Workflow> {
     let text = format!(
         "issues: {{ pull: {{ command: list }} }}
@@ -52,7 +53,7 @@ enum Step {
     Answer(usize, Answer, Named),
     End(usize, Outcome),
     Wait(u64),
-    /// The daemon is gone for so many seconds.
+    /// The daemon is down for this many seconds.
     Restart(u64),
 }
 
@@ -282,7 +283,8 @@ impl World {
                 .unwrap();
             assert!(stage.hold.is_some(), "{stage:?}");
             assert!(stage.attempt_id.is_none());
-            // Its time limit is never slept through, also where it passed while no daemon was there.
+            // Its time limit is never slept through, also where it passed while no daemon was
+            // there.
             let limit = SignedDuration::try_from(self.scheduler.next_wakeup(self.now).unwrap()).unwrap();
             assert!(self.now.wall + limit <= awaited.request.until.max(self.now.wall));
         }
@@ -314,7 +316,7 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
     assert_eq!(world.scheduler.pending_approvals().len(), 3);
     assert!(matches!(world.scheduler.quiescence(world.now), Quiescence::At(_)));
     let before = world.scheduler.pending_approvals()[0].request.clone();
-    // Nobody has seen the text that is there now.
+    // The person has not seen the present text.
     world.step(Step::Edit(0));
     world.step(Step::Pull);
     let after = world.scheduler.pending_approvals()[0].request.clone();
@@ -325,7 +327,7 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
     world.step(Step::Answer(0, approve, Named::Seen));
     assert_eq!(world.starts, 1);
     assert_eq!(world.running[0].message.as_deref(), Some("gently"));
-    // It failed, and somebody wrote another text into it: that was not approved.
+    // It failed, and its text was changed: the new text is not approved.
     world.step(Step::Edit(0));
     world.step(Step::End(0, Outcome::Failed));
     world.step(Step::Pull);
@@ -350,7 +352,7 @@ fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
     let mut world = World::new("approve");
     world.step(Step::Pull);
     assert_eq!(world.scheduler.pending_approvals().len(), 3);
-    // The clock went on since the last word.
+    // Time has passed since the last input.
     world.pass(3601);
     assert!(matches!(world.scheduler.quiescence(world.now), Quiescence::At(then) if then <= world.now.mono));
     // No daemon was there.
@@ -369,7 +371,7 @@ fn denied_start_stays_parked_after_an_edit_of_the_state_of_its_stage() {
     world.workflow = planning("moved", "deny");
     world.send(Input::Reloaded(Arc::clone(&world.workflow)));
     world.step(Step::Answer(0, Answer::Deny { message: None }, Named::Whichever));
-    // Its way to that state is no change that somebody made to what was denied.
+    // The move to that state is no change by a person to the denied issue.
     world.tracker[0].1 = "moved";
     world.step(Step::Pull);
     assert_eq!((world.starts, world.scheduler.pending_approvals().len()), (0, 0));
@@ -398,7 +400,7 @@ fn denied_start_stays_parked_and_the_time_limit_denies() {
     assert_eq!(world.scheduler.pending_approvals().len(), 2);
     world.step(Step::Restart(0));
     world.step(Step::Pull);
-    // Restarts do not begin the hour anew.
+    // Restarts do not restart the hour.
     world.step(Step::Wait(3500));
     world.step(Step::Restart(0));
     world.step(Step::Pull);

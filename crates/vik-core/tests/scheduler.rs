@@ -1,5 +1,5 @@
-//! The scheduler under random schedules: pulls that lie, fail or come late, attempts that end in every way, time that
-//! passes in jumps.
+//! The scheduler under random schedules: pulls that lie, fail or come late, attempts that end in
+//! every way, time that passes in jumps.
 #![allow(clippy::unwrap_used, reason = "a broken assumption fails the test")]
 
 use std::collections::HashMap;
@@ -52,7 +52,6 @@ enum Step {
     End(usize, Outcome),
     /// An end of an attempt that never was.
     Ghost(usize),
-    /// Time passes.
     Wait(u64),
     /// A person edits the issue.
     Edit(usize),
@@ -83,7 +82,8 @@ struct World {
     now: Now,
     running: Vec<Start>,
     titles: Vec<u32>,
-    /// For each issue: its state in the last good pull, and whether that pull began after its last attempt ended.
+    /// For each issue: its state in the last good pull, and whether that pull began after its last
+    /// attempt ended.
     seen: HashMap<IssueId, (String, bool)>,
     /// Attempts of the run that count.
     counted: HashMap<(IssueId, StageName), u32>,
@@ -214,7 +214,7 @@ proptest! {
         for step in &steps {
             world.apply(step);
         }
-        // What was told to stop starts nothing more.
+        // A draining scheduler starts nothing more.
         world.send(Input::Drain);
         let before = world.running.len();
         world.apply(&Step::Wait(10_000));

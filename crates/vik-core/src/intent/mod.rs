@@ -1,7 +1,7 @@
-//! What an attempt is to do, and where: its intent.
+//! The intent of an attempt: its task and its scope.
 //!
-//! The stage says it, and the issue may say more. What an issue says is text of strangers: it can make the scope narrower
-//! and never wider, and where it cannot be read the issue is held.
+//! The stage declares it, and the issue may add to it. The text of an issue is untrusted: it can
+//! narrow the scope and never widen it, and the issue is held if its intent cannot be parsed.
 
 mod read;
 
@@ -13,73 +13,64 @@ use crate::workflow::{OnViolation, Stage};
 
 pub(crate) use read::may_have_intent;
 
-/// The intent of one attempt, as it was checked out at its start.
+/// The intent of one attempt, as resolved at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Intent {
-    /// What may be changed; `None`: nothing is claimed, and nothing forbidden.
+    /// The paths that may be changed; `None` claims and forbids nothing.
     pub scope: Option<Scope>,
-    /// What must hold while it is done.
+    /// Conditions for the work.
     pub constraints: Vec<Clause>,
-    /// What must hold when it is done.
+    /// Conditions for the result.
     pub acceptance: Vec<Clause>,
-    /// What happens to changes out of scope.
+    /// The reaction to changes out of scope.
     pub on_violation: OnViolation,
 }
 
 /// One sentence of an intent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clause {
-    /// What it says.
     pub text: String,
-    /// Whether the issue says it, and not the stage.
+    /// Whether the issue declares it, and not the stage.
     #[serde(default)]
     pub from_issue: bool,
 }
 
-/// What an issue says of its intent.
+/// The intent that an issue declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IssueIntent {
     /// `owned_scope`
     pub scope: Option<Scope>,
-    /// `constraints`
     pub constraints: Vec<String>,
-    /// `acceptance`
     pub acceptance: Vec<String>,
 }
 
-/// Why an issue has no intent that can be worked by.
+/// Why the intent of an issue is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIntent {
-    /// A glob of its scope is none.
+    /// A glob of its scope is invalid.
     #[error("its `owned_scope`: {0}")]
     Glob(BadGlob),
     /// A field is neither a text nor a list of texts, or too long.
     #[error("its `{key}` {why}")]
     Field {
-        /// Which.
         key: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// The front matter of its description names one of the fields and cannot be read.
+    /// The front matter of its description names one of the fields and cannot be parsed.
     #[error("the front matter of its description cannot be read: {0}")]
     FrontMatter(String),
-    /// Stage and issue agree on no path at all.
+    /// The scopes of stage and issue have no path in common.
     #[error("its scope ({issue}) and that of the stage ({stage}) have no path in common")]
-    Disjoint {
-        /// The issue's.
-        issue: String,
-        /// The stage's.
-        stage: String,
-    },
+    Disjoint { issue: String, stage: String },
 }
 
 impl Intent {
-    /// The intent of an attempt at this issue in this stage.
+    /// Resolves the intent of an attempt at this issue in this stage.
     ///
     /// # Errors
-    /// Where the issue says something that cannot be followed.
+    /// Returns an error if the intent of the issue is invalid.
     pub fn resolve(stage: &Stage, issue: &Issue) -> Result<Self, BadIntent> {
         let scope = Self::scope(stage, issue)?;
         let clauses = |of_stage: &[String], of_issue: &[String]| {
@@ -107,7 +98,7 @@ impl Intent {
         })
     }
 
-    /// Its scope alone.
+    /// Resolves only the scope.
     ///
     /// # Errors
     /// As [`Intent::resolve`].
@@ -124,7 +115,7 @@ impl Intent {
         }
     }
 
-    /// One that forbids everything, for where there should be one and is none.
+    /// Returns an intent that forbids everything, for use in place of an invalid one.
     pub(crate) fn nothing() -> Self {
         Self {
             scope: Some(Scope::nothing()),
@@ -132,7 +123,7 @@ impl Intent {
         }
     }
 
-    /// Whether it says anything at all.
+    /// Returns whether the intent declares nothing.
     pub fn is_empty(&self) -> bool {
         self.scope.is_none() && self.constraints.is_empty() && self.acceptance.is_empty()
     }

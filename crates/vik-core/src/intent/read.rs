@@ -1,4 +1,5 @@
-//! What an issue says of its intent: fields of the item, else the front matter of its description.
+//! Reads the intent of an issue: from fields of the item, else from the front matter of its
+//! description.
 
 use serde_json::{Map, Value};
 use vik_scope::Scope;
@@ -6,17 +7,18 @@ use vik_scope::Scope;
 use super::{BadIntent, IssueIntent};
 use crate::workflow::front_matter;
 
-/// The fields that are looked for.
+/// The names of the fields.
 const KEYS: [&str; 3] = ["owned_scope", "constraints", "acceptance"];
 
-/// The most texts of one field, and the longest one in bytes: they stand in each prompt.
+/// The maximum number of texts in a field, and the maximum length of a text in bytes, because every
+/// prompt contains them.
 const MAX_TEXTS: usize = 50;
 const MAX_TEXT_BYTES: usize = 2000;
 
-/// The longest front matter that is looked at, in bytes.
+/// The maximum length of parsed front matter, in bytes.
 const MAX_FRONT_BYTES: usize = 32 * 1024;
 
-/// Whether an item can say anything of it: of thousands, most do not, and need not be read.
+/// Returns whether an item can declare an intent: most of thousands do not, and need no parsing.
 pub(crate) fn may_have_intent(payload: &str) -> bool {
     KEYS.iter().any(|key| payload.contains(key))
 }
@@ -25,7 +27,7 @@ impl IssueIntent {
     pub(crate) fn read(fields: &Map<String, Value>) -> Result<Self, BadIntent> {
         let description = fields.get("description").and_then(Value::as_str);
         let front = front(description.unwrap_or_default())?;
-        // Who may set fields of an item is often fewer than who may write its text.
+        // Fewer people may be able to set fields of an item than to write its text.
         let field = |key: &'static str| {
             let of_item = texts(key, fields.get(key))?;
             if of_item.is_empty() {
@@ -48,7 +50,7 @@ impl IssueIntent {
     }
 }
 
-/// A list of texts, or a text with one a line. Trackers print empty ones for a field that nobody filled in.
+/// Returns a list of texts, or the lines of a text. Trackers print empty ones for unset fields.
 fn texts(key: &'static str, value: Option<&Value>) -> Result<Vec<String>, BadIntent> {
     let bad = |why| Err(BadIntent::Field { key, why });
     let texts: Vec<&str> = match value {
@@ -77,8 +79,8 @@ fn texts(key: &'static str, value: Option<&Value>) -> Result<Vec<String>, BadInt
     Ok(texts)
 }
 
-/// The front matter of a description; nothing where it has none that is of interest. A line `---` is also how people draw a
-/// rule: only one that names a field must be readable.
+/// Returns the front matter of a description, empty if it has none of interest. A line `---` is
+/// also how people draw a rule, so the front matter must be valid only if it names a field.
 fn front(description: &str) -> Result<Map<String, Value>, BadIntent> {
     let Some(block) = block(description) else {
         return Ok(Map::new());
@@ -96,7 +98,7 @@ fn front(description: &str) -> Result<Map<String, Value>, BadIntent> {
     front_matter(block).map_err(BadIntent::FrontMatter)
 }
 
-/// What stands between the `---` at the very beginning and the next one.
+/// Returns the text between a leading `---` and the next one.
 fn block(description: &str) -> Option<&str> {
     let text = description.strip_prefix('\u{feff}').unwrap_or(description);
     let (first, remaining) = text.split_once('\n')?;

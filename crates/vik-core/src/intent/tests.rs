@@ -1,4 +1,4 @@
-//! What comes of what stage and issue say.
+//! Tests of resolving the intents of stages and issues.
 #![allow(
     clippy::needless_pass_by_value,
     reason = "`json!` values are made for the call"

@@ -7,14 +7,13 @@ use serde_json::value::RawValue;
 
 use crate::ids::IssueId;
 
-/// A field of an issue that is not of its type. The issue is kept, without what the field says.
+/// A field of an issue with a value of another type. The issue is kept without the field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldWarning {
-    /// The issue.
     pub issue: IssueId,
-    /// The field, as it is called in the item.
+    /// The name of the field in the item.
     pub field: &'static str,
-    /// What it holds, and what follows, for people.
+    /// The value's type and the consequence, as text.
     pub reason: String,
 }
 
@@ -24,17 +23,17 @@ impl fmt::Display for FieldWarning {
     }
 }
 
-/// What a field may hold.
+/// The expected type of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     Text,
-    /// Text is ignored without a word: some trackers name their priorities.
+    /// Text is ignored without a warning, because some trackers name their priorities.
     NumberOrText,
     ListOfLabels,
 }
 
 impl Expected {
-    /// What is wrong with a value; `null` is as good as no field.
+    /// Returns what is wrong with a value; `null` counts as absent.
     pub(super) fn complaint(self, raw: &RawValue) -> Option<String> {
         let kind = match raw.get().as_bytes().first()? {
             b'n' => return None,

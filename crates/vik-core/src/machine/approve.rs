@@ -1,4 +1,4 @@
-//! What waits for a person before it starts, and what comes of the answer.
+//! Approval requests of an issue, and their answers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::time::Now;
 use crate::workflow::{ApprovePolicy, Stage};
 
 impl Run {
-    /// Waits for a person to let it start.
+    /// Starts to wait for the approval of its start.
     pub(super) fn request_approval(&mut self, issue: &Issue, policy: &ApprovePolicy, now: Now) -> RunEvent {
         let text = issue.text_fingerprint();
         let id = format!("{}.{text}", self.id);
@@ -39,21 +39,22 @@ impl Run {
 }
 
 impl IssueMachine {
-    /// Whether a stage that is due has to be approved first.
+    /// Returns whether a due stage needs an approval first.
     pub fn needs_approval(&self, stage: &Stage) -> bool {
         let approved = self.run(&stage.name).and_then(|run| run.approved.as_ref());
         stage.asks_before() && approved.is_none_or(|approved| approved.text != self.issue.text_fingerprint())
     }
 
-    /// A stage that is due waits for a person. `None` where nobody has to be asked.
+    /// Requests approval for a due stage. `None` if the stage needs none.
     pub fn request_approval(&mut self, stage: &Stage, new_run: RunId, now: Now) -> Option<RunEvent> {
         let policy = stage.approve.as_ref().filter(|policy| policy.before)?;
         let at = self.run_at(&stage.name, new_run, now);
         Some(self.runs[at].request_approval(&self.issue, policy, now))
     }
 
-    /// A start that waited is answered. Gives what happened; nothing where that stage does not wait. `when_state` is
-    /// the stage's, where the workflow still has it: what is denied rests also when the issue comes back to that.
+    /// Answers the request of a waiting start, and returns the events: none if the stage does not
+    /// wait. `when_state` is the state of the stage, where the workflow still has it: a denied
+    /// stage stays parked when the issue returns to that state.
     pub fn answer(
         &mut self,
         stage: &StageName,
@@ -89,7 +90,7 @@ impl IssueMachine {
         events
     }
 
-    /// Lets go on what waits for a person though nobody has to be asked any more: the workflow was edited.
+    /// Releases the runs that wait for an approval which the edited workflow no longer requires.
     pub fn release_unneeded_approvals(&mut self, asks: impl Fn(&StageName) -> bool, now: Now) -> bool {
         let mut changed = false;
         for run in &mut self.runs {
@@ -101,7 +102,7 @@ impl IssueMachine {
         changed
     }
 
-    /// Starts whose time is over: their stages and the default answers.
+    /// Returns the expired requests: their stages and default answers.
     pub fn overdue(&self, now: Now) -> impl Iterator<Item = (&StageName, Answer)> {
         self.runs.iter().filter_map(move |run| match &run.phase {
             Phase::Awaiting { request, until, .. } if *until <= now.mono => {
@@ -111,7 +112,8 @@ impl IssueMachine {
         })
     }
 
-    /// An attempt that is under way waits for a person, or does no longer. Gives what is new.
+    /// Sets or clears the approval request of an active attempt. Returns the event if the request
+    /// is new.
     pub fn set_approval_request(
         &mut self,
         attempt_id: AttemptId,
@@ -144,7 +146,7 @@ impl IssueMachine {
         })
     }
 
-    /// An attempt that waits for a person is answered; the answer stays until it tells that it heard.
+    /// Records the answer for an attempt. It is kept until the attempt confirms it.
     pub fn record_answer(&mut self, attempt_id: AttemptId, answer: Answered) {
         for run in &mut self.runs {
             if let Phase::Active {
@@ -162,7 +164,7 @@ impl IssueMachine {
         }
     }
 
-    /// Answers that attempts may not have heard.
+    /// Returns the answers that attempts may not have received.
     pub fn undelivered_answers(&self) -> impl Iterator<Item = (AttemptId, &Answered)> {
         self.runs.iter().filter_map(|run| match &run.phase {
             Phase::Active {

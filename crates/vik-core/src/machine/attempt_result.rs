@@ -1,4 +1,4 @@
-//! What is told about the end of an attempt.
+//! The result of an attempt.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,61 +6,58 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Spend;
 use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
 
-/// What is told about the end of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
-    /// How it ended.
     pub outcome: Outcome,
-    /// Why it failed.
     pub failure_class: Option<FailureClass>,
-    /// In a person's words.
+    /// The reason as a sentence.
     pub reason: Option<String>,
-    /// What the next attempt should know: the tail of `verify`'s output.
+    /// The feedback for the next attempt: the end of the output of `verify`.
     pub feedback: Option<String>,
-    /// Whether a commit or file changed, where it could be told.
+    /// Whether a commit or file changed; `None` if that is unknown.
     pub changed: Option<bool>,
-    /// Whether the agent's own program was started.
+    /// Whether the agent's program was started.
     #[serde(default)]
     pub ran: bool,
-    /// Whether the agent's model answered in this attempt; `None` where that is not known.
+    /// Whether the model answered in this attempt; `None` if that is unknown.
     #[serde(default)]
     pub answered: Option<bool>,
-    /// What it used, as far as the agent told; `None` where it told nothing.
+    /// The spending as reported by the agent; `None` if it reported nothing.
     #[serde(default)]
     pub spend: Option<Spend>,
     /// Where the money figure of `spend` comes from.
     #[serde(default)]
     pub cost_source: CostSource,
-    /// Tokens by kind, as far as the agent told.
+    /// The tokens by kind, as reported by the agent.
     #[serde(default)]
     pub usage: Usage,
-    /// When the provider's quota window opens again, where it told.
+    /// When the provider's quota window resets, where that was reported.
     #[serde(default)]
     pub resets_at: Option<Timestamp>,
-    /// The provider's id of the conversation.
     #[serde(default)]
     pub provider_session_id: Option<String>,
-    /// The conversation that was to be resumed could not be: the next attempt starts anew.
+    /// Whether resuming the conversation failed, so that the next attempt starts a new one.
     #[serde(default)]
     pub resume_failed: bool,
-    /// It failed while the workspace was being made (`after_create`): that is tried again in a clean folder.
+    /// Whether creating the workspace failed (`after_create`), which is retried in a clean folder.
     #[serde(default)]
     pub preparing: bool,
-    /// The agent's exit code.
     #[serde(default)]
     pub exit_code: Option<i32>,
-    /// How the end of the process tree is known (`cgroup`, `subreaper`, `census`, …).
+    /// How the end of the process tree was proven (`cgroup`, `subreaper`, `census`, …).
     #[serde(default)]
     pub proof: Option<String>,
 }
 
 impl AttemptResult {
-    /// Whether the model answered, as far as is known: an agent that ran may have had an answer.
+    /// Returns whether the model answered. If that is unknown, an agent that ran counts as
+    /// answered.
     pub fn has_answered(&self) -> bool {
         self.answered.unwrap_or(self.ran)
     }
 
-    /// A report that says nothing but how it ended.
+    /// Creates a result with nothing but an outcome.
     pub fn new(outcome: Outcome) -> Self {
         Self {
             outcome,

@@ -1,11 +1,11 @@
-//! What an issue uses in its whole life.
+//! The usage of an issue in its whole life.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::workflow::IssuePolicy;
 
-/// Counters of an issue's whole life. They only grow.
+/// Counters of an issue's whole life. They never decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LifetimeUsage {
@@ -13,25 +13,24 @@ pub struct LifetimeUsage {
     pub attempts: u32,
     /// Attempts a person allowed beyond `issue.limits.attempts`.
     pub extra_attempts: u32,
-    /// What was charged.
     pub spend: Spend,
-    /// What had been charged when a person last unparked the issue from its limit on spending: the limit counts from
-    /// there.
+    /// The amount charged when a person last unparked the issue from its spending limit: the limit
+    /// counts from there.
     pub forgiven: Spend,
 }
 
 impl LifetimeUsage {
-    /// Attempts it may have in all.
+    /// Returns the number of attempts allowed in all.
     pub fn allowed(&self, policy: &IssuePolicy) -> u32 {
         policy.max_attempts.saturating_add(self.extra_attempts)
     }
 
-    /// What its limit on spending is now.
+    /// Returns the current spending limit.
     pub fn limit(&self, policy: &IssuePolicy) -> Limit {
         policy.limit.above(self.forgiven)
     }
 
-    /// The limit that it has reached.
+    /// Returns the limit that is reached, if any.
     pub fn used_up(&self, policy: &IssuePolicy) -> Option<LimitHit> {
         let allowed = self.allowed(policy);
         if self.attempts >= allowed {

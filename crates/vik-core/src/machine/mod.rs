@@ -1,7 +1,7 @@
-//! The machine of one issue: which stages match, how often each was tried, what waits, what is parked.
+//! The state machine of one issue: its runs, their attempts, and what is waiting or parked.
 //!
-//! It is told what happened and asked what could start; it never acts. All time is an argument, all state is plain
-//! data, so that the same machine can be simulated, stored and moved.
+//! It takes facts and answers what could start; it performs no action. All time is an argument and
+//! all state is plain data, so that the same machine can be simulated, stored and moved.
 
 mod approve;
 mod attempt_result;
@@ -32,44 +32,44 @@ pub use park::ParkReason;
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
 
-/// The number of a pull, counted from 1 when it *starts*: only a pull that started after an attempt ended can tell
-/// what the attempt did.
+/// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
+/// an attempt shows what the attempt did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PullNo(pub u64);
 
-/// After this many lost attempts in a row the (issue, stage) is parked.
+/// After this many consecutive lost attempts the stage of the issue is parked.
 const MOST_LOST_IN_A_ROW: u32 = 5;
 
-/// All that is known about one issue.
+/// The state of one issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IssueMachine {
     issue: Issue,
-    /// Whether the last good pull brought it.
+    /// Whether the last successful pull returned it.
     present: bool,
     runs: Vec<Run>,
     /// What the issue has used in its whole life.
     #[serde(default)]
     life: LifetimeUsage,
-    /// Attempts lost in a row, whatever the run: they do not count as tries, but they must not go on for ever either.
+    /// Consecutive lost attempts over all runs: they do not count as attempts, but must not repeat
+    /// forever.
     #[serde(default)]
     lost_in_a_row: u32,
-    /// Whether a person paused it.
     #[serde(default)]
     paused: bool,
 }
 
-/// What an observation did.
+/// The result of applying an observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// What happened to runs.
     pub events: Vec<RunEvent>,
-    /// Whether anything changed that must be remembered.
+    /// Whether anything changed that must be stored.
     pub changed: bool,
 }
 
 impl IssueMachine {
-    /// A machine for an issue seen for the first time, or again after nothing but its counters were kept.
+    /// Creates the machine of an issue that is seen for the first time, or again after only its
+    /// counters were kept.
     pub fn new(issue: Issue, life: LifetimeUsage) -> Self {
         Self {
             issue,
@@ -81,14 +81,14 @@ impl IssueMachine {
         }
     }
 
-    /// Brings what was stored into the time of a new daemon: its monotonic clock is another one, and its first pull is
-    /// the first that tells anything.
+    /// Adapts a stored machine to a new daemon, which has another monotonic clock and counts its
+    /// pulls from 1.
     pub fn restored(mut self, now: Now) -> Self {
-        // Told anew: whether it is still there is to be found out.
+        // Whether the tracker still has the issue will be found out.
         self.present = true;
         for run in &mut self.runs {
             match &mut run.phase {
-                // It tells anew what it waits for.
+                // The attempt reports its request again.
                 Phase::Active { awaiting, .. } => *awaiting = None,
                 Phase::Awaiting { request, until, .. } => *until = now.mono_at(request.until),
                 Phase::Settling { after, ended } => {
@@ -112,47 +112,45 @@ impl IssueMachine {
         self
     }
 
-    /// The latest snapshot.
     pub fn issue(&self) -> &Issue {
         &self.issue
     }
 
-    /// Whether the last good pull brought the issue.
+    /// Returns whether the last successful pull returned the issue.
     pub fn is_present(&self) -> bool {
         self.present
     }
 
-    /// Its runs that are not over.
+    /// Returns the runs that are not over.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// What it has used.
+    /// Returns the usage in the issue's whole life.
     pub fn life(&self) -> &LifetimeUsage {
         &self.life
     }
 
-    /// Attempts that were lost in a row.
+    /// Returns the number of consecutive lost attempts.
     pub fn lost_in_a_row(&self) -> u32 {
         self.lost_in_a_row
     }
 
-    /// Whether a person paused it.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Whether an attempt is under way.
     pub fn is_active(&self) -> bool {
         self.runs.iter().any(|run| run.active().is_some())
     }
 
-    /// Whether an agent of it may still live, unseen.
+    /// Returns whether an agent of the issue may still be alive unobserved.
     pub fn is_unproven(&self) -> bool {
         self.runs.iter().any(Run::is_unproven)
     }
 
-    /// The stage that is parked and why: one that takes the issue as it is, else the first one.
+    /// Returns the parked stage and its reason: the stage that matches the state of the issue, else
+    /// the first one.
     pub fn parked(&self, workflow: &Workflow) -> Option<RootCause> {
         let takes = |run: &&Run| {
             let stage = workflow.stage(&run.stage);
@@ -167,26 +165,27 @@ impl IssueMachine {
         })
     }
 
-    /// Whether nothing but its life's counters needs to be remembered.
+    /// Returns whether only the lifetime counters must be kept.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0
     }
 
-    /// The run of a stage.
+    /// Returns the run of a stage.
     pub fn run(&self, stage: &StageName) -> Option<&Run> {
         self.runs.iter().find(|run| run.stage == *stage)
     }
 
-    /// The issue is in a pull.
+    /// Applies the snapshot of a pull.
     pub fn observe(&mut self, issue: Issue, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
-        // Of thousands that are parked, most are as they were: that costs nothing.
+        // Of thousands of parked issues most are unchanged, and must cost nothing.
         let is_same = self.issue == issue;
         self.issue = issue;
         self.present = true;
         self.apply_pull(is_same, pull, now, workflow)
     }
 
-    /// The issue is in a pull; `is_same`: as it was in the one before.
+    /// Applies a pull that returned the issue. `is_same` is whether the issue is unchanged since
+    /// the pull before.
     pub(crate) fn apply_pull(
         &mut self,
         is_same: bool,
@@ -225,8 +224,8 @@ impl IssueMachine {
                         }
                         *unseen_until = None;
                         observed.changed = true;
-                        // What the attempt itself did to the issue is no reason to try again, nor is the way back to
-                        // the state of the stage.
+                        // Neither the attempt's own changes to the issue nor a return to the state
+                        // of the stage is a reason to retry.
                         if let Some(stage) = stage {
                             *fingerprint = issue.fingerprint_in(&stage.when_state);
                         }
@@ -254,7 +253,7 @@ impl IssueMachine {
                         && *text != issue.text_fingerprint()
                         && let Some(policy) = stage.and_then(|stage| stage.approve.as_ref())
                     {
-                        // What was read by whoever is about to answer is another text now.
+                        // The text that the person was about to approve has changed.
                         observed.events.push(run.request_approval(issue, policy, now));
                     }
                     true
@@ -281,7 +280,8 @@ impl IssueMachine {
         observed
     }
 
-    /// The issue is not in a good pull. Its counters stay: a tracker may lose sight of an issue for a while.
+    /// Applies a pull that did not return the issue. The counters are kept: a tracker may lose
+    /// sight of an issue for a while.
     pub fn on_absent(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
         self.present = false;
         let mut observed = Observation::default();
@@ -316,7 +316,7 @@ impl IssueMachine {
         observed
     }
 
-    /// The issue was looked at on its own. What ended is judged by pulls only.
+    /// Applies the snapshot of a lookup. Only pulls judge ended attempts.
     pub fn apply_lookup(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observation {
         let present = self.present;
         let observed = self.observe(issue, PullNo::default(), now, workflow);
@@ -324,7 +324,7 @@ impl IssueMachine {
         observed
     }
 
-    /// The tracker does not have the issue any more: what waits or is parked is over.
+    /// Handles that the tracker no longer has the issue: its waiting and parked runs end.
     pub fn on_missing(&mut self) -> Observation {
         self.present = false;
         let mut observed = Observation::default();
@@ -341,8 +341,8 @@ impl IssueMachine {
         observed
     }
 
-    /// The first stage in file order that may start now. Two stages run at a time only where one of them is parallel,
-    /// and none starts before the issue was seen after the last attempt.
+    /// Returns the first stage in file order that may start now. Two stages run at once only if one
+    /// of them is parallel, and none starts before the issue was seen after its last attempt.
     pub fn candidate<'w>(
         &self,
         workflow: &'w Workflow,
@@ -363,13 +363,13 @@ impl IssueMachine {
         })
     }
 
-    /// Whether no stage may start, whichever it is.
+    /// Returns whether no stage at all may start.
     fn cannot_start(&self) -> bool {
         let blocks = |run: &Run| run.is_unseen() || run.is_unproven();
         !self.present || self.runs.iter().any(blocks)
     }
 
-    /// The stage that runs and beside which this one may not.
+    /// Returns the running stage beside which this one may not run.
     pub fn conflicting_stage(&self, stage: &Stage) -> Option<&StageName> {
         let mut active = self.runs.iter().filter_map(Run::active);
         let blocks =
@@ -377,9 +377,9 @@ impl IssueMachine {
         active.find(blocks).map(|start| &start.stage.name)
     }
 
-    /// Reserves a stage for an attempt. `new_run` is the run's id, should it be a new one; `budget` is what may be
-    /// spent, `fenced` whether the issue's text is not trusted; `agent` says what is charged where the attempt does not
-    /// tell, and whether a conversation can go on.
+    /// Reserves a stage for an attempt. `new_run` is the id for a run in case it is new, `budget`
+    /// the amount that may be spent, and `fenced` whether the text of the issue is untrusted.
+    /// `agent` gives the estimate to charge, and whether conversations can be resumed.
     pub fn start(
         &mut self,
         stage: &Stage,
@@ -415,7 +415,7 @@ impl IssueMachine {
             previous: run.last.clone(),
             resume,
             budget,
-            // The scheduler starts nothing whose intent cannot be followed.
+            // The scheduler starts nothing whose intent is invalid.
             intent: Intent::resolve(stage, &self.issue).unwrap_or_else(|_| Intent::nothing()),
             fenced,
             message: run
@@ -436,8 +436,8 @@ impl IssueMachine {
         start
     }
 
-    /// The attempt that is under way with this id: what it was started with, what it costs at least, and what it was
-    /// told to stop for.
+    /// Returns the active attempt with this id: its start, its estimate, and the reason why it is
+    /// being stopped.
     pub fn active(&self, attempt_id: AttemptId) -> Option<(&Start, Spend, Option<&StopReason>)> {
         self.runs.iter().find_map(|run| match &run.phase {
             Phase::Active {
@@ -451,7 +451,8 @@ impl IssueMachine {
         })
     }
 
-    /// An attempt is told to stop. False where it was told before; what a person says holds over what was said before.
+    /// Marks an attempt as being stopped. Returns false if it already was; a cancellation by a
+    /// person replaces an earlier reason.
     pub fn stop(&mut self, attempt_id: AttemptId, why: StopReason) -> bool {
         for run in &mut self.runs {
             if let Phase::Active {
@@ -471,8 +472,8 @@ impl IssueMachine {
         false
     }
 
-    /// An attempt ended, and this is charged. A report about any other attempt than an active one changes nothing:
-    /// `None`.
+    /// Handles the end of an attempt, and charges it. Returns `None` for an attempt that is not
+    /// active, which changes nothing.
     pub fn on_attempt_ended(
         &mut self,
         attempt_id: AttemptId,
@@ -484,14 +485,14 @@ impl IssueMachine {
     ) -> Option<Observation> {
         let start = self.active(attempt_id)?.0.clone();
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // Losing a host, or being drained, uses no attempt.
+        // A lost host and a drain use no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
         let is_lost = report.outcome == Outcome::Lost;
         let is_day_limit =
             matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
         if !is_lost && !is_drained {
             self.life.attempts += 1;
-            // A day that is used up says nothing against the run: it goes on when the day turns.
+            // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);
         }
         self.life.spend = self.life.spend.plus(charged);
@@ -510,8 +511,8 @@ impl IssueMachine {
         })
     }
 
-    /// Parks a stage that is not started. `when_state` is the stage's state: the way back there frees nothing. `used_up` is
-    /// the limit of the issue that is reached, where that is why.
+    /// Parks a stage that is not running. `when_state` is the state of the stage, to which a return
+    /// frees nothing. `used_up` is the limit of the issue that was reached, if that is the reason.
     pub fn park(
         &mut self,
         (stage, when_state): (&StageName, &str),
@@ -529,7 +530,7 @@ impl IssueMachine {
         self.runs[at].park(reason, fingerprint, unseen_until, used_up, now)
     }
 
-    /// Where the run of a stage is; a new one where there is none.
+    /// Returns the index of the run of a stage, created if absent.
     fn run_at(&mut self, stage: &StageName, new_run: RunId, now: Now) -> usize {
         let at = self.runs.iter().position(|run| run.stage == *stage);
         at.unwrap_or_else(|| {
@@ -542,7 +543,8 @@ impl IssueMachine {
         })
     }
 
-    /// Frees all that is parked, and allows so many attempts more; `None`: as many as a run of the stage has.
+    /// Frees all parked stages, and allows this many more attempts; `None` for as many as a run of
+    /// the stage has.
     pub fn unpark(&mut self, attempts: Option<u32>, workflow: &Workflow, now: Now) -> Vec<RunEvent> {
         let policy = &workflow.issue;
         let mut events = Vec::new();
@@ -571,7 +573,7 @@ impl IssueMachine {
         events
     }
 
-    /// Frees what the issue's limits parked, should they have been raised.
+    /// Frees the stages that were parked by limits of the issue which have been raised.
     pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<RunEvent> {
         let by_limit = |run: &&mut Run| run.park_reason() == Some(ParkReason::IssueLimit);
         if self.life.used_up(policy).is_some() {
@@ -581,13 +583,13 @@ impl IssueMachine {
         parked.map(|run| run.release(now)).collect()
     }
 
-    /// A person pauses it, or lets it go on. False where it was so already.
+    /// Pauses or resumes the issue. Returns false if nothing changed.
     pub fn pause(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.paused, paused) != paused
     }
 }
 
-/// How long ago that was; nothing where the clock says it is yet to come.
+/// Returns the time since an instant; zero if the instant is in the future.
 fn since(then: jiff::Timestamp, now: Now) -> Duration {
     SignedDuration::try_from(now.wall - then)
         .ok()

@@ -1,16 +1,17 @@
-//! Why a stage of an issue rests until a person does something.
+//! The reasons why a stage of an issue is parked.
 
 use serde::{Deserialize, Serialize};
 
-/// Why an (issue, stage) is parked.
+/// Why a stage of an issue is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParkReason {
-    /// Every attempt that was allowed succeeded, yet the issue kept its state.
+    /// All allowed attempts succeeded, but the issue kept its state.
     NoProgress,
-    /// The attempts are used up, and the last one failed.
+    /// All attempts are used up, and the last one failed.
     AttemptsUsedUp,
-    /// Attempt after attempt was lost: its shim died, or its workspace was held by another process tree.
+    /// Several consecutive attempts were lost: the shim died, or another process tree held the
+    /// workspace.
     Lost,
     /// The end of an agent's process tree could not be proven.
     UnprovenEnd,
@@ -22,16 +23,16 @@ pub enum ParkReason {
     Hook,
     /// An attempt crossed its stage's limit.
     OverBudget,
-    /// The issue has used what it may use in its whole life.
+    /// The issue has reached a limit of its whole life.
     IssueLimit,
     /// A person cancelled it.
     Cancelled,
-    /// A person, or the time limit of an approval, said no.
+    /// A person, or the time limit of an approval, denied it.
     Denied,
 }
 
 impl ParkReason {
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoProgress => "no_progress",
@@ -48,7 +49,7 @@ impl ParkReason {
         }
     }
 
-    /// What would free it, for people.
+    /// Returns the actions that free the stage, as text.
     pub fn freed_by(self) -> &'static str {
         match self {
             Self::IssueLimit => "`vik unpark`, or higher `issue.limits`",
@@ -74,7 +75,7 @@ impl ParkReason {
         }
     }
 
-    /// Whether a change of the issue frees it.
+    /// Returns whether a change of the issue frees the stage.
     pub fn is_freed_by_a_change(self) -> bool {
         self != Self::IssueLimit
     }

@@ -1,4 +1,4 @@
-//! Putting a machine together again from what its attempts left.
+//! Rebuilds a machine from the records of its attempts.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::scheduler::Start;
 use crate::time::{Mono, Now};
 
 impl IssueMachine {
-    /// An attempt was started with this. What came of it is told by [`ended`](Machine::ended), or found out by the
-    /// daemon that takes it up.
+    /// Restores an attempt that was started. Its end follows by
+    /// [`on_attempt_ended`](IssueMachine::on_attempt_ended), or from the daemon that recovers it.
     pub fn restore_attempt(&mut self, start: Start, estimate: Spend, since: Timestamp) {
         self.issue = start.issue.clone();
         let at = self.runs.iter().position(|run| run.stage == start.stage.name);
@@ -26,7 +26,7 @@ impl IssueMachine {
             },
         };
         let mut run = existing.unwrap_or_else(|| Run::new(start.run, start.stage.name.clone(), nothing_yet));
-        // What came before it may be lost; its number is not.
+        // Earlier attempts may be lost, but their number is known.
         run.attempts = run.attempts.max(start.attempt.saturating_sub(1));
         run.phase = Phase::Active {
             attempt_id: start.attempt_id,
@@ -40,7 +40,7 @@ impl IssueMachine {
         self.runs.push(run);
     }
 
-    /// What was counted elsewhere stays counted: each counter becomes the larger one.
+    /// Raises each counter to the larger one, so that usage counted elsewhere is kept.
     pub fn raise_usage(&mut self, life: &LifetimeUsage) {
         let larger = |a: Spend, b: Spend| Spend {
             tokens: a.tokens.max(b.tokens),

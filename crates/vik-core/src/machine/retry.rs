@@ -1,4 +1,4 @@
-//! What follows an attempt whose issue stayed where it was: another one and when, or none.
+//! Decides what follows an attempt whose issue kept its state: another attempt and when, or none.
 
 use std::time::Duration;
 
@@ -13,46 +13,43 @@ use crate::scheduler::StopReason;
 use crate::time::Now;
 use crate::workflow::Retry;
 
-/// A provider that names a later time than this is not believed: no quota window is longer than a week.
+/// A reset time later than this is ignored: no quota window is longer than a week.
 const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(8 * 24 * 60 * 60);
 
-/// All who wait for a quota window wait for the same moment: they are spread over this much.
+/// Attempts that wait for a quota window all wait for the same instant, so they are spread over
+/// this span.
 const QUOTA_SPREAD: Duration = Duration::from_secs(30);
 
-/// What decides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryInput<'a> {
-    /// How the last attempt ended.
+    /// The result of the last attempt.
     pub report: &'a AttemptResult,
-    /// Which it was.
     pub attempt_id: AttemptId,
-    /// What Vik stopped it for.
+    /// Why Vik stopped it.
     pub stopped: Option<&'a StopReason>,
     /// Attempts of the run that count.
     pub attempts: u32,
-    /// How many there may be.
+    /// The number of attempts allowed.
     pub allowed: u32,
-    /// Attempts of the issue that were lost in a row.
+    /// Consecutive lost attempts of the issue.
     pub lost_in_a_row: u32,
-    /// Whether the issue has used up what it may in its whole life.
+    /// Whether a limit of the issue's whole life is reached.
     pub life_used_up: bool,
-    /// The stage's policy.
     pub retry: &'a Retry,
 }
 
-/// What follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryDecision {
-    /// Nothing, until a person does something.
+    /// No further attempt until a person acts.
     Park(ParkReason),
-    /// Another attempt, so long after the end of the last one.
+    /// Another attempt, this long after the end of the last one.
     After(Duration),
-    /// Another attempt, so long from now: the provider's quota window opens then.
+    /// Another attempt, this long from now: when the provider's quota window resets.
     Quota(Duration),
 }
 
-/// What parks at once, without asking whether another attempt is left: a further one would end the same way, or run
-/// beside something that still lives.
+/// Returns the reason to park at once, whether or not attempts are left: another attempt would end
+/// the same way, or run beside a process that is still alive.
 pub(super) fn immediate_park_reason(
     report: &AttemptResult,
     stopped: Option<&StopReason>,
@@ -70,14 +67,13 @@ pub(super) fn immediate_park_reason(
         FailureClass::Auth => Some(ParkReason::Auth),
         FailureClass::Denied => Some(ParkReason::Denied),
         FailureClass::Usage | FailureClass::Model => Some(ParkReason::Config),
-        // A workspace that could not be made is made anew, in a clean folder.
+        // A workspace that could not be created is created again, in a clean folder.
         FailureClass::Hook if !report.preparing => Some(ParkReason::Hook),
         _ => None,
     }
 }
 
 impl RetryInput<'_> {
-    /// The retry table.
     pub(super) fn next(&self, now: Now) -> RetryDecision {
         let report = self.report;
         let backoff = |nth: u32| {
@@ -89,7 +85,8 @@ impl RetryInput<'_> {
         if report.outcome == Outcome::Lost {
             return match self.lost_in_a_row {
                 MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
-                // What was cut off goes on at once; a second time, or what never began, is given time.
+                // An interrupted attempt is retried at once; later ones, and attempts whose agent
+                // never ran, wait.
                 0..=1 if report.ran => RetryDecision::After(Duration::ZERO),
                 nth => backoff(nth),
             };
@@ -113,7 +110,7 @@ impl RetryInput<'_> {
         if self.life_used_up {
             return RetryDecision::Park(ParkReason::IssueLimit);
         }
-        // It was drained: that says nothing against going on.
+        // A drain is no reason to wait.
         if report.outcome == Outcome::Cancelled && self.stopped.is_none() {
             return RetryDecision::After(Duration::ZERO);
         }
@@ -132,7 +129,8 @@ impl RetryInput<'_> {
     }
 }
 
-/// Whether the conversation of an attempt that ended like this is worth going on with: it was cut off, not finished.
+/// Returns whether the conversation of the attempt is worth resuming: it was interrupted, not
+/// finished.
 pub(super) fn is_resumable(report: &AttemptResult) -> bool {
     match report.outcome {
         Outcome::TimedOut | Outcome::Stalled | Outcome::Lost | Outcome::Cancelled | Outcome::OverBudget => {

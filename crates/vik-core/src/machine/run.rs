@@ -20,119 +20,105 @@ use crate::workflow::{IssuePolicy, Stage};
 /// The pursuit of one stage during one stay of the issue in its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its id.
     pub id: RunId,
-    /// The stage it is for.
     pub stage: StageName,
-    /// Attempts that count against `max_attempts`.
+    /// The attempts that count against `max_attempts`.
     pub attempts: u32,
     /// Attempts a person allowed beyond `max_attempts`.
     #[serde(default)]
     pub extra_attempts: u32,
     /// Whether any attempt changed a commit or a file.
     pub changed: bool,
-    /// How the last attempt ended.
+    /// The result of the last attempt.
     pub last: Option<AttemptResult>,
-    /// Which it was.
     #[serde(default, rename = "last_session")]
     pub last_attempt: Option<AttemptId>,
-    /// What Vik stopped it for.
+    /// Why Vik stopped the last attempt.
     #[serde(default)]
     pub last_stopped: Option<StopReason>,
-    /// The conversation that the next attempt may go on with, where it is by the same agent.
+    /// The conversation that the next attempt may resume, if it uses the same agent.
     #[serde(default)]
     pub conversation: Option<(AgentName, Resume)>,
-    /// What a person let start (`approve.before`).
+    /// The approval of the next start (`approve.before`).
     #[serde(default)]
     pub approved: Option<Approved>,
-    /// Where it stands.
     pub phase: Phase,
 }
 
-/// A person's word that a run may start.
+/// A person's approval of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approved {
-    /// The text of the issue that was approved: another one was not.
+    /// The approved text of the issue: another text needs another approval.
     pub text: Fingerprint,
-    /// What the person says to the agent.
+    /// The person's message to the agent.
     pub message: Option<String>,
 }
 
-/// Where a run stands.
+/// The phase of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// An attempt is under way: reserved before anything is done for it.
+    /// An attempt is active: it is reserved before anything is done for it.
     Active {
-        /// The attempt's id.
         #[serde(rename = "session")]
         attempt_id: AttemptId,
-        /// Since when.
         since: Timestamp,
-        /// All it was started with, so that another daemon can take it up.
+        /// The complete start, so that another daemon can recover the attempt.
         start: Box<Start>,
-        /// What it is charged where it ends without telling what it used.
+        /// The charge if the attempt ends without reporting its usage.
         estimate: Spend,
-        /// What it was told to stop for.
+        /// Why the attempt is being stopped.
         stopping: Option<StopReason>,
-        /// What it waits for a person with.
+        /// The approval request of the attempt.
         #[serde(default)]
         awaiting: Option<Box<Request>>,
-        /// What was said to what it waited with, until it tells that it heard.
+        /// The answer to that request, until the attempt confirms it.
         #[serde(default)]
         answered: Option<Box<Answered>>,
     },
-    /// It starts when a person says so.
+    /// The start waits for an approval.
     Awaiting {
-        /// What is asked.
         request: Box<Request>,
-        /// The text of the issue that is asked for.
+        /// The text of the issue to be approved.
         text: Fingerprint,
-        /// When the default answer is given.
+        /// When the default answer applies.
         until: Mono,
     },
-    /// An attempt ended; the issue must be seen again, by a pull with this number or a later one.
+    /// An attempt ended; a pull with this number or a later one must return the issue.
     Settling {
-        /// The first pull that can tell.
+        /// The first pull that counts.
         after: PullNo,
         /// When the attempt ended.
         ended: Now,
     },
-    /// The next attempt waits.
+    /// The next attempt waits for its back-off.
     BackingOff {
-        /// Since when.
         since: Timestamp,
-        /// How long in all.
+        /// The whole wait.
         wait: Duration,
-        /// Until when.
         until: Mono,
-        /// For what.
         why: WaitReason,
     },
-    /// Not started again until a person changes the issue or says so.
+    /// The stage does not start again until the issue changes or a person unparks it.
     Parked {
-        /// Since when.
         since: Timestamp,
-        /// Why.
         reason: ParkReason,
-        /// The same in a person's words.
+        /// The reason as a sentence.
         detail: String,
-        /// The issue as it was; a different one frees it.
+        /// The issue as it was; a different fingerprint frees the stage.
         fingerprint: Fingerprint,
-        /// What the last attempt itself did to the issue is not seen yet: the first pull from this one on tells, and
-        /// the fingerprint is taken anew then.
+        /// Set while the last attempt's own changes to the issue are unseen: the first pull from
+        /// this number on shows them, and the fingerprint is updated then.
         unseen_until: Option<PullNo>,
     },
 }
 
-/// An answer on its way to an attempt.
+/// An answer that is to be delivered to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The request that is answered.
+    /// The id of the answered request.
     pub request: String,
-    /// What is said.
     pub answer: Answer,
-    /// By whom.
     pub by: String,
 }
 
@@ -164,14 +150,14 @@ impl Run {
         }
     }
 
-    /// Whether the last attempt succeeded.
+    /// Returns whether the last attempt succeeded.
     pub fn last_succeeded(&self) -> bool {
         self.last
             .as_ref()
             .is_some_and(|report| report.outcome == Outcome::Succeeded)
     }
 
-    /// Why it is parked where it has no attempt left.
+    /// Returns the park reason for a run without attempts left.
     pub fn exhausted_reason(&self) -> ParkReason {
         if self.last_succeeded() {
             ParkReason::NoProgress
@@ -180,19 +166,19 @@ impl Run {
         }
     }
 
-    /// Whether the last attempt was stopped by Vik or a person.
+    /// Returns whether the last attempt was stopped by Vik or a person.
     pub fn last_cancelled(&self) -> bool {
         self.last
             .as_ref()
             .is_some_and(|report| report.outcome == Outcome::Cancelled)
     }
 
-    /// Attempts it may have in all.
+    /// Returns the number of attempts allowed in all.
     pub fn allowed(&self, stage: &Stage) -> u32 {
         stage.retry.max_attempts.saturating_add(self.extra_attempts)
     }
 
-    /// The attempt that is under way.
+    /// Returns the active attempt.
     pub fn active(&self) -> Option<&Start> {
         match &self.phase {
             Phase::Active { start, .. } => Some(start),
@@ -200,7 +186,7 @@ impl Run {
         }
     }
 
-    /// Whether its last attempt ended, and what that did to the issue is not seen yet.
+    /// Returns whether the last attempt ended and its changes to the issue are unseen.
     pub fn is_unseen(&self) -> bool {
         matches!(
             self.phase,
@@ -212,12 +198,13 @@ impl Run {
         )
     }
 
-    /// An end that could not be proven may mean a live agent in the workspace: nothing starts beside it.
+    /// Returns whether the last end is unproven: an agent may still be alive in the workspace, so
+    /// nothing starts beside it.
     pub fn is_unproven(&self) -> bool {
         self.park_reason() == Some(ParkReason::UnprovenEnd)
     }
 
-    /// Why it is parked, where it is.
+    /// Returns why the run is parked, if it is.
     pub fn park_reason(&self) -> Option<ParkReason> {
         match self.phase {
             Phase::Parked { reason, .. } => Some(reason),
@@ -225,7 +212,7 @@ impl Run {
         }
     }
 
-    /// What it waits for a person with.
+    /// Returns the pending approval request.
     pub fn request(&self) -> Option<&Request> {
         match &self.phase {
             Phase::Awaiting { request, .. } => Some(request),
@@ -234,14 +221,15 @@ impl Run {
         }
     }
 
-    /// Whether the end of its issue ends it: it is parked, and no agent of it may still live.
+    /// Returns whether closing the issue ends the run: the run is parked, and no agent of it can be
+    /// alive.
     pub(super) fn is_over_when_closed(&self) -> bool {
         self.park_reason().is_some() && !self.is_unproven()
     }
 
-    /// The issue was closed while the run was parked.
+    /// Returns the event for a parked run whose issue was closed.
     pub(super) fn closed_event(&self) -> RunEvent {
-        // What its own last attempt did to the issue is no person's decision.
+        // A change by the run's own last attempt is no decision of a person.
         if self.is_unseen() {
             return self.ended_event();
         }
@@ -260,7 +248,7 @@ impl Run {
         }
     }
 
-    /// An attempt ended, which was started with `start`.
+    /// Handles the end of the attempt that was started with `start`.
     pub(super) fn attempt_ended(
         &mut self,
         start: &Start,
@@ -277,7 +265,8 @@ impl Run {
         self.phase = Phase::Settling { after, ended: now };
     }
 
-    /// The issue was seen again after an attempt, and it is still in the stage's state.
+    /// Decides what follows when the issue was seen again after an attempt and is still in the
+    /// state of the stage.
     pub(super) fn settle(
         &mut self,
         ended: Now,
@@ -287,7 +276,7 @@ impl Run {
         policy: &IssuePolicy,
         now: Now,
     ) -> RunEvent {
-        // Without a report there is nothing to hold against it.
+        // Without a result nothing counts against it.
         let next = match (&self.last, self.last_attempt) {
             (Some(report), Some(attempt_id)) => RetryInput {
                 report,
@@ -347,10 +336,10 @@ impl Run {
         }
     }
 
-    /// It may be tried again at once.
+    /// Frees the run, so that it may start again at once.
     pub(super) fn release(&mut self, now: Now) -> RunEvent {
         self.phase = match self.phase {
-            // What its last attempt did to the issue is seen first.
+            // The last attempt's changes to the issue must be seen first.
             Phase::Parked {
                 unseen_until: Some(after),
                 ..
@@ -392,7 +381,7 @@ impl Run {
             _ => {
                 let outcome = last.map_or("failed", |report| report.outcome.as_str());
                 let why = last.and_then(|report| report.reason.as_deref());
-                // The words of an agent or a hook: as many as are read.
+                // The text comes from an agent or a hook, so it is cut to a readable length.
                 let why: String = why.unwrap_or("no reason is known").chars().take(500).collect();
                 format!("{attempts}; the last one {outcome}: {why}")
             }
@@ -400,14 +389,15 @@ impl Run {
     }
 }
 
-/// The conversation that the attempt after this one may go on with.
+/// Returns the conversation that the next attempt may resume.
 fn conversation(start: &Start, report: &AttemptResult) -> Option<Resume> {
     if report.resume_failed || !retry::is_resumable(report) {
         return None;
     }
     let earlier = start.resume.as_ref();
     let Some(id) = report.provider_session_id.as_ref() else {
-        // It ended before it could tell: the one it was to go on with still stands.
+        // The attempt ended before it reported an id: the conversation it was to resume is still
+        // valid.
         return earlier.cloned();
     };
     let (before, cost_before) = earlier

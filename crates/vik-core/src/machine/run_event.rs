@@ -1,4 +1,4 @@
-//! What happens to runs, for people.
+//! Events of runs.
 
 use std::time::Duration;
 
@@ -6,89 +6,68 @@ use super::{ParkReason, WaitReason};
 use crate::approval::{Answer, Request};
 use crate::ids::{RunId, StageName};
 
-/// What happened to a run; for logs, `explain` and the closing summary.
+/// An event of a run, for logs, `explain` and the closing summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEvent {
-    /// It is over.
     Ended {
-        /// The run.
         run: RunId,
-        /// Its stage.
         stage: StageName,
         /// Whether its last attempt succeeded.
         succeeded: bool,
     },
-    /// It will be tried again.
+    /// Another attempt will follow.
     BackingOff {
-        /// The run.
         run: RunId,
-        /// Its stage.
         stage: StageName,
-        /// Attempts used so far.
+        /// The attempts used so far.
         attempts: u32,
-        /// For how long.
         wait: Duration,
-        /// For what.
         why: WaitReason,
     },
-    /// It waits for a person.
+    /// The run waits for an approval.
     Awaiting {
-        /// The run.
         run: RunId,
-        /// Its stage.
         stage: StageName,
-        /// What is asked.
         request: Box<Request>,
     },
-    /// What it waited with was answered.
+    /// The approval request was answered.
     Answered {
-        /// The run.
         run: RunId,
-        /// Its stage.
         stage: StageName,
-        /// What was asked.
         request: Box<Request>,
-        /// What was said.
         answer: Answer,
-        /// By whom.
         by: String,
     },
-    /// It will not be tried again.
+    /// No attempt follows.
     Parked {
-        /// The run.
         run: RunId,
-        /// Its stage.
         stage: StageName,
-        /// Why.
         reason: ParkReason,
     },
-    /// The issue was changed, so it may be tried again, in a new run.
+    /// The issue was changed, so another run may start.
     Freed {
         /// The run that was parked.
         run: RunId,
-        /// Its stage.
         stage: StageName,
     },
-    /// The issue was closed, so what was parked is over.
+    /// The issue was closed, which ends the parked run.
     Closed {
         /// The run that was parked.
         run: RunId,
-        /// Its stage.
         stage: StageName,
         /// Whether its last attempt succeeded.
         succeeded: bool,
     },
-    /// A person allowed more, so it goes on.
+    /// A person allowed more attempts, so the run continues.
     Unparked {
         /// The run that was parked.
         run: RunId,
-        /// Its stage.
         stage: StageName,
     },
 }
 
 impl RunEvent {
-    /// The run it is about, and its stage.
+    /// Returns the run and its stage.
     pub fn about(&self) -> (RunId, &StageName) {
         match self {
             Self::Ended { run, stage, .. }

@@ -1,39 +1,39 @@
-//! What may be chosen: globs in order.
+//! Allow-lists of globs.
 
 use globset::{Glob, GlobBuilder};
 use serde::{Deserialize, Serialize};
 
-/// The most globs of one list.
+/// The maximum number of globs in a list.
 pub const MAX_ALLOW: usize = 64;
 
-/// The longest glob, in bytes.
+/// The maximum length of a glob, in bytes.
 const MAX_GLOB_BYTES: usize = 1024;
 
-/// Globs in order, of which the last one that takes a value decides; `!` in front of one leaves out. `*` stops at `/`. A list
-/// that only leaves out begins with everything.
+/// Ordered globs, of which the last match decides; a leading `!` excludes. `*` does not match `/`.
+/// A list that only excludes starts with everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowList(Vec<String>);
 
-/// Why a text is no glob of a list.
+/// Why a list of globs is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAllow {
-    /// There is none at all.
+    /// The list is empty.
     #[error("there is no glob")]
     Empty,
-    /// There are more than are taken.
+    /// The list is too long.
     #[error("there are more than {MAX_ALLOW} globs")]
     TooMany,
-    /// This one cannot be one.
+    /// A glob is invalid.
     #[error("it is no glob: {0}")]
     Glob(String),
 }
 
 impl AllowList {
-    /// A list of these globs.
+    /// Creates a list from globs.
     ///
     /// # Errors
-    /// Where one of them is none, or there is none, or too many.
+    /// Returns an error if a glob is invalid, or if there are none or too many.
     pub fn new(globs: Vec<String>) -> Result<Self, BadAllow> {
         match globs.len() {
             0 => return Err(BadAllow::Empty),
@@ -46,17 +46,17 @@ impl AllowList {
         Ok(Self(globs))
     }
 
-    /// Its globs, as they were written.
+    /// Returns the globs as written.
     pub fn globs(&self) -> &[String] {
         &self.0
     }
 
-    /// Whether a value may be chosen.
+    /// Returns whether the list allows a value.
     pub fn allows(&self, value: &str) -> bool {
         let mut taken = self.0.iter().all(|glob| split(glob).1);
         for glob in &self.0 {
             let (pattern, leaves_out) = split(glob);
-            // One that is none may have been meant to leave this out.
+            // An invalid glob may have been meant to exclude the value.
             let Ok(glob) = compile(pattern) else { return false };
             if glob.compile_matcher().is_match(value) {
                 taken = !leaves_out;
@@ -66,7 +66,7 @@ impl AllowList {
     }
 }
 
-/// The pattern, and whether it leaves out.
+/// Returns the pattern, and whether it excludes.
 fn split(glob: &str) -> (&str, bool) {
     match glob.strip_prefix('!') {
         Some(pattern) => (pattern, true),

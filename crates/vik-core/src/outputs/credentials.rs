@@ -1,4 +1,5 @@
-//! Where the credentials of trackers and git remotes usually stand: an agent with outputs has none of them.
+//! Usual places of credentials for trackers and git remotes, which agents with outputs must not
+//! have.
 
 /// Variables that hold a token or a password.
 pub const TOKENS: &[&str] = &[
@@ -41,7 +42,7 @@ pub const TOKENS: &[&str] = &[
     "MONDAY_API_TOKEN",
 ];
 
-/// Variables by which git and ssh find a credential.
+/// Variables that lead git and ssh to a credential.
 const LOCATORS: &[&str] = &[
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
@@ -57,10 +58,11 @@ const LOCATORS: &[&str] = &[
     "GLAB_CONFIG_DIR",
 ];
 
-/// The same, by the beginning of the name.
+/// Prefixes of such variables.
 const PREFIXES: &[&str] = &["BITBUCKET_", "JIRA_", "ATLASSIAN_", "TRELLO_", "REDMINE_"];
 
-/// Whether a variable of this name usually holds a credential of a tracker or a git remote, or leads to one.
+/// Returns whether a variable usually holds, or leads to, a credential of a tracker or a git
+/// remote.
 pub fn is_credential(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     TOKENS.contains(&&*name)
@@ -68,14 +70,14 @@ pub fn is_credential(name: &str) -> bool {
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Whether the settings of a git repository hold a credential: in the address of a remote, or in a header of requests. Gives the
-/// line, from 1.
+/// Returns the line, from 1, of a credential in the settings of a git repository: in the address of
+/// a remote, or in a header of requests.
 pub fn in_git_config(text: &str) -> Option<usize> {
     let holds = |line: &str| {
         let line = line.trim();
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let key = key.trim().to_ascii_lowercase();
-        // A key can stand behind its section on one line.
+        // A key can follow its section on the same line.
         let key = key.rsplit(']').next().unwrap_or("").trim();
         (key.ends_with("extraheader") && !value.trim().is_empty())
             || line.contains("://") && has_password(line)
@@ -83,7 +85,7 @@ pub fn in_git_config(text: &str) -> Option<usize> {
     text.lines().position(holds).map(|at| at + 1)
 }
 
-/// Whether an address names a password, or a user alone where that is how tokens are given.
+/// Returns whether an address contains a password, or only a user that may be a token.
 fn has_password(text: &str) -> bool {
     text.split("://").skip(1).any(|after_scheme| {
         let end = after_scheme

@@ -1,9 +1,10 @@
-//! Safe outputs: what an agent wants done outside of its workspace, written down for Vik instead of done.
+//! Safe outputs: actions outside of the workspace that an agent requests and Vik carries out.
 //!
-//! The agent has no credential of a tracker or a git remote. It appends lines of JSON to a file; when it is done, Vik checks
-//! all of them against what the stage allows, and carries each out by the workflow's own command. What is decided here is
-//! pure: what a line is, whether it is allowed, by which key it is known again, and what may follow a try of which nobody
-//! saw the end.
+//! The agent has no credentials of a tracker or a git remote. It appends lines of JSON to a file.
+//! When the agent has finished, Vik checks all lines against the rules of the stage, and carries
+//! out each output by a command of the workflow. The decisions here are pure: parsing a line,
+//! checking whether it is allowed, its key, and the next step after an earlier try whose end is
+//! unknown.
 
 mod allow;
 pub mod credentials;
@@ -24,15 +25,15 @@ pub use allow::{AllowList, BadAllow, MAX_ALLOW};
 pub use progress::{CheckResult, NextStep, Progress, RunResult, after_check, after_run, next};
 pub use read::{Line, Refusal, Rule, check, read};
 
-/// The largest file of outputs, in bytes.
+/// The maximum size of the file of outputs, in bytes.
 pub const MAX_FILE_BYTES: usize = 1024 * 1024;
-/// The most outputs of one attempt.
+/// The maximum number of outputs of one attempt.
 pub const MAX_OUTPUTS: u32 = 100;
-/// The longest body, in characters.
+/// The maximum length of a body, in characters.
 pub const MAX_BODY: u32 = 65_536;
-/// The longest title, in characters.
+/// The maximum length of a title, in characters.
 pub const MAX_TITLE: u32 = 256;
-/// The longest label, state or branch, in characters.
+/// The maximum length of a label, state or branch, in characters.
 pub const MAX_NAME: u32 = 200;
 
 /// One line of the file: what an agent asks for.
@@ -83,24 +84,19 @@ pub enum Output {
     },
 }
 
-/// What kind of output it is: a key under `outputs`.
+/// The kind of an output: a key under `outputs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputKind {
-    /// A comment.
     Comment,
-    /// A label.
     Label,
-    /// A state.
     State,
-    /// A pull request.
     PullRequest,
-    /// A new issue.
     Issue,
 }
 
 impl OutputKind {
-    /// All of them, in the order of the workflow file.
+    /// All kinds, in the order of the workflow file.
     pub const ALL: [Self; 5] = [
         Self::Comment,
         Self::Label,
@@ -109,7 +105,7 @@ impl OutputKind {
         Self::Issue,
     ];
 
-    /// The name used in the workflow and in JSON.
+    /// Returns the name used in the workflow and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Comment => "comment",
@@ -120,7 +116,8 @@ impl OutputKind {
         }
     }
 
-    /// What of it the allow-list of the stage is about; `None`: nothing.
+    /// Returns the field that the allow-list of the stage applies to; `None` if there is no such
+    /// field.
     pub fn allows(self) -> Option<&'static str> {
         match self {
             Self::Label => Some("label"),
@@ -138,7 +135,6 @@ impl fmt::Display for OutputKind {
 }
 
 impl Output {
-    /// Its kind.
     pub fn kind(&self) -> OutputKind {
         match self {
             Self::Comment { .. } => OutputKind::Comment,
@@ -149,7 +145,7 @@ impl Output {
         }
     }
 
-    /// Its text of many lines; "" where it has none.
+    /// Returns the multi-line text; "" if there is none.
     pub fn body(&self) -> &str {
         match self {
             Self::Comment { body } | Self::PullRequest { body, .. } | Self::Issue { body, .. } => body,
@@ -157,7 +153,7 @@ impl Output {
         }
     }
 
-    /// Its values of one line, by their names in the file.
+    /// Returns the single-line values by their names in the file.
     pub fn fields(&self) -> Vec<(&'static str, &str)> {
         match self {
             Self::Comment { .. } => Vec::new(),
@@ -171,14 +167,14 @@ impl Output {
         }
     }
 
-    /// What an allow-list must take of it.
+    /// Returns the value that the allow-list must match.
     fn allowed_value(&self) -> Option<&str> {
         let name = self.kind().allows()?;
         let found = self.fields().into_iter().find(|(name_of, _)| *name_of == name);
         found.map(|(_, value)| value)
     }
 
-    /// What tells it from others of its kind, in one line.
+    /// Returns a one-line summary that distinguishes it from others of its kind.
     pub fn summary(&self) -> &str {
         match self {
             Self::Comment { body } => body.lines().find(|line| !line.trim().is_empty()).unwrap_or(""),
@@ -190,47 +186,47 @@ impl Output {
     }
 }
 
-/// `issue.stages.S.outputs`: what agents of a stage may ask for.
+/// `issue.stages.S.outputs`: the outputs that agents of a stage may request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputPolicy {
-    /// The kinds that may be asked for.
+    /// The allowed kinds.
     pub rules: BTreeMap<OutputKind, OutputRule>,
-    /// `secrets`: names of secrets that the commands get.
+    /// `secrets`: names of secrets for the commands.
     pub secrets: Vec<String>,
 }
 
 /// One kind of output of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRule {
-    /// How many there may be in one run.
+    /// The maximum number in one run.
     pub max: u32,
-    /// What may be chosen.
+    /// The values that may be chosen.
     #[serde(default)]
     pub allow: Option<AllowList>,
-    /// The shell command that does it.
+    /// The shell command that carries it out.
     pub run: String,
-    /// The shell command that tells whether it is done.
+    /// The shell command that checks whether it was carried out.
     #[serde(default)]
     pub check: Option<String>,
-    /// Whether a person must agree first.
+    /// Whether a person must approve it first.
     #[serde(default)]
     pub approve: bool,
 }
 
-/// The outputs that a person must agree to before any of the attempt's is carried out.
+/// Returns the outputs that a person must approve before any output of the attempt is carried out.
 pub fn needs_approval<'o>(outputs: &'o [Output], policy: &OutputPolicy) -> Vec<&'o Output> {
     let waits = |output: &&Output| policy.rules.get(&output.kind()).is_some_and(|rule| rule.approve);
     outputs.iter().filter(waits).collect()
 }
 
-/// By what an output is known again, over all attempts of one run.
+/// The key that identifies an output over all attempts of one run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OutputKey(String);
 
 impl OutputKey {
-    /// Its text: 32 hexadecimal digits.
+    /// Returns its text: 32 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -242,21 +238,18 @@ impl fmt::Display for OutputKey {
     }
 }
 
-/// In what an output is known again: the run, whichever of its attempts asks.
+/// The context of output keys: the run, whichever of its attempts requests the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Pursuit<'a> {
-    /// The issue.
     pub issue: &'a IssueId,
-    /// The stage.
     pub stage: &'a StageName,
-    /// The run.
     pub run: RunId,
 }
 
 impl Pursuit<'_> {
-    /// The key of an output: the same for the same contents in the same run, and for nothing else.
+    /// Returns the key of an output: equal only for the same contents in the same run.
     pub fn key(&self, output: &Output) -> OutputKey {
-        // Its fields have one order, and absent ones are left out.
+        // The fields have a fixed order, and absent ones are omitted.
         let contents = serde_json::to_string(output).unwrap_or_default();
         let mut hash = Sha256::new();
         for part in [
@@ -274,14 +267,14 @@ impl Pursuit<'_> {
     }
 }
 
-/// The JSON Schema of one line of the file.
+/// Returns the JSON Schema of one line of the file.
 pub fn json_schema() -> Value {
     let mut schema = schema_for!(Output);
     schema.insert("title".to_owned(), "One line of the file of outputs".into());
     schema.to_value()
 }
 
-/// The same, of those kinds only that a stage takes.
+/// Returns the schema with only the kinds that a stage allows.
 pub fn json_schema_of(policy: &OutputPolicy) -> Value {
     let mut schema = json_schema();
     if let Some(kinds) = schema["oneOf"].as_array_mut() {

@@ -1,23 +1,23 @@
-//! How far an output has come, and what may follow: nothing is done twice of which it cannot be told that it was not done.
+//! The progress of outputs, and the next step: an output is repeated only if it is certain that it
+//! was not carried out.
 
 use serde::{Deserialize, Serialize};
 
-/// What is on record of one output. Each is on disk before what follows from it is done.
+/// The recorded progress of one output. Each record is on disk before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Progress {
-    /// Its command is about to run. Without a later record nobody saw how it ended.
+    /// The command is about to run. Without a later record its end is unknown.
     Applying,
-    /// It is done.
     Applied,
-    /// Its command said that it failed, or its check that it is not done.
+    /// The command failed, or the check found that the output was not carried out.
     Failed,
-    /// Nobody can tell whether it is done.
+    /// It is unknown whether the output was carried out.
     Unknown,
 }
 
 impl Progress {
-    /// Its name in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Applying => "applying",
@@ -28,42 +28,40 @@ impl Progress {
     }
 }
 
-/// What to do about an output.
+/// The next step of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Its command can run.
+    /// Run the command.
     Run,
-    /// Its check must tell first whether it is done.
+    /// Check first whether the output was carried out.
     Check,
-    /// It is done.
     Skip,
-    /// It may be done, and nothing tells: it is left as it is.
+    /// The output may have been carried out and cannot be checked: leave it.
     Leave,
 }
 
-/// How its command ended.
+/// The result of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunResult {
-    /// Well.
     Well,
-    /// By itself, and said that it failed.
+    /// The command exited with a failure.
     Failed,
-    /// It was cut off: nobody can tell how far it came.
+    /// The command was interrupted, so its effect is unknown.
     CutOff,
 }
 
-/// What its check said.
+/// The result of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// It is done: the check exited with 0.
+    /// The output was carried out: the check exited with 0.
     Done,
-    /// It is not done: the check exited with 1.
+    /// The output was not carried out: the check exited with 1.
     NotDone,
-    /// The check could not tell.
+    /// The check failed to find out.
     Unclear,
 }
 
-/// What to do, by the last record of an earlier try.
+/// Returns the next step, by the last record of an earlier try.
 pub fn next(last: Option<Progress>, has_check: bool) -> NextStep {
     match (last, has_check) {
         (None, _) | (Some(Progress::Failed), false) => NextStep::Run,
@@ -73,7 +71,7 @@ pub fn next(last: Option<Progress>, has_check: bool) -> NextStep {
     }
 }
 
-/// What follows a look before the command: its end, or `None`: the command can run.
+/// Returns the final progress after a check before the command, or `None` if the command can run.
 pub fn after_check(checked: CheckResult) -> Option<Progress> {
     match checked {
         CheckResult::Done => Some(Progress::Applied),
@@ -82,8 +80,8 @@ pub fn after_check(checked: CheckResult) -> Option<Progress> {
     }
 }
 
-/// How a try has ended. `looked` is what the check said behind the command; `None` where there is none, or it did not come to
-/// that.
+/// Returns the final progress after the command. `checked` is the result of the check after it;
+/// `None` if there is no check, or if it did not run.
 pub fn after_run(ran: RunResult, checked: Option<CheckResult>) -> Progress {
     match (ran, checked) {
         (RunResult::Well, None | Some(CheckResult::Done)) => Progress::Applied,

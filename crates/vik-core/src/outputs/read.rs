@@ -1,4 +1,5 @@
-//! Reads the file of outputs, and holds it against what the stage allows. All that is wrong is told at once.
+//! Parses the file of outputs, and checks it against the rules of the stage. All errors are
+//! reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,49 +8,47 @@ use super::{MAX_BODY, MAX_FILE_BYTES, MAX_NAME, MAX_OUTPUTS, MAX_TITLE};
 use super::{Output, OutputKey, OutputKind, OutputPolicy, Pursuit};
 use crate::visible::{is_visible, visible};
 
-/// How much of a text of the agent's stands in a refusal, in characters.
+/// The maximum length of agent text in a refusal, in characters.
 const SHOWN: usize = 80;
 
-/// One output, and where it stands.
+/// One output and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its line in the file, from 1.
+    /// The line in the file, from 1.
     pub number: usize,
-    /// What is asked for.
     pub output: Output,
-    /// By what it is known again.
     pub key: OutputKey,
 }
 
-/// A rule that an output broke.
+/// A violated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// The file is too large.
     TooLarge,
-    /// The file is no UTF-8.
+    /// The file is not UTF-8.
     NotText,
-    /// The line is no JSON.
+    /// The line is not JSON.
     NotJson,
-    /// The line is not of the schema.
+    /// The line does not match the schema.
     Schema,
     /// A value is empty.
     Empty,
     /// A value is too long.
     TooLong,
-    /// A value holds a character, or begins with one, that it must not.
+    /// A value contains, or starts with, a forbidden character.
     Character,
-    /// The stage does not allow it.
+    /// The stage does not allow the output.
     NotAllowed,
-    /// There are more than the stage allows.
+    /// There are more outputs than the stage allows.
     TooMany,
-    /// It is asked for twice.
+    /// The output is requested twice.
     Twice,
-    /// It holds a secret.
+    /// The output contains a secret.
     Secret,
 }
 
 impl Rule {
-    /// Its name, as it is told.
+    /// Returns the name used in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TooLarge => "too_large",
@@ -70,18 +69,17 @@ impl Rule {
 /// Why the outputs of an attempt are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The line; `None`: the file as a whole.
+    /// The line; `None` for the whole file.
     pub line: Option<usize>,
-    /// Its kind, where that is known.
+    /// The kind, where known.
     pub kind: Option<OutputKind>,
-    /// The rule.
     pub rule: Rule,
-    /// What is wrong, in a person's words.
+    /// What is wrong, as text.
     pub detail: String,
 }
 
 impl Refusal {
-    /// One about the file as a whole.
+    /// Creates a refusal of the whole file.
     pub fn of_file(rule: Rule, detail: impl Into<String>) -> Self {
         Self {
             line: None,
@@ -91,7 +89,7 @@ impl Refusal {
         }
     }
 
-    /// One about an output.
+    /// Creates a refusal of one output.
     pub fn of(line: &Line, rule: Rule, detail: impl Into<String>) -> Self {
         Self {
             line: Some(line.number),
@@ -111,10 +109,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Reads the file. Lines without anything are passed over.
+/// Parses the file. Empty lines are skipped.
 ///
 /// # Errors
-/// With all lines that are no outputs.
+/// Returns the refusals of all lines that are no outputs.
 pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal>> {
     if file.len() > MAX_FILE_BYTES {
         let detail = format!("the file has more than {MAX_FILE_BYTES} bytes");
@@ -164,7 +162,7 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
     }
 }
 
-/// What is wrong with the values of an output, whatever the stage allows.
+/// Returns the invalid values of an output, whatever the stage allows.
 fn unfit(line: &Line) -> Vec<Refusal> {
     let output = &line.output;
     let mut refusals = Vec::new();
@@ -182,7 +180,7 @@ fn unfit(line: &Line) -> Vec<Refusal> {
                 format!("`{name}` holds a character that is not seen: {}", shown(value)),
             );
         } else if value.starts_with('-') || value.trim() != value {
-            // A program may take it for an option.
+            // A program may parse it as an option.
             refuse(
                 Rule::Character,
                 format!("`{name}` begins with `-`, or begins or ends with a space"),
@@ -208,7 +206,8 @@ fn unfit(line: &Line) -> Vec<Refusal> {
     refusals
 }
 
-/// What the stage does not allow. `earlier` is what earlier attempts of the run did, or may have done: it counts too.
+/// Returns the violations of the rules of the stage. `earlier` contains the outputs that earlier
+/// attempts of the run did, or may have, carried out: they count too.
 pub fn check(
     lines: &[Line],
     policy: &OutputPolicy,
@@ -266,12 +265,12 @@ pub fn check(
     refusals
 }
 
-/// A value of the agent's in a sentence.
+/// Returns agent text for use in a sentence.
 fn shown(text: &str) -> String {
     format!("`{}`", clipped(text, SHOWN))
 }
 
-/// Text of the agent's on one line.
+/// Returns agent text cut to one line.
 fn clipped(text: &str, max: usize) -> String {
     let mut short: String = text.chars().take(max).collect();
     if short.len() < text.len() {

@@ -311,8 +311,9 @@ proptest! {
         prop_assert_eq!(key(1, &a).as_str().len(), 32);
     }
 
-    /// A tracker that does what it is asked, while daemons die and commands are cut off wherever it hurts: nothing is done
-    /// twice, and where there is a check that tells, nothing stays undone for ever.
+    /// A tracker that does what it is asked, while daemons die and commands are cut off wherever it
+    /// hurts: nothing is done twice, and where there is a check that tells, nothing stays undone
+    /// for ever.
     #[test]
     fn nothing_is_done_twice(has_check: bool, tries in proptest::collection::vec((0..7_u8, any::<bool>()), 1..12)) {
         let (mut last, mut done) = (None, 0);

@@ -1,4 +1,4 @@
-//! What waits for a person, and the answers.
+//! Approvals: the requests that wait for a person, and the answers.
 
 use std::sync::Arc;
 
@@ -9,19 +9,16 @@ use crate::machine::{Answered, Observation, Phase, Run, RunEvent};
 use crate::time::Now;
 use crate::workflow::Stage;
 
-/// Something of an issue that waits for a person.
+/// A request of an issue that waits for a person.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingApproval<'a> {
-    /// The issue.
     pub issue: &'a IssueId,
-    /// The run.
     pub run: &'a Run,
-    /// What is asked.
     pub request: &'a Request,
 }
 
 impl Scheduler {
-    /// All that waits for a person, the oldest first.
+    /// Returns the requests that wait for a person, oldest first.
     pub fn pending_approvals(&self) -> Vec<PendingApproval<'_>> {
         let mut awaited: Vec<_> = self
             .runs()
@@ -34,7 +31,7 @@ impl Scheduler {
         awaited
     }
 
-    /// An attempt waits for a person, or does no longer.
+    /// Records that an attempt waits for a person, or no longer does.
     pub(super) fn on_approval_pending(
         &mut self,
         issue: &IssueId,
@@ -54,7 +51,7 @@ impl Scheduler {
         }
     }
 
-    /// Asks for all that is due and must not start before somebody said so, whether there is a slot for it or not.
+    /// Requests approval for every due stage that needs it, whether or not a slot is free.
     pub(super) fn request_due_approvals(&mut self, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         if !self.has_pulled
@@ -65,13 +62,14 @@ impl Scheduler {
         }
         let order = std::mem::take(&mut self.order);
         for id in &order {
-            // Each that is asked for lets the next one be due.
+            // Every request can make the next stage of the issue due.
             while self.request_next_approval(id, now) {}
         }
         self.order = order;
     }
 
-    /// Asks for the next stage of an issue, where that has to be approved. Whether it was asked for.
+    /// Requests approval for the next stage of an issue where the stage needs it. Returns whether a
+    /// request was made.
     pub(super) fn request_next_approval(&mut self, id: &IssueId, now: Now) -> bool {
         let workflow = Arc::clone(&self.workflow);
         let Some(machine) = self.machines.get(id) else {
@@ -81,7 +79,7 @@ impl Scheduler {
         let Some(stage) = due.filter(|stage| machine.needs_approval(stage)) else {
             return false;
         };
-        // What cannot start anyway, or has nothing left, is not asked for.
+        // A stage that cannot start anyway, or has no attempt left, needs no approval.
         let held = self
             .issue_start_hold(machine)
             .or_else(|| self.bad_intent(machine, stage));
@@ -102,7 +100,7 @@ impl Scheduler {
         asked
     }
 
-    /// Gives the default answers that are due.
+    /// Applies the default answers that are due.
     pub(super) fn apply_default_answers(&mut self, now: Now) {
         if self.wake.is_none_or(|wake| wake > now.mono) {
             return;
@@ -118,12 +116,12 @@ impl Scheduler {
         }
     }
 
-    /// What waits although the workflow does not ask any more goes on.
+    /// Releases the runs that wait for an approval which the edited workflow no longer requires.
     pub(super) fn release_unneeded_approvals(&mut self, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         let asks = |stage: &StageName| {
             let stage = workflow.stage(stage);
-            // A stage that is gone starts nothing; its run ends with the next pull.
+            // A removed stage starts nothing; its run ends with the next pull.
             stage.is_none_or(Stage::asks_before)
         };
         for (id, machine) in &mut self.machines {
@@ -149,7 +147,6 @@ impl Scheduler {
         }
     }
 
-    /// A person answers.
     pub(super) fn answer(&mut self, reply: ApprovalReply, by: &Actor, now: Now) -> CommandResult {
         let ApprovalReply {
             issue,

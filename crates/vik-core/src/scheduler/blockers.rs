@@ -1,4 +1,4 @@
-//! What waits for other issues (`blocked_by`).
+//! Issues that wait for other issues (`blocked_by`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,23 +8,22 @@ use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
 use crate::time::Now;
 
-/// Who waits for whom.
+/// The dependencies between issues.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blockers {
     holds: HashMap<IssueId, Hold>,
-    /// Issues of the last good pull that match no stage, and what they wait for: some may be blockers.
+    /// Issues of the last successful pull that match no stage, kept because some may be blockers.
     others: HashMap<IssueId, Issue>,
-    /// Blockers that no pull brings, and what a look at them showed.
+    /// Blockers that no pull returns, with the result of their lookup.
     absent: BTreeMap<IssueId, Absent>,
 }
 
 #[derive(Clone, Debug)]
 enum Absent {
-    /// Without a way to look, or gone, or done with.
+    /// The issue is terminal or missing, or the workflow has no `show` command.
     Closed,
-    /// It is there.
     Open(Arc<[IssueId]>),
-    /// Nothing is known yet.
+    /// The lookup has no result yet.
     Unknown,
 }
 
@@ -35,14 +34,14 @@ impl Blockers {
 }
 
 impl Scheduler {
-    /// A good pull ended, and brought these beside what matches a stage.
+    /// Updates the blockers after a successful pull. `others` are its issues that match no stage.
     pub(super) fn update_blockers(&mut self, others: HashMap<IssueId, Issue>, now: Now) {
         self.blockers.others = others;
         let open: BTreeSet<_> = self.absent_blockers().collect();
         self.blockers.absent.retain(|id, _| open.contains(id));
         for id in open {
             let known = self.blockers.absent.get(&id);
-            // One that is closed stays so; the others are looked at again.
+            // A closed blocker stays closed; the others are looked up again.
             if matches!(known, Some(Absent::Closed)) {
                 continue;
             }
@@ -62,13 +61,14 @@ impl Scheduler {
         self.update_blocked_holds(now);
     }
 
-    /// A look showed that an issue waits for others than the last good pull told.
+    /// Updates the blockers after a lookup returned another `blocked_by` than the last successful
+    /// pull.
     pub(super) fn refresh_blockers(&mut self, now: Now) {
         let others = std::mem::take(&mut self.blockers.others);
         self.update_blockers(others, now);
     }
 
-    /// Blockers that the last good pull did not bring.
+    /// Returns the blockers that are missing from the last successful pull.
     fn absent_blockers(&self) -> impl Iterator<Item = IssueId> {
         let matching = self.order.iter().filter_map(|id| self.machines.get(id));
         let direct = matching.flat_map(|machine| machine.issue().blocked_by.iter());
@@ -90,7 +90,7 @@ impl Scheduler {
             .or_else(|| self.blockers.others.get(id))
     }
 
-    /// A blocker may have been looked at.
+    /// Updates a blocker after its lookup.
     pub(super) fn on_blocker_lookup(&mut self, id: &IssueId, seen: &LookupResult, now: Now) {
         let Some(absent) = self.blockers.absent.get_mut(id) else {
             return;
@@ -99,13 +99,13 @@ impl Scheduler {
             LookupResult::Snapshot(issue) if self.workflow.is_terminal(&issue.state) => Absent::Closed,
             LookupResult::Snapshot(issue) => Absent::Open(Arc::clone(&issue.blocked_by)),
             LookupResult::Missing => Absent::Closed,
-            // What was known still stands.
+            // The result of an earlier lookup stays valid.
             LookupResult::Unknown => return,
         };
         self.update_blocked_holds(now);
     }
 
-    /// What an open issue waits for; `None` where it is closed.
+    /// Returns the blockers of an issue that is open; `None` if the issue is closed.
     fn open_blockers_of(&self, id: &IssueId) -> Option<&[IssueId]> {
         if id.as_str() == UNREADABLE_BLOCKER {
             return Some(&[]);
@@ -188,14 +188,14 @@ impl Scheduler {
                 _ => ("unblocked", "nothing that it waits for is open".to_owned()),
             };
             self.decide(now, kind, DecisionSubject::issue(&id), detail);
-            // The ledger has to know it where nobody else can tell.
+            // The ledger needs the change when no daemon runs that can answer.
             if self.machines.contains_key(&id) {
                 self.changed.insert(id);
             }
         }
     }
 
-    /// Returns the parked issue that each blocked one waits for in the end, where there is one. One search finds all.
+    /// Returns the parked issue at the root of each chain that blocks an issue. One search finds all.
     pub(super) fn root_causes(&self) -> HashMap<IssueId, RootCause> {
         let parked = |id: &IssueId| self.machines.get(id)?.parked(&self.workflow);
         let nearest = nearest(&self.open_blockers(), |id| parked(id).is_some());
@@ -205,7 +205,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// The issues that wait for this one, over others too; sorted.
+    /// Returns the issues that wait for this one, directly or indirectly, sorted.
     pub fn dependents(&self, id: &IssueId) -> Vec<IssueId> {
         let mut waits: HashMap<&IssueId, Vec<&IssueId>> = HashMap::new();
         for (dependent, hold) in &self.blockers.holds {
@@ -266,8 +266,9 @@ pub fn nearest(
     found
 }
 
-/// The issues that wait for each other, each with all of its cycle: strongly connected components of more than one
-/// issue, or of one that waits for itself (Tarjan, without recursion: a chain may be thousands long).
+/// Returns the members of dependency cycles, each with its whole cycle: the strongly connected
+/// components with more than one issue, and issues that wait for themselves (Tarjan, without
+/// recursion, because a chain may have thousands of issues).
 fn cycles(open: &BTreeMap<IssueId, Vec<IssueId>>) -> HashMap<IssueId, Arc<[IssueId]>> {
     let ids: Vec<&IssueId> = open.keys().collect();
     let number: HashMap<&IssueId, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
@@ -284,7 +285,7 @@ fn cycles(open: &BTreeMap<IssueId, Vec<IssueId>>) -> HashMap<IssueId, Arc<[Issue
         if index[root] != usize::MAX {
             continue;
         }
-        // Nodes on the way, each with the edge that is looked at next.
+        // The current path, each node with the next edge to visit.
         let mut way = vec![(root, 0)];
         while let Some((node, edge)) = way.pop() {
             if edge == 0 {

@@ -1,4 +1,4 @@
-//! What a person asks for.
+//! Commands of a person.
 
 use super::{Actor, Command, CommandResult, DecisionSubject, Effect, Scheduler, StopReason};
 use crate::ids::IssueId;
@@ -52,7 +52,7 @@ impl Scheduler {
         CommandResult::Done(1)
     }
 
-    /// Stops what runs for an issue, and parks what would start.
+    /// Stops the running attempts of an issue, and parks the stages that would start.
     fn cancel(&mut self, issue: &IssueId, by: &Actor, now: Now) -> CommandResult {
         if !self.machines.contains_key(issue) {
             return CommandResult::UnknownIssue;
@@ -130,7 +130,7 @@ impl Scheduler {
             },
             now,
         );
-        // The issue may have changed its state meanwhile.
+        // The state of the issue may have changed in the meantime.
         self.effects.push(Effect::Pull);
         CommandResult::Done(count)
     }

@@ -1,4 +1,4 @@
-//! What starts, and what stands in the way.
+//! Decides which stages start, and what holds the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time::Now;
 use crate::trust::Trust;
 use crate::workflow::{ScopeConflicts, Stage, Workflow};
 
-/// Who holds which slots.
+/// The slots in use.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     issues: HashSet<IssueId>,
@@ -35,10 +35,10 @@ impl Slots {
 }
 
 impl Scheduler {
-    /// The slots of what runs and of what is about to start.
+    /// Returns the slots of running attempts and of attempts that are about to start.
     pub(super) fn slots(&self) -> Slots {
         let mut slots = Slots::default();
-        // One that waits for a person with its work done has no agent: others may have its slot.
+        // An attempt whose finished work waits for a person has no agent, so its slot is free.
         for running in self
             .spending
             .running()
@@ -60,7 +60,6 @@ impl Scheduler {
         slots
     }
 
-    /// What holds everything.
     pub(super) fn global_hold(&self, now: Now) -> Option<Hold> {
         if self.draining {
             return Some(Hold::Draining);
@@ -75,7 +74,7 @@ impl Scheduler {
         Some(Hold::Pressure { why })
     }
 
-    /// What holds an issue, whichever stage it is.
+    /// Returns the hold on an issue that applies to all its stages.
     pub(super) fn issue_start_hold(&self, machine: &IssueMachine) -> Option<Hold> {
         let id = &machine.issue().id;
         if machine.is_paused() {
@@ -96,13 +95,13 @@ impl Scheduler {
         self.lookups.has_failed(id).then_some(Hold::LookupFailed)
     }
 
-    /// Whether as many others are worked on as may be. An issue that has a slot may start a stage beside the one that
-    /// runs.
+    /// Returns whether `max_issue_concurrency` is reached. An issue that already has a slot may
+    /// start another stage beside the running one.
     pub(super) fn has_no_slot_for(&self, issue: &IssueId, slots: &Slots) -> bool {
         slots.issues.len() >= self.workflow.max_issue_concurrency as usize && !slots.issues.contains(issue)
     }
 
-    /// What holds a stage that is due.
+    /// Returns the hold on a stage that is due.
     pub(super) fn stage_start_hold(
         &self,
         machine: &IssueMachine,
@@ -131,14 +130,14 @@ impl Scheduler {
         self.scope_conflict(machine, stage, slots)
     }
 
-    /// The stage of an issue that is due, whatever else stands in its way.
+    /// Returns the stage of an issue that is due and that neither its issue nor its intent holds.
     pub(super) fn due<'w>(&'w self, machine: &IssueMachine, now: Now) -> Option<&'w Stage> {
         due(&self.workflow, &self.filter, &self.spending, machine, now).filter(|stage| {
             self.issue_start_hold(machine).is_none() && self.bad_intent(machine, stage).is_none()
         })
     }
 
-    /// Starts what may start, in order.
+    /// Starts the stages that may start, in order.
     pub(super) fn dispatch(&mut self, now: Now) {
         if !self.has_pulled || self.global_hold(now).is_some() {
             return;
@@ -154,7 +153,7 @@ impl Scheduler {
         self.order = order;
     }
 
-    /// An issue was looked at right before its start.
+    /// Starts an issue after the lookup before its start has succeeded.
     pub(super) fn start_after_lookup(&mut self, issue: &IssueId, now: Now) {
         if self.global_hold(now).is_none() && self.order.contains(issue) {
             let mut slots = self.slots();
@@ -162,8 +161,9 @@ impl Scheduler {
         }
     }
 
-    /// Does the next thing for an issue: starts its next stage, asks for a look at it first, or parks what its life's
-    /// limits do not allow. False where there is nothing more to do now.
+    /// Performs the next step of an issue: starts its next stage, requests the lookup before it, or
+    /// parks the stage when a limit of the issue's lifetime is reached. Returns false if there is
+    /// nothing more to do now.
     fn start_next(&mut self, id: &IssueId, slots: &mut Slots, was_looked_up: bool, now: Now) -> bool {
         let workflow = Arc::clone(&self.workflow);
         let Some(machine) = self.machines.get(id) else {
@@ -180,7 +180,7 @@ impl Scheduler {
             self.park_due(id, stage, reason, now);
             return true;
         }
-        // Its turn has come only now, or the look has shown another text.
+        // The stage became due only now, or the lookup returned a changed text.
         if machine.needs_approval(stage) {
             return self.request_next_approval(id, now);
         }
@@ -204,7 +204,7 @@ impl Scheduler {
         }
     }
 
-    /// Starts a stage, whose slots are taken.
+    /// Starts a stage whose slots are already taken.
     fn start(&mut self, id: &IssueId, stage: &Stage, slots: &Slots, now: Now) {
         let workflow = Arc::clone(&self.workflow);
         let fenced = self
@@ -249,7 +249,7 @@ impl Scheduler {
         }
     }
 
-    /// What would start now, were there no limit on concurrency; for `--dry-run`.
+    /// Returns the stages that would start now without limits on concurrency, for `--dry-run`.
     pub fn candidates(&self, now: Now) -> Vec<(&Issue, &Stage)> {
         self.order
             .iter()
@@ -261,8 +261,8 @@ impl Scheduler {
     }
 }
 
-/// Why a stage that is due has no attempt left: of its run, which an edit of the workflow may have cut short while it
-/// waited, or of the issue's life.
+/// Returns why a stage that is due has no attempt left: its run has none because an edit of the
+/// workflow lowered the number, or the issue's lifetime limit is reached.
 pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
     if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
@@ -272,7 +272,7 @@ pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow
     hit.map(|_| ParkReason::IssueLimit)
 }
 
-/// The stage of an issue that may start now, if nothing but slots stands in its way.
+/// Returns the stage of an issue that may start now as soon as slots are free.
 pub(super) fn due<'w>(
     workflow: &'w Workflow,
     filter: &Filter,
@@ -286,7 +286,7 @@ pub(super) fn due<'w>(
     if active == 0 {
         return Some(stage);
     }
-    // Beside attempts that run, what they may use up is not there to be used again.
+    // Running attempts may use up what is left of the limits, so another stage needs a surplus.
     let (life, policy) = (machine.life(), &workflow.issue);
     let spent = life.spend.plus(spending.live(machine));
     let is_left = life.attempts as usize + active < life.allowed(policy) as usize
@@ -294,7 +294,7 @@ pub(super) fn due<'w>(
     is_left.then_some(stage)
 }
 
-/// Why it is this one's turn.
+/// Returns the reason for the position of an issue in the queue.
 fn rank(issue: &Issue) -> String {
     match (issue.priority_milli, issue.created_at) {
         (Some(milli), _) => format!("priority {}", milli as f64 / 1000.0),

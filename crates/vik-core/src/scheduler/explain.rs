@@ -1,4 +1,4 @@
-//! Why something runs, why it does not, and when next.
+//! Explains why a stage runs, why it does not, and when it starts next.
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
@@ -19,134 +19,118 @@ use crate::time::{Mono, Now};
 use crate::trust::Trust;
 use crate::workflow::Stage;
 
-/// What holds a stage of an issue.
+/// The reason why a stage of an issue does not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Hold {
     /// A person paused the issue, or everything.
     Paused {
-        /// Whether everything is.
         all: bool,
     },
-    /// Vik is stopping.
     Draining,
-    /// As many issues are worked on as may be.
+    /// `max_issue_concurrency` is reached.
     Slot,
-    /// As many attempts of the agent profile run as may be.
+    /// `max_concurrency` of the agent profile is reached.
     AgentSlot {
-        /// The profile.
         agent: AgentName,
     },
-    /// As many attempts of the stage run as may be.
+    /// `max_concurrency` of the stage is reached.
     StageSlot,
-    /// Other issues come first.
+    /// The issue waits for other issues.
     Blocked {
-        /// Those that are open.
+        /// The blockers that are still open.
         by: Arc<[IssueId]>,
-        /// The parked issue that all of this waits for in the end, where there is one.
+        /// The parked issue at the root of the chain, where there is one.
         #[serde(default)]
         root: Option<RootCause>,
     },
-    /// Another issue works on the same paths (`issue.scope_conflicts`).
+    /// Another issue works on overlapping paths (`issue.scope_conflicts`).
     ScopeConflict {
-        /// That issue.
         with: IssueId,
-        /// Whether it waits for them itself, and comes first.
+        /// Whether the other issue waits for these paths too, and is ahead in the queue.
         waits: bool,
     },
-    /// What the issue says of its intent cannot be followed.
+    /// The intent of the issue is invalid.
     BadIntent {
-        /// Why not.
         why: Arc<str>,
     },
-    /// Nobody who is trusted stands behind it (`trust`).
+    /// Neither the author nor a label of the issue is trusted (`trust`).
     Untrusted {
-        /// Who wrote it, where that is told.
+        /// The author, where the tracker gives one.
         author: Option<Arc<str>>,
     },
-    /// Issues wait for each other.
+    /// The issue is part of a dependency cycle.
     Cycle {
-        /// All of them.
         issues: Arc<[IssueId]>,
     },
     /// The day's limit is used up.
     DayLimit {
-        /// The limit.
         limit: LimitHit,
-        /// When the day turns.
+        /// When the next day starts.
         until: Timestamp,
     },
-    /// The machine is too busy.
+    /// The machine is short of memory.
     Pressure {
-        /// In what way.
         why: Arc<str>,
     },
-    /// The next attempt waits.
+    /// The next attempt waits for its back-off.
     BackingOff {
-        /// Until then.
         until: Timestamp,
-        /// How the last one ended, where there was one.
+        /// The outcome of the last attempt, where there was one.
         after: Option<Outcome>,
     },
     /// The provider's quota is used up.
     Quota {
-        /// Until then.
         until: Timestamp,
     },
-    /// It rests until a person does something.
+    /// The stage does not start again until a person acts.
     Parked {
-        /// Why.
         reason: ParkReason,
-        /// The same in a person's words.
+        /// The reason as a sentence.
         detail: String,
-        /// Since when.
         since: Timestamp,
-        /// What would free it.
+        /// The actions that free the stage.
         freed_by: String,
     },
-    /// A person has to let it start.
+    /// The start needs the approval of a person.
     Approval {
-        /// What is asked.
         request: Box<Request>,
     },
-    /// An attempt ended, and the issue was not seen again yet.
+    /// An attempt ended, and no pull has returned the issue since.
     Settling,
-    /// The issue is being looked at once more, right before the start.
+    /// The lookup right before the start is running.
     #[serde(rename = "looking")]
     LookupPending,
-    /// That look failed; the next pull tries again.
+    /// The lookup before the start failed; the next pull retries it.
     #[serde(rename = "show_failed")]
     LookupFailed,
-    /// Another stage of the issue runs, or something of it may still live.
+    /// Another stage of the issue runs, or an agent of it may still be alive.
     OtherStage {
-        /// That stage.
         stage: StageName,
     },
-    /// `--issue` or `--stage` leaves it out.
+    /// `--issue` or `--stage` excludes it.
     Filtered,
-    /// The issue is in the state of no stage.
+    /// No stage matches the state of the issue.
     NoStage,
-    /// The issue is done with.
+    /// The issue is in a terminal state.
     Terminal,
-    /// No pull has told yet.
+    /// No pull has succeeded yet.
     NotPulled,
-    /// The last good pull did not bring the issue.
+    /// The last successful pull did not return the issue.
     NotPresent,
-    /// A pull still brings the issue, but a look at it showed that the tracker does not have it.
+    /// A pull still returns the issue, but its lookup showed that the tracker no longer has it.
     #[serde(rename = "gone")]
     Missing,
     /// Its workspace is being removed.
     Removing,
 }
 
-/// A parked issue that others wait for.
+/// A parked issue that blocks others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// The issue.
     pub issue: IssueId,
-    /// Its stage that is parked.
+    /// The parked stage.
     pub stage: StageName,
-    /// Why.
     pub reason: ParkReason,
 }
 
@@ -164,7 +148,7 @@ impl Hold {
         }
     }
 
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Paused { .. } => "paused",
@@ -197,7 +181,7 @@ impl Hold {
         }
     }
 
-    /// When it ends by itself, where that is known.
+    /// Returns when the hold ends without intervention, where that is known.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
@@ -208,84 +192,76 @@ impl Hold {
     }
 }
 
-/// Why an issue is worked on, or not.
+/// The explanation of an issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The issue.
     pub issue: IssueId,
-    /// Its title.
     pub title: Arc<str>,
-    /// Its state.
     pub state: Arc<str>,
-    /// Where people see it.
+    /// The address of the issue for people.
     pub url: Option<String>,
-    /// Its labels.
     pub labels: Vec<String>,
-    /// What its text may do.
+    /// How far the text of the issue is trusted.
     #[serde(default)]
     pub trust: Trust,
-    /// Whether the last good pull brought it.
+    /// Whether the last successful pull returned it.
     pub present: bool,
     /// Whether a person paused it.
     pub paused: bool,
-    /// What holds it as a whole, where no stage matches or none could start.
+    /// The hold on the whole issue, where no stage matches or none could start.
     pub hold: Option<Hold>,
-    /// Its stages that match or have a run, in file order.
+    /// The stages that match or have a run, in file order.
     pub stages: Vec<StageExplanation>,
-    /// What it has used in its whole life.
+    /// The usage in the issue's whole life.
     pub life: LifetimeUsage,
-    /// Attempts it may have in its whole life.
+    /// The attempts allowed in the issue's whole life.
     pub allowed_attempts: u32,
-    /// What it may spend in its whole life.
+    /// The spending limit of the issue's whole life.
     pub limit: Limit,
 }
 
-/// Why one stage of an issue runs, or not.
+/// The explanation of one stage of an issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageExplanation {
-    /// The stage.
     pub stage: StageName,
-    /// Its run, where it has one.
+    /// The current run, where there is one.
     pub run: Option<RunId>,
-    /// The attempt that is under way.
+    /// The active attempt.
     #[serde(rename = "session")]
     pub attempt_id: Option<AttemptId>,
     /// Attempts of the run that count.
     pub attempts: u32,
-    /// How many there may be.
+    /// The number of attempts allowed.
     pub allowed_attempts: u32,
-    /// How the last one ended.
+    /// The outcome of the last attempt.
     pub last_outcome: Option<Outcome>,
-    /// Why it failed.
     pub last_class: Option<FailureClass>,
-    /// What holds it; `None` where it runs or may start now.
+    /// The hold; `None` if the stage runs or may start now.
     pub hold: Option<Hold>,
-    /// When it may start next, where that is known.
+    /// When the stage may start next, where that is known.
     pub next: Option<Timestamp>,
-    /// What it is to do, and where; `None` where that cannot be followed.
+    /// The resolved intent; `None` if the intent is invalid.
     #[serde(default)]
     pub intent: Option<Intent>,
 }
 
-/// A stage of an issue that will start by itself.
+/// A stage of an issue that will start without intervention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// The issue.
     pub issue: IssueId,
-    /// The stage.
     pub stage: StageName,
-    /// Its run, where it has one.
+    /// The current run, where there is one.
     pub run: Option<RunId>,
     /// Attempts of the run that count.
     pub attempts: u32,
-    /// What holds it.
     pub hold: Hold,
-    /// When that ends, where it is known.
+    /// When the hold ends, where that is known.
     pub until: Option<Timestamp>,
 }
 
 impl Scheduler {
-    /// Why the issue is worked on, or not, and when next. `None` where nothing is known of it.
+    /// Returns why the issue does or does not run, and when its stages start next. `None` if the
+    /// issue is unknown.
     pub fn explain(&self, issue: &IssueId, now: Now) -> Option<Explanation> {
         let machine = self.machines.get(issue)?;
         let policy = &self.workflow.issue;
@@ -358,7 +334,8 @@ impl Scheduler {
         LazyCell::new(Box::new(|| self.root_causes()))
     }
 
-    /// What holds a stage that does not run: first what lies with the issue, then with the stage, then with all.
+    /// Returns the hold on a stage that does not run: holds on the issue come first, then holds on
+    /// the stage, then global ones.
     fn hold(&self, machine: &IssueMachine, stage: &Stage, now: Now, slots: &Slots) -> Option<Hold> {
         if let Some(run) = machine.run(&stage.name)
             && let Phase::Parked {
@@ -377,7 +354,7 @@ impl Scheduler {
         }
         let held = self.issue_hold(machine);
         if let Some(Hold::NotPulled) = held {
-            // What no pull will change tells more.
+            // A hold that no pull can end is more informative.
             return backing_off(machine, stage, now)
                 .or_else(|| self.global_hold(now))
                 .or(held);
@@ -428,8 +405,8 @@ impl Scheduler {
         backing_off(machine, stage, now).or_else(|| self.earlier_stage_hold(machine, stage, now))
     }
 
-    /// The stage that this one waits for, although nothing else holds it: an earlier one in the file whose turn it is,
-    /// or one that may use up what the issue has left.
+    /// Returns the stage that this one waits for without any other hold: an earlier stage of the
+    /// file that is due, or a running one that may use up the issue's limits.
     fn earlier_stage_hold(&self, machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
         let other = match due(&self.workflow, &self.filter, &self.spending, machine, now) {
             Some(first) => Some(&first.name).filter(|first| **first != stage.name),
@@ -442,8 +419,8 @@ impl Scheduler {
         other.map(|stage| Hold::OtherStage { stage: stage.clone() })
     }
 
-    /// The stages that will start by themselves, in the order in which they would; at most so many of them, and how
-    /// many there are in all.
+    /// Returns the stages that will start without intervention, in their order, at most `most` of
+    /// them, and the total number.
     pub fn waiting(&self, now: Now, most: usize) -> (Vec<Waiting>, usize) {
         let mut waiting = Vec::new();
         let mut count = 0;
@@ -463,7 +440,7 @@ impl Scheduler {
             let Some(stage) = next else { continue };
             let hold = self.hold(machine, stage, now, &slots).unwrap_or(Hold::Slot);
             self.reserve_scope(machine, stage, &hold, &mut slots);
-            // It follows the stage that runs, or waits for a person: that is told elsewhere.
+            // Stages that follow a running or an awaiting one are listed elsewhere.
             if matches!(hold, Hold::OtherStage { .. } | Hold::Terminal | Hold::Missing) {
                 continue;
             }
@@ -486,7 +463,7 @@ impl Scheduler {
     }
 }
 
-/// What the next attempt of a stage waits for, and until when.
+/// Returns the back-off or quota that the next attempt of a stage waits for.
 fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
     let run = machine.run(&stage.name)?;
     let Phase::BackingOff { until, why, .. } = run.phase else {
@@ -503,7 +480,7 @@ fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> 
     })
 }
 
-/// The wall clock at that moment, as far as it runs evenly.
+/// Returns the wall clock time of a monotonic instant, assuming that both clocks run evenly.
 fn wall(then: Mono, now: Now) -> Timestamp {
     let wait = SignedDuration::try_from(now.mono.until(then)).unwrap_or(SignedDuration::MAX);
     now.wall.checked_add(wait).unwrap_or(Timestamp::MAX)

@@ -1,4 +1,4 @@
-//! What the scheduler waits for.
+//! Whether the scheduler has work left.
 
 use std::time::Duration;
 
@@ -7,21 +7,20 @@ use crate::ids::IssueId;
 use crate::machine::{Phase, PullNo, Run};
 use crate::time::{Mono, Now};
 
-/// Whether anything is left to do without new facts.
+/// What the scheduler needs in order to proceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quiescence {
-    /// Something runs.
     Running,
-    /// An attempt ended, or nothing was seen yet: a pull is needed.
+    /// An attempt ended, or no pull has succeeded yet: a pull is needed.
     NeedsPull,
-    /// The next attempt starts then.
+    /// The next attempt starts at this time.
     At(Mono),
-    /// Nothing will start by itself.
+    /// Nothing starts without intervention.
     Idle,
 }
 
 impl Scheduler {
-    /// What the scheduler waits for. Back-offs of issues that no pull brings do not count.
+    /// Returns what the scheduler waits for. Back-offs of issues that no pull returns do not count.
     pub fn quiescence(&self, now: Now) -> Quiescence {
         if self.spending.running().next().is_some()
             || !self.lookups.is_empty()
@@ -43,7 +42,7 @@ impl Scheduler {
         if ordered().any(|machine| self.due(machine, now).is_some()) {
             return match (self.day_hold(now), &self.pressure) {
                 (Some((_, turn)), _) => Quiescence::At(now.mono_at(turn)),
-                // That passes.
+                // Pressure ends by itself.
                 (None, Some(_)) => Quiescence::NeedsPull,
                 (None, None) => Quiescence::At(now.mono),
             };
@@ -57,14 +56,14 @@ impl Scheduler {
             .filter(|(machine, run)| self.filter.allows(&machine.issue().id, &run.stage))
             .filter_map(|(_, run)| match run.phase {
                 Phase::BackingOff { until, .. } if until > now.mono => Some(until),
-                // Its limit may have passed since the last input: then the default answer is due.
+                // The time limit may have passed since the last input: the default answer is due.
                 Phase::Awaiting { until, .. } => Some(until),
                 _ => None,
             });
         backoffs.min().map_or(Quiescence::Idle, Quiescence::At)
     }
 
-    /// When time alone changes something.
+    /// Returns the time until a decision is due without new input.
     pub fn next_wakeup(&self, now: Now) -> Option<Duration> {
         self.wake.map(|wake| now.mono.until(wake))
     }
@@ -86,7 +85,7 @@ impl Scheduler {
             .chain(self.lookups.deadlines())
             .chain(day)
             .filter(|then| *then > now.mono)
-            // One that passed while no daemon was there is still to be answered.
+            // An approval that expired while no daemon ran still needs its default answer.
             .chain(approvals)
             .min();
     }

@@ -1,9 +1,9 @@
-//! Ids that a replay makes again.
+//! Ids that are reproducible in a replay.
 
 use crate::ids::{AttemptId, RunId};
 use crate::time::Now;
 
-/// Makes ids from the time, a seed and a counter, so that a replay makes the same ones.
+/// Generates ids from the time, a seed and a counter, so that a replay generates the same ids.
 #[derive(Clone, Debug)]
 pub(super) struct IdSource {
     seed: [u8; 6],
@@ -15,7 +15,7 @@ impl IdSource {
         Self { seed, next: 0 }
     }
 
-    /// For an attempt, and its run should it be a new one.
+    /// Returns the id of an attempt, and an id for its run in case the run is new.
     pub(super) fn pair(&mut self, now: Now) -> (RunId, AttemptId) {
         (RunId(self.uuid(now)), AttemptId(self.uuid(now)))
     }
@@ -25,7 +25,8 @@ impl IdSource {
     }
 
     fn uuid(&mut self, now: Now) -> uuid::Uuid {
-        // The version and the variant take bits of the bytes 0 and 2: the counter stays clear of them.
+        // The version and variant bits overwrite parts of bytes 0 and 2, so the counter avoids
+        // them.
         let mut tail = [0; 10];
         tail[..3].copy_from_slice(&self.seed[..3]);
         tail[3..7].copy_from_slice(&self.next.to_be_bytes());

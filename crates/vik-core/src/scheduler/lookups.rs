@@ -1,4 +1,5 @@
-//! Looks at single issues: right before a start, when one is missed, and at blockers that no pull brings.
+//! Looks up single issues: right before a start, when a pull no longer returns one, and blockers
+//! that no pull returns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -9,28 +10,29 @@ use crate::issue::Issue;
 use crate::machine::{IssueMachine, PullNo};
 use crate::time::{Mono, Now};
 
-/// A look whose answer is this much later than the command may take is not waited for any more.
+/// A lookup counts as lost this long after the timeout of its command.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
-/// After so many failed looks in a row, `run --once` does not wait for a better one.
+/// After this many consecutive failed lookups `run --once` no longer waits for a successful one.
 const MAX_FAILED_LOOKUPS: u32 = 3;
 
-/// How soon an issue that no pull brings is looked at again: the first wait, which doubles up to the longest one.
+/// The first and the longest wait before an absent issue is looked up again; each wait doubles.
 const RETRY_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
-/// So many of them are looked at again after one pull.
+/// The number of absent issues that are looked up again after one pull.
 const MAX_RETRIES_PER_PULL: usize = 8;
 
-/// Looks that are under way, and what came of earlier ones.
+/// Pending lookups, and the results of earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IssueLookups {
     pending: BTreeMap<IssueId, PendingLookup>,
     failed: HashMap<IssueId, FailedLookup>,
-    /// Issues that the tracker does not have any more.
+    /// Issues that the tracker no longer has.
     missing: BTreeSet<IssueId>,
-    /// Those of which that is noted: a pull that still brings one is contradicted in each cycle, and told of it once.
+    /// Missing issues for which a decision was recorded: a pull may return such an issue in every
+    /// cycle, and one decision is enough.
     recorded_missing: BTreeSet<IssueId>,
-    /// Issues that no pull brings and that still matter: when each is looked at again.
+    /// Issues that are absent from pulls and still matter, each with the time of its next lookup.
     retries: BTreeMap<IssueId, RetrySchedule>,
 }
 
@@ -42,16 +44,16 @@ struct RetrySchedule {
 
 #[derive(Clone, Debug)]
 struct PendingLookup {
-    /// The stage that starts if it still may; its slots are held.
+    /// The stage to start after the lookup; its slots are reserved.
     start: Option<StageName>,
-    /// When the answer counts as lost.
+    /// When the response counts as lost.
     until: Mono,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct FailedLookup {
     in_a_row: u32,
-    /// Until the next pull.
+    /// Whether it holds the issue until the next pull.
     holds: bool,
 }
 
@@ -60,7 +62,7 @@ impl IssueLookups {
         self.pending.is_empty()
     }
 
-    /// The stages that are about to start.
+    /// Returns the stages that are about to start.
     pub(super) fn starting(&self) -> impl Iterator<Item = (&IssueId, &StageName)> {
         self.pending
             .iter()
@@ -73,7 +75,7 @@ impl IssueLookups {
             .is_some_and(|pending| pending.start.is_some())
     }
 
-    /// What is about to start does not, whatever the answer.
+    /// Cancels the start after a pending lookup, whatever its result.
     pub(super) fn cancel_start(&mut self, issue: &IssueId) {
         if let Some(pending) = self.pending.get_mut(issue) {
             pending.start = None;
@@ -98,14 +100,14 @@ impl IssueLookups {
         self.pending.values().map(|pending| pending.until)
     }
 
-    /// A pull brought it: it is there, and may be looked at again.
+    /// Records that a pull returned the issue.
     pub(super) fn on_present(&mut self, issue: &IssueId) {
         if !self.missing.is_empty() {
             self.missing.remove(issue);
         }
     }
 
-    /// A good pull ended: what failed is tried again.
+    /// Handles a successful pull: failed lookups may be retried.
     pub(super) fn on_good_pull(&mut self, now: Now) {
         for failed in self.failed.values_mut() {
             failed.holds = false;
@@ -113,7 +115,7 @@ impl IssueLookups {
         self.pending.retain(|_, pending| pending.until > now.mono);
     }
 
-    /// Whether it is the first failure in a row.
+    /// Records a failed lookup. Returns whether it is the first one in a row.
     fn record_failure(&mut self, issue: &IssueId) -> bool {
         let failed = self.failed.entry(issue.clone()).or_insert(FailedLookup {
             in_a_row: 0,
@@ -126,8 +128,8 @@ impl IssueLookups {
 }
 
 impl Scheduler {
-    /// Asks for a look at an issue, and for the start of a stage should it still be due then. False where the workflow
-    /// has no way to look.
+    /// Requests a lookup of an issue, and the start of a stage if the stage is still due then.
+    /// Returns false if the workflow has no `show` command.
     pub(super) fn request_lookup(&mut self, issue: &IssueId, start: Option<StageName>, now: Now) -> bool {
         let Some(show) = &self.workflow.show else {
             return false;
@@ -146,8 +148,8 @@ impl Scheduler {
         true
     }
 
-    /// Looks again at issues that no pull brings while something of them is left: a parked run, or a workspace. They may
-    /// have been closed since, or the look at them may have failed.
+    /// Looks up again the absent issues that still have a parked run or a workspace. They may have
+    /// been closed since, or their lookup may have failed.
     pub(super) fn retry_lookups(&mut self, now: Now) {
         if self.workflow.show.is_none() {
             return;
@@ -196,7 +198,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the last pull did not bring the issue, and nothing shows that it is closed.
+    /// Returns whether the last pull did not return the issue and nothing shows that it is closed.
     fn is_absent_and_open(&self, id: &IssueId) -> bool {
         let is_open = self.machines.get(id).is_none_or(|machine| {
             !machine.is_present()
@@ -206,7 +208,7 @@ impl Scheduler {
         is_open && !self.lookups.is_missing(id)
     }
 
-    /// An issue was looked at.
+    /// Handles the result of a lookup.
     pub(super) fn on_lookup_result(&mut self, issue: &IssueId, seen: LookupResult, now: Now) {
         let start = self
             .lookups
@@ -214,7 +216,7 @@ impl Scheduler {
             .remove(issue)
             .and_then(|pending| pending.start);
         let seen = match seen {
-            // It answers another question than was asked.
+            // The response is about another issue.
             LookupResult::Snapshot(snapshot) if snapshot.id != *issue => LookupResult::Unknown,
             seen => seen,
         };
@@ -264,7 +266,7 @@ impl Scheduler {
         }
     }
 
-    /// The tracker does not have it any more: nothing of it waits.
+    /// Handles an issue that the tracker no longer has: its waiting runs end.
     fn on_missing(&mut self, issue: &IssueId, now: Now) {
         self.lookups.missing.insert(issue.clone());
         if self.lookups.recorded_missing.insert(issue.clone()) {

@@ -1,4 +1,4 @@
-//! What the scheduler is told, and what it asks for.
+//! The inputs and effects of the scheduler.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,94 +15,87 @@ use crate::money::MicroUsd;
 use crate::outcome::Usage;
 use crate::workflow::{Stage, Workflow};
 
-/// What the scheduler is told.
+/// An input of the scheduler.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A pull begins. A pull that fails has no other input: it changes nothing.
+    /// A pull started. A pull that fails has no further input: it changes nothing.
     PullStarted,
-    /// The pull that began last ended well and brought these issues, in pull order.
+    /// The last started pull succeeded and returned these issues, in pull order.
     Pulled(Vec<Issue>),
-    /// The pull that began last ended well and brought what the good one before it did. Only where
-    /// [`Scheduler::knows_pull`](super::Scheduler::knows_pull): it is the same as [`Input::Pulled`], for next to nothing.
+    /// The last started pull succeeded and returned the same as the successful one before it.
+    /// Allowed only where
+    /// [`Scheduler::can_skip_unchanged_pull`](super::Scheduler::can_skip_unchanged_pull) returns
+    /// true: it has the effect of [`Input::Pulled`] at almost no cost.
     PulledUnchanged,
-    /// An attempt ended: its process tree is gone.
+    /// An attempt ended: its process tree has exited.
     Ended {
-        /// The issue it was for.
+        /// The issue of the attempt.
         issue: IssueId,
-        /// The attempt.
         attempt_id: AttemptId,
-        /// How.
         report: AttemptResult,
     },
-    /// An attempt has spent this much so far: a running total of the attempt.
+    /// The running total of what an attempt has spent.
     Spent {
-        /// The issue it is for.
+        /// The issue of the attempt.
         issue: IssueId,
-        /// The attempt.
         attempt_id: AttemptId,
         /// The total so far.
         spend: Spend,
     },
-    /// An attempt waits for a person, or does no longer.
+    /// An attempt waits for a person, or no longer does.
     ApprovalPending {
-        /// The issue it is for.
+        /// The issue of the attempt.
         issue: IssueId,
-        /// The attempt.
         attempt_id: AttemptId,
-        /// With what.
         request: Option<Box<Request>>,
     },
-    /// The answer to [`Effect::Show`].
+    /// The response to [`Effect::LookUp`].
     LookupFinished {
-        /// The issue.
         issue: IssueId,
-        /// What was seen.
         result: LookupResult,
     },
-    /// These issues have a workspace on disk; told once, at the start.
+    /// The issues that have a workspace on disk; sent once, at the start.
     Workspaces(Vec<IssueId>),
-    /// The answer to [`Effect::RemoveWorkspace`]: whether it is gone. One that stays is not asked for again until the
-    /// issue changes.
+    /// The response to [`Effect::RemoveWorkspace`]. A workspace that was kept is not removed until
+    /// the issue changes.
     WorkspaceRemoved {
-        /// The issue.
         issue: IssueId,
-        /// Whether it is gone.
+        /// Whether the workspace was removed.
         removed: bool,
     },
-    /// The machine is too busy to start more, and why; `None`: it is not.
+    /// The machine is too busy to start more, with the reason; `None` if it is not.
     Pressure(Option<String>),
-    /// The workflow was edited, and the new one is good.
+    /// The workflow was edited, and the new one is valid.
     Reloaded(Arc<Workflow>),
-    /// A person asks for something; [`Effect::Answer`] carries the same number.
+    /// A command of a person; [`Effect::CommandResult`] carries the same number.
     Command(u64, Command, Actor),
-    /// Time has passed.
     Tick,
-    /// Start nothing more: Vik is stopping.
+    /// Vik is stopping: start nothing more.
     Drain,
 }
 
-/// What a look at one issue showed.
+/// The result of looking up one issue.
 #[derive(Clone, Debug)]
 pub enum LookupResult {
-    /// It is there.
     Snapshot(Box<Issue>),
-    /// The tracker does not have it any more.
+    /// The tracker no longer has the issue.
     Missing,
-    /// The look failed: nothing is known.
+    /// The lookup failed: nothing is known.
     Unknown,
 }
 
-/// Who asks, as decisions tell it: "a person", with how they came where that is known.
+/// Who issued a command, as decisions record it: "a person", with the way they used where that is
+/// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor(Box<str>);
 
 impl Actor {
-    /// A person who came this way, as in `vik cancel, user 1000`.
+    /// Returns a person who used this way, as in `vik cancel, user 1000`.
     pub fn person(via: &str) -> Self {
         Self(format!("a person ({via})").into())
     }
 
-    /// A part of Vik itself.
+    /// Returns a component of Vik itself.
     pub fn component(name: &str) -> Self {
         Self(name.into())
     }
@@ -120,82 +113,75 @@ impl fmt::Display for Actor {
     }
 }
 
-/// What a person can ask for.
+/// A command of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Start nothing for this issue, or at all. What runs goes on.
+    /// Start nothing for this issue, or for all. Running attempts continue.
     Pause(Option<IssueId>),
-    /// Take that back.
     Resume(Option<IssueId>),
-    /// Stop what runs for the issue, and end its runs: they begin anew when the issue changes or is unparked.
+    /// Stop the attempts of the issue, and park its runs until the issue changes or is unparked.
     Cancel(IssueId),
-    /// Free what is parked, and allow this many attempts more (`None`: one more run of the stage).
+    /// Free the parked stages, and allow this many more attempts (`None`: as many as a run of the
+    /// stage has).
     Unpark(IssueId, Option<u32>),
-    /// Answer what waits for a person.
+    /// Answer an approval request.
     Answer(ApprovalReply),
-    /// Start nothing more, and end when nothing runs.
+    /// Start nothing more, and exit when nothing runs.
     Drain,
 }
 
-/// A person's answer to what waits.
+/// A person's answer to an approval request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalReply {
-    /// The issue.
     pub issue: IssueId,
-    /// The stage; `None`: the only one that waits.
+    /// The stage; `None` for the only one that waits.
     pub stage: Option<StageName>,
-    /// The request that the person has seen; `None`: whichever it is.
+    /// The request that the person has seen; `None` for any.
     pub request: Option<String>,
-    /// What is said.
     pub answer: approval::Answer,
 }
 
-/// What came of an [`Ask`].
+/// The result of a [`Command`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
-    /// It is done: so many attempts, runs or issues were touched.
+    /// The command was applied to this many attempts, runs or issues.
     Done(usize),
-    /// No such issue is known.
+    /// The issue is unknown.
     UnknownIssue,
-    /// There was nothing to do, and why.
+    /// There was nothing to do, with the reason.
     NoEffect(&'static str),
 }
 
-/// What the scheduler asks for.
+/// An effect that the scheduler requests.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Start this attempt. The slot is already taken.
     Start(Box<Start>),
-    /// Stop this attempt.
     Stop {
-        /// The attempt.
         attempt_id: AttemptId,
-        /// Why.
         why: StopReason,
     },
-    /// Tell this attempt what a person says to what it waits with.
+    /// Deliver a person's answer to this attempt.
     DeliverAnswer {
-        /// The attempt.
         attempt_id: AttemptId,
-        /// To which request, and what.
+        /// The request and its answer.
         answered: Answered,
     },
-    /// A limit is near (80 %): say so in the attempt's log.
+    /// A limit is near (80 %): write a warning to the attempt's log.
     Warn {
-        /// The attempt.
         attempt_id: AttemptId,
-        /// The limit.
         limit: LimitHit,
     },
-    /// Look at this issue again; answered by [`Input::Shown`].
+    /// Look up this issue; answered by [`Input::LookupFinished`].
     LookUp(IssueId),
-    /// Its work is over: remove its workspace as the workflow says; answered by [`Input::WorkspaceRemoved`].
+    /// The issue is finished: remove its workspace as the workflow says; answered by
+    /// [`Input::WorkspaceRemoved`].
     RemoveWorkspace(Box<Issue>),
-    /// The answer to an [`Input::Ask`].
+    /// The response to [`Input::Command`].
     CommandResult(u64, CommandResult),
-    /// Pull soon: something ended, and what it did is to be seen.
+    /// Pull soon: an attempt ended, and its changes must be seen.
     Pull,
-    /// Something happened to a run of this issue.
+    /// An event of a run of this issue.
     RunEvent(IssueId, RunEvent),
 }
 
@@ -203,14 +189,14 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The issue left the stage's state (`on_state_change: cancel`).
+    /// The issue left the state of the stage (`on_state_change: cancel`).
     StateChanged,
-    /// The issue is in a terminal state, and the grace is over.
+    /// The issue is in a terminal state, and the grace period is over.
     Terminal,
-    /// The tracker does not have the issue any more.
+    /// The tracker no longer has the issue.
     #[serde(rename = "gone")]
     Missing,
-    /// A person asked for it.
+    /// A person cancelled it.
     Cancelled,
     /// A limit was crossed: the outcome is `over_budget`.
     OverBudget(LimitHit),
@@ -228,51 +214,51 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// The conversation that an attempt goes on with.
+/// The conversation that an attempt resumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resume {
-    /// The attempt that it was.
+    /// The attempt that held the conversation.
     #[serde(rename = "session")]
     pub attempt_id: AttemptId,
-    /// The provider's id of it, as that attempt told. It is text from an agent: checked before use.
+    /// The provider's id of the conversation, as the agent reported it: untrusted text that is
+    /// checked before use.
     pub provider_session_id: String,
-    /// What the conversation had used, in all attempts before this one.
+    /// The usage of the conversation in all earlier attempts.
     pub total: Usage,
-    /// What it had cost in them, as far as the agent reported it.
+    /// The cost of the conversation in all earlier attempts, as far as the agent reported it.
     #[serde(default)]
     pub cost: MicroUsd,
 }
 
-/// All that is needed to start an attempt.
+/// Everything that is needed to start an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// The snapshot it is started from.
+    /// The snapshot of the issue at the start.
     pub issue: Issue,
-    /// The stage; an attempt keeps the one it started with.
+    /// The stage; an attempt keeps the definition it started with.
     pub stage: Stage,
-    /// The run.
     pub run: RunId,
-    /// The attempt's own id, also the name of its session log.
+    /// The id of the attempt, also the name of its session log.
     #[serde(rename = "session")]
     pub attempt_id: AttemptId,
-    /// Its number within the run, from 1.
+    /// The number of the attempt within its run, from 1.
     pub attempt: u32,
-    /// How the attempt before it ended.
+    /// The result of the previous attempt.
     pub previous: Option<AttemptResult>,
-    /// The conversation it goes on with.
+    /// The conversation to resume.
     #[serde(default)]
     pub resume: Option<Resume>,
-    /// What may be spent at most, by the limits of attempt, issue and day together: for agents that keep a limit
-    /// themselves.
+    /// The largest amount that may be spent by the limits of attempt, issue and day together, for
+    /// agents that enforce a limit themselves.
     #[serde(default)]
     pub budget: Limit,
-    /// What it is to do, and where, as it was when it started.
+    /// The intent as resolved at the start.
     #[serde(default)]
     pub intent: Intent,
-    /// Whether the issue's text stands in its prompt in a fence.
+    /// Whether the prompt fences the text of the issue.
     #[serde(default)]
     pub fenced: bool,
-    /// What the person who let it start says to the agent.
+    /// The message for the agent from the person who approved the start.
     #[serde(default)]
     pub message: Option<String>,
 }

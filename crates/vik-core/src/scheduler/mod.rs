@@ -1,7 +1,8 @@
-//! The scheduler over all issues: order, slots, limits, and what is to be done next.
+//! The scheduler over all issues: order, slots, limits and decisions.
 //!
-//! Input in, effects out; see [`Scheduler::handle`]. What must be on disk before the effects are carried out is told by
-//! [`Scheduler::take_changes`]. The one who carries them out owns the clock and the world.
+//! [`Scheduler::handle`] takes an input and returns effects. [`Scheduler::take_changes`] returns
+//! the changes that must be on disk before the effects are carried out. The caller owns the clock
+//! and performs all I/O.
 
 mod approvals;
 mod blockers;
@@ -43,40 +44,40 @@ pub use messages::{
     StopReason,
 };
 
-/// The state over all issues.
+/// The scheduling state of all issues.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     workflow: Arc<Workflow>,
     filter: Filter,
     machines: HashMap<IssueId, IssueMachine>,
-    /// What issues have used of which nothing else is remembered.
+    /// The usage of issues of which nothing else is kept.
     lives: HashMap<IssueId, LifetimeUsage>,
-    /// Issues of the last good pull that match a stage, in the order in which they start.
+    /// Issues of the last successful pull that match a stage, in start order.
     order: Vec<IssueId>,
     blockers: Blockers,
     lookups: IssueLookups,
     workspaces: Workspaces,
     spending: Spending,
-    /// Since when issues with something that runs are done with.
+    /// Since when issues with a running attempt have been terminal or missing.
     done_since: BTreeMap<IssueId, Mono>,
     pulls_started: PullNo,
-    /// Whether any pull ended well.
+    /// Whether any pull has succeeded.
     has_pulled: bool,
-    /// Whether the last good pull, brought again, would tell nothing.
+    /// Whether the last successful pull, repeated, would change nothing.
     can_skip_unchanged_pull: bool,
     paused: bool,
     draining: bool,
     pressure: Option<Arc<str>>,
     ids: IdSource,
-    /// When time alone changes something next.
+    /// The next time at which a decision is due without new input.
     wake: Option<Mono>,
     effects: Vec<Effect>,
     changes: Changes,
-    /// Issues whose machines are to be stored.
+    /// Issues whose machines must be stored.
     changed: BTreeSet<IssueId>,
 }
 
-/// What a decision is about.
+/// The subject of a decision.
 #[derive(Clone, Copy, Debug, Default)]
 struct DecisionSubject<'a> {
     issue: Option<&'a IssueId>,
@@ -104,7 +105,7 @@ impl<'a> DecisionSubject<'a> {
 }
 
 impl Scheduler {
-    /// A scheduler that knows no issue yet. `seed` makes its ids unique.
+    /// Creates a scheduler that knows no issue yet. `seed` makes its ids unique.
     pub fn new(workflow: Arc<Workflow>, filter: Filter, seed: [u8; 6]) -> Self {
         Self {
             workflow,
@@ -131,9 +132,10 @@ impl Scheduler {
         }
     }
 
-    /// A scheduler that goes on where an earlier one ended, and the attempts that were under way then: they are to be
-    /// taken up again (or started, where nothing shows that they were), never started twice. What was told to stop is
-    /// told again by the first call of [`Scheduler::handle`].
+    /// Restores a scheduler from the ledger, and returns it with the attempts that were active. The
+    /// caller recovers these attempts (or starts them if nothing shows that they were started), and
+    /// never starts one twice. Stop requests are repeated by the first call of
+    /// [`Scheduler::handle`].
     pub fn restore(
         workflow: Arc<Workflow>,
         filter: Filter,
@@ -181,7 +183,8 @@ impl Scheduler {
         (scheduler, starts)
     }
 
-    /// What changed since this was last asked: to be committed before the effects are carried out.
+    /// Returns the changes since the last call, which must be committed before the effects are
+    /// carried out.
     pub fn take_changes(&mut self) -> Changes {
         let mut changes = std::mem::take(&mut self.changes);
         let changed = std::mem::take(&mut self.changed);
@@ -190,11 +193,12 @@ impl Scheduler {
         changes
     }
 
-    /// Takes one input and says what is to be done, in order.
+    /// Handles one input, and returns the effects in order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        // These come often and free nothing.
+        // These inputs are frequent and free nothing.
         let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });
-        // Whatever tells more of issues, or makes others interesting, makes the same pull tell something new.
+        // After any input that adds knowledge about issues, an unchanged pull can have new
+        // consequences.
         self.can_skip_unchanged_pull &= !matches!(
             input,
             Input::LookupFinished { .. }
@@ -244,12 +248,12 @@ impl Scheduler {
     fn on_reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
         let detail = edit_summary(&edits(&self.workflow, &workflow));
         self.workflow = workflow;
-        // Other states may be terminal now: who waits for whom follows the new workflow.
+        // The terminal states may have changed, and the blocked issues with them.
         self.update_blocked_holds(now);
         self.free_raised(now);
         self.release_unneeded_approvals(now);
         self.decide(now, "reloaded", DecisionSubject::default(), detail);
-        // Other states may be of interest now.
+        // The states of interest may have changed.
         self.effects.push(Effect::Pull);
     }
 
@@ -265,7 +269,6 @@ impl Scheduler {
         self.pressure = why;
     }
 
-    /// An attempt ended.
     fn on_attempt_ended(
         &mut self,
         issue: &IssueId,
@@ -314,7 +317,7 @@ impl Scheduler {
         self.reconcile(issue, now);
     }
 
-    /// Frees what limits parked that are higher now.
+    /// Frees the stages that were parked by limits which are higher now.
     fn free_raised(&mut self, now: Now) {
         let mut freed = Vec::new();
         for (id, machine) in &mut self.machines {
@@ -333,7 +336,7 @@ impl Scheduler {
         }
     }
 
-    // --- what is to be remembered, and told
+    // --- recorded decisions and events
 
     fn decide(&mut self, now: Now, kind: &str, about: DecisionSubject<'_>, detail: String) {
         self.changes.decisions.push(Decision {
@@ -432,13 +435,13 @@ impl Scheduler {
         self.decide(now, "started", DecisionSubject::start(start), why);
     }
 
-    /// Tells an attempt to stop, once.
+    /// Stops an attempt, once.
     fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopReason, now: Now) -> bool {
         let Some(machine) = self.machines.get_mut(issue) else {
             return false;
         };
         let is_first = machine.stop(attempt_id, why.clone());
-        // What a person says is remembered even where it was told to stop before.
+        // A cancellation by a person is stored even if the attempt was already being stopped.
         if is_first || why == StopReason::Cancelled {
             self.changed.insert(issue.clone());
         }
@@ -453,26 +456,26 @@ impl Scheduler {
         is_first
     }
 
-    // --- what is known
+    // --- queries
 
-    /// All runs that are not over, in no particular order.
+    /// Returns all runs that are not over, in no particular order.
     pub fn runs(&self) -> impl Iterator<Item = (&IssueId, &Run)> {
         self.machines
             .iter()
             .flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
     }
 
-    /// Every issue that is known, in no order.
+    /// Returns every known issue, in no particular order.
     pub fn issues(&self) -> impl Iterator<Item = &IssueId> {
         self.machines.keys()
     }
 
-    /// The machine of an issue, where one is known.
+    /// Returns the machine of an issue.
     pub fn machine(&self, issue: &IssueId) -> Option<&IssueMachine> {
         self.machines.get(issue)
     }
 
-    /// What an issue has used in its whole life.
+    /// Returns the usage in an issue's whole life.
     pub fn life(&self, issue: &IssueId) -> LifetimeUsage {
         let known = self.machines.get(issue).map(IssueMachine::life);
         known
@@ -481,12 +484,12 @@ impl Scheduler {
             .unwrap_or_default()
     }
 
-    /// Whether a person paused everything.
+    /// Returns whether a person paused everything.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Issues that a person paused, sorted.
+    /// Returns the issues that a person paused, sorted.
     pub fn paused_issues(&self) -> Vec<IssueId> {
         let paused = self.machines.values().filter(|machine| machine.is_paused());
         let mut ids: Vec<_> = paused.map(|machine| machine.issue().id.clone()).collect();
@@ -494,17 +497,19 @@ impl Scheduler {
         ids
     }
 
-    /// Whether nothing more starts.
+    /// Returns whether nothing more starts.
     pub fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// Whether all that the last pull told is known and counted: the same again is [`Input::PulledSame`].
+    /// Returns whether everything in the last pull is known, so that an identical pull can be sent
+    /// as [`Input::PulledUnchanged`].
     pub fn can_skip_unchanged_pull(&self) -> bool {
         self.can_skip_unchanged_pull
     }
 
-    /// What of a pull is of interest. What comes to be known while it is read is seen by the one after it.
+    /// Returns the filter for the issues of a pull. Issues that become known while a pull is parsed
+    /// are seen by the next one.
     pub fn wanted(&self) -> Wanted {
         let stages = &self.workflow.issue.stages;
         let mut known: HashMap<_, _> = self
@@ -524,16 +529,16 @@ impl Scheduler {
         }
     }
 
-    /// How many issues of the last good pull match a stage.
+    /// Returns the number of issues of the last successful pull that match a stage.
     pub fn matching(&self) -> usize {
         self.order.len()
     }
 }
 
-/// How many edits are named in one decision.
+/// The number of edits that a decision lists.
 const NAMED_EDITS: usize = 5;
 
-/// What an edit of the workflow changed, in one line.
+/// Returns a one-line summary of an edit of the workflow.
 fn edit_summary(edits: &[Edit]) -> String {
     if edits.is_empty() {
         return "the workflow was edited: nothing but its prompts or its comments".to_owned();

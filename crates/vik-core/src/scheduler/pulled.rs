@@ -1,4 +1,4 @@
-//! What a good pull changes.
+//! Handles successful pulls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ impl Scheduler {
         self.order.clear();
         let mut seen = HashSet::with_capacity(self.machines.len());
         let mut others = Vec::new();
-        // Only what changed is to be done more with: of thousands, most are as they were.
+        // Only changed issues need further work: most of thousands are unchanged.
         let mut touched = Vec::new();
         let mut is_blocked = false;
         for issue in issues {
@@ -70,11 +70,12 @@ impl Scheduler {
         };
         self.update_blockers(others, now);
         self.forget(&states);
-        // Who waits for whom depends on issues that are not kept.
+        // The blocked issues depend on issues that are not kept.
         self.can_skip_unchanged_pull = !is_blocked;
     }
 
-    /// The last pull again: what it told is known, so only what happened here meanwhile can make a difference.
+    /// Handles a pull that is identical to the last one: only changes inside Vik can make a
+    /// difference.
     pub(super) fn on_pulled_unchanged(&mut self, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let pull = self.pulls_started;
@@ -108,7 +109,7 @@ impl Scheduler {
         self.lookups.on_good_pull(now);
     }
 
-    /// What the pull did not bring.
+    /// Handles the issues that the pull did not return.
     fn handle_absent(&mut self, is_seen: impl Fn(&IssueId, &IssueMachine) -> bool, now: Now) {
         let mut missed: Vec<_> = self
             .machines
@@ -125,7 +126,7 @@ impl Scheduler {
             };
             let is_new = machine.is_present() || machine.is_active();
             let mut observed = machine.on_absent(self.pulls_started, now, &self.workflow);
-            // What a run did to the issue is known only now that it is over.
+            // The effect of a run on the issue is known only after the run has ended.
             let is_new = is_new || observed.changed;
             let is_missing = self.lookups.is_missing(&id);
             if is_missing {
@@ -147,7 +148,7 @@ impl Scheduler {
         self.retry_lookups(now);
     }
 
-    /// By priority, then by age, then in pull order.
+    /// Sorts by priority, then by age, then in pull order.
     fn sort(&mut self) {
         let machines = &self.machines;
         let key = |id: &IssueId| {
@@ -159,7 +160,7 @@ impl Scheduler {
         self.order.sort_by_cached_key(key);
     }
 
-    /// Keeps no more than the counters of issues of which nothing else matters.
+    /// Drops the issues of which only the counters matter, and returns those that were present.
     fn forget(&mut self, states: &HashSet<&str>) -> Vec<Issue> {
         let mut forgotten = Vec::new();
         let mut idle = Vec::new();
@@ -189,7 +190,7 @@ impl Scheduler {
     }
 }
 
-/// The states in which an issue matches a stage.
+/// Returns the states in which an issue matches a stage.
 fn states(workflow: &Workflow) -> HashSet<&str> {
     let stages = workflow.issue.stages.iter();
     stages.map(|stage| stage.when_state.as_str()).collect()

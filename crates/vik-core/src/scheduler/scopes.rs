@@ -1,5 +1,4 @@
-//! Which issues may not start: since others work on the same paths, since their intent cannot be followed, or since nobody
-//! trusts them.
+//! Holds that follow from an issue's own text: scope conflicts, invalid intents and missing trust.
 
 use super::dispatch::Slots;
 use super::{Hold, Scheduler};
@@ -11,8 +10,9 @@ use crate::time::Now;
 use crate::trust::Trust;
 use crate::workflow::{ScopeConflicts, Stage};
 
-/// The scopes that others may not touch: of what runs or is about to start, and of what waits for one of these. The latter
-/// keeps a wide scope from waiting for ever, while narrow ones that came later go on.
+/// The scopes in use, by attempts that run or are about to start and by stages that wait for one of
+/// these. The waiting ones keep a wide scope from starving while narrow ones that arrived later
+/// run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnedScopes(Vec<Owned>);
 
@@ -33,12 +33,12 @@ impl OwnedScopes {
         self.0.extend(owned);
     }
 
-    /// What runs, or is about to.
+    /// Claims the scope of an attempt that runs or is about to start.
     pub(super) fn start(&mut self, issue: &IssueId, scope: Option<&Scope>) {
         self.own(issue, scope, false);
     }
 
-    /// The first other issue that owns some of it.
+    /// Returns the hold by the first other issue whose scope overlaps.
     fn conflict(&self, issue: &IssueId, scope: &Scope) -> Option<Hold> {
         let mut others = self.0.iter().filter(|owned| owned.issue != *issue);
         let other = others.find(|owned| owned.scope.overlaps(scope))?;
@@ -50,7 +50,7 @@ impl OwnedScopes {
 }
 
 impl Scheduler {
-    /// The scope that an attempt would claim. Without one nothing is claimed.
+    /// Returns the scope that an attempt would claim; `None` claims nothing.
     pub(super) fn scope(&self, machine: &IssueMachine, stage: &Stage) -> Option<Scope> {
         match self.workflow.issue.scope_conflicts {
             ScopeConflicts::Serialize => Intent::scope(stage, machine.issue()).ok().flatten(),
@@ -58,7 +58,8 @@ impl Scheduler {
         }
     }
 
-    /// Who works on the same paths, or waits for them and comes first.
+    /// Returns the hold by an issue that works on overlapping paths, or waits for them ahead of
+    /// this one.
     pub(super) fn scope_conflict(
         &self,
         machine: &IssueMachine,
@@ -72,7 +73,7 @@ impl Scheduler {
         slots.owned.conflict(&machine.issue().id, &scope)
     }
 
-    /// A stage that is due is held: where it would start but for others, its scope is kept for it.
+    /// Reserves the scope of a due stage that waits only for others.
     pub(super) fn reserve_scope(
         &self,
         machine: &IssueMachine,
@@ -90,11 +91,11 @@ impl Scheduler {
         }
     }
 
-    /// The slots as they are when it is this issue's turn.
+    /// Returns the slots in use when it is the turn of this issue.
     pub(super) fn slots_before(&self, issue: &IssueId, now: Now) -> Slots {
         let mut slots = self.slots();
-        // Where nothing of it can be held by a scope, or everything is by a slot that it does not have, nobody ahead makes
-        // a difference.
+        // The issues ahead make no difference if no scope can hold this issue, or if it has no slot
+        // anyway.
         let claims = |machine: &IssueMachine| {
             let stages = self.workflow.issue.stages.iter();
             stages
@@ -116,14 +117,14 @@ impl Scheduler {
         slots
     }
 
-    /// What the issue says of its intent cannot be followed in this stage.
+    /// Returns the hold by an intent that is invalid in this stage.
     pub(super) fn bad_intent(&self, machine: &IssueMachine, stage: &Stage) -> Option<Hold> {
         let error = Intent::scope(stage, machine.issue()).err()?;
         let why = crate::visible::visible(&error.to_string()).into();
         Some(Hold::BadIntent { why })
     }
 
-    /// What its text may do, by the rules that hold now.
+    /// Returns how far the text of the issue is trusted by the current rules.
     pub(super) fn trust(&self, machine: &IssueMachine) -> Trust {
         let policy = self.workflow.trust.as_ref();
         policy

@@ -1,4 +1,5 @@
-//! What attempts spend: charged to the attempt, the issue's life and the day, and held against their limits.
+//! Charges what attempts spend to the attempt, the issue's life and the day, and enforces their
+//! limits.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +18,23 @@ use crate::scope::Scope;
 use crate::time::Now;
 use crate::workflow::Workflow;
 
-/// Who runs, what they have spent so far, and what was charged on each day.
+/// The running attempts with their live spending, and the charges of each day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
     days: BTreeMap<Date, Spend>,
-    /// The parts of all charges that are estimates.
+    /// The estimated parts of all charges.
     estimates: Estimates,
     running: BTreeMap<AttemptId, Running>,
 }
 
-/// An attempt that is under way.
+/// An active attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub issue: IssueId,
     pub stage: StageName,
     pub agent: AgentName,
     pub scope: Option<Scope>,
-    /// What it waits for a person with.
+    /// The gate at which it waits for a person.
     pub pending_gate: Option<Gate>,
     spent: Spend,
     warned: Vec<(LimitScope, LimitUnit)>,
@@ -61,20 +62,21 @@ impl Spending {
         self.running.insert(start.attempt_id, running);
     }
 
-    /// An attempt waits for a person, or does no longer.
+    /// Records that an attempt waits for a person, or no longer does.
     pub(super) fn set_pending_gate(&mut self, attempt_id: AttemptId, gate: Option<Gate>) {
         if let Some(running) = self.running.get_mut(&attempt_id) {
             running.pending_gate = gate;
         }
     }
 
-    /// The attempts that are under way.
+    /// Returns the active attempts.
     pub(super) fn running(&self) -> impl Iterator<Item = &Running> {
         self.running.values()
     }
 
-    /// Charges an attempt that ended to the day. Never less than it told while it ran: that becomes part of its report, from
-    /// which the ledger knows after a restart which part of the charge is an estimate.
+    /// Charges an ended attempt to the day. The charge is never less than the live spending, which
+    /// becomes part of the report: after a restart the ledger knows from it which part of the charge
+    /// is an estimate.
     pub(super) fn charge(
         &mut self,
         issue: &IssueId,
@@ -100,7 +102,7 @@ impl Spending {
         (charged, source)
     }
 
-    /// What was spent today, live spending included.
+    /// Returns the spending of today, with the live spending of active attempts.
     fn today(&self, now: Now) -> Spend {
         let charged = self.days.get(&date(now)).copied().unwrap_or_default();
         self.running
@@ -108,7 +110,7 @@ impl Spending {
             .fold(charged, |sum, running| sum.plus(running.spent))
     }
 
-    /// What attempts of an issue that are under way have spent.
+    /// Returns the live spending of the active attempts of an issue.
     pub(super) fn live(&self, machine: &IssueMachine) -> Spend {
         let active = machine.runs().iter().filter_map(|run| run.active());
         active
@@ -116,8 +118,8 @@ impl Spending {
             .fold(Spend::default(), |sum, running| sum.plus(running.spent))
     }
 
-    /// All limits that hold for an attempt of an issue and how far along they are. `ended` was just charged to an
-    /// attempt that is not under way any more, yet not to the issue's life.
+    /// Returns the usage of all limits that apply to an attempt. `ended` is the charge of an
+    /// attempt that is no longer active and not yet part of the issue's life.
     pub(super) fn limits(
         &self,
         workflow: &Workflow,
@@ -146,7 +148,7 @@ impl Spending {
             .collect()
     }
 
-    /// What an attempt that starts now may spend.
+    /// Returns how much an attempt that starts now may spend.
     pub(super) fn budget(
         &self,
         workflow: &Workflow,
@@ -163,13 +165,13 @@ impl Spending {
 }
 
 impl Scheduler {
-    /// An attempt told what it has spent so far.
+    /// Updates the live spending of an attempt.
     pub(super) fn on_spend(&mut self, issue: &IssueId, attempt_id: AttemptId, spend: Spend, now: Now) {
         let running = self.spending.running.get_mut(&attempt_id);
         let Some(running) = running.filter(|running| running.issue == *issue) else {
             return;
         };
-        // Late news: it had told of more already.
+        // An outdated report: the attempt has already reported more.
         if running.spent.max(spend) == running.spent {
             return;
         }
@@ -182,7 +184,8 @@ impl Scheduler {
         }
     }
 
-    /// Holds the limits against all that runs: what was charged to the day or an issue is charged to all of them.
+    /// Enforces the limits of all active attempts, because a charge to the day or an issue counts
+    /// for all of them.
     pub(super) fn enforce_all(&mut self, now: Now) {
         let attempt_ids: Vec<_> = self.spending.running.keys().copied().collect();
         for attempt_id in attempt_ids {
@@ -190,7 +193,8 @@ impl Scheduler {
         }
     }
 
-    /// Warns of the limits that are near, and stops the attempt at one that is reached. Tells which that is.
+    /// Warns of limits that are near, and stops the attempt at a limit that is reached. Returns the
+    /// scope of that limit.
     fn enforce(&mut self, attempt_id: AttemptId, now: Now) -> Option<LimitScope> {
         let issue = self.spending.running.get(&attempt_id)?.issue.clone();
         let machine = self.machines.get(&issue)?;
@@ -230,7 +234,7 @@ impl Scheduler {
         });
     }
 
-    /// The day's total is to be remembered.
+    /// Records the total of the day in the changes.
     pub(super) fn record_day_total(&mut self, now: Now) {
         let day = date(now);
         let total = self.spending.days.get(&day).copied().unwrap_or_default();
@@ -238,7 +242,7 @@ impl Scheduler {
         self.changes.days.push((day, total));
     }
 
-    /// The day's limit, where it is used up, and when the day turns.
+    /// Returns the day's limit if it is used up, and the start of the next day.
     pub(super) fn day_hold(&self, now: Now) -> Option<(LimitHit, Timestamp)> {
         if self.workflow.day_limit == Limit::default() {
             return None;
@@ -248,36 +252,36 @@ impl Scheduler {
         Some((hit, next_day(now)))
     }
 
-    /// The estimated part of what was spent on the day that it is now.
+    /// Returns the estimated part of today's spending.
     pub fn estimated_today(&self, now: Now) -> Spend {
         let days = &self.spending.estimates.days;
         days.get(&date(now)).copied().unwrap_or_default()
     }
 
-    /// The estimated part of what an issue has spent in its whole life.
+    /// Returns the estimated part of the spending in an issue's whole life.
     pub fn estimated_life(&self, issue: &IssueId) -> Spend {
         let issues = &self.spending.estimates.issues;
         issues.get(issue).copied().unwrap_or_default()
     }
 
-    /// What was spent on the day that it is now, by what ended and by what runs.
+    /// Returns today's spending of ended and of active attempts.
     pub fn spent_today(&self, now: Now) -> Spend {
         self.spending.today(now)
     }
 }
 
-/// What an attempt was stopped for, as its end is judged.
+/// Returns the stop reason that counts for the end of an attempt.
 pub(super) fn effective_stop_reason(
     report: &AttemptResult,
     stopping: Option<StopReason>,
     limits: Vec<LimitHit>,
 ) -> Option<StopReason> {
     match (report.outcome, stopping) {
-        // A person's word holds, however it ended.
+        // A cancellation by a person counts for every outcome.
         (_, Some(StopReason::Cancelled)) => Some(StopReason::Cancelled),
         (Outcome::Cancelled | Outcome::OverBudget, Some(why @ StopReason::OverBudget(_))) => Some(why),
         (Outcome::Cancelled, why) => why,
-        // The agent kept the limit itself: it is the one that is nearest.
+        // The agent enforced the limit itself: assume the limit that is nearest.
         (Outcome::OverBudget, _) => {
             let mut nearest: Option<LimitHit> = None;
             for hit in limits {
@@ -297,7 +301,7 @@ pub(super) fn effective_stop_reason(
     }
 }
 
-/// The day (UTC) on which something is charged.
+/// Returns the day (UTC) that is charged.
 pub(super) fn date(now: Now) -> Date {
     Offset::UTC.to_datetime(now.wall).date()
 }

@@ -1,4 +1,4 @@
-//! Workspaces of issues that are done with: removed once nothing runs in them.
+//! Workspaces of finished issues, which are removed once nothing runs in them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,14 +9,14 @@ use crate::machine::{IssueMachine, Phase};
 use crate::time::Now;
 use crate::workflow::{OnStateChange, RemoveWorkspace, Workflow};
 
-/// Which issues have a workspace.
+/// The issues that have a workspace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workspaces {
     all: BTreeSet<IssueId>,
     removing: BTreeSet<IssueId>,
-    /// These could not be removed; they are asked for again when the issue is another one.
+    /// Workspaces that could not be removed; they are tried again after the issue has changed.
     kept: HashMap<IssueId, Fingerprint>,
-    /// Told at the start, and not missed by a pull yet.
+    /// Workspaces known from the start that no pull has missed yet.
     unseen: BTreeSet<IssueId>,
 }
 
@@ -30,7 +30,7 @@ impl Workspaces {
         self.all.contains(issue)
     }
 
-    /// Those whose issues must be seen, whatever their state.
+    /// Returns the issues that pulls must keep whatever their state.
     pub(super) fn tracked(&self, workflow: &Workflow) -> impl Iterator<Item = &IssueId> {
         let tracked = workflow.issue.remove_workspace != RemoveWorkspace::Never;
         self.all.iter().filter(move |_| tracked)
@@ -53,14 +53,14 @@ impl Workspaces {
         !self.removing.is_empty()
     }
 
-    /// What was told at the start and was not asked for yet.
+    /// Returns the workspaces known from the start that were not looked up yet.
     pub(super) fn take_unseen(&mut self) -> BTreeSet<IssueId> {
         std::mem::take(&mut self.unseen)
     }
 }
 
 impl Scheduler {
-    /// Compares what runs for an issue, and its workspace, with what is known of the issue.
+    /// Compares the running attempts and the workspace of an issue with its state.
     pub(super) fn reconcile(&mut self, issue: &IssueId, now: Now) {
         let is_missing = self.lookups.is_missing(issue);
         let Some(machine) = self.machines.get(issue) else {
@@ -98,7 +98,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops what still runs for issues that are done with, when the grace is over.
+    /// Stops the attempts of finished issues when the grace period is over.
     pub(super) fn stop_finished_issues(&mut self, now: Now) {
         let grace = self.workflow.issue.terminal_grace.0;
         let over: Vec<_> = self
@@ -175,7 +175,7 @@ impl Scheduler {
     }
 }
 
-/// Nothing is at work in it, as far as can be told.
+/// Returns whether nothing uses the workspace, as far as is known.
 fn may_be_removed(machine: &IssueMachine) -> bool {
     let settles = |phase: &Phase| matches!(phase, Phase::Settling { .. });
     !machine.is_active() && !machine.is_unproven() && !machine.runs().iter().any(|run| settles(&run.phase))

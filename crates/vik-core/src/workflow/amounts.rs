@@ -1,4 +1,4 @@
-//! Numbers that count something: money, tokens, memory, and the limits on them.
+//! Amounts: money, tokens, memory, and limits on them.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
@@ -11,15 +11,15 @@ use super::values::Whole;
 use super::yaml::Node;
 use crate::money::MicroUsd;
 
-/// The most that one limit takes: what is above was meant otherwise.
+/// The maximum of one limit: a larger number is a mistake.
 const MAX_USD: u32 = 1_000_000;
 const MAX_TOKENS: u64 = 1_000_000_000_000;
 
-/// Tokens, which may be none.
+/// A number of tokens, possibly zero.
 pub(crate) type Tokens = Whole<0, MAX_TOKENS>;
 /// A limit on tokens.
 pub(crate) type TokenLimit = Limit<MAX_TOKENS>;
-/// A limit on what runs at once.
+/// A limit on concurrency.
 pub(crate) type SlotLimit = Limit<{ u32::MAX as u64 }>;
 
 fn number(node: &Node, cx: &mut Cx<'_>) -> Option<f64> {
@@ -38,7 +38,7 @@ fn out_of_range(node: &Node, cx: &Cx<'_>, message: impl Into<String>) -> Diagnos
     cx.error("out_of_range", node, message)
 }
 
-/// Zero is no limit that can be meant: nothing could run, and no limit at all is written otherwise.
+/// Reports a limit of zero: nothing could run, and no limit is written as `null`.
 fn zero(node: &Node, cx: &mut Cx<'_>) {
     let diagnostic = out_of_range(node, cx, "a limit cannot be zero");
     cx.sink
@@ -58,7 +58,7 @@ impl Decode for Amount {
             cx.sink.push(diagnostic);
             return None;
         }
-        // A negative zero is a zero.
+        // A negative zero becomes zero.
         Some(Self(number.abs()))
     }
 
@@ -67,7 +67,7 @@ impl Decode for Amount {
     }
 }
 
-/// Money, written in dollars.
+/// An amount of money in dollars.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usd(pub(crate) MicroUsd);
 
@@ -146,7 +146,7 @@ impl<const MAX: u64> Decode for Limit<MAX> {
     }
 }
 
-/// How often agents are started for one issue: never without limit.
+/// The number of attempts for one issue: never unlimited.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Attempts(pub(crate) u32);
@@ -172,7 +172,7 @@ impl Decode for Attempts {
     }
 }
 
-/// A part of a whole, above zero.
+/// A percentage above zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Percent(pub(crate) f64);
 
@@ -192,7 +192,7 @@ impl Decode for Percent {
     }
 }
 
-/// An amount of bytes, above zero: `512MiB`, `2GiB`, or bytes.
+/// A number of bytes above zero: `512MiB`, `2GiB`, or bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory(pub(crate) u64);
 
@@ -209,7 +209,7 @@ const MEMORY_UNITS: &[(&str, u64)] = &[
     ("TB", 1_000_000_000_000),
 ];
 
-/// `None` where the text is no amount of bytes, or one that no machine has.
+/// Returns `None` if the text is no amount of bytes, or one that no machine has.
 fn memory(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

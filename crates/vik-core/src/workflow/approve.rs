@@ -1,4 +1,4 @@
-//! `issue.stages.S.approve`: what waits for a person's word.
+//! `issue.stages.S.approve`: the approvals of a stage.
 
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,14 @@ use crate::approval::{Call, OnTimeout};
 use crate::duration::Span;
 use crate::scope::Scope;
 
-/// How long something waits where nothing is written.
+/// The default time limit of a request.
 const TIMEOUT: Span = Span::secs(24 * 60 * 60);
 
 section! {
     /// What waits for a person (`vik approve`, `vik deny`). Without this section nothing does.
     struct Approve: strict;
-    /// Whether an attempt waits before it starts. What was approved is the text of the issue: after an edit it waits again.
+    /// Whether an attempt waits before it starts. What was approved is the text of the issue: after
+    /// an edit it waits again.
     "before" before: defaults bool = false;
     /// Whether an attempt whose work is done and verified waits before `after_run`.
     "after" after: defaults bool = false;
@@ -44,7 +45,8 @@ section! {
 section! {
     /// Calls that wait: of each key that is written, one entry must fit.
     struct Rule: strict;
-    /// Names of tools as the agent calls them; `*` stands for anything, and upper and lower case are the same.
+    /// Names of tools as the agent calls them; `*` stands for anything, and upper and lower case
+    /// are the same.
     "tool" tool: optional Texts;
     /// Words that stand in the command line: `git push`, `rm *-r`.
     "command" command: optional Texts;
@@ -63,7 +65,7 @@ section! {
 pub(crate) struct Rules(Vec<CallRule>);
 
 impl Rules {
-    /// Whether none is written.
+    /// Returns whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -72,15 +74,10 @@ impl Rules {
 /// `issue.stages.S.approve`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovePolicy {
-    /// `before`
     pub before: bool,
-    /// `after`
     pub after: bool,
-    /// `calls`
     pub calls: Vec<CallRule>,
-    /// `timeout`
     pub timeout: Span,
-    /// `on_timeout`
     pub on_timeout: OnTimeout,
 }
 
@@ -89,9 +86,8 @@ pub struct ApprovePolicy {
 pub struct CallRule {
     /// `tool`; empty: any.
     pub tool: Vec<String>,
-    /// `command`; empty: any, and none.
+    /// `command`; empty: any, or none.
     pub command: Vec<String>,
-    /// `path`
     pub path: Option<Scope>,
 }
 
@@ -108,19 +104,19 @@ impl Default for ApprovePolicy {
 }
 
 impl ApprovePolicy {
-    /// The rule that makes a call wait.
+    /// Returns the rule by which a call waits for approval.
     pub fn rule_for(&self, call: &Call) -> Option<&CallRule> {
         self.calls.iter().find(|rule| rule.matches(call))
     }
 }
 
 impl Stage {
-    /// Whether a person has to let its attempts start.
+    /// Returns whether a person must approve each start.
     pub fn asks_before(&self) -> bool {
         self.approve.as_ref().is_some_and(|policy| policy.before)
     }
 
-    /// Whether its agents have to ask before calls that a rule names.
+    /// Returns whether agents must ask before the calls that a rule names.
     pub fn asks_before_calls(&self) -> bool {
         self.approve
             .as_ref()
@@ -144,7 +140,7 @@ impl Decode for Rules {
                 command: rule.command.map(|texts| texts.0).unwrap_or_default(),
                 path: rule.path.map(|globs| globs.0),
             };
-            // One in which something is wrong was told of already.
+            // Errors inside of the rule were reported already.
             if matches!(&item.kind, Kind::Map(keys) if keys.is_empty()) {
                 let diagnostic = cx
                     .error(
@@ -202,7 +198,7 @@ impl Leaves {
         };
         self.plain("approve.before", before);
         self.plain("approve.after", after);
-        // As JSON: two rules that read alike may be different ones.
+        // As JSON, because different rules may have the same short form.
         let json = |rule: &CallRule| serde_json::to_string(rule).unwrap_or_default();
         let rules: Vec<_> = calls.iter().map(json).collect();
         self.list("approve.calls", rules.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! Checks across sections: what no single value can tell.
+//! Checks across sections, which no single value can fail.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ fn stages(file: &file::File) -> impl Iterator<Item = &(String, file::Stage)> {
     file.issue.stages.iter().flat_map(|stages| &stages.0)
 }
 
-/// Profiles by name: a file may hold thousands of stages.
+/// Profiles by name, because a file may contain thousands of stages.
 type Agents<'f> = HashMap<&'f str, &'f file::Agent>;
 
 fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f file::Agent> {
@@ -47,7 +47,7 @@ impl Check<'_> {
         }
     }
 
-    /// Rules for calls need an agent that can be asked before them.
+    /// Checks that rules for calls have an agent that can be asked before its calls.
     fn askable(&mut self, file: &file::File, agents: &Agents<'_>) {
         for (name, stage) in stages(file) {
             let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
@@ -64,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// Stages name agents that exist, and agents are named by stages.
+    /// Checks that stages name existing agents, and that each agent is used.
     fn references(&mut self, file: &file::File) {
         let names: Vec<&str> = file
             .agents
@@ -74,7 +74,7 @@ impl Check<'_> {
             .collect();
         let known: HashSet<&str> = names.iter().copied().collect();
         let mut used = HashSet::new();
-        // A stage whose agent cannot be read may mean any agent.
+        // A stage with an unreadable agent may mean any agent.
         let mut is_sure = file.issue.stages.is_some();
         for (stage, settings) in file.issue.stages.iter().flat_map(|stages| &stages.0) {
             let Some(Text(agent)) = &settings.agent else {
@@ -111,7 +111,7 @@ impl Check<'_> {
         }
     }
 
-    /// An issue that is done with is no work.
+    /// Checks that no stage takes the issues of a terminal state.
     fn terminal_stages(&mut self, file: &file::File) {
         let states = file.issue.terminal_states.0.iter().enumerate();
         let terminal: HashMap<&str, usize> = states.map(|(index, state)| (state.as_str(), index)).collect();
@@ -140,7 +140,7 @@ impl Check<'_> {
         }
     }
 
-    /// A limit on money needs figures in money.
+    /// Checks that a limit on money has figures in money.
     fn prices(&mut self, file: &file::File) {
         let is_everywhere = file.limits.usd_per_day.is_some() || file.issue.limits.usd.is_some();
         let limited: HashSet<&str> = stages(file)
@@ -171,7 +171,7 @@ impl Check<'_> {
         }
     }
 
-    /// What `resume` and `resume_prompt` say is not promised where it cannot be.
+    /// Warns of `resume` and `resume_prompt` where they have no effect.
     fn resumable(&mut self, file: &file::File, agents: &Agents<'_>) {
         for (name, stage) in stages(file) {
             let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
@@ -205,7 +205,7 @@ impl Check<'_> {
         }
     }
 
-    /// The stages of one issue share its workspace.
+    /// Warns of parallel stages that write in the shared workspace.
     fn parallel_writers(&mut self, file: &file::File, agents: &Agents<'_>) {
         let writes = |stage: &file::Stage| {
             agent_of(agents, stage).is_some_and(|agent| agent.permission != Permission::ReadOnly)

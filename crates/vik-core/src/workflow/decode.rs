@@ -1,7 +1,8 @@
-//! From the tree of a file to typed sections, and from the same types to the JSON Schema.
+//! Decodes the tree of a file into typed sections, and generates the JSON Schema from the same
+//! types.
 //!
-//! [`section!`] makes, from one list of keys, the struct, its reader and its schema: what the editor offers and what
-//! the reader takes cannot drift apart. A reader never stops at a mistake: it reports it and reads on.
+//! [`section!`] generates struct, reader and schema from one list of keys, so that editor and
+//! reader cannot diverge. A reader never stops at an error: it reports the error and continues.
 
 use schemars::{Schema, SchemaGenerator};
 
@@ -10,47 +11,46 @@ use super::scalar::Value;
 use super::text::{did_you_mean, quoted};
 use super::yaml::{Entry, Kind, Node, Scalar, Style};
 
-/// A value that can stand under a key.
+/// A type of values in the file.
 pub(crate) trait Decode: Sized {
-    /// Reads it; when that fails, says so and gives `None`.
+    /// Decodes a value; reports an error and returns `None` if it is invalid.
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self>;
-    /// Its JSON Schema.
+    /// Returns the JSON Schema of the type.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Sections that protect: a slip in the name of one would leave it out.
+/// Sections that protect something: a misspelled name would disable the protection.
 const PROTECTING: &[&str] = &[
     "approve", "intent", "limits", "outputs", "sandbox", "secrets", "trust",
 ];
 
-/// A map with known keys.
+/// A map with fixed keys.
 pub(crate) trait Section: Sized {
-    /// Whether a key that is unknown is an error: what it was to protect would be left open.
+    /// Whether an unknown key is an error, because it may be a misspelled protection.
     const STRICT: bool;
-    /// Its keys.
     const KEYS: &'static [&'static str];
-    /// What people write instead of a key, and what they should write.
+    /// Frequent mistakes in keys, each with its hint.
     const INSTEAD: &'static [(&'static str, &'static str)];
-    /// Whether one of its keys must be written.
+    /// Returns whether one of its keys is required.
     fn has_required() -> bool;
-    /// Reads it; an absent section is read as an empty one.
+    /// Reads the section; an absent one is read as empty.
     fn read(node: Option<&Node>, cx: &mut Cx<'_>) -> Self;
-    /// Its JSON Schema.
+    /// Returns the JSON Schema of the section.
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// Where the reader stands, and where its findings go.
+/// The context of a reader: its path, and the sink for findings.
 pub(crate) struct Cx<'s> {
     pub(crate) sink: &'s mut Sink,
     path: Vec<String>,
-    /// The place of the innermost key around.
+    /// The position of the innermost enclosing key.
     key_place: Place,
 }
 
-/// The longest part of a path that is kept, in characters: keys can be as long as the file.
+/// The maximum length of a path segment, in characters, because keys can be as long as the file.
 const MAX_SEGMENT: usize = 80;
 
-/// Puts a dotted path together.
+/// Joins a dotted path.
 pub(crate) fn join(parent: &str, key: &str) -> String {
     let key = key
         .char_indices()
@@ -80,7 +80,7 @@ impl<'s> Cx<'s> {
         join(&self.path(), key)
     }
 
-    /// Reads what stands under a key.
+    /// Reads the value under a key.
     pub(crate) fn under<T>(&mut self, key: &str, key_place: Place, read: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.key_place, key_place);
         self.path.push(key.to_owned());
@@ -90,7 +90,8 @@ impl<'s> Cx<'s> {
         value
     }
 
-    /// The place to show for a value: a list, a map or nothing at all is best shown by its key.
+    /// Returns the position to report for a value: a list, a map or an absent value is reported at
+    /// its key.
     pub(crate) fn blame(&self, node: &Node) -> Place {
         match &node.kind {
             Kind::Scalar(scalar) if !scalar.text.is_empty() || scalar.style != Style::Plain => node.place,
@@ -111,7 +112,7 @@ impl<'s> Cx<'s> {
         self.sink.push(diagnostic);
     }
 
-    /// The scalar at this node; says so where there is none.
+    /// Returns the scalar at this node; reports an error if there is none.
     pub(crate) fn scalar<'n>(&mut self, node: &'n Node, wanted: &str) -> Option<&'n Scalar> {
         match &node.kind {
             Kind::Scalar(scalar) => Some(scalar),
@@ -122,7 +123,7 @@ impl<'s> Cx<'s> {
         }
     }
 
-    /// The keys of a section: checks that it is a map and that each key is known.
+    /// Returns the keys of a section, after checking that it is a map and that each key is known.
     pub(crate) fn fields<'n, S: Section>(&mut self, node: Option<&'n Node>) -> Fields<'n> {
         let entries = match node.map(|node| (node, &node.kind)) {
             None => {
@@ -203,7 +204,8 @@ impl<'s> Cx<'s> {
     pub(crate) fn section<S: Section>(&mut self, fields: &Fields<'_>, key: &str) -> S {
         match fields.get(key) {
             Some(entry) => self.under(key, entry.key_place, |cx| S::read(Some(&entry.value), cx)),
-            // What an absent section lacks is shown at the section around it, unless that is broken itself.
+            // Missing keys of an absent section are reported at the enclosing section, unless that
+            // is invalid itself.
             None if fields.is_map => self.under(key, self.key_place, |cx| S::read(None, cx)),
             None => S::read(
                 None,
@@ -220,7 +222,7 @@ impl<'s> Cx<'s> {
 /// The entries of a section.
 pub(crate) struct Fields<'n> {
     entries: &'n [Entry],
-    /// False where the section is no map at all, which was already said.
+    /// False if the section is no map, which was reported.
     is_map: bool,
 }
 
@@ -230,7 +232,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// A value in words, such as ``the number `5` ``.
+/// Returns a description of a value, such as ``the number `5` ``.
 pub(crate) fn describe(node: &Node) -> String {
     match &node.kind {
         Kind::List(_) => "a list".to_owned(),
@@ -244,11 +246,11 @@ pub(crate) fn describe(node: &Node) -> String {
     }
 }
 
-/// A map from names that users choose to values, in file order.
+/// A map from user-defined names to values, in file order.
 #[derive(Debug)]
 pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
 
-/// What a name may be: it becomes a part of file names.
+/// The pattern of names, which become parts of file names.
 pub(crate) const NAME_PATTERN: &str = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$";
 
 fn is_name(text: &str) -> bool {
@@ -296,7 +298,7 @@ impl<T: Decode> Decode for Named<T> {
     }
 }
 
-/// The second of two keys that mean the same.
+/// Returns the error for the second of two equal keys.
 pub(crate) fn twice(cx: &Cx<'_>, key: &str, place: Place, first: Place) -> Diagnostic {
     Diagnostic::error(
         "duplicate_key",

@@ -1,14 +1,14 @@
-//! What is wrong with a workflow file, where, and what to do about it.
+//! Findings about a workflow file: what is wrong, where, and what to do.
 
 use serde::Serialize;
 
 use super::Loaded;
 use super::text;
 
-/// At most so many diagnostics are kept for one file; one more says that there are others.
+/// The maximum number of diagnostics for one file; one more states that there are others.
 pub const MAX_DIAGNOSTICS: usize = 100;
 
-/// The stable codes of the diagnostics that loading a workflow gives, each with its meaning.
+/// The stable codes of all diagnostics of loading a workflow, each with its meaning.
 pub const CODES: &[(&str, &str)] = &[
     ("bad_address", "A text is no address with a port."),
     (
@@ -144,58 +144,52 @@ pub const CODES: &[(&str, &str)] = &[
     ("wrong_type", "A value is not of the type that is needed here."),
 ];
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The workflow cannot be used.
     Error,
-    /// It can be used, but likely not as meant. `--strict` takes it for an error.
+    /// The workflow can be used, but probably not as intended. `--strict` makes it an error.
     Warning,
 }
 
-/// One finding. Lines and columns count from 1; columns are characters.
+/// A finding. Lines and columns count from 1; columns are characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// How bad it is.
     pub severity: Severity,
-    /// Stable, for scripts: one of [`CODES`], or one of the caller's own.
+    /// The stable code for scripts: one of [`CODES`], or a code of the caller.
     pub code: &'static str,
-    /// What is wrong, in one sentence.
+    /// The message, in one sentence.
     pub message: String,
-    /// Where it begins.
     pub line: u32,
-    /// Where it begins.
     pub column: u32,
-    /// One past its last character on that line.
+    /// The column after the last character on that line.
     pub end_column: u32,
-    /// The dotted path of the value, such as `issue.stages.plan.agent`; empty for the file as a whole.
+    /// The dotted path of the value, such as `issue.stages.plan.agent`; empty for the whole file.
     pub path: String,
-    /// What to do about it.
+    /// The suggested action.
     pub hint: Option<String>,
-    /// Other places that matter.
+    /// Related positions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Spot>,
 }
 
-/// Another place that belongs to a finding.
+/// A position that is related to a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spot {
-    /// Its line.
     pub line: u32,
-    /// Its column.
     pub column: u32,
-    /// What is there.
     pub message: String,
 }
 
 impl Diagnostic {
-    /// An error about the value at `path`, placed at the beginning of the file until told otherwise.
+    /// Creates an error about the value at `path`, positioned at the start of the file by default.
     pub fn error(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, path.into(), message.into())
     }
 
-    /// A warning about the value at `path`, placed at the beginning of the file until told otherwise.
+    /// Creates a warning about the value at `path`, positioned at the start of the file by default.
     pub fn warning(code: &'static str, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, code, path.into(), message.into())
     }
@@ -214,14 +208,14 @@ impl Diagnostic {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a suggested action.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Places it at the value that its path names, or at the nearest key above that is written.
+    /// Positions the finding at the value of its path, or at the nearest enclosing key.
     #[must_use]
     pub fn at(self, loaded: &Loaded) -> Self {
         match loaded.nearest(&self.path) {
@@ -230,8 +224,9 @@ impl Diagnostic {
         }
     }
 
-    /// Places it within the text that its path names: `line` and `column` (both from 1) are those of the value, as a
-    /// template engine reports them. Exact within literal blocks (`|`); elsewhere the value's own place serves.
+    /// Positions the finding inside of the text at its path: `line` and `column` (from 1) are
+    /// positions in the value, as a template engine reports them. Exact inside of literal blocks
+    /// (`|`); otherwise the position of the value is used.
     #[must_use]
     pub fn at_line(self, loaded: &Loaded, line: u32, column: Option<u32>) -> Self {
         match loaded.block_line(&self.path, line) {
@@ -267,7 +262,7 @@ impl Diagnostic {
     }
 }
 
-/// A place on one line of the file; an `end_column` of 0 is the end of the line.
+/// A position on one line of the file; an `end_column` of 0 is the end of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) line: u32,
@@ -285,7 +280,8 @@ impl Place {
         }
     }
 
-    /// The same place within the text: on a line that exists, at most one past its end, with a true end column.
+    /// Returns the position clamped to the text: on an existing line, at most one past its end,
+    /// with a real end column.
     pub(crate) fn clamped(self, text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut last = (1, "");
@@ -314,7 +310,7 @@ impl Place {
     }
 }
 
-/// Collects diagnostics, up to a bound.
+/// Collects a limited number of diagnostics.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     diagnostics: Vec<Diagnostic>,
@@ -325,7 +321,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         let is_error = diagnostic.severity == Severity::Error;
-        // A file full of unknown keys must not hide its errors: warnings take at most half of the room.
+        // Many unknown keys must not hide the errors, so warnings take at most half of the space.
         let warnings = self.diagnostics.len() - self.errors;
         let is_full = if is_error { self.errors } else { warnings } >= MAX_DIAGNOSTICS / 2;
         if is_full {
@@ -340,27 +336,27 @@ impl Sink {
         self.errors > 0
     }
 
-    /// The message of the first error.
+    /// Returns the message of the first error.
     pub(crate) fn first_error(&self) -> Option<&str> {
         let mut found = self.diagnostics.iter();
         let error = found.find(|diagnostic| diagnostic.severity == Severity::Error)?;
         Some(&error.message)
     }
 
-    /// Whether findings were dropped; looking for good hints is in vain then.
+    /// Returns whether findings were dropped, so that computing hints is useless.
     pub(crate) fn dropped(&self) -> bool {
         self.dropped > 0
     }
 
-    /// All of them in the order of the file, with true ends of places.
+    /// Returns all findings in the order of the file, with real end columns.
     pub(crate) fn finish(mut self, text: &str) -> Vec<Diagnostic> {
-        // One pass over the file for all places.
+        // One pass over the file for all positions.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lengths: Vec<u32> = text::lines(text)
             .map(|line| line.chars().count() as u32)
             .collect();
         for diagnostic in &mut self.diagnostics {
-            // The parser may place what is missing behind the end of the file.
+            // The parser may report missing content after the end of the file.
             diagnostic.line = diagnostic.line.clamp(1, (lengths.len() as u32).max(1));
             let length = lengths.get(diagnostic.line as usize - 1).copied().unwrap_or(0);
             let end = if diagnostic.end_column == 0 {

@@ -1,4 +1,5 @@
-//! What an edit of the workflow changed, for people: by the keys of the file, without what may be a secret.
+//! The differences between two versions of a workflow, by the keys of the file and without possible
+//! secrets.
 
 mod leaves;
 
@@ -18,12 +19,11 @@ use crate::limits::Spend;
 pub(super) use leaves::Leaves;
 use leaves::{Leaf, Shown};
 
-/// One thing that an edit changed.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Edit {
     /// The key of the file, such as `issue.stages.plan.timeout`, or the name of a prompt file.
     pub path: String,
-    /// How it changed.
     #[serde(flatten)]
     pub kind: EditKind,
     /// Whether a running daemon keeps the old value until it is restarted.
@@ -34,25 +34,20 @@ pub struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EditKind {
-    /// It is another one.
-    Value {
-        /// What it was.
-        from: String,
-        /// What it is.
-        to: String,
-    },
-    /// Its text is another one; what stands in it is not told, a command may hold a secret.
+    /// The value changed.
+    Value { from: String, to: String },
+    /// The text changed. The text itself is omitted, because a command may contain a secret.
     Text {
-        /// How many lines it had; 0 where there was none.
+        /// The former number of lines; 0 if there was no text.
         from_lines: usize,
-        /// How many lines it has; 0 where there is none.
+        /// The new number of lines; 0 if there is no text.
         to_lines: usize,
     },
-    /// It is another one, which is not told.
+    /// The value changed and is omitted.
     Hidden,
-    /// It was not there before.
+    /// The key was added.
     Added,
-    /// It is no longer there.
+    /// The key was removed.
     Removed,
 }
 
@@ -84,7 +79,7 @@ fn lines(count: usize) -> String {
 }
 
 impl Edit {
-    /// An edit of a text, such as that of a prompt file.
+    /// Returns the edit of a text, such as a prompt file.
     pub fn of_text(path: impl Into<String>, from: &str, to: &str) -> Self {
         Self {
             path: path.into(),
@@ -97,7 +92,7 @@ impl Edit {
     }
 }
 
-/// What is different; empty exactly when the two are equal.
+/// Returns the differences; empty exactly if both are equal.
 pub fn edits(old: &Workflow, new: &Workflow) -> Vec<Edit> {
     let mut edits = compare(&settings(old), &settings(new));
     let agents = |workflow: &Workflow| -> Vec<(String, Leaves)> {
@@ -138,7 +133,8 @@ pub fn edits(old: &Workflow, new: &Workflow) -> Vec<Edit> {
     edits
 }
 
-/// The edited workflow as a running daemon can take it: what needs a restart keeps its running value.
+/// Returns the edited workflow as a running daemon can apply it: values that need a restart are
+/// kept.
 pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
     Workflow {
         workspace_root: running.workspace_root.clone(),
@@ -152,9 +148,10 @@ pub fn applied(running: &Workflow, edited: Workflow) -> Workflow {
     }
 }
 
-// Each of these takes its struct apart whole: a new field does not compile until it is here.
+// Each of these destructures its struct completely, so that a new field does not compile until it
+// is listed.
 
-/// All but agents and stages.
+/// Returns the values outside of agents and stages.
 fn settings(workflow: &Workflow) -> Leaves {
     let Workflow {
         max_issue_concurrency,
@@ -332,7 +329,7 @@ fn agent(profile: &AgentProfile) -> Leaves {
         leaves.optional(&format!("price.{key}"), prices.map(|prices| prices[index]));
     }
     leaves.optional_quoted("provider", provider.as_deref());
-    // An address may hold a password or a key.
+    // An address may contain a password or a key.
     match base_url.as_deref() {
         Some(url) if url.contains(['@', '?', '#']) => leaves.put("base_url", base_url, Shown::Hidden),
         url => leaves.optional_quoted("base_url", url),
@@ -465,7 +462,7 @@ fn notifier(notifier: &Notifier) -> Leaves {
         NotifyChannel::Webhook { address, secret_env } => {
             leaves.plain("kind", "webhook");
             match address {
-                // Who knows it can post to it.
+                // Whoever knows the address can post to it.
                 NotifyAddress::Url(url) => leaves.put("url", url, Shown::Hidden),
                 NotifyAddress::Env(name) => leaves.quoted("url_env", name),
             }
@@ -479,7 +476,7 @@ fn notifier(notifier: &Notifier) -> Leaves {
     leaves
 }
 
-/// Agents, stages or notifiers: those that came, went, or changed.
+/// Compares named sections: those that were added, removed or changed.
 fn named(edits: &mut Vec<Edit>, old: Vec<(String, Leaves)>, new: Vec<(String, Leaves)>) {
     let whole = |path: String, kind| Edit {
         path,

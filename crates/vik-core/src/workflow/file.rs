@@ -1,4 +1,4 @@
-//! What stands in `workflow.yml`: every key, its type, its default and its meaning, once.
+//! The contents of `workflow.yml`: each key with its type, default and meaning.
 
 use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
 use super::approve::Approve;
@@ -23,28 +23,31 @@ section! {
     struct File;
     /// How much runs at once.
     "loop" looping: section Loop;
-    /// Where Vik keeps what belongs to this workflow. Without this section that is `.vik` beside the workflow file.
+    /// Where Vik keeps what belongs to this workflow. Without this section that is `.vik` beside
+    /// the workflow file.
     "workspace" workspace: section Workspace;
-    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it is spent, nothing
-    /// starts until the next day.
+    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it
+    /// is spent, nothing starts until the next day.
     "limits" limits: section DayLimits;
-    /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters `A-Z a-z 0-9 . _ -`
-    /// and does not begin with a dot.
+    /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters
+    /// `A-Z a-z 0-9 . _ -` and does not begin with a dot.
     "agents" agents: required Named<Agent>;
     /// How issues come in.
     "issues" issues: section Issues;
     /// What happens to each issue.
     "issue" issue: section Issue;
-    /// Trackers that tell when something changed: each verified call makes Vik look at the issues at once. What a call says
-    /// is never used. Polling goes on beside it.
+    /// Trackers that tell when something changed: each verified call makes Vik look at the issues
+    /// at once. What a call says is never used. Polling goes on beside it.
     "webhooks" webhooks: optional Webhooks;
-    /// What is due at certain times, by name: a command that makes an issue, or a pull. Nothing runs while everything is
-    /// paused or draining, and none with `run --once`. Names are as those of agents.
+    /// What is due at certain times, by name: a command that makes an issue, or a pull. Nothing
+    /// runs while everything is paused or draining, and none with `run --once`. Names are as those
+    /// of agents.
     "schedule" schedule: optional Named<Entry>;
     /// Whose issues are trusted. Without this section all are.
     "trust" trust: optional Trust;
-    /// Secrets by name, which is also the name of the variable that holds one. Who gets one lists it under `secrets`: an agent,
-    /// hooks, the pull command. Values stand in no file of Vik's, and are masked wherever Vik writes or shows text.
+    /// Secrets by name, which is also the name of the variable that holds one. Who gets one lists
+    /// it under `secrets`: an agent, hooks, the pull command. Values stand in no file of Vik's, and
+    /// are masked wherever Vik writes or shows text.
     "secrets" secrets: optional Named<Secret>;
     /// Log files of the daemon.
     "logging" logging: section Logging;
@@ -76,8 +79,8 @@ section! {
     "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
     /// How many pulls are made; null is until shutdown.
     "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
-    /// How long an agent lives on without a daemon, so that the next one can take it up again. When it is not written:
-    /// 10m for a daemon in the background, 0 for one in the foreground.
+    /// How long an agent lives on without a daemon, so that the next one can take it up again. When
+    /// it is not written: 10m for a daemon in the background, 0 for one in the foreground.
     "orphan_grace" orphan_grace: optional Span;
     /// Nothing more starts while the machine is short of memory; what runs goes on.
     "pressure" pressure: section Pressure;
@@ -96,8 +99,8 @@ section! {
     struct Pressure;
     /// The least memory that must be available, such as `512MiB` or `2GiB`.
     "min_available_memory" min_available_memory: optional Memory;
-    /// The most memory pressure, in percent: how much of the last ten seconds some program waited for memory. Known on
-    /// Linux with PSI only.
+    /// The most memory pressure, in percent: how much of the last ten seconds some program waited
+    /// for memory. Known on Linux with PSI only.
     "max_memory_pressure" max_memory_pressure: optional Percent;
     instead {
         "memory" => "did you mean `min_available_memory`?",
@@ -106,8 +109,8 @@ section! {
 }
 
 section! {
-    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it is spent, nothing
-    /// starts until the next day.
+    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it
+    /// is spent, nothing starts until the next day.
     struct DayLimits: strict;
     /// Money, in USD; null is without limit.
     "usd_per_day" usd_per_day: optional UsdLimit;
@@ -124,8 +127,8 @@ section! {
 section! {
     /// Where Vik keeps what belongs to this workflow.
     struct Workspace;
-    /// The home folder, relative to the workflow file; `~/` is the home directory. When the section is there and this
-    /// is null: `VIK_HOME`, else `~/.vik`.
+    /// The home folder, relative to the workflow file; `~/` is the home directory. When the section
+    /// is there and this is null: `VIK_HOME`, else `~/.vik`.
     "root" root: optional PathText;
     instead {
         "path" => "did you mean `root`?",
@@ -141,17 +144,19 @@ section! {
     "runtime" runtime: required Runtime;
     /// The model; required but for the runtime `command`.
     "model" model: optional Text;
-    /// Extra flags for the agent's command line, without their dashes; a name of one letter gets one dash. `true` is
-    /// the bare flag, `false` none; numbers are passed as written; for lists see `args_style`.
+    /// Extra flags for the agent's command line, without their dashes; a name of one letter gets
+    /// one dash. `true` is the bare flag, `false` none; numbers are passed as written; for lists
+    /// see `args_style`.
     "args" args: defaults Args = Args::default();
     /// How a list in `args` becomes flags. Default: `repeat` for codex, `join` for the others.
     "args_style" args_style: optional ArgsStyle;
     /// What the agent may do without being asked; mapped to each agent's own switches.
     "permission" permission: defaults Permission = Permission::WorkspaceWrite;
-    /// What the agent may reach, upheld by the operating system for all that it starts. On where nothing is written; `off` is the way out.
+    /// What the agent may reach, upheld by the operating system for all that it starts. On where
+    /// nothing is written; `off` is the way out.
     "sandbox" sandbox: optional SandboxChoice;
-    /// The program and its arguments, such as `[my-agent, --flag]`: required for the runtime `command`, which gets the
-    /// prompt on stdin; elsewhere it replaces the name of the program.
+    /// The program and its arguments, such as `[my-agent, --flag]`: required for the runtime
+    /// `command`, which gets the prompt on stdin; elsewhere it replaces the name of the program.
     "command" command: defaults CommandLine = CommandLine::default();
     /// What an agent of the runtime `command` prints.
     "output" output: defaults OutputFormat = OutputFormat::Text;
@@ -165,14 +170,16 @@ section! {
     "home" home: defaults Home = Home::User;
     /// Prices in USD per million tokens, used where the agent reports no cost.
     "price" price: optional Price;
-    /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`, `ollama`, `local`, `replay`, or one of vex's settings.
+    /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`,
+    /// `ollama`, `local`, `replay`, or one of vex's settings.
     "provider" provider: optional Text;
-    /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay` the folder of the recordings.
+    /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay`
+    /// the folder of the recordings.
     "base_url" base_url: optional Text;
     /// How many attempts of this profile run at once; null is without limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
-    /// What an attempt is charged that failed or was cut off after the model's first answer, without reporting what it
-    /// used. With the runtime `command`: nothing unless it is written.
+    /// What an attempt is charged that failed or was cut off after the model's first answer,
+    /// without reporting what it used. With the runtime `command`: nothing unless it is written.
     "estimate" estimate: section Estimate;
     instead {
         "type" => "did you mean `runtime`?",
@@ -199,8 +206,8 @@ section! {
 }
 
 section! {
-    /// What an attempt is charged that failed or was cut off after the model's first answer, without reporting what it
-    /// used. With the runtime `command`: nothing unless it is written.
+    /// What an attempt is charged that failed or was cut off after the model's first answer,
+    /// without reporting what it used. With the runtime `command`: nothing unless it is written.
     struct Estimate;
     /// Money, in USD.
     "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
@@ -226,7 +233,8 @@ section! {
 section! {
     /// The command that takes a snapshot of the issues.
     struct Pull;
-    /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow file.
+    /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow
+    /// file.
     "command" command: required Text;
     /// Names of secrets that the command gets.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
@@ -245,11 +253,12 @@ section! {
 }
 
 section! {
-    /// The command that looks at one issue again: right before an agent starts for it, and when a pull no longer brings
-    /// it.
+    /// The command that looks at one issue again: right before an agent starts for it, and when a
+    /// pull no longer brings it.
     struct Show;
-    /// A shell command, a template that knows `issue.id` only. It prints the issue as JSON, or `null` when it is gone; when it
-    /// fails, nothing is known. It runs in the folder of the workflow file.
+    /// A shell command, a template that knows `issue.id` only. It prints the issue as JSON, or
+    /// `null` when it is gone; when it fails, nothing is known. It runs in the folder of the
+    /// workflow file.
     "command" command: optional Text;
     /// Names of secrets that the command gets.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
@@ -266,21 +275,21 @@ section! {
     struct Issue;
     /// Shell commands around the life of an issue's workspace.
     "hooks" hooks: section IssueHooks;
-    /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names are as those of
-    /// agents.
+    /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names
+    /// are as those of agents.
     "stages" stages: required Named<Stage>;
-    /// States in which an issue is done with; upper and lower case matter. What still runs for it gets `terminal_grace`
-    /// to end, then its workspace goes as `remove_workspace` says.
+    /// States in which an issue is done with; upper and lower case matter. What still runs for it
+    /// gets `terminal_grace` to end, then its workspace goes as `remove_workspace` says.
     "terminal_states" terminal_states: defaults States = States::default();
     /// How long a run may go on after its issue reached a terminal state.
     "terminal_grace" terminal_grace: defaults Span = Span::secs(60);
-    /// What happens to the workspace of an issue in a terminal state. `clean`: it goes when it is empty, or a git work tree
-    /// with nothing uncommitted or unpushed.
+    /// What happens to the workspace of an issue in a terminal state. `clean`: it goes when it is
+    /// empty, or a git work tree with nothing uncommitted or unpushed.
     "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
     /// What may be spent on one issue in its whole life, over all its stages and runs.
     "limits" limits: section IssueLimits;
-    /// Whether two issues whose scopes may overlap run at once: `serialize`, they do not; `allow`, they may. An issue without
-    /// a scope claims nothing.
+    /// Whether two issues whose scopes may overlap run at once: `serialize`, they do not; `allow`,
+    /// they may. An issue without a scope claims nothing.
     "scope_conflicts" scope_conflicts: defaults ScopeConflicts = ScopeConflicts::Serialize;
     instead {
         "pull" => "this stands under `issues.pull`",
@@ -319,7 +328,8 @@ section! {
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
-    /// Whether they run in the sandbox of an agent without settings of its own, with the workspace writable. Default: false.
+    /// Whether they run in the sandbox of an agent without settings of its own, with the workspace
+    /// writable. Default: false.
     "sandbox" sandbox: defaults bool = false;
     instead {
         "before_run" => "this stands under `issue.stages.NAME.hooks.before_run`",
@@ -336,7 +346,8 @@ section! {
     "agent" agent: required Text;
     /// The sandbox of this stage: what is written here counts before what its agent's profile says.
     "sandbox" sandbox: optional SandboxChoice;
-    /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and `prompt`.
+    /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and
+    /// `prompt`.
     "prompt_file" prompt_file: optional PathText;
     /// The prompt itself. Exactly one of `prompt_file` and `prompt`.
     "prompt" prompt: optional Text;
@@ -346,11 +357,12 @@ section! {
     "intent" intent: section Intent;
     /// What waits for a person: the start, the result, or calls of the agent.
     "approve" approve: optional Approve;
-    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote then: they write to a file what
-    /// they want done outside of the workspace, and Vik checks it and does it by these commands.
+    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote
+    /// then: they write to a file what they want done outside of the workspace, and Vik checks it
+    /// and does it by these commands.
     "outputs" outputs: optional Outputs;
-    /// A shell command that Vik runs in the workspace after the agent says it is done. When it fails, so did the
-    /// attempt, and the end of its output goes into the next one.
+    /// A shell command that Vik runs in the workspace after the agent says it is done. When it
+    /// fails, so did the attempt, and the end of its output goes into the next one.
     "verify" verify: optional Text;
     /// How long an attempt may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(60));
@@ -360,18 +372,20 @@ section! {
     "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
     /// How often and how soon a failed attempt is tried again.
     "retry" retry: section Retry;
-    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then in any case.
+    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then
+    /// in any case.
     "limits" limits: section StageLimits;
     /// How many attempts of this stage run at once; null is without limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
     /// Whether it may run beside another stage of the same issue, in the same workspace.
     "parallel" parallel: defaults bool = false;
-    /// What happens to an attempt whose issue leaves the state: it goes on to its end, or it is stopped.
+    /// What happens to an attempt whose issue leaves the state: it goes on to its end, or it is
+    /// stopped.
     "on_state_change" on_state_change: defaults OnStateChange = OnStateChange::Finish;
     /// Whether an attempt that was cut off goes on in the same session of its agent.
     "resume" resume: defaults bool = true;
-    /// What the agent is told when it goes on; a template like the prompt. When it is not written, Vik has words of its
-    /// own, with what `verify` said.
+    /// What the agent is told when it goes on; a template like the prompt. When it is not written,
+    /// Vik has words of its own, with what `verify` said.
     "resume_prompt" resume_prompt: optional Text;
     instead {
         "state" => "this stands under `when.state`",
@@ -396,7 +410,8 @@ section! {
 }
 
 section! {
-    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then in any case.
+    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then
+    /// in any case.
     struct StageLimits: strict;
     /// Money, in USD; null is without limit.
     "usd" usd: optional UsdLimit;
@@ -432,7 +447,8 @@ section! {
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     /// How long each of them may take.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
-    /// Whether they run in the sandbox of the stage, with the workspace writable, and the commands in the prompt too. `verify` always does.
+    /// Whether they run in the sandbox of the stage, with the workspace writable, and the commands
+    /// in the prompt too. `verify` always does.
     "sandbox" sandbox: defaults bool = false;
     instead {
         "after_create" => "this stands under `issue.hooks.after_create`",

@@ -1,4 +1,5 @@
-//! `issue.stages.S.intent`, `issue.scope_conflicts` and `trust`: what attempts may change, and whose text is believed.
+//! `issue.stages.S.intent`, `issue.scope_conflicts` and `trust`: what attempts may change, and
+//! whose text is trusted.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -14,18 +15,20 @@ use super::values::{Text, list};
 use super::yaml::{self, Kind, Node};
 
 section! {
-    /// What attempts of this stage are to do, and where. An issue may say more of it, by fields of the same names or by
-    /// front matter of its description; it can make the scope narrower only.
+    /// What attempts of this stage are to do, and where. An issue may say more of it, by fields of
+    /// the same names or by front matter of its description; it can make the scope narrower only.
     struct Intent: strict;
-    /// Which paths of the workspace may be changed: globs in order, of which the last one that takes a path decides, and `!`
-    /// leaves out. They begin at the workspace; a folder stands for all in it. When it is not written, an issue's own
-    /// scope holds, and without one everything may be changed.
+    /// Which paths of the workspace may be changed: globs in order, of which the last one that
+    /// takes a path decides, and `!` leaves out. They begin at the workspace; a folder stands for
+    /// all in it. When it is not written, an issue's own scope holds, and without one everything
+    /// may be changed.
     "owned_scope" owned_scope: optional Globs;
     /// What must hold while it is done: sentences for the prompt.
     "constraints" constraints: defaults Texts = Texts::default();
     /// What must hold when it is done: sentences for the prompt.
     "acceptance" acceptance: defaults Texts = Texts::default();
-    /// What happens when something out of scope was changed: the attempt fails, or that is put back as it was.
+    /// What happens when something out of scope was changed: the attempt fails, or that is put back
+    /// as it was.
     "on_violation" on_violation: defaults OnViolation = OnViolation::Fail;
     /// Whether what an issue says of its intent is read.
     "from_issue" from_issue: defaults bool = true;
@@ -43,13 +46,14 @@ section! {
 section! {
     /// Whose issues are trusted. Without this section all are.
     struct Trust: strict;
-    /// Who is trusted: the `author` of an issue as the pull command prints it, or the `login` or `username` of its `author`
-    /// or `user`; upper and lower case matter.
+    /// Who is trusted: the `author` of an issue as the pull command prints it, or the `login` or
+    /// `username` of its `author` or `user`; upper and lower case matter.
     "authors" authors: defaults Texts = Texts::default();
-    /// An issue with one of these labels is trusted, whoever wrote it: for trackers in which only members can set labels.
+    /// An issue with one of these labels is trusted, whoever wrote it: for trackers in which only
+    /// members can set labels.
     "labels" labels: defaults Texts = Texts::default();
-    /// What happens to the others. `hold`: they do not start. `fence`: their text stands in prompts as data, in a fence that
-    /// it cannot leave.
+    /// What happens to the others. `hold`: they do not start. `fence`: their text stands in prompts
+    /// as data, in a fence that it cannot leave.
     "untrusted" untrusted: defaults Untrusted = Untrusted::Hold;
     instead {
         "users" => "did you mean `authors`?",
@@ -99,13 +103,9 @@ pub enum Untrusted {
 pub struct StageIntent {
     /// `owned_scope`
     pub scope: Option<Scope>,
-    /// `constraints`
     pub constraints: Vec<String>,
-    /// `acceptance`
     pub acceptance: Vec<String>,
-    /// `on_violation`
     pub on_violation: OnViolation,
-    /// `from_issue`
     pub from_issue: bool,
 }
 
@@ -124,11 +124,8 @@ impl Default for StageIntent {
 /// `trust`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustPolicy {
-    /// `authors`
     pub authors: Vec<String>,
-    /// `labels`
     pub labels: Vec<String>,
-    /// `untrusted`
     pub untrusted: Untrusted,
 }
 
@@ -161,7 +158,7 @@ impl Decode for Globs {
         let mut globs = Vec::new();
         for item in items {
             let glob = Text::decode(item, cx)?.0;
-            // Each on its own, so that the wrong one is shown.
+            // Each glob separately, so that the invalid one is reported.
             if let Err(error) = Scope::new([&glob]) {
                 let diagnostic = cx
                     .error("bad_glob", item, error.to_string())
@@ -206,7 +203,6 @@ impl From<Intent> for StageIntent {
 }
 
 impl Check<'_> {
-    /// `trust`
     pub(super) fn trust(&mut self, trust: Option<Trust>) -> Option<TrustPolicy> {
         let trust = trust?;
         let policy = TrustPolicy {
@@ -257,7 +253,8 @@ impl Leaves {
     }
 }
 
-/// Reads front matter: a map of texts and lists of texts. What is neither becomes something that is no text either.
+/// Parses front matter: a map of texts and lists of texts. Other values become values of another
+/// type than text.
 pub(crate) fn front_matter(text: &str) -> Result<Map<String, Json>, String> {
     let mut sink = Sink::default();
     let root = yaml::parse(text, &mut sink);

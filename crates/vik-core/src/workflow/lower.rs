@@ -1,4 +1,4 @@
-//! From what the file says to the workflow.
+//! Builds the workflow from the sections of the file.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use super::values::{PathText, Text};
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 
-/// Where values stand, and where findings go.
+/// The positions of values, and the sink for findings.
 pub(super) struct Check<'a> {
     pub(super) places: &'a Places,
     pub(super) sink: &'a mut Sink,
 }
 
-/// Makes the workflow; `None` where something required is not there (which was already said).
+/// Builds the workflow; `None` if a required part is missing, which was reported.
 pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {
     let mut check = Check { places, sink };
     check.across(&file);
@@ -157,7 +157,7 @@ impl Check<'_> {
 
     fn agent(&mut self, name: &str, agent: file::Agent) -> Option<AgentProfile> {
         let at = |key: &str| join(&join("agents", name), key);
-        // What depends on the runtime cannot be told without it.
+        // The other checks depend on the runtime.
         let runtime = agent.runtime?;
         if runtime != Runtime::Command && self.places.is_absent(&at("model")) {
             self.report(
@@ -229,7 +229,7 @@ impl Check<'_> {
             provider: agent.provider.map(|provider| provider.0),
             base_url: agent.base_url.map(|url| url.0),
             max_concurrency: agent.max_concurrency.map(SlotLimit::get),
-            // Of a program that nobody knows, what it costs is known to its author alone.
+            // Only its author knows the cost of an unknown program.
             estimate: if runtime == Runtime::Command && self.places.is_absent(&at("estimate")) {
                 Spend::default()
             } else {

@@ -1,8 +1,9 @@
 //! The workflow: the policy in `workflow.yml`.
 //!
-//! [`load`] goes from text to a [`Workflow`] in three steps: `yaml` (a tree with places), `file` with `decode` and
-//! `values` (typed sections; the same list of keys makes the JSON Schema), `lower` with `crosscheck` (the model, and checks
-//! across sections). Each step reports all it finds and goes on.
+//! [`load`] turns a text into a [`Workflow`] in three steps: `yaml` parses a tree with positions,
+//! `file` with `decode` and `values` reads typed sections (the same list of keys generates the JSON
+//! Schema), and `lower` with `crosscheck` builds the model and checks across sections. Each step
+//! reports all its findings and continues.
 
 mod amounts;
 mod approve;
@@ -54,20 +55,20 @@ use decode::Section as _;
 use diagnostic::{Place, Sink};
 use places::Places;
 
-/// What came of a workflow file.
+/// The result of loading a workflow file.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The workflow; there exactly when there is no error.
+    /// The workflow; present exactly if there is no error.
     pub workflow: Option<Workflow>,
     /// All findings, in the order of the file.
     pub diagnostics: Vec<Diagnostic>,
-    /// What was read where there are errors.
+    /// The workflow as far as it could be read, if there are errors.
     draft: Option<Workflow>,
     text: String,
     places: Places,
 }
 
-/// Loads the text of a workflow file. Never fails as such: what is wrong is in the diagnostics, all of it at once.
+/// Loads the text of a workflow file. It never fails: the diagnostics contain all errors at once.
 pub fn load(text: &str) -> Loaded {
     let mut sink = Sink::default();
     let root = yaml::parse(text, &mut sink);
@@ -81,7 +82,8 @@ pub fn load(text: &str) -> Loaded {
     };
     let has_errors = sink.has_errors();
     if workflow.is_none() && !has_errors {
-        // Cannot be: what is missing was said. Should it be, it is not silent.
+        // Unreachable, because missing parts were reported. If it is reached, it must not be
+        // silent.
         sink.push(Diagnostic::error(
             "missing_key",
             "",
@@ -105,7 +107,7 @@ pub fn load(text: &str) -> Loaded {
 }
 
 impl Loaded {
-    /// Whether the workflow can be used; with `strict`, warnings count as errors.
+    /// Returns whether the workflow can be used; with `strict`, warnings count as errors.
     pub fn is_ok(&self, strict: bool) -> bool {
         self.workflow.is_some()
             && !self
@@ -114,19 +116,21 @@ impl Loaded {
                 .any(|finding| strict || finding.severity == Severity::Error)
     }
 
-    /// Line and column (from 1; columns are characters) of the value at a dotted path such as
-    /// `issue.stages.plan.hooks.before_run`; items of a list are counted from 0. The key's place where it has no value.
+    /// Returns the line and column (from 1, in characters) of the value at a dotted path such as
+    /// `issue.stages.plan.hooks.before_run`; list items count from 0. Returns the position of the
+    /// key if it has no value.
     pub fn position(&self, path: &str) -> Option<(u32, u32)> {
         self.places.position(path)
     }
 
-    /// Where line `line` (from 1) of the text at `path` stands in the file: its line, and the column where the text's
-    /// own first column is. Known for literal blocks (`|`) and for plain text on one line; `None` for other texts.
+    /// Returns the position in the file of line `line` (from 1) of the text at `path`: its line,
+    /// and the column of the text's first column. Known for literal blocks (`|`) and for plain text
+    /// on one line; `None` for other texts.
     pub fn block_line(&self, path: &str, line: u32) -> Option<(u32, u32)> {
         self.places.block_line(path, line)
     }
 
-    /// Adds findings of the caller's own, and keeps the order of the file. An error takes the workflow away.
+    /// Adds findings of the caller, sorted by position. An error removes the workflow.
     pub fn add(&mut self, findings: impl IntoIterator<Item = Diagnostic>) {
         self.diagnostics.extend(findings);
         self.diagnostics
@@ -140,17 +144,18 @@ impl Loaded {
         }
     }
 
-    /// The workflow as far as it could be read, also where it has errors: to find more of them, never to run it.
+    /// Returns the workflow as far as it could be read, even if it has errors: only for finding
+    /// more errors, never for running it.
     pub fn draft(&self) -> Option<&Workflow> {
         self.workflow.as_ref().or(self.draft.as_ref())
     }
 
-    /// All findings for people; see [`render`].
+    /// Renders all findings; see [`render`].
     pub fn render(&self, file_name: &str, color: bool) -> String {
         render(&self.diagnostics, file_name, &self.text, color)
     }
 
-    /// The text that was loaded; empty when it was too large.
+    /// Returns the loaded text; empty if it was too large.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -1,6 +1,7 @@
-//! The typed workflow, after loading: defaults filled in, wrong states impossible.
+//! The typed workflow after loading: defaults are filled in, and invalid states cannot be
+//! expressed.
 //!
-//! Maps keep the order of the file: stages of one issue run in file order.
+//! Maps keep the order of the file, because the stages of one issue run in file order.
 
 use std::collections::BTreeMap;
 
@@ -21,19 +22,18 @@ pub use super::sandbox::{
     SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
 };
 
-/// A whole workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workflow {
-    /// `loop.max_issue_concurrency`: distinct issues at once.
+    /// `loop.max_issue_concurrency`: the maximum number of concurrent issues.
     pub max_issue_concurrency: u32,
-    /// `loop.max_iterations`: pulls; `None` is until shutdown.
+    /// `loop.max_iterations`: the number of pulls; `None` for no limit.
     pub max_iterations: Option<u64>,
-    /// `loop.orphan_grace`: how long an agent lives without a daemon. `None` is 10 minutes, or nothing for a daemon in
-    /// the foreground.
+    /// `loop.orphan_grace`: how long an agent lives without a daemon. `None` is 10 minutes, or zero
+    /// for a daemon in the foreground.
     pub orphan_grace: Option<Span>,
     /// `loop.pressure`: when the machine is too busy to start more.
     pub pressure: Pressure,
-    /// `limits`: all issues of one day (UTC).
+    /// `limits`: the limit of all issues in one day (UTC).
     pub day_limit: Limit,
     /// `workspace.root`.
     pub workspace_root: WorkspaceRoot,
@@ -41,17 +41,15 @@ pub struct Workflow {
     pub agents: BTreeMap<AgentName, AgentProfile>,
     /// `issues.pull`.
     pub pull: Intake,
-    /// `issues.show`: how one issue is looked at again.
+    /// `issues.show`: how one issue is looked up.
     pub show: Option<Show>,
-    /// `issue.*`.
     pub issue: IssuePolicy,
-    /// `webhooks`.
     #[serde(default)]
     pub webhooks: Webhooks,
     /// `schedule`, by name.
     #[serde(default)]
     pub schedule: BTreeMap<String, ScheduleEntry>,
-    /// `trust`; `None`: there is no rule.
+    /// `trust`; `None` if there are no rules.
     #[serde(default)]
     pub trust: Option<TrustPolicy>,
     /// `logging.retention_days`.
@@ -72,9 +70,9 @@ pub struct Workflow {
 pub enum WorkspaceRoot {
     /// The section is absent: `.vik` beside the workflow file.
     BesideWorkflow,
-    /// The section is there without a root: `VIK_HOME`, else `~/.vik`.
+    /// The section has no root: `VIK_HOME`, else `~/.vik`.
     UserHome,
-    /// A path; relative ones start at the workflow file's directory, `~/` at the home directory.
+    /// A path relative to the directory of the workflow file, or to the home directory with `~/`.
     Path(String),
 }
 
@@ -83,74 +81,76 @@ pub enum WorkspaceRoot {
 pub struct Intake {
     /// A shell command that prints a JSON array of issues.
     pub command: String,
-    /// Names of secrets that it gets.
+    /// The names of the command's secrets.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// How long to wait between two pulls.
+    /// The time between two pulls.
     pub idle: Span,
-    /// How long a pull may take.
+    /// The time limit of a pull.
     pub timeout: Span,
 }
 
-/// `issues.show`: one issue, looked at again.
+/// `issues.show`: the lookup of one issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Show {
-    /// A shell command, a template with `issue.id`. JSON is the snapshot, `null` is gone, a failure is unknown.
+    /// A shell command, a template with `issue.id`. JSON is the snapshot, `null` a missing issue,
+    /// and a failure unknown.
     pub command: String,
-    /// Names of secrets that it gets.
+    /// The names of the command's secrets.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// How long it may take.
+    /// The time limit of the command.
     pub timeout: Span,
 }
 
-/// `loop.pressure`: nothing starts while the machine is under pressure. `None`: it does not matter.
+/// `loop.pressure`: thresholds above which nothing starts; `None` for no threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pressure {
-    /// The least memory that must be available, in bytes.
+    /// The minimum of available memory, in bytes.
     pub min_available_memory: Option<u64>,
-    /// The most memory pressure (PSI, `some avg10`), in percent.
+    /// The maximum memory pressure (PSI, `some avg10`), in percent.
     pub max_memory_pressure: Option<f64>,
 }
 
-/// `agents.N`: a named setting of one agent program.
+/// `agents.N`: named settings of an agent program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentProfile {
-    /// Which adapter speaks to it.
+    /// The adapter.
     pub runtime: Runtime,
-    /// The model; required but for `command`.
+    /// The model; required except for `command`.
     pub model: Option<String>,
     /// Extra flags without their dashes, in file order; a name of one letter gets one dash.
     pub args: Vec<(String, ArgValue)>,
     /// How a list in `args` becomes flags.
     pub args_style: ArgsStyle,
-    /// What the agent may do.
+    /// The agent's permission.
     pub permission: Permission,
-    /// What the operating system lets it do; see [`SandboxPolicy`].
+    /// The restrictions by the operating system; see [`SandboxPolicy`].
     #[serde(default)]
     pub sandbox: Option<SandboxChoice>,
-    /// The program and its arguments: required for `command`; elsewhere it replaces the program name only.
+    /// The program and its arguments: required for `command`; otherwise it replaces only the
+    /// program name.
     pub command: Vec<String>,
-    /// What a `command` agent prints.
+    /// The output format of a `command` agent.
     pub output: OutputFormat,
     /// Variables set for the agent, over the allow-list.
     pub env: BTreeMap<String, String>,
-    /// Names of the daemon's variables that the agent gets too.
+    /// The names of variables of the daemon that the agent gets too.
     pub env_pass: Vec<String>,
-    /// Names of secrets that the agent gets.
+    /// The names of the agent's secrets.
     #[serde(default)]
     pub secrets: Vec<String>,
     /// Whose settings folder the agent uses.
     pub home: Home,
-    /// Prices, used where the agent reports no cost.
+    /// The prices, used if the agent reports no cost.
     pub price: Option<Price>,
     /// For vex: the model provider.
     pub provider: Option<String>,
     /// The address of the model API, in place of the agent's own.
     pub base_url: Option<String>,
-    /// How many attempts of this profile may run at once.
+    /// The maximum number of concurrent attempts.
     pub max_concurrency: Option<u32>,
-    /// What an attempt is charged that was killed or failed without telling what it used.
+    /// The charge for an attempt that was killed or failed without reporting its usage.
     pub estimate: Spend,
 }
 
@@ -169,12 +169,12 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Whether a conversation with such an agent can be taken up again.
+    /// Returns whether conversations with the agent can be resumed.
     pub fn can_resume(self) -> bool {
         matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
     }
 
-    /// The name used in the workflow file.
+    /// Returns the name used in the workflow file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Codex => "codex",
@@ -256,94 +256,93 @@ pub struct Price {
     pub output: f64,
 }
 
-/// `issue.*`: what happens to each issue.
+/// `issue.*`: the treatment of issues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IssuePolicy {
-    /// `hooks.after_create`: once per creation of a workspace.
+    /// `hooks.after_create`: runs once for each created workspace.
     pub after_create: Option<String>,
-    /// `hooks.before_remove`: before a workspace is removed.
+    /// `hooks.before_remove`: runs before a workspace is removed.
     pub before_remove: Option<String>,
-    /// `hooks.secrets`: names of secrets that these two get.
+    /// `hooks.secrets`: the names of secrets for both hooks.
     #[serde(default)]
     pub hook_secrets: Vec<String>,
-    /// `hooks.timeout`, each.
+    /// `hooks.timeout` of each hook.
     pub hook_timeout: Span,
-    /// `hooks.sandbox`: whether they run in the sandbox.
+    /// `hooks.sandbox`: whether the hooks run in the sandbox.
     #[serde(default)]
     pub hooks_in_sandbox: bool,
-    /// `terminal_states`: an issue in one of them is done with.
+    /// `terminal_states`: the states of finished issues.
     pub terminal_states: Vec<String>,
-    /// `terminal_grace`: how long a run may go on after that.
+    /// `terminal_grace`: how long a run may continue after that.
     pub terminal_grace: Span,
-    /// `remove_workspace`: what happens to its workspace then.
+    /// `remove_workspace`: what happens to its workspace.
     pub remove_workspace: RemoveWorkspace,
-    /// `limits.attempts`: starts of an agent in the issue's life.
+    /// `limits.attempts`: the maximum number of attempts in the issue's life.
     pub max_attempts: u32,
-    /// `limits.tokens` and `limits.usd`, for the issue's life.
+    /// `limits.tokens` and `limits.usd` of the issue's life.
     pub limit: Limit,
-    /// `scope_conflicts`: whether issues whose scopes may overlap run at once.
+    /// `scope_conflicts`: whether issues with overlapping scopes run at once.
     #[serde(default)]
     pub scope_conflicts: ScopeConflicts,
-    /// Stages in file order.
+    /// The stages in file order.
     pub stages: Vec<Stage>,
 }
 
 /// `issue.stages.S`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// Its key.
     pub name: StageName,
-    /// `when.state`: exact, case-sensitive.
+    /// `when.state`: compared exactly, with case.
     pub when_state: String,
-    /// The agent profile.
     pub agent: AgentName,
-    /// What counts before the profile's sandbox.
+    /// The sandbox of the stage, which overrides the profile's.
     #[serde(default)]
     pub sandbox: Option<SandboxChoice>,
-    /// Where the prompt comes from.
+    /// The source of the prompt.
     pub prompt: PromptSource,
     /// `hooks.before_run`
     pub before_run: Option<String>,
     /// `hooks.after_run`
     pub after_run: Option<String>,
-    /// `hooks.secrets`: names of secrets that hooks, `verify` and the commands of the prompt get.
+    /// `hooks.secrets`: the names of secrets for hooks, `verify` and the commands of the prompt.
     #[serde(default)]
     pub hook_secrets: Vec<String>,
-    /// `hooks.timeout`, each.
+    /// `hooks.timeout` of each hook.
     pub hook_timeout: Span,
-    /// `hooks.sandbox`: whether they run in the sandbox.
+    /// `hooks.sandbox`: whether the hooks run in the sandbox.
     #[serde(default)]
     pub hooks_in_sandbox: bool,
-    /// `intent`: what its attempts are to do, and where.
+    /// `intent`: what attempts must do, and where.
     #[serde(default)]
     pub intent: StageIntent,
-    /// `approve`: what waits for a person.
+    /// `approve`: the approvals of the stage.
     #[serde(default)]
     pub approve: Option<ApprovePolicy>,
-    /// `outputs`: what its agents may ask for; `None`: nothing, and nothing is kept from them for that.
+    /// `outputs`: the outputs that agents may request; `None` for none, which also restricts
+    /// nothing.
     #[serde(default)]
     pub outputs: Option<OutputPolicy>,
-    /// `verify`: a command that must pass after the agent says it is done.
+    /// `verify`: a command that must succeed after the agent has finished.
     pub verify: Option<String>,
-    /// How long an attempt may take.
+    /// The time limit of an attempt.
     pub timeout: Span,
-    /// How long an agent may be silent while no tool call is open.
+    /// The maximum silence of an agent while no tool call is open.
     pub stall_timeout: Span,
-    /// How long one tool call may stay open.
+    /// The time limit of one tool call.
     pub tool_timeout: Span,
-    /// How often and how soon it is tried again.
+    /// The number and timing of retries.
     pub retry: Retry,
-    /// `limits`: one attempt.
+    /// `limits` of one attempt.
     pub limit: Limit,
-    /// `max_concurrency`: how many attempts of this stage may run at once.
+    /// `max_concurrency`: the maximum number of concurrent attempts.
     pub max_concurrency: Option<u32>,
-    /// `parallel`: whether it may run beside another stage of the same issue.
+    /// `parallel`: whether the stage may run beside another one of the same issue.
     pub parallel: bool,
     /// `on_state_change`: what happens to an attempt whose issue leaves the state.
     pub on_state_change: OnStateChange,
-    /// `resume`: whether an attempt that was cut off is taken up again.
+    /// `resume`: whether the conversation of an interrupted attempt is resumed.
     pub resume: bool,
-    /// `resume_prompt`: what the agent is told then; `None` is Vik's own words.
+    /// `resume_prompt`: the prompt for that; `None` for the built-in one.
     pub resume_prompt: Option<String>,
 }
 
@@ -382,7 +381,7 @@ pub enum OnStateChange {
     Cancel,
 }
 
-/// Where a prompt comes from.
+/// The source of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PromptSource {
     /// `prompt_file`, relative to the workflow file.
@@ -391,24 +390,22 @@ pub enum PromptSource {
     Inline(String),
 }
 
-/// `retry`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Starts of the agent before the (issue, stage) is parked; at least 1.
+    /// The number of attempts before the stage of an issue is parked; at least 1.
     pub max_attempts: u32,
-    /// The wait after the first failure; it doubles.
+    /// The wait after the first failure, which doubles with each further one.
     pub initial_backoff: Span,
-    /// The longest wait.
     pub max_backoff: Span,
 }
 
 impl Workflow {
-    /// The stage with this name.
+    /// Returns the stage with this name.
     pub fn stage(&self, name: &StageName) -> Option<&Stage> {
         self.issue.stages.iter().find(|stage| stage.name == *name)
     }
 
-    /// Whether an issue in this state is done with.
+    /// Returns whether the state is terminal.
     pub fn is_terminal(&self, state: &str) -> bool {
         self.issue
             .terminal_states

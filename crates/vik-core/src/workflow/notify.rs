@@ -1,4 +1,4 @@
-//! `notify`: who is told what happens, and how.
+//! `notify`: notifiers, their events and their channels.
 
 use std::fmt;
 
@@ -17,21 +17,25 @@ use crate::duration::Span;
 section! {
     /// One notifier: what it is told, and how.
     struct Notify;
-    /// What it is told of. `parked`: an issue was parked. `failed`: a run was given up after a failure. `over_budget`: a limit
-    /// of an attempt, an issue or the day was reached. `waiting_for_person`: an issue was parked for something that a person
-    /// must put right. `trouble`: an edit of the workflow was refused, or the ledger failed. `daily_summary`: once a day.
+    /// What it is told of. `parked`: an issue was parked. `failed`: a run was given up after a
+    /// failure. `over_budget`: a limit of an attempt, an issue or the day was reached.
+    /// `waiting_for_person`: an issue was parked for something that a person must put right.
+    /// `trouble`: an edit of the workflow was refused, or the ledger failed. `daily_summary`: once
+    /// a day.
     "on" on: defaults Events = Events::default();
-    /// `command`: a shell command gets it as JSON on its standard input. `webhook`: it is posted as JSON.
+    /// `command`: a shell command gets it as JSON on its standard input. `webhook`: it is posted as
+    /// JSON.
     "kind" kind: required NotifyKind;
-    /// For `command`: a shell command; it runs in the folder of the workflow file. It is no template: what it is told of
-    /// stands on its standard input and in variables such as `VIK_EVENT` and `VIK_ISSUE_ID`.
+    /// For `command`: a shell command; it runs in the folder of the workflow file. It is no
+    /// template: what it is told of stands on its standard input and in variables such as
+    /// `VIK_EVENT` and `VIK_ISSUE_ID`.
     "command" command: optional Text;
     /// For `webhook`: where it is posted. Exactly one of `url` and `url_env`.
     "url" url: optional Text;
     /// For `webhook`: the variable of the daemon that holds the address, for one that is a secret.
     "url_env" url_env: optional EnvName;
-    /// For `webhook`: the variable of the daemon that holds the secret that requests are signed with; without it they are
-    /// not signed.
+    /// For `webhook`: the variable of the daemon that holds the secret that requests are signed
+    /// with; without it they are not signed.
     "secret_env" secret_env: optional EnvName;
     /// How long one try may take.
     "timeout" timeout: defaults Positive = Positive(Span::secs(10));
@@ -76,7 +80,7 @@ pub enum NotifyEvent {
 }
 
 impl NotifyEvent {
-    /// The name used in the workflow and in JSON.
+    /// Returns the name used in the workflow and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parked => "parked",
@@ -99,48 +103,45 @@ pub enum NotifyKind {
     Webhook,
 }
 
-/// `notify.N`
+/// `notify.N`: a notifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notifier {
-    /// What it is told of.
+    /// The events that it receives.
     pub on: Vec<NotifyEvent>,
-    /// How.
     pub channel: NotifyChannel,
-    /// How long one try may take.
+    /// The time limit of one try.
     pub timeout: Span,
-    /// What happens within so long a time is told together.
+    /// Events within this time are sent together.
     pub debounce: Span,
-    /// When the daily summary is sent.
+    /// The time of day of the daily summary.
     pub daily_at: TimeOfDay,
-    /// The time zone of that, a name of the IANA database.
+    /// The time zone of that time, a name of the IANA database.
     pub time_zone: String,
 }
 
-/// How a notifier is told.
+/// The channel of a notifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotifyChannel {
-    /// By a shell command, which is no template.
+    /// A shell command, which is no template.
     Command(String),
     /// By an HTTP POST.
     Webhook {
-        /// Where.
         address: NotifyAddress,
-        /// The variable that holds the secret to sign with.
+        /// The variable with the secret for signatures.
         secret_env: Option<String>,
     },
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotifyAddress {
-    /// `url`
     Url(String),
-    /// `url_env`: in this variable.
+    /// `url_env`: the variable that contains it.
     Env(String),
 }
 
 impl NotifyAddress {
-    /// Whether a text can be the address of a webhook: `http` or `https`, and a host.
+    /// Returns whether a text can be the address of a webhook: `http` or `https`, and a host.
     pub fn is_valid(url: &str) -> bool {
         let after_scheme = url
             .strip_prefix("https://")
@@ -158,7 +159,7 @@ impl NotifyAddress {
 pub struct TimeOfDay(u16);
 
 impl TimeOfDay {
-    /// Its hour and minute.
+    /// Returns the hour and the minute.
     pub fn hour_minute(self) -> (i8, i8) {
         let part = |number: u16| i8::try_from(number).unwrap_or(0);
         (part(self.0 / 60), part(self.0 % 60))
@@ -254,7 +255,7 @@ impl Decode for Events {
 }
 
 impl Check<'_> {
-    /// One notifier; `None` where it cannot be one, which was said.
+    /// Builds a notifier; `None` if it is invalid, which was reported.
     pub(super) fn notifier(&mut self, name: &str, notify: Notify) -> Option<Notifier> {
         let path = join("notify", name);
         let at = |key: &str| join(&path, key);
@@ -309,7 +310,7 @@ impl Check<'_> {
                 }
                 let address = match (notify.url, notify.url_env) {
                     (Some(Text(url)), _) if !NotifyAddress::is_valid(&url) => {
-                        // It may hold a secret: it is shown in the file, not in words.
+                        // It may contain a secret, so the message does not quote it.
                         let message = "this is no address of a webhook";
                         let hint = "it begins with `https://` or `http://` and a host";
                         self.report(Diagnostic::error("webhook_url", at("url"), message).hint(hint));

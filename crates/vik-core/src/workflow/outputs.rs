@@ -1,4 +1,4 @@
-//! `outputs`: what agents of a stage may ask for, and the commands that do it.
+//! `outputs`: the outputs of a stage, and the commands that carry them out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,9 @@ use crate::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy
 type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
 
 section! {
-    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote then: they write to a file what
-    /// they want done outside of the workspace, and Vik checks it and does it by these commands.
+    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote
+    /// then: they write to a file what they want done outside of the workspace, and Vik checks it
+    /// and does it by these commands.
     struct Outputs: strict;
     /// A comment on the issue.
     "comment" comment: optional Plain;
@@ -51,10 +52,11 @@ section! {
     struct Plain: strict;
     /// How many there may be in one run, over all its attempts.
     "max" max: defaults Max = Whole(1);
-    /// The shell command that does it; a template that knows `output` too. It runs in the folder of the workflow file.
+    /// The shell command that does it; a template that knows `output` too. It runs in the folder of
+    /// the workflow file.
     "run" run: required Text;
-    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it is not. It runs behind `run`,
-    /// and before it where an earlier try may have done it.
+    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it
+    /// is not. It runs behind `run`, and before it where an earlier try may have done it.
     "check" check: optional Text;
     /// Whether a person must agree first.
     "approve" approve: defaults bool = false;
@@ -72,13 +74,14 @@ section! {
     struct Choice: strict;
     /// How many there may be in one run, over all its attempts.
     "max" max: defaults Max = Whole(1);
-    /// What may be chosen: labels, states, or for a pull request the branches it may be for. Globs in order, `!` leaves out.
-    /// Needed for `label` and `state`; without it no branch is chosen.
+    /// What may be chosen: labels, states, or for a pull request the branches it may be for. Globs
+    /// in order, `!` leaves out. Needed for `label` and `state`; without it no branch is chosen.
     "allow" allow: optional Allowed;
-    /// The shell command that does it; a template that knows `output` too. It runs in the folder of the workflow file.
+    /// The shell command that does it; a template that knows `output` too. It runs in the folder of
+    /// the workflow file.
     "run" run: required Text;
-    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it is not. It runs behind `run`,
-    /// and before it where an earlier try may have done it.
+    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it
+    /// is not. It runs behind `run`, and before it where an earlier try may have done it.
     "check" check: optional Text;
     /// Whether a person must agree first.
     "approve" approve: defaults bool = false;
@@ -104,7 +107,7 @@ impl Decode for Allowed {
         let mut globs = Vec::new();
         for item in items {
             let glob = Text::decode(item, cx)?.0;
-            // Each on its own, so that the wrong one is shown.
+            // Each glob separately, so that the invalid one is reported.
             if let Err(error) = AllowList::new(vec![glob.clone()]) {
                 let message = format!("{} cannot stand here: {error}", quoted(&glob));
                 let diagnostic = cx.error("bad_glob", item, message);
@@ -167,7 +170,7 @@ impl Max {
 }
 
 impl Check<'_> {
-    /// The outputs of a stage; `path` is where they stand. What is missing was said, or is said here.
+    /// Builds the outputs of a stage; `path` is their path. Missing parts are reported.
     pub(super) fn outputs(&mut self, path: &str, outputs: Option<Outputs>) -> Option<OutputPolicy> {
         let outputs = outputs?;
         let rules: [(OutputKind, Option<OutputRule>); 5] = [
@@ -198,7 +201,8 @@ impl Check<'_> {
         })
     }
 
-    /// A stage with outputs keeps what opens trackers and git remotes from its agent, or is refused.
+    /// Checks that stages with outputs keep credentials of trackers and git remotes from their
+    /// agents.
     pub(super) fn output_isolation<'w>(
         &mut self,
         agents: impl Fn(&AgentName) -> Option<&'w AgentProfile>,
@@ -259,7 +263,7 @@ impl Check<'_> {
         }
     }
 
-    /// Some agents have no tool that writes a file where their profile lets them change nothing.
+    /// Warns if the profile leaves the agent without a tool that writes files.
     fn output_tools(&mut self, stage: &Stage, profile: &AgentProfile) {
         let has_none = matches!(profile.runtime, Runtime::ClaudeCode | Runtime::Vex);
         if has_none && profile.permission == Permission::ReadOnly {
@@ -274,7 +278,7 @@ impl Check<'_> {
         }
     }
 
-    /// Without its wall an agent finds the credentials of the user.
+    /// Checks the sandbox: without one an agent can read the user's credentials.
     fn output_sandbox(&mut self, stage: &Stage, profile: &AgentProfile) {
         let message = match SandboxPolicy::of(profile, stage) {
             None => {

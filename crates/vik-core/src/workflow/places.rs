@@ -1,4 +1,4 @@
-//! Where each value of the file stands, by its dotted path.
+//! The positions of all values of the file, by their dotted paths.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::decode::join;
 use super::diagnostic::Place;
 use super::yaml::{Kind, Node, Style};
 
-/// Paths longer than this are left out: keys and nesting are in the hand of who wrote the file.
+/// Longer paths are omitted, because the author of the file controls keys and nesting.
 const MAX_PATH: usize = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,8 @@ enum ValueKind {
     Scalar,
     /// A text on one line without quotes: its columns are those of the file.
     PlainLine,
-    /// A literal block: its lines are those of the file. With the number of line breaks before its first content.
+    /// A literal block: its lines are those of the file. `leading` counts the line breaks before
+    /// its first content.
     Literal {
         leading: u32,
         lines: u32,
@@ -35,7 +36,7 @@ struct Found {
     kind: ValueKind,
 }
 
-/// An index of the file.
+/// An index of the file by path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     found: HashMap<String, Found>,
@@ -93,7 +94,7 @@ impl Places {
         self.found.contains_key(path)
     }
 
-    /// Whether a key is not written, or has no value.
+    /// Returns whether a key is absent, or has no value.
     pub(crate) fn is_absent(&self, path: &str) -> bool {
         self.found
             .get(path)
@@ -106,7 +107,7 @@ impl Places {
             .is_some_and(|found| found.kind == ValueKind::Map { is_empty: true })
     }
 
-    /// Whether a list is not written, or has no items.
+    /// Returns whether a list is absent or empty.
     pub(crate) fn is_empty_list(&self, path: &str) -> bool {
         self.is_absent(path)
             || self
@@ -115,7 +116,7 @@ impl Places {
                 .is_some_and(|found| found.kind == ValueKind::List { is_empty: true })
     }
 
-    /// Whether a map stands there, or nothing.
+    /// Returns whether the value is a map or absent.
     pub(crate) fn is_map(&self, path: &str) -> bool {
         self.found
             .get(path)
@@ -126,8 +127,8 @@ impl Places {
         self.found.get(path)?.key
     }
 
-    /// The place that is shown for a path: the value; the key where the value is a collection or nothing; the nearest
-    /// key above where nothing is written.
+    /// Returns the position to report for a path: the value; the key for a collection or an empty
+    /// value; the nearest enclosing key for an absent one.
     pub(crate) fn nearest(&self, path: &str) -> Option<Place> {
         let mut path = path;
         let mut is_exact = true;

@@ -1,4 +1,4 @@
-//! Diagnostics for people, in the manner of rustc: the place, the line itself, a mark under it, and what to do.
+//! Renders diagnostics in the style of rustc: the position, the line, a mark under it, and a hint.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use unicode_width::UnicodeWidthChar;
 use super::diagnostic::{Diagnostic, Severity};
 use super::text;
 
-/// How much of a line is shown, in columns of the terminal.
+/// The maximum width of a displayed line, in terminal columns.
 const MAX_WIDTH: usize = 100;
-/// How much of a long line is shown before the place.
+/// The part of a long line that is displayed before the position.
 const BEFORE: usize = 40;
-/// How wide a tab is shown; it cannot be right for every terminal, so it becomes spaces.
+/// The replacement of a tab, whose width would depend on the terminal.
 const TAB: &str = "    ";
 
 struct Paint {
@@ -47,9 +47,9 @@ impl Paint {
     }
 }
 
-/// Shows the diagnostics of the file `file_name`, whose text is `text`; ends with a line that counts them.
+/// Renders the diagnostics of the file `file_name` with the text `text`; the last line counts them.
 ///
-/// What comes from the file is escaped where a terminal could take it for a command.
+/// Text from the file is escaped, so that it cannot control the terminal.
 pub fn render(diagnostics: &[Diagnostic], file_name: &str, text: &str, color: bool) -> String {
     let paint = Paint { color };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -193,13 +193,13 @@ fn one(out: &mut String, diagnostic: &Diagnostic, file_name: &str, lines: &[&str
     }
 }
 
-/// The part of a line around a place: what to show, how far in the place begins, and how wide it is, in columns of the
-/// terminal.
+/// Returns the part of a line around a position: the text, the offset of the position, and its
+/// width in terminal columns.
 fn cut(source: &str, column: u32, end_column: u32) -> (String, usize, usize) {
     let start = column.saturating_sub(1) as usize;
     let end = (end_column.saturating_sub(1) as usize).max(start + 1);
     let mut cells: Vec<(String, usize)> = Vec::new();
-    // Only what can be shown is looked at: a line can be as long as the file.
+    // Only the displayed part is processed, because a line can be as long as the file.
     let from = start.saturating_sub(BEFORE + MAX_WIDTH);
     let mut chars = source.chars().skip(from);
     for c in chars.by_ref().take(start - from + 2 * MAX_WIDTH) {
@@ -210,7 +210,7 @@ fn cut(source: &str, column: u32, end_column: u32) -> (String, usize, usize) {
             text::push_escaped(&mut cell, c);
             cell
         };
-        // An escape is plain ASCII, one column for each character.
+        // An escape is ASCII, with one column for each character.
         let width = if cell.chars().count() == 1 {
             c.width().unwrap_or(0)
         } else {

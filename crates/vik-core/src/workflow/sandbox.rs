@@ -1,4 +1,4 @@
-//! `sandbox`: what an agent may reach, upheld by the operating system.
+//! `sandbox`: what an agent may access, enforced by the operating system.
 
 use std::fmt;
 
@@ -14,39 +14,44 @@ use super::text::quoted;
 use super::values::{Text, list, unexpanded};
 use super::yaml::{Kind, Node};
 
-/// The processes that the tree of an agent may have where nothing is written: more than any build needs, fewer than a
-/// machine bears.
+/// The default limit of processes of an agent's tree: more than any build needs, fewer than a
+/// machine can bear.
 pub const DEFAULT_PIDS: u32 = 4096;
 
 section! {
-    /// What the agent may reach, upheld by the operating system for all that it starts; `off` leaves it all that the user may.
+    /// What the agent may reach, upheld by the operating system for all that it starts; `off`
+    /// leaves it all that the user may.
     struct Sandbox: strict;
-    /// By what it is upheld. `landlock`: rules of the kernel around the agent. `bubblewrap`: these within namespaces of users,
-    /// mounts and processes, so that what is outside is not there; it needs `bwrap` and a system that allows them. Default:
-    /// `landlock`.
+    /// By what it is upheld. `landlock`: rules of the kernel around the agent. `bubblewrap`: these
+    /// within namespaces of users, mounts and processes, so that what is outside is not there; it
+    /// needs `bwrap` and a system that allows them. Default: `landlock`.
     "backend" backend: optional SandboxBackend;
-    /// What it may write: `workspace`, its issue workspace, or `read-only`, nothing in it. Default: as the `permission` says.
-    /// A folder for temporary files of its own is writable in any case.
+    /// What it may write: `workspace`, its issue workspace, or `read-only`, nothing in it. Default:
+    /// as the `permission` says. A folder for temporary files of its own is writable in any case.
     "files" files: optional SandboxFiles;
-    /// What it may write beside that: paths, relative to the issue workspace, absolute, or from the home directory (`~/`).
-    /// A pattern such as `src/**/*.rs` allows the folder before its first `*`.
+    /// What it may write beside that: paths, relative to the issue workspace, absolute, or from the
+    /// home directory (`~/`). A pattern such as `src/**/*.rs` allows the folder before its first
+    /// `*`.
     "write" write: optional Paths;
-    /// What it may read although it is hidden: Vik's own files, the files of other issues and the usual places of keys are.
+    /// What it may read although it is hidden: Vik's own files, the files of other issues and the
+    /// usual places of keys are.
     "read" read: optional Paths;
     /// What is hidden beside that.
     "hide" hide: optional Paths;
-    /// `on`: TCP and UDP to everywhere. `off`: no socket can be made. A list of hosts: only these, through a proxy that the
-    /// agent is told of; `api.example.com`, `*.example.com`, `example.com:8443`. Default: `on`.
+    /// `on`: TCP and UDP to everywhere. `off`: no socket can be made. A list of hosts: only these,
+    /// through a proxy that the agent is told of; `api.example.com`, `*.example.com`,
+    /// `example.com:8443`. Default: `on`.
     "network" network: optional SandboxNetwork;
-    /// Whether sockets of this machine can be used: through them goes everything that listens on one, such as Docker, a
-    /// desktop or a key agent. Default: false.
+    /// Whether sockets of this machine can be used: through them goes everything that listens on
+    /// one, such as Docker, a desktop or a key agent. Default: false.
     "unix_sockets" unix_sockets: optional bool;
-    /// The most memory that the agent with all that it starts may have: `4GiB`. It is killed beyond. Default: no limit.
+    /// The most memory that the agent with all that it starts may have: `4GiB`. It is killed
+    /// beyond. Default: no limit.
     "memory" memory: optional Memory;
     /// The most processes that it may have. It is killed beyond. Default: 4096.
     "pids" pids: optional SlotLimit;
-    /// The most that it may take of a file system that it writes to: `20GiB`. It is killed beyond. Default: half of what is
-    /// free there when it starts.
+    /// The most that it may take of a file system that it writes to: `20GiB`. It is killed beyond.
+    /// Default: half of what is free there when it starts.
     "disk" disk: optional Memory;
     instead {
         "wall" => "did you mean `backend`?",
@@ -85,81 +90,70 @@ pub enum SandboxFiles {
     ReadOnly,
 }
 
-/// What of the network may be used.
+/// The network access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxNetwork {
-    /// TCP and UDP, to everywhere.
+    /// TCP and UDP to any host.
     On,
-    /// Nothing.
     Off,
-    /// These hosts, through a proxy.
+    /// Only these hosts, through a proxy.
     Hosts(Vec<String>),
 }
 
-/// `sandbox`, as it is written at a profile or a stage.
+/// `sandbox` of a profile or a stage, as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxChoice {
-    /// `off`
     Off,
-    /// `on`, or a map.
+    /// `on`, or a map of keys.
     On(SandboxKeys),
 }
 
-/// The keys of a `sandbox` that are written.
+/// The written keys of a `sandbox`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxKeys {
-    /// `backend`
     pub backend: Option<SandboxBackend>,
-    /// `files`
     pub files: Option<SandboxFiles>,
-    /// `write`
     pub write: Option<Vec<String>>,
-    /// `read`
     pub read: Option<Vec<String>>,
-    /// `hide`
     pub hide: Option<Vec<String>>,
-    /// `network`
     pub network: Option<SandboxNetwork>,
-    /// `unix_sockets`
     pub unix_sockets: Option<bool>,
     /// `memory`, in bytes.
     pub memory: Option<u64>,
-    /// `pids`
     pub pids: Option<u32>,
     /// `disk`, in bytes.
     pub disk: Option<u64>,
 }
 
-/// The sandbox of an attempt: what stage and profile say, and what holds where they say nothing.
+/// The sandbox of an attempt: the keys of stage and profile, and the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// By what it is upheld.
+    /// The mechanism that enforces it.
     pub backend: SandboxBackend,
-    /// What may be written in the issue workspace.
+    /// Write access in the issue workspace.
     pub files: SandboxFiles,
-    /// What may be written beside that.
+    /// Further writable paths.
     pub write: Vec<String>,
-    /// What may be read although it is hidden.
+    /// Readable paths among the hidden ones.
     pub read: Vec<String>,
-    /// What is hidden beside what always is.
+    /// Further hidden paths.
     pub hide: Vec<String>,
-    /// The network.
     pub network: SandboxNetwork,
     /// Whether sockets of the machine can be used.
     pub unix_sockets: bool,
-    /// Memory of the whole tree, in bytes.
+    /// The maximum memory of the process tree, in bytes.
     pub memory: Option<u64>,
-    /// Processes of the whole tree.
+    /// The maximum number of processes of the tree.
     pub pids: u32,
-    /// What it may take of a file system, in bytes; `None`: half of what is free.
+    /// The maximum use of a file system, in bytes; `None` for half of the free space.
     pub disk: Option<u64>,
 }
 
 impl Default for SandboxPolicy {
-    /// What holds where nothing is written.
+    /// Returns the defaults.
     fn default() -> Self {
         Self::from_keys(SandboxKeys::default(), Permission::default())
     }
@@ -184,7 +178,8 @@ impl SandboxPolicy {
         }
     }
 
-    /// The sandbox of a stage's attempts; `None`: none is wanted. What the stage writes counts before the profile.
+    /// Returns the sandbox of a stage's attempts; `None` for none. Keys of the stage override the
+    /// profile.
     pub fn of(profile: &AgentProfile, stage: &Stage) -> Option<Self> {
         let keys = match (&stage.sandbox, &profile.sandbox) {
             (Some(SandboxChoice::Off), _) | (None, Some(SandboxChoice::Off)) => return None,
@@ -197,7 +192,7 @@ impl SandboxPolicy {
 }
 
 impl SandboxKeys {
-    /// These keys, and where one is not written, the other's.
+    /// Returns these keys with the absent ones taken from `below`.
     fn over(&self, below: &Self) -> Self {
         Self {
             backend: self.backend.or(below.backend),
@@ -264,14 +259,14 @@ impl Decode for SandboxChoice {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = <Sandbox as Decode>::schema(generator);
-        // Of several types, each keyword looks at its own.
+        // With several types, each keyword applies to its own type.
         schema.insert("type".to_owned(), json!(["object", "string", "boolean"]));
         schema.insert("pattern".to_owned(), "^(on|off)$".into());
         schema
     }
 }
 
-/// Paths, of which none is empty.
+/// A list of nonempty paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths(Vec<String>);
 
@@ -310,7 +305,7 @@ impl Decode for Paths {
 const HOST_PATTERN: &str =
     r"^(\*\.)?([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$";
 
-/// Whether a text names a host as `network` takes it, perhaps with a port.
+/// Returns whether a text is a host for `network`, optionally with a port.
 fn is_host(text: &str) -> bool {
     let host_and_port = text.strip_prefix("*.").unwrap_or(text);
     let (host, port) = match host_and_port.strip_prefix('[') {

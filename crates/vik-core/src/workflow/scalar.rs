@@ -1,6 +1,5 @@
-//! What a scalar is in YAML 1.2, core schema.
+//! Scalars of YAML 1.2, core schema.
 
-/// A scalar's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     Null,
@@ -10,7 +9,7 @@ pub(crate) enum Value {
     Text,
 }
 
-/// What an unquoted text is: `yes` and `on` are text.
+/// Returns the value of an unquoted text: `yes` and `on` are texts.
 pub(crate) fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,

@@ -1,4 +1,4 @@
-//! The JSON Schema of the workflow file, and the reference page made from it.
+//! The JSON Schema of the workflow file, and the reference page that is generated from it.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::decode::Section;
 use super::diagnostic::CODES;
 use super::file::File;
 
-/// The JSON Schema (draft 2020-12) of `workflow.yml`, for editors.
+/// Returns the JSON Schema (draft 2020-12) of `workflow.yml`, for editors.
 ///
-/// It refuses unknown keys, although Vik itself only warns about them: in an editor the mark under a misspelled key is
-/// what the schema is for.
+/// It rejects unknown keys, although Vik only warns about them, so that an editor marks misspelled
+/// keys.
 pub fn json_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let schema = File::schema(&mut generator).to_value();
@@ -34,7 +34,7 @@ pub fn json_schema() -> Value {
     Value::Object(root)
 }
 
-/// The reference page `docs/reference/workflow.md`.
+/// Returns the reference page `docs/reference/workflow.md`.
 pub fn reference_markdown() -> String {
     let schema = json_schema();
     let mut page = String::from(INTRODUCTION);
@@ -68,7 +68,7 @@ Editors check the file when its first line is
 `vik schema` prints the same schema. Durations are written `250ms`, `30s`, `5m`, `1h30m`, or as a number of seconds.
 ";
 
-/// One table for each section that has values of its own.
+/// Writes one table for each section with values.
 fn sections(page: &mut String, root: &Value, section: &Value, path: &str) {
     let empty = Map::new();
     let properties = section["properties"].as_object().unwrap_or(&empty);
@@ -135,7 +135,7 @@ enum Nested<'a> {
     Named(&'a Value),
 }
 
-/// The section that a property holds.
+/// Returns the section inside of a property.
 fn nested(property: &Value) -> Option<Nested<'_>> {
     if property.get("properties").is_some() {
         return Some(Nested::Section(property));
@@ -152,7 +152,7 @@ fn text(schema: &Value) -> String {
         .to_owned()
 }
 
-/// A type in words.
+/// Returns the display name of a type.
 fn kind(root: &Value, schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `secrets`: values that nobody writes down, and who gets them.
+//! `secrets`: sources of secret values, and who uses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,13 @@ use super::values::{EnvName, EnvNames, PathText, Text};
 section! {
     /// Where the value of one secret comes from. Exactly one of `env`, `file` and `command`.
     struct Secret: strict;
-    /// The variable of the daemon that holds it. Nobody gets that variable any more who does not list the secret.
+    /// The variable of the daemon that holds it. Nobody gets that variable any more who does not
+    /// list the secret.
     "env" env: optional EnvName;
     /// The file that holds it, relative to the workflow file; one line end at its end is left out.
     "file" file: optional PathText;
-    /// A shell command that prints it, run in the folder of the workflow file for at most 30 seconds; one line end at the
-    /// end is left out.
+    /// A shell command that prints it, run in the folder of the workflow file for at most 30
+    /// seconds; one line end at the end is left out.
     "command" command: optional Text;
     instead {
         "value" => "a secret never stands in the workflow: name a variable with `env`, or a `file`, or a `command`",
@@ -33,7 +34,7 @@ section! {
     }
 }
 
-/// `secrets.S`: where the value of a secret comes from.
+/// `secrets.S`: the source of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SecretSource {
@@ -41,15 +42,15 @@ pub enum SecretSource {
     Env(String),
     /// A file, relative to the workflow file.
     File(String),
-    /// What a shell command prints.
+    /// The output of a shell command.
     Command(String),
 }
 
-/// Variables that are not a secret's to set: Vik's own begin with `VIK_`.
+/// Variables that no secret may set, beside those with the prefix `VIK_`.
 const TAKEN: [&str; 4] = ["PATH", "HOME", "PWD", "IFS"];
 
 impl Check<'_> {
-    /// The secrets; `None` where one cannot be one, which was said.
+    /// Builds the secrets; `None` if one is invalid, which was reported.
     pub(super) fn secrets(
         &mut self,
         secrets: Option<Named<Secret>>,
@@ -96,7 +97,7 @@ impl Check<'_> {
         env.or(file).or(command)
     }
 
-    /// Who lists a secret lists one that is there, and each is listed by somebody.
+    /// Checks that listed secrets are defined, and that each secret is listed somewhere.
     fn known(&mut self, names: &[String], listed: &Listed) {
         for (path, wanted) in &listed.0 {
             for (index, name) in wanted
@@ -132,7 +133,7 @@ impl Check<'_> {
     }
 }
 
-/// Each list of secrets, with where it stands.
+/// The lists of secrets, each with its path.
 pub(super) struct Listed(Vec<(String, Vec<String>)>);
 
 impl Listed {

@@ -1,9 +1,9 @@
-//! [`section!`]: struct, reader and schema from one list of keys.
+//! [`section!`]: generates struct, reader and schema from one list of keys.
 
 use schemars::Schema;
 use serde_json::json;
 
-/// Lets a property be null too: an empty `key:` says the same as no key.
+/// Allows null for a property, because an empty `key:` is equivalent to an absent one.
 pub(crate) fn nullable(schema: Schema) -> Schema {
     let mut value = schema.to_value();
     if let Some(object) = value.as_object_mut() {
@@ -21,12 +21,12 @@ pub(crate) fn nullable(schema: Schema) -> Schema {
     schemars::json_schema!({ "anyOf": [value, { "type": "null" }] })
 }
 
-/// The lines of a doc comment as one.
+/// Joins the lines of a doc comment.
 pub(crate) fn prose(doc: &[&str]) -> String {
     doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// One property of a section, as the macro collects it.
+/// Adds one property of a section to its schema.
 pub(crate) fn property(
     properties: &mut serde_json::Map<String, serde_json::Value>,
     key: &str,
@@ -35,7 +35,7 @@ pub(crate) fn property(
     default: Option<serde_json::Value>,
 ) {
     let mut value = schema.to_value();
-    // A reference may have neighbours in draft 2020-12.
+    // A reference may have siblings in draft 2020-12.
     if let Some(object) = value.as_object_mut() {
         let mut whole = serde_json::Map::new();
         whole.insert("description".to_owned(), prose(doc).into());
@@ -49,9 +49,10 @@ pub(crate) fn property(
     }
 }
 
-/// Makes a section: struct, reader and schema. The modes of a field:
-/// `required` (an `Option`: `None` only after an error), `optional` (an `Option`), `defaults` (a value),
-/// `section` (another section; absent is empty). `struct Name: strict;`: a key that is unknown is an error.
+/// Generates a section: struct, reader and schema. The modes of a field are `required` (an
+/// `Option`, `None` only after an error), `optional` (an `Option`), `defaults` (a value) and
+/// `section` (another section, empty if absent). With `struct Name: strict;` an unknown key is an
+/// error.
 macro_rules! section {
     (
         $(#[doc = $doc:literal])+

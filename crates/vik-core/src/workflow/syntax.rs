@@ -1,11 +1,12 @@
-//! What is wrong with a text before it is YAML.
+//! Errors in a text before it is parsed as YAML.
 
 use std::borrow::Cow;
 
 use super::diagnostic::{Diagnostic, Place, Sink};
 use super::text::line;
 
-/// YAML allows no control characters but tab and line breaks; the parser would take NUL for the end of the file.
+/// Replaces control characters, of which YAML allows only tab and line breaks; the parser would
+/// treat NUL as the end of the file.
 pub(crate) fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> Cow<'a, str> {
     let is_bad = |c: char| (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) || c == '\u{fffe}';
     if !text.contains(is_bad) {
@@ -37,7 +38,7 @@ pub(crate) fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> Cow<'a, st
     cleaned.into()
 }
 
-/// What the parser says, with the hint that its words or the line call for.
+/// Returns a parser error, with a hint that follows from its message or the line.
 pub(crate) fn syntax_error(info: &str, place: Place, text: &str) -> Diagnostic {
     let line = line(text, place.line);
     let diagnostic = Diagnostic::error("syntax", "", format!("this is not valid YAML: {info}")).place(place);

@@ -1,11 +1,13 @@
-//! Small helpers over text that may be hostile: lines, escapes, suggestions.
+//! Helpers for untrusted text: lines, escapes, suggestions.
 
 use std::fmt::Write as _;
 
-/// The longest piece of a file that is quoted within a message, in characters.
+/// The maximum length of quoted text in a message, in characters.
 const MAX_QUOTED: usize = 60;
 
-/// The lines of a text as YAML counts them: `\n`, `\r\n` and a lone `\r` end a line.
+/// Returns the lines of a text as in YAML, which end with `
+/// `, `\r
+/// ` or a lone `\r`.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut remaining = Some(text);
     std::iter::from_fn(move || {
@@ -24,7 +26,8 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Line `number` (from 1), "" where there is none. A byte order mark is no part of the first line.
+/// Returns line `number` (from 1), "" if there is none. A byte order mark is not part of the first
+/// line.
 pub(crate) fn line(text: &str, number: u32) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     (number as usize)
@@ -33,8 +36,8 @@ pub(crate) fn line(text: &str, number: u32) -> &str {
         .unwrap_or("")
 }
 
-/// Whether a character may not go to a terminal as it is: controls, and what changes the direction of text or is
-/// not seen at all.
+/// Returns whether a character must not be sent to a terminal: controls, direction marks and
+/// invisible characters.
 pub(crate) fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -43,7 +46,7 @@ pub(crate) fn is_hostile(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Adds a character, as an escape where it is hostile.
+/// Appends a character, escaped if it is hostile.
 pub(crate) fn push_escaped(out: &mut String, c: char) {
     if is_hostile(c) {
         // Writing to a String does not fail.
@@ -53,7 +56,7 @@ pub(crate) fn push_escaped(out: &mut String, c: char) {
     }
 }
 
-/// A piece of the file in backticks, for use in a message: escaped and cut.
+/// Returns text of the file in backticks for a message, escaped and cut.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("`");
     for (count, c) in text.chars().enumerate() {
@@ -71,7 +74,7 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// The candidate that was most likely meant.
+/// Returns the most similar candidate, if one is similar enough.
 pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > 100 {
         return None;
@@ -84,7 +87,7 @@ pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
             let folded = fold(candidate);
             let similarity = strsim::jaro_winkler(&name, &folded);
             let edits = strsim::damerau_levenshtein(&name, &folded);
-            // Short words are all alike to Jaro-Winkler: few edits must do as well.
+            // All short names are similar by Jaro-Winkler, so few edits are required as well.
             let near = edits <= (folded.chars().count().max(3) / 3) || similarity >= 0.9;
             (candidate, similarity, near)
         })
@@ -93,12 +96,12 @@ pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(candidate, _, _)| candidate)
 }
 
-/// ``did you mean `x`?`` for the closest candidate.
+/// Returns ``did you mean `x`?`` for the most similar candidate.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(name, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
 }
 
-/// `a`, `b` or `c`.
+/// Returns a list such as `a`, `b` or `c`.
 pub(crate) fn choices<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(quoted).collect();
     match names.split_last() {

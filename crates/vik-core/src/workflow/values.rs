@@ -1,4 +1,4 @@
-//! The kinds of values that stand in a workflow file, each with its reader and its schema.
+//! The types of values in a workflow file, each with its reader and its schema.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use super::yaml::{Kind, Node};
 use crate::approval::OnTimeout;
 use crate::duration::Span;
 
-/// The longest span that is taken: adding it to any clock stays far from the end of time.
+/// The maximum span: adding it to any clock cannot overflow.
 const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// A text that is not empty.
+/// A nonempty text.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Text(pub(crate) String);
@@ -60,7 +60,8 @@ impl Decode for Text {
     }
 }
 
-/// A path as a person writes it: absolute, below the own home directory (`~/`), or relative to a folder that the key names.
+/// A path as written: absolute, below the home directory (`~/`), or relative to a folder that
+/// depends on the key.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct PathText(pub(crate) String);
@@ -81,7 +82,8 @@ impl Decode for PathText {
     }
 }
 
-/// What in a path looks as if it were expanded, and is not: it would be the name of a folder.
+/// Returns a hint if a path contains an expression that is not expanded: it would become the name
+/// of a folder.
 pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
     let names_variable =
         |suffix: &str| suffix.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
@@ -94,7 +96,7 @@ pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Texts go to files, arguments and variables, where NUL ends them.
+/// Checks that a text contains no NUL, which would end it in files, arguments and variables.
 pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
     if text.contains('\0') {
         let diagnostic = cx.error("bad_text", node, "this text holds a NUL character");
@@ -104,7 +106,7 @@ pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
     Some(())
 }
 
-/// A scalar as it is written, whatever YAML takes it for: `1.0` stays `1.0`.
+/// Returns a scalar as written, whatever its type in YAML: `1.0` stays `1.0`.
 pub(crate) fn written(node: &Node, cx: &mut Cx<'_>, code: &'static str) -> Option<String> {
     let scalar = cx.scalar(node, "a text, a number or a boolean")?;
     if scalar.value == Value::Null {
@@ -255,7 +257,7 @@ impl Decode for Positive {
     }
 }
 
-/// The words that an enum takes, from its own schema.
+/// Returns the variant names of an enum, from its schema.
 fn variant_names<T: JsonSchema>() -> Vec<String> {
     let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);

@@ -1,7 +1,7 @@
-//! YAML text to a tree of values with their places.
+//! Parses YAML into a tree of values with positions.
 //!
-//! Built on the events of `saphyr-parser`, with a stack of its own: depth, size and what aliases copy are bounded,
-//! so that no text can exhaust the stack or the memory. See `adr/0003-yaml.md`.
+//! It consumes the events of `saphyr-parser` with a stack of its own and limits depth, size and
+//! copies by aliases, so that no text can exhaust the stack or the memory. See `adr/0003-yaml.md`.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,13 @@ use super::scalar::{Value, resolve};
 use super::syntax::{replace_controls, syntax_error};
 use super::text::quoted;
 
-/// The largest workflow file, in bytes.
+/// The maximum size of a workflow file, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
-/// The deepest nesting.
 const MAX_DEPTH: usize = 32;
-/// How much aliases and merge keys may copy in all, in bytes of text plus 64 for each value.
+/// The maximum total of copies by aliases and merge keys, in bytes of text plus 64 for each value.
 const MAX_COPIED: usize = 4 << 20;
 
-/// One value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) place: Place,
@@ -34,7 +33,7 @@ pub(crate) enum Kind {
     Map(Vec<Entry>),
 }
 
-/// One `key: value` of a map.
+/// One `key: value` pair of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -44,7 +43,7 @@ pub(crate) struct Entry {
     is_merge: bool,
 }
 
-/// A value that is no list and no map, as written and as YAML 1.2 (core schema) reads it.
+/// A value that is neither list nor map, as written and as parsed by YAML 1.2 (core schema).
 #[derive(Clone, Debug)]
 pub(crate) struct Scalar {
     pub(crate) text: String,
@@ -97,7 +96,8 @@ impl Node {
     }
 }
 
-/// Reads the one document of `text`. `None` when there is nothing to go on with; the sink tells why.
+/// Parses the single document of `text`. Returns `None` if there is nothing to decode; the sink
+/// contains the reason.
 pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
     if text.len() > MAX_BYTES {
         sink.push(
@@ -159,15 +159,15 @@ pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
     }
 }
 
-/// Stop: the tree cannot be built any further.
+/// The error that stops building the tree.
 struct Stop;
 
 struct Frame {
     node: Node,
     anchor: usize,
-    /// The key that waits for its value; `None` inside for a key that cannot be used.
+    /// The key of the next value; `None` inside for an unusable key.
     key: Option<Option<(String, Place, bool)>>,
-    /// First places of the keys, to find duplicates.
+    /// The first positions of keys, for finding duplicates.
     seen: HashMap<String, Place>,
 }
 
@@ -257,7 +257,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether a tag makes a scalar text. Tags other than those of the core schema are refused.
+    /// Returns whether a tag makes a scalar text. Tags outside of the core schema are errors.
     fn tag_is_text(&mut self, tag: &saphyr_parser::Tag, place: Place) -> bool {
         if tag.is_yaml_core_schema()
             && matches!(
@@ -325,7 +325,8 @@ impl Builder<'_> {
             return Err(self.too_much(place));
         }
         let mut copy = target.clone();
-        // What is wrong with an aliased value is shown where it stands, but a whole map or list is best shown here.
+        // Errors in an aliased scalar are reported at its definition, but errors in a whole map or
+        // list at the alias.
         if !matches!(copy.kind, Kind::Scalar(_)) {
             copy.place = place;
         }
@@ -344,7 +345,7 @@ impl Builder<'_> {
         Stop
     }
 
-    /// A whole value: goes into its parent.
+    /// Adds a complete value to its parent.
     fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Stop> {
         if anchor != 0 {
             self.copied += node.weight();
@@ -377,7 +378,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The path of the innermost map or list that is open.
+    /// Returns the path of the innermost open map or list.
     fn path(&self) -> String {
         self.stack.iter().fold(String::new(), |path, frame| {
             match (&frame.key, &frame.node.kind) {
@@ -388,7 +389,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The key that a value is; `None` where it cannot be used.
+    /// Returns the key from a value; `None` if it is unusable.
     fn key(&mut self, node: Node, seen: &mut HashMap<String, Place>) -> Option<(String, Place, bool)> {
         let Kind::Scalar(scalar) = node.kind else {
             self.sink.push(
@@ -423,7 +424,7 @@ impl Builder<'_> {
         Some((scalar.text, node.place, false))
     }
 
-    /// Replaces `<<: *other` by the keys of the other map that this one does not write itself.
+    /// Replaces `<<: *other` by the keys of the other map that are absent here.
     fn merge(&mut self, entries: &mut Vec<Entry>) -> Result<(), Stop> {
         if !entries.iter().any(|entry| entry.is_merge) {
             return Ok(());

@@ -1,4 +1,5 @@
-//! What must hold whatever happens: whoever lies, whatever comes late, and however often the daemon dies.
+//! What must hold whatever happens: whoever lies, whatever comes late, and however often the daemon
+//! dies.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

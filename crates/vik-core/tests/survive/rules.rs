@@ -117,7 +117,7 @@ impl Story {
         self.send(Input::Tick)
     }
 
-    /// The daemon dies, and another one takes over.
+    /// Returns the daemon dies, and another one takes over.
     fn crash(&mut self) -> Vec<Start> {
         let text = serde_json::to_string(&self.stored).unwrap();
         self.now.mono = Mono(Duration::from_secs(1));
@@ -285,7 +285,7 @@ fn a_limit_warns_once_and_stops_once() {
     assert!(story.spent(90).effects.is_empty());
     assert_eq!(story.spent(101).stops().len(), 1);
     assert!(story.spent(150).stops().is_empty());
-    // It is told again to the daemon that comes after.
+    // The stop is repeated by the next daemon.
     let starts = story.crash();
     assert_eq!(starts, story.starts);
     assert_eq!(story.send(Input::Tick).stops().len(), 1);
@@ -397,7 +397,7 @@ fn issue_is_looked_up_right_before_its_start() {
     assert!(story.wait(9).shows().is_empty());
     story.pull(TO_DO).send(shown(snapshot(TO_DO)));
     assert_eq!(story.starts.len(), 1);
-    // Missed, and gone.
+    // Absent from the pull, and missing.
     assert_eq!(story.pull("[]").shows(), ["1"]);
     story.send(shown(LookupResult::Missing)).wait(60);
     assert_eq!(story.stops(), [StopReason::Missing]);

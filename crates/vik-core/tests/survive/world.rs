@@ -1,5 +1,5 @@
-//! The world around a scheduler: a ledger that keeps what is committed, a tracker that lies, agents that end in every
-//! way, people who meddle, and a daemon that dies.
+//! The world around a scheduler: a ledger that keeps what is committed, a tracker that lies, agents
+//! that end in every way, people who meddle, and a daemon that dies.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ pub enum Step {
     Continue(Option<usize>),
     Cancel(usize),
     Unpark(usize, Option<u32>),
-    /// A look is answered: with the state of the last pull, with gone, or not at all.
+    /// A lookup ends: with the state of the last pull, missing, or unknown.
     Show(usize, u8),
     Removed(usize, bool),
     Pressure(bool),
@@ -190,7 +190,7 @@ impl World {
         IssueId::new(number.to_string())
     }
 
-    /// The title as it was seen last.
+    /// Returns the title as it was seen last.
     fn title(&self, issue: &IssueId) -> u32 {
         let machine = self.scheduler.machine(issue).unwrap();
         machine.issue().title.parse().unwrap()
@@ -479,7 +479,8 @@ impl World {
             provider_session_id: Some("conversation".to_owned()),
             ..AttemptResult::new(outcome)
         };
-        // What the scheduler counted for the run is compared with the next attempt's number, and with the rule.
+        // What the scheduler counted for the run is compared with the next attempt's number, and
+        // with the rule.
         let before = self.counted.get(&start.run).copied().unwrap_or_default();
         let input = Input::Ended {
             issue: start.issue.id.clone(),

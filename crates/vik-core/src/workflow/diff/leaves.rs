@@ -1,4 +1,4 @@
-//! The values of a workflow by their keys, as they are compared and shown.
+//! The values of a workflow by their keys, for comparison and display.
 
 use std::fmt;
 
@@ -8,9 +8,8 @@ use crate::duration::Span;
 use crate::limits::Limit;
 use crate::workflow::text::quoted;
 
-/// One value.
 pub(super) struct Leaf {
-    /// The whole value, to compare.
+    /// The complete value, for comparison.
     pub(super) exact: String,
     pub(super) shown: Shown,
     pub(super) needs_restart: bool,
@@ -22,7 +21,7 @@ pub(super) enum Shown {
     Hidden,
 }
 
-/// Values by their keys, in the order of the file.
+/// The values by their keys, in file order.
 #[derive(Default)]
 pub(in crate::workflow) struct Leaves(pub(super) Vec<(String, Leaf)>);
 
@@ -36,7 +35,7 @@ impl Leaves {
         self.0.push((path.to_owned(), leaf));
     }
 
-    /// A number, a word of Vik's own, or the like.
+    /// Adds a number, a name of Vik's own, or the like.
     pub(in crate::workflow) fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
         let shown = Shown::As(value.to_string());
         self.put(path, value, shown);
@@ -72,7 +71,7 @@ impl Leaves {
         self.put(path, items, Shown::As(format!("[{}]", shown.join(", "))));
     }
 
-    /// A word that the file writes as it is serialized.
+    /// Adds a variant, displayed as it is serialized.
     pub(in crate::workflow) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
         let shown = serde_json::to_value(&choice).ok();
         let shown = shown
@@ -81,7 +80,7 @@ impl Leaves {
         self.put(path, choice, Shown::As(shown));
     }
 
-    /// A text of many lines, or a command.
+    /// Adds a multi-line text, or a command.
     pub(in crate::workflow) fn text(&mut self, path: &str, text: Option<&str>) {
         let count = text.map_or(0, |text| text.lines().count());
         self.put(path, text, Shown::Lines(count));

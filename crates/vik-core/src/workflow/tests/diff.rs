@@ -35,7 +35,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Values of every kind that stands somewhere in a workflow.
+/// Values of every kind in a workflow.
 fn candidates() -> Vec<Value> {
     let mut values = vec![
         json!(null),
@@ -79,7 +79,7 @@ fn candidates() -> Vec<Value> {
     values
 }
 
-/// The workflow with another value at one place, where that still is a workflow.
+/// Returns the workflow with another value at one place, where that still is a workflow.
 fn changed(workflow: &Value, pointer: &str, value: &Value) -> Option<(Value, Workflow)> {
     let mut tree = workflow.clone();
     *tree.pointer_mut(pointer)? = value.clone();
@@ -125,7 +125,7 @@ fn each_value_of_the_model_is_compared() {
             untouched.push(pointer.as_str());
         }
     }
-    // Whole structs have no candidate; all that stands in them has.
+    // Whole structs have no candidate, but all their fields have.
     let leaves: Vec<_> = untouched
         .iter()
         .filter(|pointer| !tree.pointer(pointer).unwrap().is_object())

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What must hold for any text.
+/// Returns what must hold for any text.
 fn check(text: &str) -> Loaded {
     let loaded = load(text);
     let has_errors = loaded

@@ -19,7 +19,8 @@ use super::*;
 const FULL: &str = include_str!("full.yml");
 const MINIMAL: &str = include_str!("minimal.yml");
 
-/// The minimal workflow with one more key, by its dotted path; the parents must exist in it.
+/// Returns the minimal workflow with one more key, by its dotted path; the parents must exist in
+/// it.
 fn minimal_with(replacements: &[(&str, &str)]) -> String {
     replacements.iter().fold(MINIMAL.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
@@ -27,7 +28,7 @@ fn minimal_with(replacements: &[(&str, &str)]) -> String {
     })
 }
 
-/// The line of the full file on which this text stands first.
+/// Returns the first line of the full file with this text.
 pub(super) fn line(text: &str) -> u32 {
     let at = FULL.lines().position(|line| line.contains(text)).unwrap();
     u32::try_from(at).unwrap() + 1
@@ -95,7 +96,7 @@ fn findings_can_be_added() {
     assert_eq!(loaded.diagnostics[0].line, line("prompt_file: prompts/plan.md"));
 }
 
-/// The only finding, which has this code.
+/// Returns the only finding, which has this code.
 #[track_caller]
 fn only(loaded: &Loaded, code: &str) -> Diagnostic {
     let text = loaded.render("workflow.yml", false);

@@ -1,4 +1,4 @@
-//! Notifiers: what is refused, what is warned of, and what an edit tells.
+//! Tests of notifiers: errors, warnings and edits.
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::outputs::{OutputKind, OutputPolicy};
 
-/// The minimal workflow with these outputs, and more in its profile and its stage.
+/// Returns the minimal workflow with these outputs, and more in its profile and its stage.
 fn with(outputs: &str, profile: &str, stage: &str) -> Loaded {
     let profile = format!("    {profile}\n    model:");
     let stage = format!("      outputs: {outputs}\n      {stage}\n      agent:");

@@ -1,4 +1,4 @@
-//! Where values stand.
+//! Tests of the positions of values.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The values that stand in these sections.
+//! The value types of these sections.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::workflow::text::{did_you_mean, quoted};
 use crate::workflow::values::Text;
 use crate::workflow::yaml::Node;
 
-/// Longer than any pattern that somebody writes.
+/// The maximum length of a cron pattern.
 const MAX_CRON: usize = 500;
 
 /// An address and a port.
@@ -69,7 +69,7 @@ impl Decode for HeaderName {
     }
 }
 
-/// A cron pattern that comes some day.
+/// A cron pattern with at least one occurrence.
 #[derive(Clone, Debug)]
 pub(crate) struct CronPattern(pub(crate) String);
 
@@ -80,7 +80,7 @@ impl Decode for CronPattern {
             "it is too long".to_owned()
         } else {
             match super::cron(&text) {
-                // The date does not matter, but that there is one.
+                // Any start date will do: only the existence of an occurrence matters.
                 Ok(cron) => {
                     match cron.find_next_occurrence(&jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0), true) {
                         Ok(_) => return Some(Self(text)),
@@ -116,7 +116,7 @@ pub(crate) struct Zone(pub(crate) String);
 impl Decode for Zone {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let Text(text) = Text::decode(node, cx)?;
-        // The one that is built in: what a file says must not depend on the machine.
+        // The bundled database, so that the meaning of a file does not depend on the machine.
         let zones = TimeZoneDatabase::bundled();
         if zones.get(&text).is_ok() {
             return Some(Self(text));

@@ -1,4 +1,4 @@
-//! From these sections to the model.
+//! Builds the model of these sections.
 
 use std::collections::BTreeMap;
 

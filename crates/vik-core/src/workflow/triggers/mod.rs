@@ -1,4 +1,4 @@
-//! What wakes Vik beside its own polling: webhooks and the schedule.
+//! Triggers of pulls beside polling: webhooks and the schedule.
 
 mod decode;
 pub(super) mod file;
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Span;
 
-/// `webhooks`: trackers that tell when something changed.
+/// `webhooks`: calls of trackers when something changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Webhooks {
-    /// `listen`: where they call; `None`: nowhere.
+    /// `listen`: the address for the calls; `None` for none.
     pub listen: Option<SocketAddr>,
-    /// `min_gap`: the least time between two pulls that they ask for.
+    /// `min_gap`: the minimum time between two pulls that calls trigger.
     pub min_gap: Span,
     /// `hooks`, by name.
     pub hooks: BTreeMap<String, Hook>,
@@ -40,13 +40,13 @@ impl Default for Webhooks {
 /// `webhooks.hooks.H`: one sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
-    /// How it proves itself.
+    /// The kind of authentication.
     pub kind: HookKind,
-    /// The variable of the daemon that holds the secret.
+    /// The daemon's variable with the secret.
     pub secret_env: String,
-    /// `header`, for [`HookKind::Hmac`]: where the signature stands.
+    /// `header`, for [`HookKind::Hmac`]: the header of the signature.
     pub header: Option<String>,
-    /// `id_header`, for [`HookKind::Hmac`]: where the id of the delivery stands.
+    /// `id_header`, for [`HookKind::Hmac`]: the header of the delivery's id.
     pub id_header: Option<String>,
 }
 
@@ -64,33 +64,32 @@ pub enum HookKind {
     Hmac,
 }
 
-/// `schedule.S`: something that is due at certain times.
+/// `schedule.S`: an entry that is due at certain times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleEntry {
-    /// `cron`: when.
+    /// `cron`: the pattern.
     pub cron: String,
-    /// `time_zone`: by which clock, as the tz database names it.
+    /// `time_zone`: a name of the tz database.
     pub time_zone: String,
-    /// `command`: what runs; `None`: only a pull.
+    /// `command`: the job; `None` for only a pull.
     pub job: Option<Job>,
-    /// `catch_up`: whether one run makes up for those that were missed.
+    /// `catch_up`: whether one run makes up for missed ones.
     pub catch_up: bool,
 }
 
 /// A command of the schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// A shell command.
     pub command: String,
-    /// How long it may take.
+    /// The time limit of the command.
     pub timeout: Span,
 }
 
-/// A cron pattern: five fields, with an optional sixth in front (seconds) and seventh behind (years), or a name such as
-/// `@daily`.
+/// Parses a cron pattern: five fields, optionally preceded by seconds and followed by years, or a
+/// name such as `@daily`.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the pattern is invalid.
 pub fn cron(pattern: &str) -> Result<Cron, CronError> {
     pattern.parse()
 }

@@ -1,4 +1,4 @@
-//! What stands in `webhooks` and `schedule`, and what is said of mistakes there.
+//! Tests of the sections `webhooks` and `schedule`, and of errors in them.
 
 use crate::duration::Span;
 use crate::workflow::{Severity, load};
@@ -66,7 +66,7 @@ fn mistakes_in_hooks_have_their_places() {
         codes(&hooks("{kind: linear, secret_env: 'A=b'}")),
         [("bad_env_name", 4, 35)]
     );
-    // What stands there would be a secret: the finding must not copy it.
+    // The value would be a secret: the finding must not copy it.
     let secret = found(&hooks("{kind: github, secret: s3cret, secret_env: A}"));
     assert_eq!((secret[0].0, secret.len()), ("unknown_key", 1));
     assert!(!secret[0].1.contains("s3cret"));

@@ -4,7 +4,7 @@ use super::*;
 
 const AUTH: &str = "issues: { pull: { command: list }, show: { command: look } }";
 
-/// A story with a way to look at single issues.
+/// Returns a story with a `show` command.
 fn with_show() -> Story {
     Story::of(format!(
         "{AUTH}
@@ -123,8 +123,8 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
     assert_eq!(story.starts.len(), 1);
 }
 
-/// `after_run` closes the issue, and the pull brings open issues only. A pull that began before the end misses the issue
-/// first, so the one after the end finds nothing new.
+/// `after_run` closes the issue, and the pull brings open issues only. A pull that began before the
+/// end misses the issue first, so the one after the end finds nothing new.
 #[test]
 fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_up_and_its_workspace_removed() {
     for lookup_before in [LookupResult::Unknown, seen(TO_DO), seen(DONE)] {
@@ -143,7 +143,7 @@ fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_up_and_its_worksp
 fn absent_issue_with_leftovers_is_looked_up_again_after_growing_waits() {
     let mut story = with_show();
     story.attempt(refused()).pull(TO_DO);
-    // Somebody takes it out of the pull, and closes it later.
+    // It leaves the pull, and is closed later.
     story.pull("[]").shown(seen(TO_DO));
     let mut lookups = 0;
     for _ in 0..720 {

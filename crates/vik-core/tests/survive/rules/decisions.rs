@@ -1,4 +1,4 @@
-//! What a person is told of it: the true reason, and no more often than it changes.
+//! Decisions for people: the true reason, recorded once for each change.
 
 use super::*;
 
@@ -42,7 +42,7 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
         0,
         "nothing of it will start"
     );
-    // It is back: that it fails again is news.
+    // It is back: another failure must be recorded again.
     let issue = Pull::parse(TO_DO.as_bytes()).unwrap().issues.remove(0);
     story
         .pull(TO_DO)
