@@ -1,5 +1,5 @@
-//! What masking costs for each megabyte of an agent's output.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "benchmarks")]
+//! The cost of masking for each megabyte of an agent's output.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "benchmarks")]
 
 use std::hint::black_box;
 

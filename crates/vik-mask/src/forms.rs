@@ -9,22 +9,22 @@ use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 
 use crate::masker::MIN_BYTES;
 
-/// A line of a value with several is masked by itself from this length on.
+/// The minimum length from which a line of a multi-line value is masked separately.
 const MIN_LINE: usize = 16;
 
-/// After so many characters programs break lines of Base64: `base64`, and PEM.
+/// The line lengths of Base64 output: `base64`, and PEM.
 const BASE64_LINES: [usize; 2] = [76, 64];
 
-/// After so many characters `xxd -p` breaks its lines.
+/// The line length of `xxd -p`.
 const HEX_LINES: usize = 60;
 
-/// A longer value is not looked for in the rarer forms, but for its lines.
+/// For longer values only the common forms are searched, and their lines.
 const MANY_FORMS: usize = 8 * 1024;
 
-/// How deep texts of JSON stand in texts of JSON.
+/// The maximum nesting of JSON texts inside of JSON texts.
 const DEPTH: usize = 3;
 
-/// All forms of a value, itself with them.
+/// Returns all forms of a value, including the value itself.
 pub(crate) fn of(value: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::new();
     if value.len() > MANY_FORMS {
@@ -42,19 +42,19 @@ pub(crate) fn of(value: &str) -> BTreeSet<String> {
     forms
 }
 
-/// The lines of a value that tell something by themselves.
+/// Returns the lines of a value that are specific enough to be masked separately.
 fn lines(value: &str) -> impl Iterator<Item = &str> {
     let is_one = !value.contains('\n');
     value.lines().map(str::trim).filter(move |line| {
         let has = |class: fn(&u8) -> bool| line.bytes().any(|byte| class(&byte));
         let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
         let is_long = line.len() >= MIN_LINE || (line.len() >= MIN_BYTES && is_mixed);
-        // `-----BEGIN PRIVATE KEY-----` stands in public texts.
+        // `-----BEGIN PRIVATE KEY-----` also occurs in public texts.
         !is_one && is_long && !line.starts_with("-----")
     })
 }
 
-/// As it is, escaped for JSON and the like, and quoted for a shell.
+/// Adds the value as it is, escaped for JSON and the like, and quoted for a shell.
 fn written(value: &str, forms: &mut BTreeSet<String>) {
     forms.insert(value.to_owned());
     for style in [
@@ -78,7 +78,7 @@ fn written(value: &str, forms: &mut BTreeSet<String>) {
     forms.insert(value.replace('\'', r#"'"'"'"#));
     // "a \"word\""
     forms.insert(with_backslashes(value, |c| "\\\"$`".contains(c)));
-    // $'it\'s', and as Python shows a text
+    // $'it\'s', and Python's representation of a text
     let escaped = with_backslashes(value, |c| "\\'".contains(c));
     forms.insert(escaped.clone());
     forms.insert(
@@ -87,8 +87,8 @@ fn written(value: &str, forms: &mut BTreeSet<String>) {
             .replace('\r', "\\r")
             .replace('\t', "\\t"),
     );
-    // Backslashes before what a shell or a pattern could take for a sign: `printf %q` of bash, Ruby's Shellwords, Perl's
-    // quotemeta, Python's re.escape, zsh.
+    // Backslashes before special characters of shells and patterns: `printf %q` of bash, Ruby's
+    // Shellwords, Perl's quotemeta, Python's re.escape, zsh.
     for kept in [
         "_-./:%+@=",
         "_-./:%+@=,",
@@ -104,7 +104,7 @@ fn written(value: &str, forms: &mut BTreeSet<String>) {
             c.is_ascii() && !c.is_ascii_control() && !c.is_ascii_alphanumeric() && !kept.contains(c)
         };
         let text = with_backslashes(value, special);
-        // Some quote a line break, some a first sign that is one only there.
+        // Some programs quote a line break, or a character that is special only at the start.
         forms.insert(text.replace('\n', "'\n'"));
         forms.insert(text.replace('\n', "\\\n"));
         if text.starts_with(['#', '~', '=']) {
@@ -121,7 +121,7 @@ fn written(value: &str, forms: &mut BTreeSet<String>) {
     }
 }
 
-/// As C and `$'…'` of shells write it; what is not ASCII by its bytes where `octal` is set.
+/// Escapes as in C and in `$'…'` of shells; with `octal`, bytes outside of ASCII are escaped too.
 fn c_escapes(value: &str, signs: &str, octal: bool, escape: &str) -> String {
     let mut out = String::with_capacity(value.len() + 8);
     for c in value.chars() {
@@ -136,7 +136,7 @@ fn c_escapes(value: &str, signs: &str, octal: bool, escape: &str) -> String {
             '\u{1b}' => out.push_str(escape),
             c if c.is_ascii_control() || (octal && !c.is_ascii()) => {
                 for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    // Writing to a text cannot fail.
+                    // Writing to a string cannot fail.
                     let _ = write!(out, "\\{byte:03o}");
                 }
             }
@@ -195,7 +195,6 @@ impl Json {
         slash: true,
         ..Self::LOWER
     };
-    /// As Go does.
     const HTML: Self = Self {
         html: true,
         ..Self::PLAIN
@@ -224,7 +223,7 @@ impl Json {
 
     fn unit(self, c: char, out: &mut String) {
         for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = if self.upper {
                 write!(out, "\\u{unit:04X}")
             } else {
@@ -234,7 +233,8 @@ impl Json {
     }
 }
 
-/// Base64 in both alphabets: where the value stands alone, and inside of a longer text at each of the three places.
+/// Adds Base64 in both alphabets: of the value alone, and of the value inside of a longer text at
+/// each of the three offsets.
 fn base64s(value: &str, forms: &mut BTreeSet<String>) {
     for alphabet in [&STANDARD, &URL_SAFE] {
         for offset in 0..3 {
@@ -257,8 +257,8 @@ fn encode(alphabet: &Alphabet, bytes: &[u8]) -> String {
     GeneralPurpose::new(alphabet, NO_PAD).encode(bytes)
 }
 
-/// The value behind so many bytes of something else: what of it does not depend on its neighbours, and how it ends where
-/// nothing follows.
+/// Adds the value after a number of other bytes: the part that does not depend on its neighbours,
+/// and its end when nothing follows.
 fn inside_base64(alphabet: &Alphabet, value: &[u8], offset: usize, forms: &mut BTreeSet<String>) {
     let mut bytes = vec![0; offset];
     bytes.extend_from_slice(value);
@@ -269,12 +269,12 @@ fn inside_base64(alphabet: &Alphabet, value: &[u8], offset: usize, forms: &mut B
     forms.insert(encoded[start..].to_owned());
 }
 
-/// A long form with line ends in it: each line, and all of them.
+/// Adds a long form that is broken into lines: each line, and all of them.
 fn broken(form: &str, width: usize, forms: &mut BTreeSet<String>) {
     if form.len() <= width {
         return;
     }
-    // Only ASCII comes here.
+    // The form is ASCII.
     let lines: Vec<&str> = (0..form.len())
         .step_by(width)
         .map(|at| &form[at..form.len().min(at + width)])
@@ -295,9 +295,10 @@ fn hexes(value: &str, forms: &mut BTreeSet<String>) {
     forms.insert(lower);
 }
 
-/// Percent-encoded: all of it, or what programs do not leave as it is; spaces may be `+`.
+/// Adds percent-encoded forms: of all characters, or of those that programs encode; spaces may be
+/// `+`.
 fn percents(value: &str, forms: &mut BTreeSet<String>) {
-    // Nothing; RFC 3986; with slashes, as in paths; encodeURIComponent; encodeURI; forms.
+    // None; RFC 3986; with slashes, as in paths; encodeURIComponent; encodeURI; forms.
     let kept = ["", "-._~", "-._~/", "-._~!*'()", "-._~!*'();,/?:@&=+$#", "-._*"];
     for (at, kept) in kept.into_iter().enumerate() {
         for plus in [false, true] {
@@ -305,7 +306,7 @@ fn percents(value: &str, forms: &mut BTreeSet<String>) {
                 let mut out = String::with_capacity(value.len() * 3);
                 for byte in value.bytes() {
                     let stays = at > 0 && (byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte));
-                    // Writing to a text cannot fail.
+                    // Writing to a string cannot fail.
                     let _ = match byte {
                         b' ' if plus => out.write_char('+'),
                         byte if stays => out.write_char(char::from(byte)),

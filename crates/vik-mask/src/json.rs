@@ -1,4 +1,4 @@
-//! JSON: its texts are masked, and nothing else of it is touched.
+//! Masks the texts in JSON and leaves everything else unchanged.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::masker::Masker;
 use crate::rules;
 
-/// What stands for a value whose key says that it is a secret.
+/// The placeholder of a value whose key marks it as a secret.
 const BY_KEY: &str = "[REDACTED:secret]";
 
-/// A text in JSON: its place with its quotes, and what it says.
+/// A text in JSON: its end with the quote, and its content.
 struct Text<'t> {
     end: usize,
     content: Cow<'t, str>,
 }
 
 impl Masker {
-    /// The JSON with the secrets in its texts masked; numbers, order and spaces stay as they are. A text whose key says
-    /// that it is a secret is judged as one. What is no JSON is masked as a text.
+    /// Masks the texts in JSON; numbers, order and white space stay unchanged. A text whose key
+    /// marks it as a secret is treated as one. Text that is not JSON is masked as plain text.
     pub fn mask_json<'t>(&self, json: &'t str) -> Cow<'t, str> {
         self.mask_texts(json).unwrap_or_else(|| self.mask(json))
     }
 
-    /// `None` where it is no JSON.
+    /// Returns `None` if the text is not JSON.
     fn mask_texts<'t>(&self, json: &'t str) -> Option<Cow<'t, str>> {
         if !json.trim_ascii_start().starts_with(['{', '[', '"']) {
             return None;
@@ -75,7 +75,7 @@ impl Masker {
         })
     }
 
-    /// The value with the secrets in its texts masked.
+    /// Masks the texts in a JSON value.
     pub fn mask_value<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
         match value {
             Value::String(text) => match self.mask(text) {
@@ -105,12 +105,13 @@ impl Masker {
     }
 }
 
-/// What stands between texts: brackets, signs, spaces, numbers, and the letters of `true`, `false` and `null`.
+/// Returns whether a byte can occur between texts: brackets, signs, spaces, numbers, and the
+/// letters of `true`, `false` and `null`.
 fn holds_together(byte: u8) -> bool {
     byte.is_ascii_digit() || b"{}[]:, \t\r\n+-.eEtrufalsn".contains(&byte)
 }
 
-/// The text that begins at this quote.
+/// Reads the text that starts at this quote.
 fn read_text(json: &str, quote: usize) -> Option<Text<'_>> {
     let bytes = json.as_bytes();
     let start = quote + 1;
@@ -160,7 +161,7 @@ fn unescape(text: &str) -> Option<String> {
                         remaining = behind;
                         char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00))?
                     }
-                    // Half of a pair says nothing.
+                    // A lone surrogate is invalid.
                     (0xd800..=0xdfff, _) => char::REPLACEMENT_CHARACTER,
                     _ => char::from_u32(high)?,
                 }

@@ -1,12 +1,13 @@
-//! Secrets in text become placeholders.
+//! Replaces secrets in text by placeholders.
 //!
-//! Two things are masked: what looks like a secret (`rules`), and values that are known ([`Masker::new`]), as they are
-//! and in the forms in which programs write them (`forms`): Base64, hex, percent-encoded, escaped, quoted. A text gives
-//! the same whether it comes whole or in pieces ([`MaskStream`]); in JSON only texts are changed, never what holds them
-//! together. Ordinary words and code come out as they are, byte for byte.
+//! Two things are masked: text that looks like a secret (`rules`), and known values
+//! ([`Masker::new`]), both verbatim and in the forms in which programs write them (`forms`):
+//! Base64, hex, percent-encoded, escaped, quoted. The result is the same whether a text arrives at
+//! once or in pieces ([`MaskStream`]). In JSON only texts are changed. Ordinary text and code stay
+//! unchanged byte for byte.
 //!
-//! No I/O: who knows values tells them. What a process knows stands in one place ([`process`]), so that nothing that it
-//! writes can be forgotten.
+//! The crate does no I/O: callers register the values they know. The values known to a process are
+//! kept in one place ([`process`]), so that no writer can miss them.
 
 mod forms;
 mod json;

@@ -1,4 +1,4 @@
-//! Finds known values and what looks like a secret.
+//! Finds known values and text that looks like a secret.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,13 +12,14 @@ use crate::forms;
 use crate::rules::{self, Verdict};
 use crate::stream::MaskStream;
 
-/// The shortest value that is masked wherever it stands, in bytes; a shorter one could be a word.
+/// The minimum length of masked values in bytes; a shorter one could be an ordinary word.
 pub const MIN_BYTES: usize = 8;
 
-/// So many bytes are looked at on either side of a part, for a key that begins or ends outside of it.
+/// The number of bytes that are examined on either side of a part, for a key that crosses its
+/// borders.
 const AROUND: usize = 20 * 1024;
 
-/// What stands where a known value stood.
+/// The placeholder of a known value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Label {
     /// A key of the process: `[REDACTED:key]`.
@@ -36,7 +37,7 @@ impl fmt::Display for Label {
     }
 }
 
-/// What masks secrets. A copy costs nothing.
+/// A masker of secrets. It is cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Masker {
     known: Option<Arc<Known>>,
@@ -46,15 +47,15 @@ pub struct Masker {
 #[derive(Debug)]
 struct Known {
     automaton: AhoCorasick,
-    /// The forms in their order, each with the place of its label.
+    /// The forms in order, each with the index of its label.
     forms: Vec<(Box<[u8]>, usize)>,
     labels: Vec<String>,
     longest: usize,
-    /// With which bytes a form begins.
+    /// The first bytes of all forms.
     first_bytes: [bool; 256],
 }
 
-/// A piece of text that is to be masked, and as what.
+/// A range of text to be masked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span<'m> {
     pub(crate) start: usize,
@@ -62,12 +63,12 @@ pub(crate) struct Span<'m> {
     pub(crate) kind: SpanKind<'m>,
 }
 
-/// What a span holds.
+/// The kind of a masked span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpanKind<'m> {
-    /// A known value: its placeholder.
+    /// A known value, with its placeholder.
     Known(&'m str),
-    /// What looks like a secret: its kind.
+    /// Text that looks like a secret, with its kind.
     Shape(&'static str),
 }
 
@@ -84,12 +85,12 @@ impl SpanKind<'_> {
     }
 }
 
-/// The bytes in front of a place, the nearest first.
+/// The bytes before a position, the nearest first.
 pub(crate) type Before = [Option<u8>; 2];
 
 impl Masker {
-    /// Masks these values wherever they stand, in each of their forms, beside all that looks like a secret. Values below
-    /// [`MIN_BYTES`] are left out.
+    /// Creates a masker of these values in all their forms, and of all text that looks like a
+    /// secret. Values shorter than [`MIN_BYTES`] are ignored.
     pub fn new(values: impl IntoIterator<Item = (Label, String)>) -> Self {
         let mut labels: Vec<String> = Vec::new();
         let mut forms: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
@@ -120,7 +121,7 @@ impl Masker {
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(forms.iter().map(|(form, _)| form));
         let Ok(automaton) = automaton else {
-            // Only where there are more than 2^31 bytes of them.
+            // Only with more than 2^31 bytes of forms.
             return Self::default();
         };
         let mut first_bytes = [false; 256];
@@ -138,7 +139,7 @@ impl Masker {
         }
     }
 
-    /// The text with its secrets masked.
+    /// Returns the text with its secrets masked.
     pub fn mask<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let spans = self.spans(text);
         if spans.is_empty() {
@@ -147,18 +148,18 @@ impl Masker {
         Cow::Owned(masked(text, 0..text.len(), spans))
     }
 
-    /// A part of a text, as it stands in the masked text: a secret that lies only partly in it is a placeholder in it, too.
-    /// The part must begin and end between characters.
+    /// Returns a part of the masked text: a secret that is only partly inside is replaced too. The
+    /// part must start and end at character boundaries.
     pub fn mask_part(&self, text: &str, part: Range<usize>) -> String {
         masked(text, part, self.spans(text))
     }
 
-    /// How much text on either side of a part tells what is a secret in it.
+    /// Returns how much text on either side of a part can affect its masking.
     pub fn around(&self) -> usize {
         self.known.as_ref().map_or(0, |known| known.longest).max(AROUND)
     }
 
-    /// The same as [`mask`](Self::mask) for a text that comes in pieces.
+    /// Returns a masker for a text that arrives in pieces, equivalent to [`mask`](Self::mask).
     pub fn stream(&self) -> MaskStream {
         MaskStream::new(self.clone())
     }
@@ -169,7 +170,7 @@ impl Masker {
         spans
     }
 
-    /// All known values in a text; they may overlap.
+    /// Returns all known values in a text; they may overlap.
     pub(crate) fn known_in(&self, text: &[u8]) -> Vec<Span<'_>> {
         let Some(known) = &self.known else {
             return Vec::new();
@@ -184,7 +185,7 @@ impl Masker {
             .collect()
     }
 
-    /// The first place from which on the text may be the beginning of a known value that goes on behind it.
+    /// Returns the first position where a known value may start that continues after the text.
     pub(crate) fn unsure(&self, text: &[u8]) -> usize {
         let Some(known) = &self.known else {
             return text.len();
@@ -195,8 +196,9 @@ impl Masker {
             .unwrap_or(text.len())
     }
 
-    /// What looks like a secret from a place on, which moves on to where nothing is sure yet. `before` stands in front of
-    /// the text, `whole` says that its end is the end of all.
+    /// Finds text that looks like a secret from a position on, which advances to the first
+    /// undecided one. `before` are the bytes before the text; `whole` states that nothing follows
+    /// it.
     pub(crate) fn shapes<'m>(
         &'m self,
         text: &[u8],
@@ -216,7 +218,7 @@ impl Masker {
                 None => before[back - at - 1],
             };
             let previous = match (near(1), at.checked_sub(1).map_or(before[1], |_| near(2))) {
-                // The letter of an escaped line end belongs to no word.
+                // The letter of an escaped line end is not part of a word.
                 (Some(b'n' | b'r' | b't'), Some(b'\\')) => Some(b'\n'),
                 (previous, _) => previous,
             };
@@ -230,7 +232,7 @@ impl Masker {
                     *from = at + range.end;
                 }
                 Verdict::More => return,
-                // A letter of an escape is no part of the word behind it.
+                // The letter of an escape is not part of the following word.
                 Verdict::No if previous == Some(b'\\') => *from += 1,
                 Verdict::No => *from += rules::word_len(&text[at..]).max(1),
             }
@@ -239,7 +241,7 @@ impl Masker {
 }
 
 impl Known {
-    /// Whether this is the beginning of a form, and not all of it.
+    /// Returns whether the text is a proper prefix of a form.
     fn is_proper_prefix(&self, beginning: &[u8]) -> bool {
         let at = self.forms.partition_point(|(form, _)| form.as_ref() < beginning);
         let longer =
@@ -248,7 +250,7 @@ impl Known {
     }
 }
 
-/// In the order in which placeholders are written: what begins first, and of those the longest.
+/// Sorts spans in the order of their placeholders: the earliest first, then the longest.
 pub(crate) fn sort(spans: &mut [Span<'_>]) {
     spans.sort_by(|a, b| {
         let is_shape = |span: &Span<'_>| matches!(span.kind, SpanKind::Shape(_));

@@ -1,4 +1,4 @@
-//! What this process knows: one place, so that no writer can be without it.
+//! The values known to this process, in one place so that no writer can miss them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,23 +7,22 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 use crate::masker::{Label, MIN_BYTES, Masker};
 use crate::rules;
 
-/// So many bytes they may have together: each is looked for in a few dozen forms.
+/// The maximum total size of the values, each of which is searched in a few dozen forms.
 const BYTES: usize = 64 * 1024;
 
-/// So many values of one name are known at once: they may rotate, and what was printed before is shown later. Keys of the
-/// process do not rotate.
+/// The maximum number of values of one name: they may rotate, and earlier output is displayed
+/// later. Keys of the process do not rotate.
 const VALUES: usize = 64;
 
 static PROCESS: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The newest last.
     values: BTreeMap<Label, Vec<String>>,
     masker: Masker,
 }
 
-/// The masker of this process, by all that it knows now.
+/// Returns the masker of this process with all values known so far.
 pub fn process() -> Masker {
     PROCESS
         .read()
@@ -32,17 +31,18 @@ pub fn process() -> Masker {
         .clone()
 }
 
-/// Masks a text by all that this process knows.
+/// Masks a text by all values of this process.
 pub fn mask(text: &str) -> Cow<'_, str> {
     process().mask(text)
 }
 
-/// Masks the texts in JSON by all that this process knows; what is no JSON is masked as a text.
+/// Masks the texts in JSON by all values of this process; text that is not JSON is masked as plain
+/// text.
 pub fn mask_json(text: &str) -> Cow<'_, str> {
     process().mask_json(text)
 }
 
-/// From now on these values are masked wherever this process writes.
+/// Registers values that this process masks from now on.
 pub fn learn(values: impl IntoIterator<Item = (Label, String)>) {
     let mut known = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let mut is_new = false;
@@ -69,7 +69,7 @@ pub fn learn(values: impl IntoIterator<Item = (Label, String)>) {
     }
 }
 
-/// The values of those variables whose names say that they hold a key, and of those named in `also`.
+/// Returns the values of the variables whose names mark them as keys, and of those named in `also`.
 pub fn key_values(
     variables: impl IntoIterator<Item = (String, String)>,
     also: &[String],
@@ -78,7 +78,7 @@ pub fn key_values(
         .into_iter()
         .filter(|(name, value)| {
             let holds_key = also.contains(name) || rules::names_key(name.as_bytes());
-            // A path to a secret is none.
+            // A path to a secret is not a secret.
             holds_key && !value.starts_with('/')
         })
         .map(|(_, value)| (Label::Key, value))

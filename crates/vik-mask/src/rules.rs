@@ -1,41 +1,41 @@
-//! What looks like a secret, judged at one place of a text.
+//! Rules that recognize text which looks like a secret, at one position of a text.
 //!
-//! Each rule looks at the text from this place on and at the byte before it, never further back: so a text that comes in
-//! pieces is judged as the whole would be. A rule that reaches the end of a piece asks for more.
+//! Each rule uses the text from this position on and the byte before it, never more before: so a
+//! text in pieces gives the same result as the whole. A rule that reaches the end of a piece asks
+//! for more.
 
 use std::ops::Range;
 
-/// The longest name that is read as the name of a value, in bytes.
+/// The maximum length of the name of a value, in bytes.
 const MAX_NAME: usize = 64;
-/// The longest value that is judged, in bytes; what is longer is data.
+/// The maximum length of a value, in bytes; longer text is data.
 const MAX_VALUE: usize = 4096;
-/// The longest token that is judged, in bytes: a JWT may be long.
+/// The maximum length of a token, in bytes; a JWT may be long.
 const MAX_TOKEN: usize = 8 * 1024;
-/// How far a private key may reach, in bytes.
+/// The maximum length of a private key, in bytes.
 const MAX_PEM: usize = 16 * 1024;
-/// The longest `user:password@` of an address, in bytes.
+/// The maximum length of `user:password@` in an address, in bytes.
 const MAX_USERINFO: usize = 512;
 
-/// What a rule says of a place.
+/// The verdict of a rule about a position.
 pub(super) enum Verdict {
-    /// There is a secret, here or a little further on.
+    /// A secret starts here or shortly after.
     Secret(Range<usize>, &'static str),
-    /// The end of the text hides whether there is one.
+    /// More text is needed for a decision.
     More,
-    /// There is none.
     No,
 }
 
-/// A token that is known by how it begins.
+/// A token with a known prefix.
 pub(super) struct Token {
     kind: &'static str,
     pub(super) prefix: &'static str,
     class: fn(u8) -> bool,
-    /// Whether the rest, behind the prefix, is like that of a real one.
+    /// Whether the text after the prefix is like that of a real token.
     real: fn(&[u8]) -> bool,
 }
 
-/// Tokens by their beginnings; a longer beginning stands before a shorter one of the same kind.
+/// The tokens by their prefixes; a longer prefix precedes a shorter one of the same kind.
 pub(super) const TOKENS: &[Token] = &[
     token("api_key", "sk-ant-", dashed, |tail| {
         tail.len() >= 16 && mixed(tail)
@@ -80,7 +80,7 @@ const fn token(
     }
 }
 
-/// How the name of a secret value ends, in small letters, with `_` for `-`.
+/// The endings of names of secret values, in lower case, with `_` for `-`.
 pub(super) const SECRET_NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -103,7 +103,8 @@ pub(super) const SECRET_NAMES: &[&str] = &[
     "credentials",
 ];
 
-/// Judges the place where `text` begins; `before` is the byte in front of it, `whole` whether nothing comes after it.
+/// Examines the start of `text`; `before` is the byte before it, `whole` whether nothing follows
+/// it.
 pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     match text.first() {
         Some(b'-') => private_key(text, whole),
@@ -122,9 +123,9 @@ pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     }
 }
 
-/// Whether a name says that its value is a secret.
+/// Returns whether a name marks its value as a secret.
 pub(super) fn names_secret(name: &[u8]) -> bool {
-    // How all of them end.
+    // The last letters of all endings.
     let last = name.last().map(u8::to_ascii_lowercase);
     if !matches!(last, Some(b'd' | b'e' | b't' | b'n' | b'y' | b'l' | b's')) {
         return false;
@@ -141,7 +142,8 @@ pub(super) fn names_secret(name: &[u8]) -> bool {
     })
 }
 
-/// Whether the name of a variable says that it holds a key. Such a name says more than one in a text.
+/// Returns whether the name of a variable marks it as a key. Such a name is stronger evidence than
+/// one in a text.
 pub(super) fn names_key(name: &[u8]) -> bool {
     let ends = |end: &[u8]| {
         name.len()
@@ -151,12 +153,12 @@ pub(super) fn names_key(name: &[u8]) -> bool {
     names_secret(name) || ends(b"_key") || ends(b"_pat")
 }
 
-/// Whether a place can begin what is looked for: a place where none can is passed over without a look.
+/// Returns whether a secret can start with a byte: other positions are skipped.
 pub(super) fn may_start(byte: u8) -> bool {
     word(byte) || matches!(byte, b'-' | b':')
 }
 
-/// How many bytes of this word are left; within them nothing begins.
+/// Returns the remaining length of a word, inside of which nothing can start.
 pub(super) fn word_len(text: &[u8]) -> usize {
     run(text, word)
 }
@@ -179,7 +181,7 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
         if !text.starts_with(prefix) {
             continue;
         }
-        // Bounded, or a row of beginnings would be read over and over.
+        // Bounded, because a sequence of prefixes would otherwise be read repeatedly.
         let most = text.len().min(if token.kind == "jwt" {
             MAX_TOKEN
         } else {
@@ -200,7 +202,7 @@ fn known_token(text: &[u8], whole: bool) -> Verdict {
     Verdict::No
 }
 
-/// `Bearer TOKEN` and `Basic BASE64`, as in the header of a request.
+/// Recognizes `Bearer TOKEN` and `Basic BASE64`, as in the header of a request.
 fn login(text: &[u8], whole: bool) -> Verdict {
     if !matches!(text.first(), Some(b'b' | b'B')) {
         return Verdict::No;
@@ -216,7 +218,7 @@ fn login(text: &[u8], whole: bool) -> Verdict {
         let spaces = run(&text[length..], |byte| byte == b' ');
         let start = length + spaces;
         let end = start + run(&text[start..], |byte| dotted(byte) || b"+/=~".contains(&byte));
-        // A long row of spaces leads to no token; it is not held back for ever.
+        // A long run of spaces is not followed by a token and must not be held back forever.
         if spaces > 4 || (length == scheme.len() && spaces == 0 && length < text.len()) {
             continue;
         }
@@ -231,7 +233,7 @@ fn login(text: &[u8], whole: bool) -> Verdict {
     Verdict::No
 }
 
-/// `name = value`, where the name says that the value is a secret and the value is no word.
+/// Recognizes `name = value` if the name marks a secret and the value is no ordinary word.
 fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     let name_end = run(&text[..text.len().min(MAX_NAME + 1)], dashed);
     if name_end > MAX_NAME {
@@ -296,7 +298,7 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     } else {
         trimmed(&text[start..end])
     };
-    // Where nothing but a value can stand, less says that it is one.
+    // Less evidence is needed where only a value can follow.
     let as_setting = named == name_end
         && sign - named == 1
         && at == sign
@@ -311,7 +313,7 @@ fn assignment(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     Verdict::No
 }
 
-/// The password in an address: what stands between the user's name and the host.
+/// Recognizes the password in an address, between the user's name and the host.
 fn address(text: &[u8], whole: bool) -> Verdict {
     let sign = b"://";
     if !text.starts_with(sign) {
@@ -346,7 +348,7 @@ fn address(text: &[u8], whole: bool) -> Verdict {
     }
 }
 
-/// A private key in PEM: from its first line to its last, or as far as it goes.
+/// Recognizes a private key in PEM, from its first line to its last, or as far as it extends.
 fn private_key(text: &[u8], whole: bool) -> Verdict {
     let header = b"-----BEGIN ";
     if !text.starts_with(header) {
@@ -373,7 +375,7 @@ fn private_key(text: &[u8], whole: bool) -> Verdict {
     if dashes < 5 || !is_private {
         return Verdict::No;
     }
-    // Keys also stand in strings, with escaped line ends, in diffs and behind line numbers.
+    // Keys also occur in strings with escaped line ends, in diffs and after line numbers.
     let body = head + dashes;
     let limit = text.len().min(body + MAX_PEM);
     let in_key = |byte: u8| base64(byte) || byte.is_ascii_whitespace() || b"-:,|\\\"'.".contains(&byte);
@@ -407,7 +409,7 @@ fn private_key(text: &[u8], whole: bool) -> Verdict {
     }
 }
 
-/// Where the last word ends that is long enough to be a line of a key.
+/// Returns the end of the last word that is long enough for a line of a key.
 fn last_long_word(text: &[u8]) -> Option<usize> {
     let mut end = None;
     let mut at = 0;
@@ -425,12 +427,12 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// How many bytes from the start on are of this class.
+/// Returns the number of leading bytes of a class.
 fn run(text: &[u8], class: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| !class(*byte)).unwrap_or(text.len())
 }
 
-/// Without the full stop of a sentence.
+/// Returns the value without the full stop of a sentence.
 fn trimmed(value: &[u8]) -> &[u8] {
     let end = value
         .iter()
@@ -459,7 +461,7 @@ fn base64(byte: u8) -> bool {
     alphanumeric(byte) || b"+/=".contains(&byte)
 }
 
-/// Whether it holds what words joined by dashes do not: figures or capitals.
+/// Returns whether the text contains digits or capitals, unlike words joined by dashes.
 fn mixed(value: &[u8]) -> bool {
     value
         .iter()
@@ -491,7 +493,8 @@ fn basic(value: &[u8]) -> bool {
     value.len() >= 8 && value.iter().all(|byte| base64(*byte)) && (value.ends_with(b"=") || random(value))
 }
 
-/// Whether a value behind the name of a secret is one. `plain`: it stands where only a value can stand.
+/// Returns whether the value of a secret name is a secret. `plain` states that only a value can be
+/// in its place.
 pub(super) fn secret_value(value: &[u8], plain: bool) -> bool {
     let template = matches!(
         value.first(),
@@ -506,7 +509,7 @@ pub(super) fn secret_value(value: &[u8], plain: bool) -> bool {
         || (plain && one_word(value) && value.iter().any(u8::is_ascii_digit) && entropy(value) >= 3.3)
 }
 
-/// Whether it has the shape of the secret part of a key of AWS.
+/// Returns whether the text has the form of a secret key of AWS.
 fn aws_secret(value: &[u8]) -> bool {
     value.len() == 40
         && value.iter().all(|byte| base64(*byte))
@@ -515,14 +518,15 @@ fn aws_secret(value: &[u8]) -> bool {
         && entropy(value) >= 4.0
 }
 
-/// Whether it is one run of letters and figures, as in base64, and no words that are joined.
+/// Returns whether the text is one run of letters and digits as in Base64, and not joined words.
 fn one_word(value: &[u8]) -> bool {
     value.iter().all(|byte| base64(*byte))
         && value.iter().any(u8::is_ascii_alphabetic)
         && !value[..value.len() - 1].contains(&b'/')
 }
 
-/// Whether the letters come as if drawn by lot: figures and letters, small and capital, change places all the time.
+/// Returns whether the characters look random: digits, capitals and small letters alternate
+/// frequently.
 fn random(value: &[u8]) -> bool {
     let changes = value
         .windows(2)
@@ -540,7 +544,7 @@ fn random(value: &[u8]) -> bool {
         && entropy(value) >= 3.0
 }
 
-/// Bits for each byte.
+/// Returns the entropy in bits for each byte.
 fn entropy(value: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in value {

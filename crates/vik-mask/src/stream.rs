@@ -1,20 +1,21 @@
-//! Text that comes in pieces.
+//! Masking of text that arrives in pieces.
 
 use crate::masker::{Before, Masker, Span, SpanKind, sort};
 
-/// Masks a text that comes in pieces: what could still become a secret is held back until more text tells.
+/// Masks a text that arrives in pieces: text that may still become a secret is held back until it
+/// is decided.
 #[derive(Clone, Debug)]
 pub struct MaskStream {
     masker: Masker,
     held: String,
-    /// The bytes in front of what is held.
+    /// The bytes before the held text.
     before: Before,
-    /// Up to where of what is held a placeholder stands already.
+    /// The end of the held text that a placeholder already covers.
     covered: usize,
-    /// From where on it was not said yet whether it looks like a secret; what does before that is in `shapes`.
+    /// The end of the held text that was examined for secret shapes; those found are in `shapes`.
     judged: usize,
     shapes: Vec<(usize, usize, &'static str)>,
-    /// How much was held when it was last looked at.
+    /// The length of the held text at the last check.
     checked_len: usize,
 }
 
@@ -31,10 +32,10 @@ impl MaskStream {
         }
     }
 
-    /// Takes a piece; gives what is sure of all that came.
+    /// Adds a piece, and returns the text that is decided.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
-        // A long word is not looked at again for each of its letters.
+        // A long word is not checked again for each of its letters.
         let word_continues = !piece
             .bytes()
             .any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
@@ -44,7 +45,7 @@ impl MaskStream {
         self.take(false)
     }
 
-    /// The text is over; gives the rest.
+    /// Ends the text, and returns the remaining part.
     pub fn finish(&mut self) -> String {
         self.take(true)
     }
@@ -58,7 +59,7 @@ impl MaskStream {
                 shapes.push((span.start, span.end, kind));
             }
         });
-        // Behind the first place that is not sure, nothing is said yet.
+        // Nothing is decided after the first uncertain position.
         let sure = if whole {
             text.len()
         } else {
@@ -89,7 +90,7 @@ impl MaskStream {
         out
     }
 
-    /// Lets go of what is said; up to `covered` a placeholder stands.
+    /// Drops the emitted text; a placeholder covers the text up to `covered`.
     fn forget(&mut self, emitted: usize, covered: usize) {
         let text = self.held.as_bytes();
         self.before = match emitted {

@@ -13,7 +13,7 @@ fn known(value: &str) -> Masker {
     Masker::new([(Label::Key, value.to_owned())])
 }
 
-/// Put together here, so that nobody takes this file for one that holds secrets.
+/// Assembled at run time, so that no scanner mistakes this file for one with secrets.
 fn secrets() -> Vec<(String, String)> {
     let random = "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu";
     let hex = "9f8e1a7c3b5d2e4f6a0b1c8d7e9f3a5b";
@@ -122,7 +122,7 @@ fn secrets() -> Vec<(String, String)> {
     ]
 }
 
-/// Words and code that look a little like secrets.
+/// Words and code that resemble secrets.
 const HARMLESS: &[&str] = &[
     "",
     "the bearer of this letter, a basic understanding; Basic authentication-mechanisms",
@@ -241,7 +241,7 @@ fn rows_of_beginnings_take_linear_time() {
         }
         stream.finish();
     }
-    // Seconds; read over and over it would be hours.
+    // Seconds; repeated scanning would take hours.
     assert!(began.elapsed() < std::time::Duration::from_secs(60));
 }
 
@@ -264,7 +264,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Tests hold made-up secrets, to see what becomes of them.
+/// Tests contain made-up secrets, which they must show.
 fn without_tests<'t>(name: &str, text: &'t str) -> &'t str {
     let is_test = name
         .split('/')

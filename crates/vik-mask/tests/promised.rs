@@ -1,7 +1,8 @@
-//! What is promised: a known value of 8 bytes or more is masked in each of the promised forms, however the text is cut,
-//! and ordinary text is not touched. The forms are made here by other means than the crate makes them.
+//! Guarantees: a known value of 8 bytes or more is masked in each of the promised forms, however
+//! the text is cut, and ordinary text is unchanged. The forms are computed here independently of
+//! the crate.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use vik_mask::{Label, Masker};
 
-/// Dice that fall the same each time.
+/// A random generator with a fixed sequence.
 struct Dice(u64);
 
 impl Dice {
@@ -29,7 +30,7 @@ impl Dice {
         &items[self.below(items.len())]
     }
 
-    /// A text of 8 to 200 bytes that neither begins nor ends with a space.
+    /// Returns a text of 8 to 200 bytes without leading or trailing space.
     fn secret(&mut self) -> String {
         const PLAIN: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
         let length = 8 + self.below(193);
@@ -102,7 +103,7 @@ fn ascii_json(text: &str) -> String {
 
 const LETTERS: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// The forms that depend on nothing around them.
+/// Returns the forms that do not depend on their surroundings.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![
         secret.to_owned(),
@@ -150,7 +151,7 @@ fn ten_thousand_secrets_in_all_forms_and_any_pieces() {
         for (at, secret) in secrets.iter().enumerate() {
             let placeholder = format!("[secret S{at}]");
             let forms = forms(secret);
-            // One text with each form in it.
+            // One text with every form.
             let mut text = String::new();
             for form in &forms {
                 text += &dice.words();
@@ -172,7 +173,8 @@ fn ten_thousand_secrets_in_all_forms_and_any_pieces() {
     assert_eq!(checked, 10_000);
 }
 
-/// In Base64 the neighbours of a value change its first and last letter; all between must be gone.
+/// In Base64 the neighbours of a value change its first and last letter; everything between must be
+/// masked.
 fn base64(masker: &Masker, secret: &str, placeholder: &str, dice: &mut Dice) {
     let engines = [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD];
     for offset in 0..3 {
@@ -208,7 +210,7 @@ fn page_from_anywhere_masks_secrets_across_its_borders() {
         let end = cut(start);
         let page = masker.mask_part(&text, start..end);
         let shown = page.replace("[secret S]", "");
-        // What is shown is of the ordinary words alone.
+        // Only ordinary words may be visible.
         assert!("one two  three\n four".contains(shown.as_str()), "{page:?}");
         assert_eq!(masker.mask_part(&text, 0..text.len()), masker.mask(&text));
     }
@@ -232,7 +234,7 @@ fn a_key_of_many_lines_is_masked_whole_and_line_by_line() {
     );
     assert_eq!(masker.mask(&key.replace('\n', "\\n")), "[secret PEM]\\n");
     assert_eq!(masker.mask("-----BEGIN THING-----"), "-----BEGIN THING-----");
-    // As `base64` breaks its lines.
+    // With the line length of `base64`.
     let encoded = STANDARD.encode(&key);
     let broken: Vec<&str> = encoded
         .as_bytes()
@@ -247,7 +249,7 @@ fn overlapping_secrets_leave_nothing() {
     let values = ["abcdefgh1234", "12345678zyxw", "cdefgh123456"];
     let masker = Masker::new(values.map(|value| (Label::Secret("S".into()), value.to_owned())));
     assert_eq!(masker.mask("<abcdefgh12345678zyxw>"), "<[secret S]>");
-    // A rule sees a part of it only.
+    // A rule recognizes only a part of it.
     let masker = Masker::new([(
         Label::Secret("S".into()),
         "a1B2c3D4e5F6g7H8\"i9 and more".to_owned(),
@@ -275,7 +277,7 @@ fn in_json_nothing_but_texts_changes() {
         masked,
         "{\"n\": 1.50e3, \"big\":123456789012345678901234567890, \"t\" : \"x[secret S]é\", \"u\":\"[secret S]\",\"k\":[true,null]}"
     );
-    // A key that is a text of JSON by its name, and behind an escaped line end.
+    // A key that is a JSON text by its name and follows an escaped line end.
     let key = "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyK";
     let masked = masker
         .mask_json(&format!(
@@ -284,7 +286,7 @@ fn in_json_nothing_but_texts_changes() {
         .into_owned();
     assert!(!masked.contains(key), "{masked}");
     serde_json::from_str::<serde_json::Value>(&masked).unwrap();
-    // No JSON: a text.
+    // Text that is not JSON.
     for text in [
         "{ oops pass\"word\n12345678",
         "{\"a\":\"pass\"word\n12345678\"",
@@ -326,7 +328,7 @@ fn ordinary_text_stays_beside_many_secrets() {
         .concat();
         let hex = hex_of(&number);
         match dice.below(5) {
-            // The id of a commit, a UUID, a sum, an image.
+            // A commit id, a UUID, a checksum, an image.
             0 => text += &hex[..40],
             1 => {
                 text += &format!(
@@ -355,7 +357,8 @@ fn hex_of(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a shell itself makes of the values: one line each, with no line break of a value left in it.
+/// Returns the values as a shell itself quotes them, one on each line, without line breaks of a
+/// value.
 fn quoted_by_bash(secrets: &[String], locale: &str) -> Option<Vec<String>> {
     let script = r#"for value; do printf '%q\0%s\0' "$value" "${value@Q}"; done"#;
     let output = std::process::Command::new("bash")
