@@ -1,8 +1,8 @@
-//! Scopes: which paths of a workspace an attempt may change.
+//! Scopes: the paths of a workspace that an attempt may change.
 //!
-//! A scope is what the daemon decides by, what vex and the hooks of other agents refuse by, and what the end of an attempt
-//! is judged by. So there is one matcher, without I/O, in a crate of its own. It works on the parts of a path and never on
-//! its text: `src/a` has nothing to do with `src/ab`.
+//! The daemon schedules by scopes, vex and the hooks of other agents reject calls by them, and the
+//! end of an attempt is judged by them. So there is one matcher without I/O, in a crate of its own.
+//! It compares the parts of a path and never its text: `src/a` is unrelated to `src/ab`.
 
 mod list;
 mod pattern;
@@ -18,18 +18,18 @@ use list::List;
 
 pub use pattern::{BadGlob, MAX_GLOB_BYTES};
 
-/// The most globs of one list: each is compared with each of another scope.
+/// The maximum number of globs in a list, because each is compared with each of another scope.
 pub const MAX_GLOBS: usize = 64;
 
-/// The paths that may be changed: those that *each* of its lists of globs takes.
+/// The paths that may be changed: those that *each* of its lists of globs matches.
 ///
-/// A list is read in order, and the last glob that takes a path decides: `!` in front of it leaves the path out. A glob is
-/// anchored at the workspace root; one that names a folder takes all that is in it; `**` stands for any number of folders. A
-/// list that only leaves out begins with everything. What git keeps in `.git` is in no scope, at any depth.
+/// In a list the last matching glob decides; a leading `!` excludes the path. A glob is anchored at
+/// the workspace root; one that names a folder matches its contents; `**` matches any number of
+/// folders. A list that only excludes starts with everything. Paths in `.git` are in no scope, at
+/// any depth.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<String>>", into = "Vec<Vec<String>>")]
 pub struct Scope {
-    /// Never empty.
     lists: Vec<Arc<List>>,
 }
 
@@ -40,10 +40,10 @@ impl fmt::Debug for Scope {
 }
 
 impl Scope {
-    /// A scope of one list of globs.
+    /// Creates a scope from one list of globs.
     ///
     /// # Errors
-    /// Where one of them is none, or there is none, or too many.
+    /// Returns an error if a glob is invalid, or if there are none or too many.
     pub fn new<G: AsRef<str>>(globs: impl IntoIterator<Item = G>) -> Result<Self, BadGlob> {
         let list = List::new(globs.into_iter().map(|glob| glob.as_ref().to_owned()).collect())?;
         Ok(Self {
@@ -51,14 +51,14 @@ impl Scope {
         })
     }
 
-    /// A scope that takes nothing.
+    /// Returns a scope without any path.
     pub fn nothing() -> Self {
         Self {
             lists: vec![Arc::new(List::nothing())],
         }
     }
 
-    /// What both of them take.
+    /// Returns the intersection of both scopes.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut lists = self.lists.clone();
@@ -67,13 +67,13 @@ impl Scope {
         Self { lists }
     }
 
-    /// Its lists of globs, as they were written.
+    /// Returns the lists of globs as written.
     pub fn globs(&self) -> impl Iterator<Item = &[String]> {
         self.lists.iter().map(|list| list.globs())
     }
 
-    /// Whether the file or folder at this path of the workspace may be changed. A path that is absolute, empty, goes up by
-    /// `..` or lies in a `.git` is in no scope.
+    /// Returns whether the file or folder at this path of the workspace may be changed. A path that
+    /// is absolute, empty, contains `..` or is in a `.git` is in no scope.
     pub fn matches(&self, path: impl AsRef<Path>) -> bool {
         let Some(parts) = parts(path.as_ref()) else {
             return false;
@@ -81,14 +81,15 @@ impl Scope {
         self.lists.iter().all(|list| list.matches(&parts))
     }
 
-    /// Whether some path may be in both. May say yes where there is none; never says no where there is one.
+    /// Returns whether some path may be in both scopes. It may return true wrongly, but never
+    /// false.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.lists
             .iter()
             .all(|own| other.lists.iter().all(|theirs| own.overlaps(theirs)))
     }
 
-    /// Whether it can be seen that no path is in it: two of its lists have nothing in common.
+    /// Returns whether the scope is recognizably empty: two of its lists have no path in common.
     pub fn is_empty(&self) -> bool {
         let mut lists = self.lists.iter();
         while let Some(list) = lists.next() {
@@ -99,8 +100,9 @@ impl Scope {
         false
     }
 
-    /// Files and folders, relative to the workspace, outside of which nothing is in the scope: for a sandbox that knows
-    /// files and folders only. The empty path is the workspace itself. They need not exist.
+    /// Returns files and folders, relative to the workspace, that contain every path of the scope,
+    /// for a sandbox that knows only files and folders. The empty path is the workspace itself.
+    /// They need not exist.
     pub fn write_roots(&self) -> Vec<PathBuf> {
         let mut roots: Option<Vec<PathBuf>> = None;
         for list in &self.lists {
@@ -133,7 +135,7 @@ impl TryFrom<Vec<Vec<String>>> for Scope {
         let lists: Vec<_> = lists
             .into_iter()
             .map(|globs| {
-                // What takes nothing is written so, and only here.
+                // An empty scope is written like this, and only here.
                 let list = if globs.is_empty() {
                     List::nothing()
                 } else {
@@ -155,7 +157,7 @@ impl From<Scope> for Vec<Vec<String>> {
     }
 }
 
-/// The parts of a path below the workspace; `None` where it is not there, or in a `.git`.
+/// Returns the parts of a path below the workspace; `None` if it is outside, or in a `.git`.
 fn parts(path: &Path) -> Option<Vec<&OsStr>> {
     let mut parts = Vec::new();
     for component in path.components() {
@@ -169,12 +171,12 @@ fn parts(path: &Path) -> Option<Vec<&OsStr>> {
     (!parts.is_empty()).then_some(parts)
 }
 
-/// Some file systems do not tell upper from lower case.
+/// Returns whether a part is `.git`. Case is ignored, because some file systems ignore it.
 fn is_git(part: &OsStr) -> bool {
     part.eq_ignore_ascii_case(".git")
 }
 
-/// What lies in both lists of folders.
+/// Returns the folders that are in both lists.
 fn common(a: &[PathBuf], b: &[PathBuf]) -> Vec<PathBuf> {
     let mut both = Vec::new();
     for one in a {
@@ -189,7 +191,7 @@ fn common(a: &[PathBuf], b: &[PathBuf]) -> Vec<PathBuf> {
     both
 }
 
-/// Without those that lie in others.
+/// Returns the folders without those inside of others.
 fn outermost(mut roots: Vec<PathBuf>) -> Vec<PathBuf> {
     roots.sort();
     roots.dedup();

@@ -1,4 +1,4 @@
-//! Globs in order, of which the last one that takes a path decides.
+//! Ordered globs, of which the last match decides.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(super) struct List {
 #[derive(Clone, Debug)]
 struct Rule {
     pattern: Pattern,
-    /// `!`
+    /// Whether it starts with `!`.
     excludes: bool,
 }
 
@@ -73,7 +73,8 @@ impl List {
         last.is_some_and(|rule| !rule.excludes)
     }
 
-    /// Some glob of each may take the same path, and no later one of either leaves out all of that.
+    /// Returns whether a glob of each list may match the same path that no later glob of either
+    /// list excludes.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.takers().any(|(at, own)| {
             other.takers().any(|(their_at, theirs)| {
@@ -91,8 +92,8 @@ impl List {
             .map(|(at, rule)| (at, &rule.pattern))
     }
 
-    /// Whether all that both of these take is left out after this place. Where a still later glob takes it again, that one
-    /// is compared itself.
+    /// Returns whether later globs exclude everything that both of these match. A still later glob
+    /// that includes it again is compared separately.
     fn leaves_out(&self, at: usize, both: [&Pattern; 2]) -> bool {
         let later = self.rules.iter().skip(at + 1).filter(|rule| rule.excludes);
         later

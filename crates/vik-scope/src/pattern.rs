@@ -1,31 +1,31 @@
-//! One glob, part by part.
+//! Globs, compared part by part.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The longest glob that is taken, in bytes.
+/// The maximum length of a glob, in bytes.
 pub const MAX_GLOB_BYTES: usize = 1024;
 
-/// The most parts of a glob.
+/// The maximum number of parts of a glob.
 const MAX_PARTS: usize = 32;
 
-/// Why a text is no glob of a scope.
+/// Why a glob of a scope is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGlob {
-    /// There is none at all.
+    /// The list is empty.
     #[error("there is no glob")]
     Empty,
-    /// There are more than are taken.
+    /// The list is too long.
     #[error("there are more than {} globs", super::MAX_GLOBS)]
     TooMany,
-    /// This one cannot be one.
+    /// A glob is invalid.
     #[error("`{glob}` {why}")]
     Glob {
-        /// The glob; without what would spoil a line.
+        /// The glob, made printable.
         glob: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
@@ -40,7 +40,7 @@ impl BadGlob {
     }
 }
 
-/// One glob. All that is in a folder which it takes is taken too.
+/// One glob. It also matches everything inside of a folder that it matches.
 #[derive(Clone, Debug)]
 pub(super) struct Pattern {
     tokens: Vec<Token>,
@@ -48,7 +48,7 @@ pub(super) struct Pattern {
 
 #[derive(Clone, Debug)]
 enum Token {
-    /// `**`: any number of folders, or none.
+    /// `**`: any number of folders, including none.
     Deep,
     /// One part of a path.
     Name(Name),
@@ -62,11 +62,11 @@ struct Name {
 
 #[derive(Clone, Debug)]
 enum NameKind {
-    /// Without any special character: the name itself.
+    /// A literal name without special characters.
     Literal,
     /// `*`
     Any,
-    /// Whatever this takes; it begins and ends with these letters.
+    /// A glob with a literal prefix and suffix.
     Glob {
         matcher: Box<GlobMatcher>,
         prefix: String,
@@ -75,7 +75,7 @@ enum NameKind {
 }
 
 impl Pattern {
-    /// Reads a glob, without its `!`.
+    /// Parses a glob without its `!`.
     pub(super) fn new(glob: &str) -> Result<Self, BadGlob> {
         let bad = |why: &str| Err(BadGlob::of(glob, why));
         if glob.trim().is_empty() {
@@ -118,21 +118,21 @@ impl Pattern {
         }
         let ends_deep = matches!(tokens.last(), Some(Token::Deep));
         if tokens.is_empty() {
-            // `.` or `./`: the workspace.
+            // `.` or `./` is the workspace.
             tokens.push(Token::Name(Name::any()));
         } else if ends_deep || is_folder {
-            // What is in the folder, not the folder: it must not become a link.
+            // Only the contents of the folder, because the folder itself must not become a link.
             if ends_deep {
                 tokens.pop();
             }
             tokens.push(Token::Name(Name::any()));
         }
         tokens.push(Token::Deep);
-        // `a/**/b` ends with one of its own; `**/**` does not come twice.
+        // `a/**/b` has a suffix of its own; `**/**` does not occur twice.
         Ok(Self { tokens })
     }
 
-    /// A glob that takes everything.
+    /// Returns a glob that matches everything.
     pub(super) fn everything() -> Self {
         Self {
             tokens: vec![Token::Name(Name::any()), Token::Deep],
@@ -140,7 +140,7 @@ impl Pattern {
     }
 
     pub(super) fn matches(&self, parts: &[&OsStr]) -> bool {
-        // Which tokens may be next, after the parts so far.
+        // The tokens that may be next after the parts so far.
         let mut at = vec![false; self.tokens.len() + 1];
         at[0] = true;
         self.skip(&mut at);
@@ -161,7 +161,7 @@ impl Pattern {
         at[self.tokens.len()]
     }
 
-    /// A `**` may stand for nothing.
+    /// Adds the tokens that follow a `**`, which may match nothing.
     fn skip(&self, at: &mut [bool]) {
         for (number, token) in self.tokens.iter().enumerate() {
             if at[number] && matches!(token, Token::Deep) {
@@ -170,13 +170,13 @@ impl Pattern {
         }
     }
 
-    /// Whether some path may be taken by both.
+    /// Returns whether both may match the same path.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         table(self, other, |reach, a, b, own, theirs| {
             let step = |da, db| reach(a + da, b + db);
             match (own, theirs) {
                 (None, None) => true,
-                // Either stands for nothing, or for what the other one has next.
+                // Each matches nothing, or the next part of the other.
                 (Some(Token::Deep), Some(_)) => step(1, 0) || step(0, 1),
                 (Some(_), Some(Token::Deep)) => step(0, 1) || step(1, 0),
                 (Some(Token::Deep), None) => step(1, 0),
@@ -187,9 +187,10 @@ impl Pattern {
         })
     }
 
-    /// Whether it surely takes all that the other one takes. May say no where it does; never says yes where it does not.
+    /// Returns whether it certainly matches everything that the other matches. It may return false
+    /// wrongly, but never true.
     pub(super) fn covers(&self, other: &Self) -> bool {
-        // What it ends with takes whatever is left.
+        // The last token matches everything that is left.
         let last = self.tokens.len() - 1;
         table(self, other, |reach, a, b, own, theirs| match (own, theirs) {
             _ if a >= last => true,
@@ -199,7 +200,7 @@ impl Pattern {
         })
     }
 
-    /// The folder or file outside of which it takes nothing.
+    /// Returns the folder or file that contains all its matches.
     pub(super) fn root(&self) -> PathBuf {
         let literal = |token: &Token| match token {
             Token::Name(Name {
@@ -212,8 +213,8 @@ impl Pattern {
     }
 }
 
-/// Answers a question about the rest of two patterns, from their ends: `ask` gets the answers for what is left after a
-/// step, the two places, and the tokens there.
+/// Answers a question about the suffixes of two patterns, from their ends: `ask` gets the answers
+/// for the suffixes after a step, the two positions, and the tokens there.
 fn table(
     a: &Pattern,
     b: &Pattern,
@@ -253,7 +254,8 @@ impl Name {
                 .map_err(|error| BadGlob::of(glob, format!("is no glob: {}", error.kind())))?
                 .compile_matcher();
             let end = part.find(special).unwrap_or(part.len());
-            // What follows an escaped letter is left out with it: a suffix that is too short does no harm.
+            // The character after an escaped one is omitted too: a suffix that is too short does no
+            // harm.
             let start = part
                 .rfind(special)
                 .and_then(|at| part[at..].char_indices().nth(2).map(|(next, _)| at + next));

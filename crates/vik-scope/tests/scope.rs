@@ -1,4 +1,4 @@
-//! What a scope takes, and what two of them have in common.
+//! Tests of matching and of overlaps.
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::OsStr;
@@ -49,7 +49,7 @@ fn two_stars_stand_for_folders() {
         &["a/z", "a/b/z", "a/b/c/z", "a/z/q"],
         &["a", "az", "a/zz"],
     );
-    // The folder itself is not taken: it must not become a link to elsewhere.
+    // The folder itself does not match: it must not become a link to elsewhere.
     takes(&["src/**"], &["src/a", "src/a/b"], &["src", "srca"]);
     takes(&["**"], &["a", "a/b"], &[]);
     takes(&["**/**/x"], &["x", "a/x"], &["a"]);
@@ -203,7 +203,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
         .prop_map(|lists| lists.into_iter().reduce(|all, next| all.and(&next)).unwrap())
 }
 
-/// Every path of up to four parts over a few names.
+/// Returns all paths of up to four parts over a few names.
 fn paths() -> Vec<PathBuf> {
     let names = ["a", "b", "ab", "a.b"];
     let mut all = vec![PathBuf::new()];
