@@ -1,4 +1,4 @@
-//! Many seeds, on many threads.
+//! Runs many seeds on many threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,79 +10,69 @@ use crate::oracle::Broken;
 use crate::trace::{KEPT, KINDS};
 use crate::world::World;
 
-/// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// The first seed.
     pub first: u64,
-    /// So many seeds.
     pub seeds: u64,
-    /// So many steps of each, before the world is let come to rest.
+    /// The steps of each seed before its quiet end.
     pub steps: u64,
-    /// A fault that is planted.
+    /// The planted fault.
     pub fault: Option<Fault>,
-    /// So many of the last events are told of a failure.
+    /// The number of last events to keep of a failure.
     pub events: usize,
-    /// So many threads.
     pub threads: usize,
 }
 
-/// One seed that ended well.
+/// A seed that passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Steps, those of its quiet end included.
+    /// The number of steps, including the quiet end.
     pub steps: u64,
-    /// Of all that happened.
+    /// The hash of all events.
     pub hash: u64,
-    /// Events by kind, in the order of [`KINDS`].
+    /// The events by kind, in the order of [`KINDS`].
     pub counts: Vec<u64>,
 }
 
-/// A seed in which something did not hold.
+/// A seed that broke an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The seed.
     pub seed: u64,
-    /// The step.
     pub step: u64,
-    /// Of all that happened until then.
+    /// The hash of all events until then.
     pub hash: u64,
-    /// What did not hold.
+    /// The broken invariant.
     pub broken: Broken,
-    /// The last events.
     pub events: Vec<String>,
-    /// What the scheduler says of each issue, and the workflow, as JSON.
+    /// The explanation of each issue, and the workflow, as JSON.
     pub state: Vec<String>,
 }
 
-/// What a campaign came to.
+/// The results of a campaign.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Seeds that ended well.
+    /// The number of seeds that passed.
     pub seeds: u64,
-    /// Steps in all.
     pub steps: u64,
-    /// Events by kind, in the order of [`KINDS`].
+    /// The events by kind, in the order of [`KINDS`].
     pub counts: Vec<u64>,
-    /// A hash over all seeds, whatever the number of threads.
+    /// The hash over all seeds, independent of the number of threads.
     pub hash: u64,
-    /// How long it took.
     pub took: Duration,
-    /// The failure of the least seed.
+    /// The failure of the smallest seed.
     pub failure: Option<Failure>,
 }
 
 impl Figures {
-    /// Steps per second.
     pub fn rate(&self) -> f64 {
         self.steps as f64 / self.took.as_secs_f64().max(0.001)
     }
 }
 
-/// Runs one seed; of a failure the last so many events are told.
+/// Runs one seed; a failure contains the last events.
 ///
 /// # Errors
-/// With what did not hold.
+/// Returns the broken invariant.
 pub fn run_seed(seed: u64, steps: u64, fault: Option<Fault>, events: usize) -> Result<Ran, Box<Failure>> {
     let mut world = World::new(seed, fault, events);
     let live = || {
@@ -114,7 +104,8 @@ pub fn run_seed(seed: u64, steps: u64, fault: Option<Fault>, events: usize) -> R
 }
 
 impl Campaign {
-    /// Runs all seeds, or up to the first failure. `progress` hears of seeds and steps about once a second.
+    /// Runs all seeds, or until the first failure. `progress` is called about once a second with
+    /// seeds and steps.
     pub fn run(&self, progress: impl Fn(u64, u64, Duration) + Sync) -> Figures {
         let began = Instant::now();
         let (next, done, steps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -133,7 +124,7 @@ impl Campaign {
                     Ok(ran) => {
                         steps.fetch_add(ran.steps, Ordering::Relaxed);
                         done.fetch_add(1, Ordering::Relaxed);
-                        // A sum, so that the order of the threads does not matter.
+                        // A sum, so that the order of threads does not matter.
                         hash = hash.wrapping_add(ran.hash);
                         for (sum, count) in counts.iter_mut().zip(ran.counts) {
                             *sum += count;
@@ -179,16 +170,15 @@ impl Campaign {
     }
 }
 
-/// A planted fault that was found, or was not.
+/// The result of a planted fault.
 #[derive(Clone, Debug)]
 pub struct Caught {
-    /// The fault.
     pub fault: Fault,
-    /// Where it was found, and after how many steps over all seeds until then.
+    /// The failure that found it, and the number of steps over all seeds until then.
     pub found: Option<(Failure, u64)>,
 }
 
-/// Runs seeds with each fault until it is found, at most so many.
+/// Runs seeds with each fault until it is found, up to a maximum number.
 pub fn self_test(first: u64, most_seeds: u64, steps: u64, threads: usize) -> Vec<Caught> {
     let next = AtomicU64::new(0);
     let caught = Mutex::new(Vec::new());

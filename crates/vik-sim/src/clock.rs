@@ -1,4 +1,5 @@
-//! Time: one true clock that nobody sees, a wall clock that people set, a monotonic one that begins with each daemon.
+//! Clocks: a hidden true clock, a wall clock that people set, and a monotonic one that starts with
+//! each daemon.
 
 use std::time::Duration;
 
@@ -8,22 +9,22 @@ use vik_core::time::{Mono, Now};
 /// The clocks of one machine.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// Milliseconds since the world began.
+    /// The milliseconds since the start of the world.
     ms: u64,
     wall_offset_ms: i64,
     daemon_began_ms: u64,
 }
 
-/// The wall clock when a world begins: shortly before a day turns.
+/// The wall clock at the start of a world, shortly before midnight.
 const START_MS: i64 = 1_767_300_000_000;
 
-/// How far the wall clock may be from the truth: it stays in years that every format can tell.
+/// The maximum error of the wall clock, which keeps it in years that every format supports.
 const FARTHEST_MS: i64 = 40 * 86_400_000;
 
 impl Default for Clock {
     fn default() -> Self {
         Self {
-            // A clock that says zero hides what forgets to set it.
+            // A clock that starts at zero would hide missing initialization.
             ms: 5_000,
             wall_offset_ms: 0,
             daemon_began_ms: 0,
@@ -32,7 +33,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// What a daemon reads now.
+    /// Returns the reading of both clocks for a daemon.
     pub fn now(&self) -> Now {
         let wall_ms = START_MS + self.ms as i64 + self.wall_offset_ms;
         Now {
@@ -41,23 +42,21 @@ impl Clock {
         }
     }
 
-    /// Time passes.
     pub fn pass(&mut self, ms: u64) {
         self.ms += ms;
     }
 
-    /// Somebody sets the wall clock.
+    /// Sets the wall clock.
     pub fn jump(&mut self, ms: i64) {
         self.wall_offset_ms = (self.wall_offset_ms + ms).clamp(-FARTHEST_MS, FARTHEST_MS);
     }
 
-    /// A daemon begins: its monotonic clock does not go on where another's was.
+    /// Starts the monotonic clock of a new daemon.
     pub fn daemon_starts(&mut self, uptime_ms: u64) {
         self.daemon_began_ms = self.ms.saturating_sub(uptime_ms);
     }
 }
 
-/// This much later.
 pub fn later(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(at)
 }

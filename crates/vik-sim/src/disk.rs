@@ -1,4 +1,4 @@
-//! The ledger: what is durable.
+//! The ledger: the durable state.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,24 @@ use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::IssueMachine;
 
-/// What is durable.
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
-    /// Machines as they were committed last.
+    /// The machines as last committed.
     pub machines: BTreeMap<IssueId, IssueMachine>,
     /// Attempts without an end.
     pub claims: BTreeMap<AttemptId, StartedAttempt>,
-    /// Attempts with their end and their charge.
+    /// The ended attempts with their charges.
     pub ended: BTreeMap<AttemptId, EndedAttempt>,
     /// The issue of every attempt.
     pub issue_of: BTreeMap<AttemptId, IssueId>,
-    /// What was spent on each day.
+    /// The spending of each day.
     pub days: BTreeMap<Date, Spend>,
     /// Whether everything is paused.
     pub paused: bool,
 }
 
 impl Disk {
-    /// Makes changes durable. The same end twice changes nothing.
+    /// Commits changes. A repeated end changes nothing.
     pub fn commit(&mut self, changes: &Changes) {
         for machine in &changes.machines {
             self.machines.insert(machine.issue().id.clone(), machine.clone());
@@ -47,7 +46,7 @@ impl Disk {
         self.paused = changes.paused.unwrap_or(self.paused);
     }
 
-    /// What a new daemon reads.
+    /// Returns the state that a new daemon reads.
     pub fn stored(&self) -> Stored {
         Stored {
             machines: self.machines.values().cloned().collect(),

@@ -1,23 +1,20 @@
-//! Faults that are planted around the core, to show that the checks are not blind.
+//! Faults planted around the core, which show that the checks find them.
 
 macro_rules! faults {
     ($($(#[doc = $doc:literal])* $name:ident = $label:literal;)*) => {
-        /// A planted fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault {
             $($(#[doc = $doc])* $name,)*
         }
 
         impl Fault {
-            /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Its name, as `--fault` takes it.
+            /// Returns the name for `--fault`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $label),* }
             }
 
-            /// What it does.
             pub fn about(self) -> &'static str {
                 match self { $(Self::$name => concat!($($doc),*).trim_ascii()),* }
             }

@@ -1,4 +1,4 @@
-//! The machine: process trees under their shims, and the files of attempts. All of it outlives a daemon.
+//! The machine: process trees under their shims, and the files of attempts. Both outlive a daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,111 +11,110 @@ use vik_core::scheduler::Start;
 
 use crate::rng::Rng;
 
-/// What is on disk and what lives.
+/// The files and processes of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// Live process trees.
     pub trees: BTreeMap<AttemptId, Tree>,
-    /// What attempts wrote down.
+    /// The files of attempts.
     pub files: BTreeMap<AttemptId, Files>,
     /// Issues that have a workspace.
     pub workspaces: BTreeSet<usize>,
 }
 
-/// A shim, its agent and all that it started.
+/// A shim with its agent and all descendants.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// The issue.
     pub issue: usize,
-    /// What it was started for.
+    /// The start of the attempt.
     pub start: Start,
-    /// What it has spent, told or not.
+    /// The actual spending, reported or not.
     pub spent: Spend,
-    /// Whether its agent tells what it spends.
+    /// Whether the agent reports its spending.
     pub reports_spend: bool,
-    /// Its end could not be proven: Vik gave it up, and it lives on.
+    /// Whether its end is unproven: Vik gave it up, and it is still alive.
     pub given_up: bool,
-    /// So many steps of work to its own end.
+    /// The steps until the agent ends by itself.
     left: u32,
     per_step: Spend,
     end: AgentEnd,
-    /// So many steps from the word `stop` to its end.
+    /// The steps from a stop request to the end.
     heed: u32,
     stopping: bool,
 }
 
-/// How an agent ends when it is left alone.
+/// How an agent ends if it is not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AgentEnd {
-    /// It says that it is done, and moves the issue or not.
-    Done { moves: bool },
-    /// It fails.
+    /// It reports success, and may move the issue.
+    Done {
+        moves: bool,
+    },
     Fails(FailureClass),
-    /// Vik's own clocks end it.
+    /// A timeout of Vik ends it.
     Clock(Outcome),
     /// Its end cannot be proven.
     Unproven,
 }
 
-/// What a seed's agents are like.
+/// The behaviour of a seed's agents.
 #[derive(Clone, Copy, Debug)]
 pub struct Temper {
-    /// So many of a hundred move the issue when they succeed.
+    /// The percentage of successful agents that move the issue.
     pub moves: u64,
-    /// So many of a hundred succeed.
+    /// The percentage of agents that succeed.
     pub succeeds: u64,
-    /// So many of a hundred tell what they spend.
+    /// The percentage of agents that report their spending.
     pub reports_spend: u64,
-    /// What a step of work costs at most.
+    /// The maximum cost of a step.
     pub cost: u64,
 }
 
-/// An exit record: what the shim wrote when its whole tree was gone.
+/// The exit record that the shim writes after its whole tree has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     end: Option<AgentEnd>,
-    /// What was spent in all, where the agent told.
+    /// The total spending, if the agent reported it.
     reported: Option<Spend>,
 }
 
-/// What one attempt wrote down.
+/// The files of one attempt.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// How far it came.
+    /// The progress of the attempt.
     pub step: Step,
-    /// Starts and ends of `before_run` and `after_run`.
+    /// The starts and ends of `before_run` and `after_run`.
     pub hooks: [(u32, u32); 2],
     /// The shim's exit record.
     pub exit: Option<Exit>,
-    /// What is known of its spending.
+    /// The reported spending.
     pub reported: Option<Spend>,
-    /// The end in its log.
+    /// The result in the log.
     pub report: Option<AttemptResult>,
 }
 
-/// How far an attempt came. Each is on disk before the next begins.
+/// The progress of an attempt. Each step is on disk before the next one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Its record is there.
+    /// The record exists.
     Started,
-    /// The workspace is there.
+    /// The workspace exists.
     Prepared,
     /// `before_run` was started.
     HookStarted,
-    /// `before_run` is over.
+    /// `before_run` has ended.
     HookEnded,
     /// The shim was started.
     Spawned,
-    /// Its end is in its log.
+    /// The end is in the log.
     Logged,
     /// `after_run` was started.
     AfterStarted,
-    /// Nothing is left to do but to tell.
+    /// Only the report is left.
     Over,
 }
 
 impl Tree {
-    /// An agent of this temper.
+    /// Creates the tree of an agent with this behaviour.
     pub fn new(issue: usize, start: Start, temper: &Temper, rng: &mut Rng) -> Self {
         let end = if rng.percent(temper.succeeds) {
             AgentEnd::Done {
@@ -146,19 +145,19 @@ impl Tree {
         }
     }
 
-    /// Asks it to end, in time or by force.
+    /// Requests its end.
     pub fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// Its end cannot be proven: it lives on for a while, and nobody can tell.
+    /// Marks its end as unproven: it lives on for a while unobserved.
     pub fn give_up(&mut self) {
         self.given_up = true;
         self.stopping = false;
         self.left = 10;
     }
 
-    /// One step of work. `Some` when its last process is gone: what the shim writes down.
+    /// Performs one step of work. Returns the exit record after the last process has exited.
     pub fn work(&mut self) -> Option<Exit> {
         self.left = self.left.saturating_sub(1);
         self.spent = self.spent.plus(self.per_step);
@@ -167,13 +166,13 @@ impl Tree {
                 self.heed -= 1;
                 return None;
             }
-            // It may end on its own just before it is made to.
+            // It may end by itself just before it is stopped.
             return Some(self.exit((self.left == 0).then_some(self.end)));
         }
         (self.left == 0).then(|| self.exit(Some(self.end)))
     }
 
-    /// The agent alone was killed: its shim still writes the record.
+    /// Returns the exit record for an agent that was killed alone, without its shim.
     pub fn killed(&self) -> Exit {
         self.exit(Some(AgentEnd::Fails(FailureClass::Agent)))
     }
@@ -187,17 +186,17 @@ impl Tree {
 }
 
 impl Exit {
-    /// Whether the agent succeeded and moved the issue.
+    /// Returns whether the agent succeeded and moved the issue.
     pub fn moves(&self) -> bool {
         self.end == Some(AgentEnd::Done { moves: true })
     }
 
-    /// Whether the end could not be proven.
+    /// Returns whether the end could not be proven.
     pub fn is_unproven(&self) -> bool {
         self.end == Some(AgentEnd::Unproven)
     }
 
-    /// What is told of it. `stopped` is the outcome where Vik stopped it.
+    /// Returns the result of the attempt. `stopped` is the outcome if Vik stopped it.
     pub fn report(&self, stopped: Option<Outcome>, rng: &mut Rng) -> AttemptResult {
         let (outcome, class) = match (self.end, stopped) {
             (Some(AgentEnd::Unproven), _) => (Outcome::Failed, Some(FailureClass::UnprovenEnd)),
@@ -220,7 +219,7 @@ impl Exit {
     }
 }
 
-/// The report of an attempt whose agent was started.
+/// Returns the result of an attempt whose agent was started.
 pub fn ran(outcome: Outcome, reported: Option<Spend>) -> AttemptResult {
     AttemptResult {
         ran: true,
@@ -231,7 +230,7 @@ pub fn ran(outcome: Outcome, reported: Option<Spend>) -> AttemptResult {
 }
 
 impl Files {
-    /// Of an attempt that begins.
+    /// Creates the files of a new attempt.
     pub fn new() -> Self {
         Self {
             step: Step::Started,
@@ -243,7 +242,7 @@ impl Files {
     }
 }
 
-/// The classes that an agent's own end can have.
+/// The failure classes of an agent that ends by itself.
 const CLASSES: [FailureClass; 8] = [
     FailureClass::RateLimit,
     FailureClass::Overloaded,

@@ -1,8 +1,9 @@
-//! The pure core in a simulated world.
+//! Simulates worlds around the pure core.
 //!
-//! A [`World`] drives the real scheduler with a simulated tracker, agents, people, clocks and a ledger whose commits can be
-//! lost, and lets the daemon die at every instant. All chance comes from one seed: the same seed goes the same way.
-//! After each step, what must always hold is looked at; faults that are planted around the core show that the checks see.
+//! A [`World`] drives the real scheduler with a simulated tracker, agents, people, clocks and a
+//! ledger whose commits can be lost, and kills the daemon at any instant. All randomness comes from
+//! one seed, so that a seed is reproducible. After each step the invariants are checked; faults
+//! planted around the core show that the checks find errors.
 
 mod campaign;
 mod clock;

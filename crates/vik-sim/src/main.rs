@@ -14,7 +14,7 @@ use clap::Parser;
 use serde_json::json;
 use vik_sim::{Campaign, Caught, Failure, Fault, Figures, KINDS, self_test};
 
-/// So many seeds are tried with each planted fault.
+/// The maximum number of seeds for each planted fault.
 const MOST_SEEDS: u64 = 400;
 
 /// Run the core in simulated worlds, and check what must always hold
@@ -52,7 +52,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // A panic of the core is a failure of its seed, and told as such.
+    // A panic of the core is reported as a failure of its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let processors = || std::thread::available_parallelism().map_or(1, Into::into);
     let threads = args.threads.unwrap_or_else(processors);

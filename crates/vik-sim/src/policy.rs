@@ -1,4 +1,4 @@
-//! Workflows: one that all seeds begin with, and edits of it that are all valid.
+//! Workflows: the initial one of all seeds, and valid edits of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,10 +15,10 @@ use vik_core::workflow::{
 use crate::rng::Rng;
 use crate::tracker::AUTHORS;
 
-/// States of issues. The stages' states come first, the terminal ones last.
+/// The states of issues: those of stages first, terminal ones last.
 pub const STATES: [&str; 5] = ["todo", "review", "later", "done", "closed"];
 
-/// The states that workflows may call terminal.
+/// The states that workflows may declare terminal.
 pub const TERMINAL: [&str; 2] = ["done", "closed"];
 
 const BASE: &str = "
@@ -34,7 +34,7 @@ issue:
     review: { when: { state: review }, agent: b, prompt: p }
 ";
 
-/// The workflow that all others are made from.
+/// Returns the workflow from which all others derive.
 fn base() -> &'static Workflow {
     static BASE_WORKFLOW: OnceLock<Workflow> = OnceLock::new();
     BASE_WORKFLOW.get_or_init(|| match load(BASE).workflow {
@@ -43,7 +43,6 @@ fn base() -> &'static Workflow {
     })
 }
 
-/// A random workflow.
 pub fn first(rng: &mut Rng) -> Arc<Workflow> {
     let mut workflow = base().clone();
     for (at, (_, edit)) in EDITS.iter().enumerate() {
@@ -54,7 +53,7 @@ pub fn first(rng: &mut Rng) -> Arc<Workflow> {
     Arc::new(workflow)
 }
 
-/// The workflow after an edit, and what was edited.
+/// Returns an edited workflow, and the name of the edit.
 pub fn edited(workflow: &Workflow, rng: &mut Rng) -> (Arc<Workflow>, &'static str) {
     let mut workflow = workflow.clone();
     let (detail, edit) = rng.pick(EDITS);
@@ -81,7 +80,7 @@ const EDITS: &[(&str, Edit)] = &[
     ("approvals", approvals),
 ];
 
-/// Which stages a person has to let start.
+/// Changes which stages need approval to start.
 fn approvals(workflow: &mut Workflow, rng: &mut Rng) {
     for stage in &mut workflow.issue.stages {
         stage.approve = maybe(rng, 40, |rng| ApprovePolicy {
@@ -94,7 +93,7 @@ fn approvals(workflow: &mut Workflow, rng: &mut Rng) {
     }
 }
 
-/// What stages own: all of it, parts that cross, or nothing of their own.
+/// Changes the scopes of stages: the whole workspace, crossing parts, or none.
 fn scopes(workflow: &mut Workflow, rng: &mut Rng) {
     workflow.issue.scope_conflicts = rng.pick(&[
         ScopeConflicts::Serialize,
@@ -148,7 +147,7 @@ fn retry(workflow: &mut Workflow, rng: &mut Rng) {
     }
 }
 
-/// Stages go, come back and change places.
+/// Removes, restores and reorders stages.
 fn stages(workflow: &mut Workflow, rng: &mut Rng) {
     let mut list: Vec<Stage> = workflow.issue.stages.clone();
     for stage in &base().issue.stages {

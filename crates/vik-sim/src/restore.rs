@@ -1,4 +1,4 @@
-//! Faults planted into what goes to the ledger and what comes back from it.
+//! Faults planted into the data written to and read from the ledger.
 
 use serde_json::Value;
 use vik_core::changes::{Changes, Stored};
@@ -6,7 +6,7 @@ use vik_core::machine::IssueMachine;
 
 use crate::fault::Fault;
 
-/// Spoils what a new daemon reads.
+/// Corrupts the state that a new daemon reads.
 pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
     match fault {
         Some(Fault::CountersReset) => patch(stored, |machine| {
@@ -41,7 +41,7 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
     }
 }
 
-/// Spoils what goes to the ledger.
+/// Corrupts the changes for the ledger.
 pub(crate) fn spoil_changes(changes: &mut Changes, fault: Option<Fault>) {
     if fault == Some(Fault::ChargedTwice) {
         for ended in &mut changes.ended {
@@ -50,7 +50,7 @@ pub(crate) fn spoil_changes(changes: &mut Changes, fault: Option<Fault>) {
     }
 }
 
-/// Changes machines in their stored form, where no type stands in the way.
+/// Changes machines in serialized form, where private fields are accessible.
 fn patch(stored: &mut Stored, change: impl Fn(&mut Value)) {
     for machine in &mut stored.machines {
         patch_one(machine, &change);

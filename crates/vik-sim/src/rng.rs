@@ -1,16 +1,14 @@
-//! Chance with a fixed algorithm: the same seed makes the same world on every machine.
+//! A random generator with a fixed algorithm: a seed gives the same world on every machine.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// From a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
     pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,28 +17,28 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`, which is not zero.
+    /// Returns a number below `end`, which must not be zero.
     pub fn below(&mut self, end: usize) -> usize {
-        // The bias is without weight for ends this small.
+        // The bias is negligible for such small ranges.
         (self.any() % end.max(1) as u64) as usize
     }
 
-    /// From `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.any() % (high - low + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in this percentage of cases.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.any() % 100 < percent
     }
 
-    /// One of these; the list is not empty.
+    /// Returns one of the items; the list must not be empty.
     pub fn pick<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 
-    /// An index, each as likely as its weight says.
+    /// Returns an index with a probability according to its weight.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let sum: u32 = weights.iter().sum();
         let mut at = (self.any() % u64::from(sum.max(1))) as u32;
@@ -53,7 +51,7 @@ impl Rng {
         0
     }
 
-    /// Puts them into a random order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for at in (1..list.len()).rev() {
             list.swap(at, self.below(at + 1));

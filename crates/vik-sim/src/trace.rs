@@ -1,4 +1,4 @@
-//! What happened in a world: a hash of all of it, and the last events in full.
+//! Records the events of a world: a hash of all, and the last ones in full.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,14 +7,13 @@ use std::hash::{Hash, Hasher};
 use vik_core::ids::AttemptId;
 use vik_core::outcome::Outcome;
 
-/// So many events are kept for a report, where nothing else is said.
+/// The default number of events that are kept for a report.
 pub const KEPT: usize = 40;
 
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } = $label:literal;)*) => {
-        /// One event. Issues are told by their number.
+        /// An event. Issues are identified by their number.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-        #[allow(missing_docs, reason = "the fields say what they are")]
         pub enum Event {
             $($(#[$doc])* $name { $($(#[$field_doc])* $field: $kind),* },)*
         }
@@ -23,7 +22,7 @@ macro_rules! events {
         pub const KINDS: &[&str] = &[$($label),*];
 
         impl Event {
-            /// Its kind: an index into [`KINDS`].
+            /// Returns its kind: an index into [`KINDS`].
             fn kind(&self) -> usize {
                 let mut at = 0;
                 $(if matches!(self, Self::$name { .. }) { return at; } at += 1;)*
@@ -34,65 +33,56 @@ macro_rules! events {
 }
 
 events! {
-    /// Time passes.
     Time { ms: u64 } = "time passes";
     /// The wall clock is set.
     Jump { ms: i64 } = "wall clock jumps";
-    /// The scheduler is told that time passed.
+    /// The scheduler receives a tick.
     Tick {} = "tick";
-    /// A daemon starts.
     Boot { taken_up: usize, known: usize } = "daemon starts";
-    /// The daemon dies.
     Crash { uncommitted: usize, not_acted: usize } = "daemon dies";
     /// The machine loses power: the daemon and all processes die.
     Reboot {} = "power cut";
-    /// The ledger commits.
     Commit { batches: usize, of: usize } = "commit";
-    /// The ledger commits, and the daemon dies before it hears of it.
+    /// The ledger commits, and the daemon dies before the confirmation.
     CommitUnheard { batches: usize } = "commit, unheard";
-    /// The commit is torn by a crash, and lost.
+    /// A crash tears the commit, which is lost.
     CommitLost { batches: usize } = "commit, lost";
-    /// A pull begins.
     PullStarts {} = "pull begins";
-    /// A pull ends well.
+    /// A pull succeeds.
     Pulled { brought: usize, lie: &'static str } = "pull ends";
-    /// A pull fails.
     PullFails {} = "pull fails";
-    /// A look at one issue is answered.
+    /// A lookup ends.
     Shown { issue: usize, seen: &'static str } = "look at one issue";
-    /// Somebody changes an issue.
+    /// An issue changes.
     Edited { issue: usize, detail: &'static str } = "issue changes";
-    /// A session's own task does a step.
+    /// The task of an attempt performs a step.
     Task { attempt_id: AttemptId, step: &'static str } = "attempt's step";
-    /// An agent works.
     Works { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "agent works";
-    /// A process tree is gone.
+    /// A process tree has exited.
     Exited { attempt_id: AttemptId, how: &'static str } = "process tree ends";
-    /// The scheduler is told what an attempt has spent.
+    /// The scheduler receives the spending of an attempt.
     Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spend told";
-    /// The scheduler is told the end of an attempt.
+    /// The scheduler receives the end of an attempt.
     Ended { attempt_id: AttemptId, outcome: Outcome } = "end told";
-    /// An old report comes again.
+    /// An old report is repeated.
     Again { attempt_id: AttemptId, detail: &'static str } = "old report again";
-    /// A person asks.
     Asks { detail: &'static str, issue: Option<usize> } = "person asks";
     /// The workflow is edited.
     Reloads { detail: &'static str } = "workflow edited";
     /// The machine's load changes.
     Load { high: bool } = "load changes";
-    /// A start is decided.
+    /// An attempt is started.
     DecidesStart { issue: usize, attempt_id: AttemptId, attempt: u32 } = "start decided";
-    /// A stop is decided.
+    /// An attempt is stopped.
     DecidesStop { attempt_id: AttemptId, why: &'static str } = "stop decided";
     /// A run is parked.
     Parks { issue: usize, reason: &'static str } = "parked";
-    /// A run waits.
     BacksOff { issue: usize, ms: u64 } = "backs off";
-    /// A run is over, or freed.
+    /// A run ends, or is freed.
     RunOver { issue: usize, freed: bool } = "run over";
     /// An effect is carried out.
     Acts { detail: &'static str } = "effect carried out";
-    /// A workspace is removed, or is found to be worth keeping.
+    /// A workspace is removed, or kept.
     Removed { issue: usize, removed: bool } = "workspace removed";
 }
 
@@ -102,7 +92,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// What happened so far.
+/// The recorded events.
 #[derive(Clone, Debug)]
 pub struct Trace {
     hash: Fnv,
@@ -113,7 +103,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Of a world whose last so many events are kept.
+    /// Creates a trace that keeps this many last events.
     pub fn new(kept: usize) -> Self {
         Self {
             hash: Fnv(0xcbf2_9ce4_8422_2325),
@@ -124,18 +114,17 @@ impl Trace {
         }
     }
 
-    /// The next step begins.
+    /// Starts the next step, and returns its number.
     pub fn step(&mut self) -> u64 {
         self.step += 1;
         self.step
     }
 
-    /// How many steps there were.
+    /// Returns the number of steps.
     pub fn steps(&self) -> u64 {
         self.step
     }
 
-    /// Notes an event.
     pub fn note(&mut self, event: Event) {
         let kind = event.kind();
         self.counts[kind] += 1;
@@ -146,24 +135,24 @@ impl Trace {
         self.last.push_back((self.step, event));
     }
 
-    /// Of everything so far: two worlds with the same one went the same way.
+    /// Returns the hash of all events: worlds with equal hashes made the same decisions.
     pub fn hash(&self) -> u64 {
         self.hash.finish()
     }
 
-    /// How many events of each kind there were, in the order of [`KINDS`].
+    /// Returns the number of events of each kind, in the order of [`KINDS`].
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The last events, oldest first, each with its step.
+    /// Returns the last events, oldest first, each with its step.
     pub fn last(&self) -> Vec<String> {
         let line = |(step, event): &(u64, Event)| format!("{step:>6}  {event}");
         self.last.iter().map(line).collect()
     }
 }
 
-/// FNV-1a, eight bytes at a time where there are that many: a fixed algorithm, and cheap.
+/// FNV-1a over words of up to eight bytes: a fixed and fast algorithm.
 #[derive(Clone, Copy, Debug)]
 struct Fnv(u64);
 

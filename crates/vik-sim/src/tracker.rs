@@ -1,4 +1,5 @@
-//! The outside tracker: issues that people and agents change, and answers that may be old, short or wrong.
+//! The tracker: issues that people and agents change, and pulls that may be old, incomplete or
+//! wrong.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,10 +11,10 @@ use vik_core::issue::{Issue, Pull, Wanted};
 use crate::policy::STATES;
 use crate::rng::Rng;
 
-/// How many old snapshots it can lie with.
+/// The number of old snapshots that it can return.
 const KEPT: usize = 4;
 
-/// What issues say of their scopes: apart, nested, crossing, with a part left out, none at all, and one that is none.
+/// The scopes of issues: disjoint, nested, crossing, with an exclusion, none, and an invalid one.
 const SCOPES: [&[&str]; 9] = [
     &[],
     &["a"],
@@ -26,34 +27,32 @@ const SCOPES: [&[&str]; 9] = [
     &["../c"],
 ];
 
-/// Who writes issues; the first one is always trusted.
+/// The authors of issues; the first one is always trusted.
 pub const AUTHORS: [&str; 2] = ["member", "stranger"];
 
-/// One issue as the tracker tells it.
+/// One issue as the tracker returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its number; the id is the same in words.
+    /// The number, which is also the id.
     pub issue: usize,
-    /// Its state.
     pub state: &'static str,
-    /// Which title it has.
+    /// The number of its title.
     pub title: u32,
-    /// Which description it has.
+    /// The number of its description.
     pub description: u32,
     /// The issues that block it.
     pub blocked_by: Vec<usize>,
-    /// What it says of its scope.
+    /// The declared scope.
     pub scope: &'static [&'static str],
-    /// Who wrote it.
     pub author: &'static str,
     priority: Option<u8>,
     created: Option<u8>,
-    /// As a pull prints it.
+    /// The JSON of a pull.
     text: Arc<str>,
 }
 
 impl Item {
-    /// The same without its blockers.
+    /// Returns the item without its blockers.
     pub fn without_blockers(&self) -> Arc<Self> {
         let mut item = self.clone();
         item.blocked_by.clear();
@@ -61,7 +60,7 @@ impl Item {
         Arc::new(item)
     }
 
-    /// The same without what it says of its scope, written by somebody who is trusted.
+    /// Returns the item without its scope, written by a trusted author.
     pub fn without_scope(&self) -> Arc<Self> {
         let mut item = self.clone();
         item.scope = &[];
@@ -70,14 +69,14 @@ impl Item {
         Arc::new(item)
     }
 
-    /// The same with a mark in its title.
+    /// Returns the item with a mark in its title.
     pub fn with_mark(&self, mark: u32) -> Arc<Self> {
         let mut item = self.clone();
         item.write(&format!("~{mark}"));
         Arc::new(item)
     }
 
-    /// As the core takes it.
+    /// Returns the parsed issue.
     pub fn parsed(&self) -> Option<Issue> {
         Issue::parse(&self.text).ok()
     }
@@ -106,10 +105,9 @@ impl Item {
     }
 }
 
-/// What a pull brings: the items in their order, as the tracker printed them.
+/// The result of a pull: the items in the order of the tracker.
 pub type Snapshot = Vec<Arc<Item>>;
 
-/// The tracker.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     items: Vec<Arc<Item>>,
@@ -119,7 +117,6 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// So many issues.
     pub fn new(issues: usize, rng: &mut Rng) -> Self {
         let item = |issue| {
             let mut item = Item {
@@ -149,22 +146,22 @@ impl Tracker {
         }
     }
 
-    /// How many issues there are or were.
+    /// Returns the number of issues that ever existed.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// The id of an issue.
+    /// Returns the id of an issue.
     pub fn id(&self, issue: usize) -> &IssueId {
         &self.ids[issue]
     }
 
-    /// The truth about an issue, while it is there.
+    /// Returns the present state of an issue, if it exists.
     pub fn item(&self, issue: usize) -> Option<&Arc<Item>> {
         self.items.get(issue).filter(|_| self.there[issue])
     }
 
-    /// The truth about all.
+    /// Returns the present state of all issues.
     pub fn snapshot(&self) -> Snapshot {
         let there = self.items.iter().zip(&self.there).filter(|(_, there)| **there);
         there.map(|(item, _)| Arc::clone(item)).collect()
@@ -181,7 +178,7 @@ impl Tracker {
         self.change(issue, |item| item.state = state);
     }
 
-    /// Somebody does something to an issue. Returns what.
+    /// Changes an issue, and returns the name of the change.
     pub fn edit(&mut self, issue: usize, rng: &mut Rng) -> &'static str {
         match rng.weighted(&[8, 3, 2, 3, 2, 4, 2, 2, 1]) {
             0 => {
@@ -190,7 +187,7 @@ impl Tracker {
                 "state"
             }
             1 => {
-                // Back to an earlier title, too.
+                // It may return to an earlier title.
                 let title = rng.between(0, 3) as u32;
                 self.change(issue, |item| item.title = title);
                 "title"
@@ -235,7 +232,8 @@ impl Tracker {
         }
     }
 
-    /// What a pull brings that lies in so many of a hundred cases, and the lie.
+    /// Returns the result of a pull, which is false in this percentage of cases, and the kind of
+    /// falsehood.
     pub fn pulled(&mut self, lies: u64, rng: &mut Rng) -> (Snapshot, &'static str) {
         let mut snapshot = self.snapshot();
         let truth = snapshot.clone();
@@ -250,7 +248,7 @@ impl Tracker {
                     "short"
                 }
                 2 if !snapshot.is_empty() && !self.old.is_empty() => {
-                    // The same issue twice, with different content: the first counts.
+                    // The same issue twice with different content: the first one counts.
                     let old = &self.old[rng.below(self.old.len())];
                     if !old.is_empty() {
                         let twin = Arc::clone(&old[rng.below(old.len())]);
@@ -273,14 +271,14 @@ impl Tracker {
         (snapshot, lie)
     }
 
-    /// An older view of an issue, where there is one.
+    /// Returns an older state of an issue, if there is one.
     pub fn old_item(&self, issue: usize, rng: &mut Rng) -> Option<Arc<Item>> {
         let old = (!self.old.is_empty()).then(|| &self.old[rng.below(self.old.len())])?;
         old.iter().find(|item| item.issue == issue).cloned()
     }
 }
 
-/// What a pull prints of a snapshot.
+/// Returns the output of a pull for a snapshot.
 pub fn print(snapshot: &Snapshot) -> String {
     let mut text = String::with_capacity(128 * snapshot.len() + 2);
     text.push('[');
@@ -294,14 +292,14 @@ pub fn print(snapshot: &Snapshot) -> String {
     text
 }
 
-/// What the core gets of that: read as a real pull is.
+/// Parses the output as a real pull does.
 pub fn read(text: &str, wanted: &Wanted) -> Vec<Issue> {
     Pull::parse_wanted(text.as_bytes(), wanted)
         .map(|pull| pull.issues)
         .unwrap_or_default()
 }
 
-/// The snapshot without the second of each id: what a pull is taken for.
+/// Returns the snapshot with only the first item of each id.
 pub fn distinct(snapshot: &Snapshot) -> Snapshot {
     let mut seen = [false; 64];
     let first = |item: &&Arc<Item>| !std::mem::replace(&mut seen[item.issue], true);

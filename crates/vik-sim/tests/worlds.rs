@@ -1,4 +1,4 @@
-//! A small run of the simulation: what `cargo xtask simulate` does at length.
+//! A short run of the simulation, of which `cargo xtask simulate` is the long one.
 #![allow(clippy::unwrap_used, reason = "a broken assumption fails the test")]
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The oracle's own books: claims, counters, what is parked. Kept by hand from what was told, or read from the disk.
+//! The oracle's own records: claims, counters and parked stages, kept from observed inputs or read
+//! from the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ use super::{Broken, ensure, number};
 use crate::disk::Disk;
 use crate::tracker::Item;
 
-/// A claim: an attempt that was decided on and has no end.
+/// A claim: an attempt that was started and has no end.
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub issue: usize,
@@ -26,29 +27,28 @@ pub(super) struct Active {
     pub parallel: bool,
     pub run: RunId,
     pub scope: Option<Scope>,
-    /// What it has told of its spending in this daemon's life.
+    /// The spending that was reported to this daemon.
     pub live: Spend,
-    /// What it was told to stop for.
+    /// Why it is being stopped.
     pub stopped: Option<StopReason>,
 }
 
-/// A parked (issue, stage).
+/// A parked stage of an issue.
 #[derive(Clone, Debug)]
 pub(super) struct Parked {
     pub run: RunId,
     pub reason: ParkReason,
     fingerprint: Fingerprint,
-    /// The stage's state.
     state: String,
     text: String,
-    /// A person changed the issue since.
+    /// Whether a person changed the issue since.
     freed: bool,
 }
 
-/// Tells of a parked entry that is gone whether it may be.
+/// Returns whether a removed parked stage may have been freed.
 pub(super) type MayBeFreed<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
 
-/// Counters of an issue's life.
+/// The counters of an issue's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lived {
     pub attempts: u32,
@@ -57,23 +57,22 @@ pub(super) struct Lived {
     pub forgiven: Spend,
 }
 
-/// All of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     pub active: BTreeMap<AttemptId, Active>,
     pub over: BTreeSet<AttemptId>,
-    /// Attempts of a run that count, and how many a person allowed beyond.
+    /// The attempts that count for each run, and those that a person allowed beyond.
     pub runs: BTreeMap<RunId, (u32, u32)>,
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
     pub paused: bool,
     pub paused_issues: BTreeSet<usize>,
-    /// What issues said when their runs were parked: the disk has only what they say now.
+    /// The text of issues when their runs were parked, because the disk has only the present one.
     parked_as: BTreeMap<RunId, Parked>,
 }
 
-/// The day (UTC) of an instant.
+/// Returns the day (UTC) of an instant.
 pub(super) fn day(at: Timestamp) -> Date {
     at.to_zoned(TimeZone::UTC).date()
 }
@@ -86,10 +85,10 @@ impl Books {
         }
     }
 
-    /// The books as what is durable tells them.
+    /// Reads the records from the durable state.
     ///
     /// # Errors
-    /// When the ledger's parts contradict each other.
+    /// Returns an error if the parts of the ledger contradict each other.
     pub fn read(disk: &Disk, policy: &Workflow, before: &Self) -> Result<Self, Broken> {
         let issues = before.lives.len();
         let mut books = Self::new(issues);
@@ -169,7 +168,7 @@ impl Books {
         Ok(books)
     }
 
-    /// The issue was told so: what a person changed is free to go on.
+    /// Applies a snapshot of the issue: a change by a person frees parked stages.
     pub fn observe(&mut self, issue: usize, item: Option<&Item>, policy: &Workflow) {
         let Some(item) = item else { return };
         for ((of, stage), parked) in &mut self.parked {
@@ -184,15 +183,16 @@ impl Books {
         }
     }
 
-    /// A look showed that the tracker does not have the issue: what is parked is over, unless an agent may still live.
+    /// Handles a lookup that found the issue missing: its parked stages end, unless an agent may
+    /// still be alive.
     pub fn on_missing(&mut self, issue: usize) {
         for ((of, _), parked) in &mut self.parked {
             parked.freed |= *of == issue && parked.reason != ParkReason::UnprovenEnd;
         }
     }
 
-    /// Takes over what a machine says is parked. `why_gone` tells for an entry that is gone whether it may be. Gives the
-    /// entries that are gone.
+    /// Applies the parked stages of a machine, and returns the removed ones. `check_freed` returns
+    /// whether a removed one may have been freed.
     pub fn park(
         &mut self,
         machine: &IssueMachine,
@@ -271,7 +271,7 @@ impl Books {
         Ok(freed)
     }
 
-    /// Whether the other books, read from the disk, say the same.
+    /// Checks that records read from the disk are equal.
     pub fn same_as(&self, read: &Self) -> Result<(), Broken> {
         const WHOLE: &str = "3: what was decided is durable";
         let active = |books: &Self| books.active.keys().copied().collect::<Vec<_>>();
@@ -302,25 +302,25 @@ impl Books {
         Ok(())
     }
 
-    /// What the attempts under way have told, of one issue or of all.
+    /// Returns the reported spending of active attempts, of one issue or of all.
     pub fn live(&self, issue: Option<usize>) -> Spend {
         let of = |active: &&Active| issue.is_none_or(|issue| active.issue == issue);
         let live = self.active.values().filter(of).map(|active| active.live);
         live.fold(Spend::default(), Spend::plus)
     }
 
-    /// What was charged on a day.
+    /// Returns the charges of a day.
     pub fn on(&self, date: Date) -> Spend {
         self.days.get(&date).copied().unwrap_or_default()
     }
 
-    /// The counters of an issue.
+    /// Returns the counters of an issue.
     pub fn life(&self, issue: &IssueId) -> Lived {
         self.lives.get(number(issue)).copied().unwrap_or_default()
     }
 }
 
-/// What of an issue a person can change and a state's coming and going does not.
+/// Returns the text of an issue that only people change.
 fn text(title: u32, description: u32) -> String {
     format!("t{title} d{description}")
 }

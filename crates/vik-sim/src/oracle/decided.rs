@@ -1,4 +1,4 @@
-//! What the scheduler decided on one input.
+//! Checks the decisions on one input.
 
 use vik_core::approval::{self, Request};
 use vik_core::changes::Changes;
@@ -16,7 +16,7 @@ use super::{Broken, Facts, ObservedInput, Oracle, ensure, number};
 type Held = Result<(), Broken>;
 
 impl Oracle {
-    /// The scheduler was told this, and decided that.
+    /// Checks the decisions on an input.
     pub(crate) fn decided(
         &mut self,
         observed: &ObservedInput,
@@ -34,7 +34,7 @@ impl Oracle {
                 format!("{:?}", changes.ended)
             })?;
         }
-        // What a person asked for holds before anything else is decided.
+        // Commands of a person apply before anything else is decided.
         for effect in effects {
             if let Effect::CommandResult(number, answer) = effect {
                 self.answers(*number, answer)?;
@@ -74,7 +74,8 @@ impl Oracle {
                     },
                 ) => {
                     let from = match why {
-                        // From an end that an earlier daemon saw it is measured on the wall clock, which jumps.
+                        // After an end that an earlier daemon saw, the wait is measured on the wall
+                        // clock, which jumps.
                         WaitReason::Backoff => self
                             .ended
                             .get(&(number(issue), stage.clone()))
@@ -117,7 +118,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A daemon began, and this is what it changed at once.
+    /// Checks the changes of a new daemon at its start.
     pub(crate) fn restored(&mut self, changes: &Changes) -> Held {
         changes
             .machines
@@ -125,7 +126,7 @@ impl Oracle {
             .try_for_each(|machine| self.machine_changed(machine, &ObservedInput::Other))
     }
 
-    /// What is told, before anything is decided on it.
+    /// Records an input before the decisions on it.
     pub(crate) fn on_input(&mut self, observed: &ObservedInput) {
         match observed {
             ObservedInput::Spent { attempt_id, spend } => {
@@ -204,13 +205,15 @@ impl Oracle {
         Ok(())
     }
 
-    /// What an attempt must be charged: all that was told, and never nothing for work that was cut off.
+    /// Returns the required charge of an attempt: all reported spending, and never zero for
+    /// interrupted work.
     fn charge(&self, attempt_id: AttemptId, report: &AttemptResult) -> Spend {
         let reported = report.spend.unwrap_or_default();
         let Some(facts) = self.facts.get(&attempt_id) else {
             return reported;
         };
-        // Of the classes that are never estimated, and of what never answered, only what was reported counts.
+        // For classes that are never estimated, and without an answer, only reported spending
+        // counts.
         let is_free = matches!(
             report.failure_class,
             Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
@@ -234,7 +237,7 @@ impl Oracle {
         }
     }
 
-    /// What goes to the ledger charges each attempt what it must.
+    /// Checks that the ledger charges each attempt correctly.
     pub(crate) fn charged(&self, changes: &Changes) -> Held {
         for ended in &changes.ended {
             let Some(facts) = self.facts.get(&ended.attempt_id) else {
@@ -276,7 +279,7 @@ impl Oracle {
             Command::Cancel(issue) => {
                 let issue = super::number(&issue);
                 self.may_change(issue);
-                // A person's word holds over what an attempt was told before.
+                // A command of a person replaces the earlier reason to stop.
                 for active in self
                     .books
                     .active
@@ -294,7 +297,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Something that waited for a person was answered: by a person who was asked, or at its time by the default.
+    /// Checks an answered request: the answer came from a person who was asked, or from the time
+    /// limit.
     fn answered(
         &mut self,
         (issue, stage): (&IssueId, &StageName),
@@ -324,7 +328,7 @@ impl Oracle {
         }
     }
 
-    /// A person allows so many attempts more of what is parked.
+    /// Checks that an unpark allows the requested number of attempts.
     fn unparks(&mut self, issue: usize, more: Option<u32>) {
         self.may_change(issue);
         let policy = &self.policy;
@@ -401,7 +405,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// An attempt that has told of more than a limit allows is told to stop.
+    /// Checks that an attempt which exceeds a limit is stopped.
     fn is_within_limits(&self, attempt_id: AttemptId, now: Now) -> Held {
         let Some(active) = self.books.active.get(&attempt_id) else {
             return Ok(());
@@ -424,7 +428,7 @@ impl Oracle {
         )
     }
 
-    /// Remembers what an attempt was started with.
+    /// Records the start of an attempt.
     pub(super) fn remember(&mut self, facts: Facts) {
         self.facts.insert(facts.start.attempt_id, facts);
     }

@@ -1,4 +1,4 @@
-//! What is durable: nothing is acted on before, nothing is forgotten after.
+//! Checks durability: effects follow their commits, and committed state is never lost.
 
 use vik_core::ids::AttemptId;
 use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, Start};
@@ -11,7 +11,7 @@ use crate::host::Host;
 type Held = Result<(), Broken>;
 
 impl Oracle {
-    /// An effect is carried out.
+    /// Checks an effect that is carried out.
     pub(crate) fn acts(&mut self, effect: &Effect, disk: &Disk) -> Held {
         const DURABLE: &str = "3: nothing is acted on that is not durable";
         match effect {
@@ -54,7 +54,8 @@ impl Oracle {
         }
     }
 
-    /// Everything is committed and acted on: nothing that was decided is missing on the disk, and every ask is answered.
+    /// Checks that every decision is on disk, and every command answered, once all is committed and
+    /// carried out.
     pub(crate) fn is_settled(&self, disk: &Disk) -> Held {
         ensure(self.asks.is_empty(), "an ask is answered once", || {
             format!("{:?}", self.asks)
@@ -62,7 +63,7 @@ impl Oracle {
         self.books.same_as(&Books::read(disk, &self.policy, &self.books)?)
     }
 
-    /// The daemon is gone: what it knew and did not commit is gone with it.
+    /// Handles the death of the daemon: uncommitted knowledge is lost.
     pub(crate) fn crashed(&mut self, disk: &Disk) -> Held {
         self.books = Books::read(disk, &self.policy, &self.books)?;
         for known in &mut self.known {
@@ -80,7 +81,7 @@ impl Oracle {
         self.asks.clear();
         self.busy = false;
         self.draining = false;
-        // A run whose start was never committed never was.
+        // A run whose start was never committed does not exist.
         let runs = &self.books.runs;
         for (run, may_change) in self.last_run.values_mut() {
             *may_change |= !runs.contains_key(run);
@@ -93,7 +94,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A daemon began, and takes these attempts up.
+    /// Checks that a new daemon recovers exactly these attempts.
     pub(crate) fn booted(
         &mut self,
         disk: &Disk,

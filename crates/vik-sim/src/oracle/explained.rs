@@ -1,4 +1,4 @@
-//! `explain` says what happens next, and what happens next is what it said.
+//! Checks that `explain` predicts the next decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use super::{Broken, Oracle, ensure, number};
 use crate::tracker::Item;
 use vik_core::trust::Trust;
 
-/// What `explain` lets expect of the next decision.
+/// The prediction of `explain` for the next decision.
 #[derive(Default)]
 pub(crate) struct Expected {
-    /// These are held, some by another stage of the same issue.
+    /// The held stages, some by another stage of the same issue.
     held: BTreeMap<(usize, StageName), Option<StageName>>,
-    /// At least one of these starts, is looked at, or is parked.
+    /// At least one of these starts, is looked up, or is parked.
     free: Vec<(usize, StageName)>,
 }
 
 impl Expected {
-    /// Whether it happened so.
+    /// Checks the effects against the prediction.
     pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
         const PREDICTION: &str = "`explain` says what happens next";
         let mut started = false;
         let mut done = BTreeSet::new();
-        // The time limit has answered: whose turn it is, and who keeps what scope, is another question then.
+        // After a default answer the order and the reserved scopes may differ.
         let is_answered = |effect: &Effect| matches!(effect, Effect::RunEvent(_, RunEvent::Answered { .. }));
         if effects.iter().any(is_answered) {
             return Ok(());
@@ -38,7 +38,8 @@ impl Expected {
                 Effect::Start(start) => {
                     started = true;
                     let key = (number(&start.issue.id), start.stage.name.clone());
-                    // It waited for another one that has just started, and may run beside it, or that is parked now.
+                    // It waited for another stage that has just started and allows it beside, or
+                    // that is parked now.
                     let waited = |other: &Option<StageName>| {
                         other
                             .as_ref()
@@ -48,7 +49,7 @@ impl Expected {
                     ensure(is_free, PREDICTION, || format!("{key:?} starts, and was held"))?;
                     done.insert(key);
                 }
-                // Its limits are looked at when its turn comes, and so is whether it is to be approved.
+                // Limits and approvals are checked only when a stage is next.
                 Effect::RunEvent(
                     issue,
                     RunEvent::Parked { stage, .. } | RunEvent::Awaiting { stage, .. },
@@ -67,7 +68,7 @@ impl Expected {
 }
 
 impl Oracle {
-    /// What is to be expected where nothing is told but the time.
+    /// Returns the prediction for an input that only passes time.
     pub(crate) fn expects(&self, scheduler: &Scheduler, input: &Input, now: Now) -> Expected {
         let mut expected = Expected::default();
         if !matches!(input, Input::Tick) {
@@ -77,10 +78,10 @@ impl Oracle {
             let Some(explanation) = scheduler.explain(&self.ids[issue], now) else {
                 continue;
             };
-            // Only a pull makes an issue one that may start.
+            // Only a pull makes an issue eligible.
             let pulled = self.pulled[issue].as_ref();
             let mut turn = self.is_current
-                // A look that is under way for another reason serves this one too.
+                // A pending lookup for another reason serves this one too.
                 && !self.lookups.contains(&issue)
                 && pulled.is_some_and(|item| *item.state == *explanation.state);
             for stage in explanation
@@ -92,7 +93,7 @@ impl Oracle {
                     None if turn => expected.free.push((issue, stage.stage)),
                     None => {}
                     Some(hold) => {
-                        // Its turn has come, and the stages after it wait for it.
+                        // The stage is next, and the later ones wait for it.
                         turn &= !matches!(
                             hold,
                             Hold::Slot
@@ -112,7 +113,7 @@ impl Oracle {
         expected
     }
 
-    /// The world is quiet: an issue that matches a stage rests for a reason that is told, and true.
+    /// Checks in a quiet world that an issue which matches a stage waits for a valid reason.
     pub(crate) fn rests(
         &self,
         item: &Item,
@@ -137,7 +138,7 @@ impl Oracle {
             };
             let hold = hold_of(&stage.name);
             let is_true = |hold: &Hold| match hold {
-                // It waits for an earlier one, and that one rests.
+                // It waits for an earlier stage that is itself waiting.
                 Hold::OtherStage { stage } if self.is_unproven(issue, stage) => true,
                 Hold::OtherStage { stage } => {
                     hold_of(stage).is_some_and(|hold| self.is_true(hold, issue, stage, item))
@@ -152,7 +153,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether an agent of the issue may still live: the end of one could not be proven.
+    /// Returns whether an agent of the issue may still be alive because its end is unproven.
     pub(crate) fn may_live(&self, issue: usize) -> bool {
         let mut parked = self.books.parked.iter();
         parked.any(|((of, _), parked)| *of == issue && parked.reason == ParkReason::UnprovenEnd)

@@ -1,4 +1,4 @@
-//! What lives, and what is done to it.
+//! Checks live processes.
 
 use vik_core::scheduler::{Scheduler, Start};
 
@@ -9,7 +9,7 @@ use crate::host::{Host, Tree};
 type Held = Result<(), Broken>;
 
 impl Oracle {
-    /// What must hold at every instant, whatever happened last.
+    /// Checks what must hold at every instant.
     pub(crate) fn standing(&self, host: &Host, disk: &Disk, scheduler: Option<&Scheduler>) -> Held {
         for (attempt_id, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
             const CLAIM: &str = "1: a claim outlives its process";
@@ -27,7 +27,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A shim is started.
+    /// Checks the start of a shim.
     pub(crate) fn spawns(&self, issue: usize, start: &Start, host: &Host, disk: &Disk) -> Held {
         let attempt_id = start.attempt_id;
         ensure(disk.claims.contains_key(&attempt_id), "3: intent first", || {
@@ -46,7 +46,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A workspace is removed.
+    /// Checks the removal of a workspace.
     pub(crate) fn removes(&self, issue: usize, host: &Host) -> Held {
         let lives = host
             .trees

@@ -1,4 +1,5 @@
-//! What must hold. It hears all that the scheduler hears, keeps its own books in its own way, and compares.
+//! The oracle checks what must hold. It observes all inputs of the scheduler, keeps its own records
+//! in its own way, and compares.
 
 mod books;
 mod decided;
@@ -22,17 +23,15 @@ use vik_core::workflow::Workflow;
 use crate::tracker::{Item, Snapshot};
 use books::Books;
 
-/// What did not hold.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The invariant.
     pub invariant: &'static str,
-    /// How it was broken.
+    /// The details.
     pub how: String,
 }
 
 impl Broken {
-    /// This invariant, so.
     pub fn new(invariant: &'static str, how: impl Into<String>) -> Self {
         Self {
             invariant,
@@ -47,7 +46,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// An error where the condition does not hold.
+/// Returns an error if the condition is false.
 pub(crate) fn ensure(
     holds: bool,
     invariant: &'static str,
@@ -60,12 +59,12 @@ pub(crate) fn ensure(
     }
 }
 
-/// The number of an issue.
+/// Returns the number of an issue.
 pub(crate) fn number(id: &IssueId) -> usize {
     id.as_str().parse().unwrap_or_default()
 }
 
-/// What the scheduler is told, as far as it matters here.
+/// An input of the scheduler, reduced to the observed parts.
 #[derive(Clone, Debug)]
 pub(crate) enum ObservedInput {
     Ended {
@@ -107,70 +106,69 @@ impl ObservedInput {
     }
 }
 
-/// What is known of an attempt, whatever becomes of it.
+/// The facts about an attempt.
 struct Facts {
     start: Start,
     estimate: Spend,
-    /// Its end, once its log has it.
+    /// The result, once it is in the log.
     report: Option<AttemptResult>,
 }
 
-/// What was told of an issue last, in this daemon's life.
+/// The last observation of an issue in this daemon's life.
 #[derive(Clone, Default)]
 struct Known {
     item: Option<Arc<Item>>,
-    /// When: the beginning of the pull, or the look.
+    /// The time of the observation: the start of the pull, or the lookup.
     at: u64,
-    /// When it was looked at on its own.
+    /// When the issue was last looked up.
     looked_up_at: Option<u64>,
-    /// A look since the last good pull said that it is gone.
+    /// Whether a lookup since the last successful pull found it missing.
     missing: bool,
-    /// The last look said so, and nothing showed the issue since.
+    /// Whether the last lookup found it missing, and nothing showed the issue since.
     absent: bool,
-    /// How often its state changed, as told.
+    /// How often its state changed, as observed.
     flaps: u32,
     last_state: &'static str,
 }
 
-/// The one that knows.
 pub(crate) struct Oracle {
     policy: Arc<Workflow>,
     ids: Vec<IssueId>,
-    /// Counts what the scheduler is told.
+    /// Counts the inputs.
     seq: u64,
     books: Books,
     facts: BTreeMap<AttemptId, Facts>,
     known: Vec<Known>,
-    /// The issues of the last good pull.
+    /// The issues of the last successful pull.
     pulled: Vec<Option<Arc<Item>>>,
     pull_began: u64,
-    /// A pull ended well after the last edit of the workflow: which issues matter is known.
+    /// Whether a pull succeeded after the last edit of the workflow, so that the relevant issues
+    /// are known.
     is_current: bool,
     /// When the last attempt of an issue's stage ended.
     ended: BTreeMap<(usize, StageName), (u64, Mono)>,
-    /// The last run of each stage, and whether something happened since that allows another one.
+    /// The last run of each stage, and whether something since allows another one.
     last_run: BTreeMap<(usize, StageName), (RunId, bool)>,
-    /// The request that was approved last: it names a run and a text.
+    /// The last approved request, which names a run and a text.
     approved: BTreeMap<(usize, StageName), String>,
-    /// The last attempt of each run that ended.
+    /// The last ended attempt of each run.
     last_of_run: BTreeMap<RunId, AttemptId>,
-    /// When the next attempt of a run may start at the earliest.
+    /// The earliest start of the next attempt of each run.
     due: BTreeMap<RunId, Mono>,
     busy: bool,
     draining: bool,
-    /// Attempts that this daemon told to stop.
+    /// The attempts that this daemon stopped.
     stopped: BTreeSet<AttemptId>,
-    /// Those of them that were told before their end was in their log.
+    /// Those that were stopped before their end was in their log.
     stopped_in_time: BTreeSet<AttemptId>,
-    /// Issues with a look under way.
+    /// Issues with a pending lookup.
     lookups: BTreeSet<usize>,
-    /// Not answered yet.
     asks: BTreeMap<u64, Command>,
     last_pause_ask: u64,
 }
 
 impl Oracle {
-    /// Of a world with so many issues.
+    /// Creates the oracle of a world with this many issues.
     pub(crate) fn new(issues: usize, policy: Arc<Workflow>) -> Self {
         Self {
             policy,
@@ -197,19 +195,18 @@ impl Oracle {
         }
     }
 
-    /// An attempt's end is in its log.
+    /// Records that the end of an attempt is in its log.
     pub(crate) fn knows_end(&mut self, attempt_id: AttemptId, report: &AttemptResult) {
         if let Some(facts) = self.facts.get_mut(&attempt_id) {
             facts.report = Some(report.clone());
         }
     }
 
-    /// A pull begins.
     pub(crate) fn start_pull(&mut self) {
         self.pull_began = self.seq + 1;
     }
 
-    /// A pull ended well with these.
+    /// Handles the issues of a successful pull.
     pub(crate) fn sees(&mut self, snapshot: Snapshot) {
         self.is_current = true;
         for issue in 0..self.pulled.len() {
@@ -224,19 +221,19 @@ impl Oracle {
             let began = self.pull_began;
             self.known[issue].missing = false;
             if item.is_none() && self.known[issue].absent {
-                // What was parked after the look is over as well.
+                // Stages that were parked after the lookup end as well.
                 self.books.on_missing(issue);
             }
             self.on_snapshot(issue, item, began);
         }
     }
 
-    /// A look at an issue is over, whatever it showed.
+    /// Handles the end of a lookup, whatever its result.
     pub(crate) fn lookup_ended(&mut self, issue: usize) {
         self.lookups.remove(&issue);
     }
 
-    /// An issue was looked at on its own; `None` is gone.
+    /// Handles the result of a lookup; `None` for a missing issue.
     pub(crate) fn on_lookup(&mut self, issue: usize, item: Option<Arc<Item>>) {
         let at = self.seq + 1;
         let Some(known) = self.known.get_mut(issue) else {
@@ -271,12 +268,12 @@ impl Oracle {
         known.at = at;
     }
 
-    /// How often an issue's state changed, as told.
+    /// Returns how often the state of an issue changed, as observed.
     pub(crate) fn flaps(&self, item: &Item) -> u32 {
         self.known[item.issue].flaps
     }
 
-    /// The workflow was edited.
+    /// Handles an edit of the workflow.
     pub(crate) fn reloads(&mut self, policy: &Arc<Workflow>) {
         self.policy = Arc::clone(policy);
         self.is_current = false;
@@ -287,7 +284,7 @@ impl Oracle {
         }
     }
 
-    /// An attempt of this issue that is under way.
+    /// Returns an active attempt of an issue.
     pub(crate) fn active_attempt(&self, issue: usize) -> Option<AttemptId> {
         let active = self.books.active.iter();
         active

@@ -1,4 +1,4 @@
-//! Whose paths are whose, and whose text is believed: found by trying, not by the globs.
+//! Checks scopes and trust, by trying paths instead of comparing globs.
 
 use vik_core::scheduler::Start;
 use vik_core::scope::Scope;
@@ -15,7 +15,7 @@ fn has(scope: Option<&Scope>, path: &str) -> bool {
     scope.is_none_or(|scope| scope.matches(path))
 }
 
-/// What an issue says of its scope; `None` where it cannot be read.
+/// Returns the scope that an issue declares; `None` if it is invalid.
 fn declared_scope(item: &Item) -> Option<Option<Scope>> {
     match item.scope {
         [] => Some(None),
@@ -23,7 +23,7 @@ fn declared_scope(item: &Item) -> Option<Option<Scope>> {
     }
 }
 
-/// Whether there is a path that both stage and issue allow.
+/// Returns whether some path is allowed by both stage and issue.
 pub(super) fn may_be_followed(stage: &Stage, item: &Item) -> bool {
     if !stage.intent.from_issue {
         return true;
@@ -46,8 +46,8 @@ impl Oracle {
         }
     }
 
-    /// It may change what stage and issue both allow, nobody else who runs may change any of that, and its text is taken as
-    /// the rules say.
+    /// Checks that the attempt may change what stage and issue allow, that no other running attempt
+    /// may change any of it, and that its text is trusted according to the rules.
     pub(super) fn keeps_its_scope(&self, issue: usize, start: &Start) -> Result<(), Broken> {
         let Some(item) = &self.known[issue].item else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Whether an attempt may start.
+//! Checks whether an attempt may start.
 
 use vik_core::limits::LimitScope;
 use vik_core::scheduler::{Scheduler, Start};
@@ -12,7 +12,7 @@ use crate::tracker::Item;
 type Held = Result<(), Broken>;
 
 impl Oracle {
-    /// An attempt is decided on.
+    /// Checks the start of an attempt.
     pub(super) fn starts(&mut self, start: &Start, scheduler: &Scheduler, now: Now) -> Held {
         let issue = number(&start.issue.id);
         self.nothing_holds(issue, start)?;
@@ -71,7 +71,7 @@ impl Oracle {
         )
     }
 
-    /// A person, or the time limit, has let it start, as its text is now.
+    /// Checks that a person, or the time limit, approved the present text.
     fn is_approved(&self, issue: usize, start: &Start) -> Held {
         let stage = self.policy.stage(&start.stage.name);
         let asks = stage.is_some_and(Stage::asks_before);
@@ -89,7 +89,8 @@ impl Oracle {
         )
     }
 
-    /// The issue was seen after its last attempt, in the stage's state, with no open blocker.
+    /// Checks that the issue was seen after its last attempt, in the state of the stage and without
+    /// open blockers.
     fn is_seen(&self, issue: usize, start: &Start) -> Held {
         let known = &self.known[issue];
         let Some(item) = &known.item else {
@@ -135,7 +136,7 @@ impl Oracle {
             "with `show` an issue is looked at right before it starts",
             || format!("issue {issue}"),
         )?;
-        // Where `show` was edited away while a look was under way, the pull and the look may both be right.
+        // If `show` was removed during a lookup, both the pull and the lookup may be valid.
         let pulled = self.pulled[issue].as_ref().filter(|_| self.policy.show.is_none());
         match pulled.map(|pulled| self.is_not_blocked(pulled)) {
             Some(Ok(())) => Ok(()),
@@ -146,7 +147,8 @@ impl Oracle {
     pub(super) fn is_not_blocked(&self, item: &Item) -> Held {
         let open = |blocker: &&usize| {
             let pulled = self.pulled.get(**blocker).and_then(Option::as_ref);
-            // A tracker that says gone, and later there, is believed once the next pull tells.
+            // A tracker that reports an issue missing and then present is believed after the next
+            // pull.
             let known = self.known.get(**blocker).filter(|known| !known.missing);
             let now = known.and_then(|known| known.item.as_ref());
             let is_open = |item: &Item| !self.policy.is_terminal(item.state);
@@ -158,7 +160,7 @@ impl Oracle {
         })
     }
 
-    /// Nothing else runs where it runs.
+    /// Checks that nothing conflicting runs.
     fn is_free(&self, issue: usize, start: &Start) -> Held {
         const ONE: &str = "1: at most one live tree per (issue, stage), one stage at a time per workspace";
         for (attempt_id, active) in self
@@ -279,7 +281,8 @@ impl Oracle {
         )
     }
 
-    /// It goes on with its own run's conversation, and knows how the last attempt ended.
+    /// Checks that the attempt resumes a conversation of its own run, and knows the result of the
+    /// last attempt.
     fn check_resumption(&self, start: &Start) -> Held {
         let last = self
             .last_of_run

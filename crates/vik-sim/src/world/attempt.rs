@@ -1,4 +1,5 @@
-//! One attempt as its session does it: each step is on disk before the next, and recovery is the same way gone again.
+//! One attempt as its session performs it: each step is on disk before the next, and recovery
+//! repeats the same path.
 
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
@@ -13,13 +14,13 @@ use crate::host::{Files, Step, Tree, ran};
 use crate::oracle::{Broken, ObservedInput, number};
 use crate::trace::Event;
 
-/// The daemon's part of an attempt: gone when it dies.
+/// The daemon's part of an attempt, which dies with it.
 pub(crate) struct Task {
     start: Start,
     pub(super) stop: Option<StopReason>,
-    /// It was taken up after a restart.
+    /// Whether it was recovered after a restart.
     restored: bool,
-    /// A hook runs for this daemon.
+    /// Whether a hook runs for this daemon.
     in_hook: bool,
     reported: Spend,
 }
@@ -40,7 +41,7 @@ impl Task {
     }
 }
 
-/// Whether the task did something, and whether it is over.
+/// The result of a step of a task.
 enum Did {
     Nothing,
     Step(&'static str),
@@ -48,7 +49,7 @@ enum Did {
 }
 
 impl World {
-    /// One attempt does its next step.
+    /// Performs the next step of a random attempt.
     pub(super) fn attempt_steps(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
@@ -63,7 +64,7 @@ impl World {
         self.attempt_step(attempt_id)
     }
 
-    /// This attempt does its next step, where there is one.
+    /// Performs the next step of this attempt, if there is one.
     pub(super) fn attempt_step(&mut self, attempt_id: AttemptId) -> Result<bool, Broken> {
         let Some(mut task) = self
             .daemon
@@ -209,7 +210,7 @@ impl World {
         }
     }
 
-    /// The shim is started, and the agent with it.
+    /// Starts the shim with its agent.
     fn spawn(&mut self, issue: usize, start: &Start) -> Result<Did, Broken> {
         let attempt_id = start.attempt_id;
         if self
@@ -218,7 +219,7 @@ impl World {
             .values()
             .any(|tree| tree.issue == issue && tree.given_up)
         {
-            // The shim that lives on holds the workspace's lock.
+            // A shim that is still alive holds the lock of the workspace.
             return Ok(self.conclude(attempt_id, AttemptResult::new(Outcome::Lost)));
         }
         let times = 1 + usize::from(self.has(Fault::DoubleSpawn) && self.rng.percent(20));
@@ -230,7 +231,7 @@ impl World {
         Ok(self.at(attempt_id, Step::Spawned, "agent starts"))
     }
 
-    /// The agent is followed until its tree is gone.
+    /// Follows the agent until its tree has exited.
     fn follow(&mut self, issue: usize, task: &Task) -> Result<Did, Broken> {
         let attempt_id = task.start.attempt_id;
         let stopped = self.stopped(task);
@@ -268,10 +269,10 @@ impl World {
         Ok(self.conclude(attempt_id, report))
     }
 
-    /// The end is in the log.
+    /// Writes the end to the log.
     fn conclude(&mut self, attempt_id: AttemptId, mut report: AttemptResult) -> Did {
         if self.has(Fault::ChargedNever) && report.spend.is_none() {
-            // Only what is told is spoilt: the log has the truth.
+            // Only the report is corrupted: the log contains the truth.
             self.oracle.knows_end(attempt_id, &report);
             report.ran = false;
             report.answered = None;
@@ -284,7 +285,7 @@ impl World {
         self.at(attempt_id, Step::Logged, "ended")
     }
 
-    /// The outcome of an attempt that Vik stops.
+    /// Returns the outcome of an attempt that Vik stops.
     fn stopped(&self, task: &Task) -> Option<Outcome> {
         task.stop.as_ref().map(|why| match why {
             StopReason::OverBudget(_) => Outcome::OverBudget,
@@ -292,7 +293,7 @@ impl World {
         })
     }
 
-    /// The scheduler hears what an attempt has spent so far.
+    /// Reports the spending of an attempt to the scheduler.
     pub(super) fn report_spend(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);

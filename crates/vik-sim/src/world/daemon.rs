@@ -1,4 +1,4 @@
-//! The daemon: it tells the scheduler what happened, commits what it decides, and carries that out.
+//! The daemon: it sends inputs to the scheduler, commits its changes, and carries out its effects.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,33 +19,32 @@ use crate::restore;
 use crate::trace::Event;
 use crate::tracker::Snapshot;
 
-/// One daemon's life.
 pub(crate) struct Daemon {
     scheduler: Scheduler,
-    /// Decided, not yet committed.
+    /// Decided but not committed.
     waiting: VecDeque<Batch>,
-    /// Committed, not yet carried out.
+    /// Committed but not carried out.
     acting: VecDeque<Effect>,
     pub(super) tasks: BTreeMap<AttemptId, Task>,
     pub(super) pull: Option<Pulling>,
-    /// What the last good pull printed.
+    /// The output of the last successful pull.
     pub(super) pulled: Option<String>,
-    /// Issues that are being looked at.
+    /// Issues with a pending lookup.
     pub(super) lookups: Vec<IssueId>,
-    /// Issues whose workspace is being removed.
+    /// Issues with a pending removal of their workspace.
     pub(super) removals: Vec<IssueId>,
     pub(super) asked: u64,
 }
 
-/// What one input changed, and what is to be done then.
+/// The changes and effects of one input.
 struct Batch {
     changes: Changes,
     effects: Vec<Effect>,
 }
 
-/// A pull under way.
+/// A running pull.
 pub(super) struct Pulling {
-    /// What the tracker printed; its answer is made when the pull begins, or when it ends.
+    /// The output of the tracker, which is taken when the pull starts or when it ends.
     pub(super) printed: Option<(Snapshot, &'static str)>,
 }
 
@@ -54,14 +53,14 @@ impl Daemon {
         &self.scheduler
     }
 
-    /// Whether everything that was decided is durable and done.
+    /// Returns whether every decision is durable and carried out.
     pub(super) fn is_settled(&self) -> bool {
         self.waiting.is_empty() && self.acting.is_empty()
     }
 }
 
 impl World {
-    /// A daemon starts: from what is durable, and from nothing else.
+    /// Starts a daemon from the durable state alone.
     pub(super) fn boot(&mut self) -> Held {
         // Any reading may be the first one.
         let uptime = self.rng.pick(&[0, 1, 1_000]);
@@ -116,7 +115,7 @@ impl World {
         self.send(workspaces)
     }
 
-    /// The workflow as the core sees it.
+    /// Returns the workflow as the core sees it.
     pub(super) fn seen_policy(&self) -> Arc<vik_core::workflow::Workflow> {
         let mut seen = (*self.policy).clone();
         if self.has(Fault::SlotsWiden) {
@@ -129,7 +128,7 @@ impl World {
         Arc::new(seen)
     }
 
-    /// What the scheduler is told of the time.
+    /// Returns the time that the scheduler receives.
     fn reported_now(&self) -> Now {
         let now = self.clock.now();
         if !self.has(Fault::WallForMono) {
@@ -144,7 +143,7 @@ impl World {
         }
     }
 
-    /// Tells the scheduler something; what it decides waits for the ledger.
+    /// Sends an input to the scheduler; its effects wait for the ledger.
     pub(super) fn send(&mut self, input: Input) -> Held {
         let now = self.reported_now();
         let true_now = self.clock.now();
@@ -178,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// The ledger commits some of what waits, in one transaction.
+    /// Commits some of the waiting batches in one transaction.
     pub(super) fn commit(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
             return Ok(false);
@@ -253,7 +252,7 @@ impl World {
         Ok(true)
     }
 
-    /// An attempt is taken up: begun, or gone on with where its files say that it stands.
+    /// Starts an attempt, or recovers it at the step that its files show.
     pub(super) fn take_up(&mut self, start: Start, restored: bool) -> Held {
         let attempt_id = start.attempt_id;
         if let Some(files) = self.host.files.get_mut(&attempt_id).filter(|_| restored) {
@@ -275,7 +274,7 @@ impl World {
         Ok(())
     }
 
-    /// The daemon is gone at once; what is durable and what lives stays.
+    /// Kills the daemon; durable state and processes survive.
     pub(super) fn dies(&mut self) -> Held {
         let Some(daemon) = self.daemon.take() else {
             return Ok(());
@@ -288,7 +287,7 @@ impl World {
     }
 }
 
-/// Notes what was decided.
+/// Records decisions in the trace.
 fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
     trace.note(match effect {
         Effect::Start(start) => Event::DecidesStart {

@@ -1,4 +1,4 @@
-//! A world around one scheduler: everything that can happen, in random order, one thing at each step.
+//! A world around one scheduler: all events in random order, one at each step.
 
 mod attempt;
 mod daemon;
@@ -23,22 +23,20 @@ use crate::trace::Trace;
 use crate::tracker::Tracker;
 use daemon::Daemon;
 
-/// Whether everything held.
 pub(crate) type Held = Result<(), Broken>;
 
-/// One world.
 pub struct World {
     rng: Rng,
     clock: Clock,
     tracker: Tracker,
     host: Host,
     disk: Disk,
-    /// The workflow file as it is.
+    /// The present workflow file.
     policy: Arc<Workflow>,
     filter: Filter,
     daemon: Option<Daemon>,
     busy: bool,
-    /// Reports of attempts that were told once.
+    /// The results that were reported, for repetition.
     reports: Vec<(IssueId, AttemptId, AttemptResult)>,
     oracle: Oracle,
     trace: Trace,
@@ -46,7 +44,7 @@ pub struct World {
     fault: Option<Fault>,
 }
 
-/// What a seed's world is like. Seeds that leave things out find what a mix of everything hides.
+/// The parameters of a seed's world. Seeds that omit events find what a mix of all would hide.
 struct Plan {
     weights: [u32; ACTIONS.len()],
     lies: u64,
@@ -56,7 +54,7 @@ struct Plan {
 
 type Action = fn(&mut World) -> Result<bool, Broken>;
 
-/// What can happen, and how often. An action that has nothing to do says so.
+/// The possible events with their weights. An action returns false if it has nothing to do.
 const ACTIONS: &[(u32, Action)] = &[
     (16, World::commit),
     (24, World::act),
@@ -79,19 +77,19 @@ const ACTIONS: &[(u32, Action)] = &[
     (1, World::daemon_dies),
 ];
 
-/// The first of [`ACTIONS`], without which nothing moves: no seed leaves those out.
+/// The number of leading [`ACTIONS`] that every seed needs.
 const NEEDED: usize = 11;
 
-/// The last of [`ACTIONS`].
+/// The index of the last of [`ACTIONS`].
 const DEATHS: usize = ACTIONS.len() - 1;
 
 impl World {
-    /// The world of a seed, whose last so many events are kept.
+    /// Creates the world of a seed, which keeps this many last events.
     pub fn new(seed: u64, fault: Option<Fault>, kept: usize) -> Self {
         let mut rng = Rng::new(seed);
         let mut weights = [0; ACTIONS.len()];
         for (at, (weight, _)) in ACTIONS.iter().enumerate() {
-            // A daemon that dies at every turn gets nothing done.
+            // A daemon that dies all the time makes no progress.
             let unit = if at == DEATHS { 2 } else { 4 };
             weights[at] = weight
                 * unit
@@ -141,14 +139,14 @@ impl World {
         }
     }
 
-    /// One thing happens; then everything that must always hold is looked at.
+    /// Performs one event, then checks all invariants.
     ///
     /// # Errors
-    /// With what does not hold.
+    /// Returns the broken invariant.
     pub fn step(&mut self) -> Held {
         self.trace.step();
         if self.daemon.is_none() {
-            // What lives goes on without a daemon, for a while.
+            // Processes live on without a daemon for a while.
             if self.rng.percent(60) {
                 self.agent_works()?;
                 self.time_passes()?;
@@ -174,11 +172,11 @@ impl World {
         self.check()
     }
 
-    /// What must hold at every instant.
+    /// Checks the invariants of every instant.
     fn check(&mut self) -> Held {
         if let Some(daemon) = &self.daemon {
             for (attempt_id, tree) in self.host.trees.iter().filter(|(_, tree)| !tree.given_up) {
-                // A fault that frees a claim is found by what follows.
+                // A fault that frees a claim is found by its consequences.
                 let known =
                     daemon.tasks.contains_key(attempt_id) || !self.disk.claims.contains_key(attempt_id);
                 ensure(
@@ -192,12 +190,12 @@ impl World {
         self.oracle.standing(&self.host, &self.disk, scheduler)
     }
 
-    /// What happened so far.
+    /// Returns the recorded events.
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// What the scheduler says of each issue, and the workflow, as JSON.
+    /// Returns the explanation of each issue, and the workflow, as JSON.
     pub fn state(&self) -> Vec<String> {
         let now = self.clock.now();
         let observed = (0..self.tracker.len()).filter_map(|issue| {

@@ -1,4 +1,4 @@
-//! What happens outside: the tracker, people, the clock, the load, deaths.
+//! External events: the tracker, people, clocks, load, deaths.
 
 use vik_core::approval;
 use vik_core::ids::IssueId;
@@ -87,7 +87,7 @@ impl World {
         Ok(true)
     }
 
-    /// What the core is told of what a pull printed: that it is the same again, where that is so.
+    /// Returns the input for the output of a pull: unchanged, if it equals the last one.
     fn read(&mut self, text: String) -> Result<Input, Broken> {
         let is_taken_for_same = self.has(Fault::ChangesUnread);
         let now = self.clock.now();
@@ -116,7 +116,7 @@ impl World {
         })
     }
 
-    /// What the core gets of a snapshot, where a fault is planted there.
+    /// Returns the snapshot that the core receives, with planted faults.
     fn spoilt(&mut self, printed: Snapshot) -> Snapshot {
         match self.fault {
             Some(Fault::BlockersUnheard) => printed.iter().map(|item| item.without_blockers()).collect(),
@@ -151,7 +151,7 @@ impl World {
         self.finish_lookup(id, issue, Some(item), detail)
     }
 
-    /// `None` is unknown, `Some(None)` is gone.
+    /// Ends a lookup: `None` is unknown, `Some(None)` a missing issue.
     pub(super) fn finish_lookup(
         &mut self,
         id: IssueId,
@@ -270,7 +270,7 @@ impl World {
     }
 
     pub(super) fn load_changes(&mut self) -> Result<bool, Broken> {
-        // A machine that is always busy tests nothing.
+        // A machine that is always busy would test nothing.
         self.busy = !self.busy && self.rng.percent(40);
         self.trace.note(Event::Load { high: self.busy });
         let why = self.busy.then(|| "memory is short".to_owned());
@@ -287,7 +287,7 @@ impl World {
         Ok(true)
     }
 
-    /// An orderly end: nothing runs, nothing waits.
+    /// Returns whether a drain is complete: nothing runs and nothing waits.
     pub(super) fn is_drained(&self) -> bool {
         self.daemon.as_ref().is_some_and(|daemon| {
             daemon.scheduler().is_draining()
@@ -326,7 +326,7 @@ impl World {
             return Ok(true);
         };
         if exit.is_unproven() && !given_up {
-            // It lives on for a while, and nobody can tell.
+            // It lives on for a while unobserved.
             if let Some(tree) = self.host.trees.get_mut(&attempt_id) {
                 tree.give_up();
             }
@@ -354,7 +354,7 @@ impl World {
         Ok(true)
     }
 
-    /// A shim dies with its agent, or the agent alone.
+    /// Kills a shim with its agent, or only the agent.
     pub(super) fn tree_is_killed(&mut self) -> Result<bool, Broken> {
         if self.host.trees.is_empty() {
             return Ok(false);
@@ -420,7 +420,7 @@ impl World {
     }
 }
 
-/// What the core would do, were it told this: in no order, since that is not promised.
+/// Returns what the core would do for an input, sorted because the order is not guaranteed.
 fn effects_of(core: &Scheduler, input: Input, now: Now) -> Vec<String> {
     let mut core = core.clone();
     let effects = core.handle(now, input);

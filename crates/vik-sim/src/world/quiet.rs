@@ -1,4 +1,4 @@
-//! The end of a seed: nothing disturbs any more, and everything that can run must come to its end.
+//! The quiet end of a seed: without further disturbance, everything that can run must end.
 
 use vik_core::scheduler::{Command, Input, Quiescence};
 use vik_core::workflow::RemoveWorkspace;
@@ -11,22 +11,23 @@ use crate::trace::Event;
 /// More rounds than any quiet world needs.
 const MOST_ROUNDS: u32 = 3_000;
 
-/// Longer than any wait before an issue is looked at again.
+/// Longer than any wait before a lookup is repeated.
 const LATE_MS: u64 = 2 * 3_600_000;
 
 /// More steps than anything under way needs.
 const MOST_STEPS: u32 = 20_000;
 
 impl World {
-    /// Lets the world come to rest, and looks at what rests.
+    /// Runs the world until nothing is left to do, and checks its state.
     ///
     /// # Errors
-    /// With what does not hold.
+    /// Returns the broken invariant.
     pub fn quiet(&mut self) -> Held {
         self.plan.lies = 0;
         self.plan.pulls_fail = 0;
         self.plan.weights[super::DEATHS] = 0;
-        // A world whose issues are moved in circles rests only when their lives are used up.
+        // A world whose issues move in circles becomes quiet only when their lifetime limits are
+        // reached.
         self.plan.temper.moves = self.plan.temper.moves.min(30);
         if self.daemon.is_none() {
             self.boot()?;
@@ -57,7 +58,7 @@ impl World {
             let Some(scheduler) = self.daemon.as_ref().map(Daemon::scheduler) else {
                 continue;
             };
-            // The first pull may have begun in the world before.
+            // The first pull may have started before.
             if round < 2
                 || matches!(
                     scheduler.quiescence(now),
@@ -69,7 +70,7 @@ impl World {
             let ms = match scheduler.next_wakeup(now) {
                 Some(wait) => wait.as_millis() as u64 + 1,
                 None if is_late => return self.rests(),
-                // Issues that no pull brings are looked at again after a while.
+                // Absent issues are looked up again after a while.
                 None => LATE_MS,
             };
             is_late |= ms == LATE_MS;
@@ -83,7 +84,7 @@ impl World {
         ))
     }
 
-    /// Until nothing is under way.
+    /// Performs steps until nothing is pending.
     fn settle(&mut self) -> Held {
         for _ in 0..MOST_STEPS {
             if !self.advance()? {
@@ -98,7 +99,7 @@ impl World {
         ))
     }
 
-    /// One thing of what is under way.
+    /// Performs one pending step.
     fn advance(&mut self) -> Result<bool, Broken> {
         if self.act()? || self.commit()? {
             return Ok(true);
@@ -127,7 +128,7 @@ impl World {
         Ok(false)
     }
 
-    /// What rests has a reason, and nothing is left over.
+    /// Checks that everything which waits has a reason, and that nothing is left over.
     fn rests(&mut self) -> Held {
         let Some(daemon) = &self.daemon else {
             return Ok(());
