@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vex::config::{Loaded, Settings, Sources};
+use vex::config::{LoadedConfig, Settings, Sources};
 
 fuzz_target!(|text: &str| {
     match Settings::parse("config.toml", text) {
@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
     sources.system = nowhere.into();
     sources.user = None;
     sources.overrides = &overrides;
-    if let Ok(loaded) = Loaded::load(&sources) {
+    if let Ok(loaded) = LoadedConfig::load(&sources) {
         // One line sets one key: nothing else comes along.
         assert!(loaded.shown().iter().all(|shown| shown.origin == "default" || shown.origin == "--config"));
     }

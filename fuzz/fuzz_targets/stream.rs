@@ -3,7 +3,7 @@
 
 use vex::conversation::Turn;
 use vex::provider::protocol::Protocol;
-use vex::provider::stream::{Reader, StreamError};
+use vex::provider::stream::{AnswerReader, StreamError};
 use vex::provider::{Progress, Request};
 use vex::tools::{Need, ToolDefinition};
 
@@ -24,7 +24,7 @@ fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Resu
             shown.push_str(text);
         }
     };
-    let mut reader = Reader::new(protocol, &request, 0);
+    let mut reader = AnswerReader::new(protocol, &request, 0);
     for chunk in chunks {
         if let Err(error) = reader.push(chunk, &mut show) {
             return (Err(error), shown);

@@ -18,11 +18,11 @@ use crate::interrupt::Interrupt;
 /// The longest line, in bytes: a prompt may be as long.
 const MAX_LINE: u64 = 32 * 1024 * 1024;
 /// How long the prompt may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is said to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CallDecision {
     /// It may be made.
     Allow,
     /// It may not; the model is told this.
@@ -31,9 +31,9 @@ pub(crate) enum Verdict {
 
 /// Asks before each call.
 #[derive(Clone, Default)]
-pub struct Asker(Arc<Mutex<State>>);
+pub struct CallApprover(Arc<Mutex<State>>);
 
-impl std::fmt::Debug for Asker {
+impl std::fmt::Debug for CallApprover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Asker")
     }
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Asker {
 #[derive(Default)]
 struct State {
     count: u64,
-    waiting: HashMap<String, SyncSender<Verdict>>,
+    waiting: HashMap<String, SyncSender<CallDecision>>,
     /// Why nobody answers any more.
     closed: Option<String>,
 }
@@ -50,7 +50,7 @@ struct State {
 /// A line of who steers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct AskReply {
     ask: String,
     decision: Decision,
     #[serde(default)]
@@ -70,7 +70,7 @@ struct Prompt {
     prompt: String,
 }
 
-impl Asker {
+impl CallApprover {
     /// Listens to who steers. Gives the prompt.
     ///
     /// # Errors
@@ -80,8 +80,8 @@ impl Asker {
         interrupt: &Interrupt,
     ) -> Result<(Self, String), String> {
         let asker = Self::default();
-        let (tell, told) = sync_channel(2);
-        let interrupted = tell.clone();
+        let (sender, receiver) = sync_channel(2);
+        let interrupted = sender.clone();
         let _listening =
             interrupt.listen(move || drop(interrupted.try_send(Err("interrupted by a signal".to_owned()))));
         let answers = asker.clone();
@@ -91,13 +91,13 @@ impl Asker {
                 let prompt: Result<Prompt, _> = serde_json::from_slice(&line);
                 prompt.map_err(|error| format!("the first line is no prompt: {error}"))
             });
-            let goes_on = prompt.is_ok();
-            let _ = tell.try_send(prompt.map(|prompt| prompt.prompt));
-            if goes_on {
-                answers.hear_all(&mut lines);
+            let has_prompt = prompt.is_ok();
+            let _ = sender.try_send(prompt.map(|prompt| prompt.prompt));
+            if has_prompt {
+                answers.read_answers(&mut lines);
             }
         });
-        let prompt = match told.recv_timeout(PATIENCE) {
+        let prompt = match receiver.recv_timeout(PROMPT_TIMEOUT) {
             Ok(prompt) => prompt?,
             Err(RecvTimeoutError::Timeout) => return Err("no prompt came on stdin".to_owned()),
             Err(RecvTimeoutError::Disconnected) => return Err("stdin cannot be read".to_owned()),
@@ -105,27 +105,27 @@ impl Asker {
         Ok((asker, prompt))
     }
 
-    fn hear_all(&self, lines: &mut impl BufRead) {
+    fn read_answers(&self, lines: &mut impl BufRead) {
         let why = loop {
-            match line(lines).and_then(|line| self.hear(&line)) {
+            match line(lines).and_then(|line| self.on_line(&line)) {
                 Ok(()) => {}
                 Err(why) => break why,
             }
         };
         let mut state = self.state();
         for (_, waiting) in state.waiting.drain() {
-            let _ = waiting.try_send(Verdict::Deny(unanswered(&why)));
+            let _ = waiting.try_send(CallDecision::Deny(unanswered(&why)));
         }
         state.closed = Some(why);
     }
 
-    fn hear(&self, line: &[u8]) -> Result<(), String> {
-        let answer: Answer =
+    fn on_line(&self, line: &[u8]) -> Result<(), String> {
+        let answer: AskReply =
             serde_json::from_slice(line).map_err(|error| format!("a line of stdin is no answer: {error}"))?;
         let verdict = match answer.decision {
-            Decision::Allow => Verdict::Allow,
+            Decision::Allow => CallDecision::Allow,
             Decision::Deny => {
-                Verdict::Deny(answer.message.unwrap_or_else(|| "it was not allowed".to_owned()))
+                CallDecision::Deny(answer.message.unwrap_or_else(|| "it was not allowed".to_owned()))
             }
         };
         if let Some(waiting) = self.state().waiting.remove(&answer.ask) {
@@ -135,25 +135,31 @@ impl Asker {
     }
 
     /// Asks, and waits for the answer.
-    pub(crate) fn ask(&self, mut question: Question, journal: &Journal, interrupt: &Interrupt) -> Verdict {
-        let (tell, told) = sync_channel(2);
+    pub(crate) fn ask(
+        &self,
+        mut question: Question,
+        journal: &Journal,
+        interrupt: &Interrupt,
+    ) -> CallDecision {
+        let (sender, receiver) = sync_channel(2);
         {
             let mut state = self.state();
             if let Some(why) = &state.closed {
-                return Verdict::Deny(unanswered(why));
+                return CallDecision::Deny(unanswered(why));
             }
             state.count += 1;
             question.id = state.count.to_string();
-            state.waiting.insert(question.id.clone(), tell.clone());
+            state.waiting.insert(question.id.clone(), sender.clone());
         }
         let id = question.id.clone();
         // Asked once it can be answered.
         journal.ask(question);
-        let _listening = interrupt
-            .listen(move || drop(tell.try_send(Verdict::Deny("interrupted: it was not run".to_owned()))));
-        let verdict = told.recv();
+        let _listening = interrupt.listen(move || {
+            drop(sender.try_send(CallDecision::Deny("interrupted: it was not run".to_owned())));
+        });
+        let verdict = receiver.recv();
         self.state().waiting.remove(&id);
-        verdict.unwrap_or_else(|_| Verdict::Deny(unanswered("stdin has ended")))
+        verdict.unwrap_or_else(|_| CallDecision::Deny(unanswered("stdin has ended")))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -189,25 +195,25 @@ mod tests {
         answer: impl Fn(&Value) -> String + Send + 'static,
         calls: &[(&str, Value)],
     ) -> (Vec<String>, Vec<Value>) {
-        let (events, told) = std::io::pipe().unwrap();
-        let (stdin, mut say) = std::io::pipe().unwrap();
-        let journal = Journal::new(true, false, Box::new(told), Box::new(std::io::sink()));
-        writeln!(say, "{}", json!({"prompt": "go \n on"})).unwrap();
+        let (events, events_writer) = std::io::pipe().unwrap();
+        let (stdin, mut stdin_writer) = std::io::pipe().unwrap();
+        let journal = Journal::new(true, false, Box::new(events_writer), Box::new(std::io::sink()));
+        writeln!(stdin_writer, "{}", json!({"prompt": "go \n on"})).unwrap();
         let interrupt = Interrupt::new();
-        let (asker, prompt) = Asker::listen(stdin, &interrupt).unwrap();
+        let (asker, prompt) = CallApprover::listen(stdin, &interrupt).unwrap();
         assert_eq!(prompt, "go \n on");
-        let heard = std::thread::spawn(move || {
+        let answers = std::thread::spawn(move || {
             let mut questions = Vec::new();
             for line in BufReader::new(events).lines() {
                 let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
                 if event["type"] == "ask" {
-                    let said = answer(&event);
+                    let reply = answer(&event);
                     questions.push(event);
-                    if said.is_empty() {
+                    if reply.is_empty() {
                         // It says nothing more.
                         break;
                     }
-                    let _ = writeln!(say, "{said}");
+                    let _ = writeln!(stdin_writer, "{reply}");
                 }
             }
             questions
@@ -223,11 +229,11 @@ mod tests {
             .collect();
         let crate::tools::testing::Bench { journal, .. } = bench;
         drop(journal);
-        (outputs, heard.join().unwrap())
+        (outputs, answers.join().unwrap())
     }
 
     #[test]
-    fn each_call_is_asked_and_what_is_not_allowed_is_not_made() {
+    fn ask_runs_only_approved_calls() {
         let answer = |event: &Value| {
             let id = &event["ask"];
             match event["command"].as_str() {
@@ -255,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_or_nonsense_has_not_allowed_it() {
-        for said in [
+    fn ask_denies_without_a_valid_answer() {
+        for reply in [
             "",
             "no json",
             "{\"ask\":\"1\"}",
@@ -264,20 +270,20 @@ mod tests {
             "[]",
         ] {
             let call = ("write_file", json!({"path": "a", "content": "x"}));
-            let (outputs, _) = answered(move |_| said.to_owned(), &[call.clone(), call]);
+            let (outputs, _) = answered(move |_| reply.to_owned(), &[call.clone(), call]);
             for output in outputs {
-                assert!(output.contains("nobody answers"), "{said}: {output}");
+                assert!(output.contains("nobody answers"), "{reply}: {output}");
             }
         }
     }
 
     #[test]
-    fn without_a_prompt_nothing_begins() {
-        for said in ["", "{}\n", "{\"prompt\": 7}\n", "go\n", "{\"prompt\":\"half"] {
-            let error = Asker::listen(said.as_bytes(), &Interrupt::new()).unwrap_err();
+    fn ask_without_a_prompt_does_not_start() {
+        for reply in ["", "{}\n", "{\"prompt\": 7}\n", "go\n", "{\"prompt\":\"half"] {
+            let error = CallApprover::listen(reply.as_bytes(), &Interrupt::new()).unwrap_err();
             assert!(
                 error.contains("prompt") || error.contains("ended"),
-                "{said}: {error}"
+                "{reply}: {error}"
             );
         }
     }

@@ -13,14 +13,14 @@ const MAX_COMMITS: usize = 100;
 
 /// The state of the repository when the run began.
 #[derive(Debug)]
-pub struct Before {
+pub struct RepositoryBaseline {
     root: PathBuf,
     head: Option<String>,
 }
 
-impl Before {
+impl RepositoryBaseline {
     /// Looks at the repository that `root` is part of; there may be none.
-    pub fn look(root: &Path) -> Self {
+    pub fn capture(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
             head: head(root),
@@ -107,33 +107,36 @@ mod tests {
     }
 
     #[test]
-    fn commits_and_their_files() {
+    fn evidence_lists_commits_and_their_files() {
         let dir = tempfile::tempdir().unwrap();
         sh(
             dir.path(),
             "git init -q; git config user.name n; git config user.email e@e",
         );
-        let empty = Before::look(dir.path());
+        let empty = RepositoryBaseline::capture(dir.path());
         sh(
             dir.path(),
             "echo a >a; mkdir d; echo b >'d/b c'; git add .; git commit -qm first",
         );
-        let first = Before::look(dir.path());
+        let first = RepositoryBaseline::capture(dir.path());
         sh(
             dir.path(),
             "echo x >a; git commit -qam 'second one'; git commit -q --allow-empty -m third; echo u >u",
         );
-        let told = |before: &Before| {
+        let shown = |before: &RepositoryBaseline| {
             let mut evidence = Evidence::default();
             before.add_to(&mut evidence);
             let subjects: Vec<_> = evidence.commits.iter().map(|c| c.subject.clone()).collect();
             assert!(evidence.commits.iter().all(|c| c.id.len() >= 40));
             format!("{subjects:?} {:?}", evidence.files_changed)
         };
-        assert_eq!(told(&empty), r#"["first", "second one", "third"] ["a", "d/b c"]"#);
-        assert_eq!(told(&first), r#"["second one", "third"] ["a"]"#);
-        assert_eq!(told(&Before::look(dir.path())), "[] []");
+        assert_eq!(
+            shown(&empty),
+            r#"["first", "second one", "third"] ["a", "d/b c"]"#
+        );
+        assert_eq!(shown(&first), r#"["second one", "third"] ["a"]"#);
+        assert_eq!(shown(&RepositoryBaseline::capture(dir.path())), "[] []");
         let none = tempfile::tempdir().unwrap();
-        assert_eq!(told(&Before::look(none.path())), "[] []");
+        assert_eq!(shown(&RepositoryBaseline::capture(none.path())), "[] []");
     }
 }

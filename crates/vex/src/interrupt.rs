@@ -24,12 +24,12 @@ struct State {
 
 /// Hears of the interrupt until it is dropped.
 #[must_use = "nothing is heard after it is dropped"]
-pub struct Listening {
+pub struct ListenerGuard {
     interrupt: Interrupt,
     number: u64,
 }
 
-impl Drop for Listening {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         let number = self.number;
         self.interrupt
@@ -86,33 +86,33 @@ impl Interrupt {
             state.set = true;
             std::mem::take(&mut state.listeners)
         };
-        for (_, tell) in listeners {
-            tell();
+        for (_, sender) in listeners {
+            sender();
         }
     }
 
     /// Calls `tell` once when it is set, at once when it is set already, unless what this gives was dropped before.
-    pub fn listen(&self, tell: impl FnOnce() + Send + 'static) -> Listening {
+    pub fn listen(&self, callback: impl FnOnce() + Send + 'static) -> ListenerGuard {
         let mut state = self.state();
         state.next += 1;
-        let listening = Listening {
+        let listening = ListenerGuard {
             interrupt: self.clone(),
             number: state.next,
         };
         if state.set {
             drop(state);
-            tell();
+            callback();
         } else {
-            state.listeners.push((listening.number, Box::new(tell)));
+            state.listeners.push((listening.number, Box::new(callback)));
         }
         listening
     }
 
     /// Waits; `false` when it was interrupted.
     pub fn sleep(&self, duration: Duration) -> bool {
-        let (tell, told) = sync_channel(1);
-        let _listening = self.listen(move || notify(&tell));
-        matches!(told.recv_timeout(duration), Err(RecvTimeoutError::Timeout))
+        let (sender, receiver) = sync_channel(1);
+        let _listening = self.listen(move || notify(&sender));
+        matches!(receiver.recv_timeout(duration), Err(RecvTimeoutError::Timeout))
     }
 
     /// Listens to INT, TERM and HUP from now on. A run that has not ended in order soon after the first of them, or
@@ -120,19 +120,19 @@ impl Interrupt {
     ///
     /// # Errors
     /// When the handlers cannot be installed.
-    pub fn install(&self, last_words: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    pub fn install(&self, before_exit: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         std::thread::Builder::new()
             .name("cut-off".to_owned())
             .spawn(move || {
                 // First word: begin to wait. Second word: wait no longer.
-                if told.recv().is_err() {
+                if receiver.recv().is_err() {
                     return;
                 }
-                let _ = told.recv_timeout(GRACE);
+                let _ = receiver.recv_timeout(GRACE);
                 vik_proc::kill_descendants();
-                last_words();
+                before_exit();
                 std::process::exit(130);
             })?;
         let interrupt = self.clone();
@@ -141,16 +141,16 @@ impl Interrupt {
             .spawn(move || {
                 for _ in signals.forever() {
                     interrupt.set();
-                    notify(&tell);
+                    notify(&sender);
                 }
             })?;
         Ok(())
     }
 }
 
-fn notify(tell: &SyncSender<()>) {
+fn notify(sender: &SyncSender<()>) {
     // A full channel means that it was told already.
-    let _ = tell.try_send(());
+    let _ = sender.try_send(());
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_sleep_ends_early_when_interrupted_and_at_once_afterwards() {
+    fn sleep_ends_early_when_interrupted_and_at_once_afterwards() {
         let interrupt = Interrupt::new();
         assert!(interrupt.sleep(Duration::from_millis(1)));
         let other = interrupt.clone();

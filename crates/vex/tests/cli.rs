@@ -11,12 +11,12 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 use vik_testkit::server::ModelServer;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     server: ModelServer,
 }
 
-impl Place {
+impl Fixture {
     fn new(script: Value) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for folder in ["work/.vex", "home"] {
@@ -79,18 +79,18 @@ fn secret() -> String {
 }
 
 #[test]
-fn config_show_tells_where_each_value_comes_from() {
-    let place = Place::new(json!([]));
-    place.write(
+fn config_show_names_the_origin_of_each_value() {
+    let fixture = Fixture::new(json!([]));
+    fixture.write(
         "home/config.toml",
         "model = \"m\"\nmax_turns = 50\n[providers.house]\nprotocol = \"chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n\
          headers = { X-Team = \"hidden\" }\n",
     );
-    place.write("work/.vex/config.toml", "max_turns = 7\npermission = \"full\"\n");
+    fixture.write("work/.vex/config.toml", "max_turns = 7\npermission = \"full\"\n");
     let show = |args: &[&str]| {
         let mut all = vec!["config", "show"];
         all.extend(args);
-        place
+        fixture
             .vex(&all)
             .env("VEX_MAX_USD", "1.5")
             .env("HOUSE_API_KEY", secret())
@@ -101,8 +101,8 @@ fn config_show_tells_where_each_value_comes_from() {
     assert_eq!(code(&output), 0);
     insta::assert_snapshot!(format!(
         "{}\n{}",
-        place.plain(&output.stdout),
-        place.plain(&output.stderr)
+        fixture.plain(&output.stdout),
+        fixture.plain(&output.stderr)
     ));
     let output = show(&["--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -112,17 +112,20 @@ fn config_show_tells_where_each_value_comes_from() {
         && shown["value"] == 1.5
         && shown["origin"] == "$VEX_MAX_USD"));
     for output in [show(&[]), show(&["--json"])] {
-        let told = format!("{output:?}");
-        assert!(!told.contains("hidden") && !told.contains(&secret()), "{told}");
+        let output_text = format!("{output:?}");
+        assert!(
+            !output_text.contains("hidden") && !output_text.contains(&secret()),
+            "{output_text}"
+        );
     }
-    let output = place.vex(&["config", "path"]).output().unwrap();
-    insta::assert_snapshot!(place.plain(&output.stdout));
+    let output = fixture.vex(&["config", "path"]).output().unwrap();
+    insta::assert_snapshot!(fixture.plain(&output.stdout));
 }
 
 #[test]
 fn wrong_settings_end_every_verb_with_3() {
-    let place = Place::new(json!([]));
-    place.write("home/config.toml", "modle = \"m\"\n");
+    let fixture = Fixture::new(json!([]));
+    fixture.write("home/config.toml", "modle = \"m\"\n");
     for verb in [
         &["config", "show"][..],
         &["models"],
@@ -130,23 +133,24 @@ fn wrong_settings_end_every_verb_with_3() {
         &["exec", "go"],
         &["exec", "--json", "go"],
     ] {
-        let output = place.vex(verb).output().unwrap();
+        let output = fixture.vex(verb).output().unwrap();
         assert_eq!(code(&output), 3, "{verb:?}");
-        let told = place.plain(&output.stderr) + &place.plain(&output.stdout);
+        let output_text = fixture.plain(&output.stderr) + &fixture.plain(&output.stdout);
         assert!(
-            told.contains("D/home/config.toml:1:1: the key `modle` is not known; did you mean `model`?"),
-            "{told}"
+            output_text
+                .contains("D/home/config.toml:1:1: the key `modle` is not known; did you mean `model`?"),
+            "{output_text}"
         );
     }
-    let output = place.vex(&["exec", "--json", "go"]).output().unwrap();
+    let output = fixture.vex(&["exec", "--json", "go"]).output().unwrap();
     assert_eq!(end(&output)["reason"], "config");
 }
 
 #[test]
 fn models_and_doctor_ask_the_provider() {
-    let place = Place::new(json!([{"text": "ok"}]));
-    let url = place.server.v1();
-    let output = place
+    let fixture = Fixture::new(json!([{"text": "ok"}]));
+    let url = fixture.server.v1();
+    let output = fixture
         .vex(&["models", "--json", "--base-url", &url])
         .output()
         .unwrap();
@@ -160,7 +164,7 @@ fn models_and_doctor_ask_the_provider() {
         "{models}"
     );
 
-    let output = place
+    let output = fixture
         .vex(&[
             "doctor",
             "--probe",
@@ -172,7 +176,7 @@ fn models_and_doctor_ask_the_provider() {
         ])
         .output()
         .unwrap();
-    assert_eq!(code(&output), 0, "{}", place.plain(&output.stdout));
+    assert_eq!(code(&output), 0, "{}", fixture.plain(&output.stdout));
     let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
     let level = |check: &str| {
         let found = findings
@@ -188,7 +192,7 @@ fn models_and_doctor_ask_the_provider() {
     assert!(level("sandbox").is_some());
 
     // Nobody listens there.
-    let output = place
+    let output = fixture
         .vex(&[
             "doctor",
             "--probe",
@@ -200,43 +204,43 @@ fn models_and_doctor_ask_the_provider() {
         .output()
         .unwrap();
     assert_eq!(code(&output), 1);
-    assert!(place.plain(&output.stdout).contains("error"));
+    assert!(fixture.plain(&output.stdout).contains("error"));
     // Which provider?
-    let output = place.vex(&["doctor"]).output().unwrap();
+    let output = fixture.vex(&["doctor"]).output().unwrap();
     assert_eq!(code(&output), 3);
-    let told = place.plain(&output.stdout);
+    let output_text = fixture.plain(&output.stdout);
     assert!(
-        told.contains("ANTHROPIC_API_KEY") && told.contains("which provider"),
-        "{told}"
+        output_text.contains("ANTHROPIC_API_KEY") && output_text.contains("which provider"),
+        "{output_text}"
     );
 }
 
 #[test]
-fn a_key_is_told_by_its_name_only() {
-    let place = Place::new(json!([{"text": "ok"}]));
+fn doctor_shows_only_the_name_of_a_key() {
+    let fixture = Fixture::new(json!([{"text": "ok"}]));
     let key = "correct-horse-battery-staple";
-    let output = place
+    let output = fixture
         .vex(&["doctor", "--json"])
         .env("ANTHROPIC_API_KEY", key)
         .output()
         .unwrap();
-    let told = place.plain(&output.stdout) + &place.plain(&output.stderr);
+    let output_text = fixture.plain(&output.stdout) + &fixture.plain(&output.stderr);
     assert!(
-        told.contains("ANTHROPIC_API_KEY set") && !told.contains(key),
-        "{told}"
+        output_text.contains("ANTHROPIC_API_KEY set") && !output_text.contains(key),
+        "{output_text}"
     );
 }
 
 #[test]
-fn the_environment_says_what_flags_say() {
-    let place = Place::new(json!([{"run": "true"}, {"run": "true"}, {"text": "The work is done."}]));
-    let output = place
+fn environment_variables_equal_flags() {
+    let fixture = Fixture::new(json!([{"run": "true"}, {"run": "true"}, {"text": "The work is done."}]));
+    let output = fixture
         .vex(&["exec", "go"])
         .env("VEX_JSON", "1")
         .env("VEX_MODEL", "scripted")
-        .env("VEX_BASE_URL", place.server.v1())
+        .env("VEX_BASE_URL", fixture.server.v1())
         .env("VEX_MAX_TURNS", "1")
-        .env("VEX_OUTPUT", place.dir.path().join("last.txt"))
+        .env("VEX_OUTPUT", fixture.dir.path().join("last.txt"))
         .output()
         .unwrap();
     assert_eq!(
@@ -244,14 +248,14 @@ fn the_environment_says_what_flags_say() {
         (5, Some("limit"))
     );
     // The flag wins.
-    let output = place
+    let output = fixture
         .exec(&["--json", "--max-turns", "9", "go"])
         .env("VEX_MAX_TURNS", "1")
         .output()
         .unwrap();
-    assert_eq!(code(&output), 0, "{}", place.plain(&output.stdout));
+    assert_eq!(code(&output), 0, "{}", fixture.plain(&output.stdout));
     // A flag that is given twice: the last one counts.
-    let output = place
+    let output = fixture
         .exec(&["--json", "--max-turns", "9", "--max-turns", "1", "go"])
         .output()
         .unwrap();
@@ -260,16 +264,16 @@ fn the_environment_says_what_flags_say() {
 
 #[test]
 fn the_last_message_goes_into_a_file() {
-    let place = Place::new(json!([{"run": "true"}, {"text": "The work is done."}]));
-    place.write("work/last.txt", "old");
-    let output = place.exec(&["-o", "last.txt", "go"]).output().unwrap();
+    let fixture = Fixture::new(json!([{"run": "true"}, {"text": "The work is done."}]));
+    fixture.write("work/last.txt", "old");
+    let output = fixture.exec(&["-o", "last.txt", "go"]).output().unwrap();
     assert_eq!(
-        (code(&output), place.read("work/last.txt").as_str()),
+        (code(&output), fixture.read("work/last.txt").as_str()),
         (0, "The work is done.\n")
     );
     assert_eq!(output.stdout, b"The work is done.\n");
     // A file that cannot be written fails the run.
-    let output = place
+    let output = fixture
         .exec(&["--json", "-o", "no/last.txt", "go"])
         .output()
         .unwrap();
@@ -284,12 +288,12 @@ fn the_last_message_goes_into_a_file() {
 
 #[test]
 fn a_check_that_fails_goes_back_to_the_model() {
-    let place = Place::new(json!([
+    let fixture = Fixture::new(json!([
         {"text": "I am done with the whole of the work, as far as I can see."},
         {"run": "touch ready"},
         {"text": "Now it is done."}
     ]));
-    let output = place
+    let output = fixture
         .exec(&["--json", "--verify", "test -e ready", "go"])
         .output()
         .unwrap();
@@ -306,16 +310,16 @@ fn a_check_that_fails_goes_back_to_the_model() {
 
 #[test]
 fn secrets_reach_neither_the_model_nor_the_events() {
-    let place = Place::new(json!([{"run": "cat .env"}, {"text": "It holds a key."}]));
-    place.write("work/.env", &format!("GITHUB_TOKEN={}\n", secret()));
-    let output = place
+    let fixture = Fixture::new(json!([{"run": "cat .env"}, {"text": "It holds a key."}]));
+    fixture.write("work/.env", &format!("GITHUB_TOKEN={}\n", secret()));
+    let output = fixture
         .exec(&["--json", &format!("What is in .env? Not {} I hope.", secret())])
         .output()
         .unwrap();
     assert_eq!(code(&output), 0);
-    assert!(!place.plain(&output.stdout).contains(&secret()));
-    assert!(place.plain(&output.stdout).contains("[REDACTED:github_token]"));
-    let results: Vec<String> = place
+    assert!(!fixture.plain(&output.stdout).contains(&secret()));
+    assert!(fixture.plain(&output.stdout).contains("[REDACTED:github_token]"));
+    let results: Vec<String> = fixture
         .server
         .turns()
         .iter()
@@ -328,18 +332,18 @@ fn secrets_reach_neither_the_model_nor_the_events() {
 #[test]
 fn every_event_of_a_run_fits_the_schema() {
     let schema = jsonschema::validator_for(&vex::events::json_schema()).unwrap();
-    let place = Place::new(json!([
+    let fixture = Fixture::new(json!([
         {"thinking": "Let me see.", "run": "echo hi; exit 3"},
         {"tools": [{"call": {"name": "update_plan", "input": {"steps": [{"text": "look", "status": "done"}]}}}]},
         {"tools": [{"write": {"path": "a.txt", "content": "a\n"}}, {"call": {"name": "no_such_tool", "input": {}}}]},
         {"text": "Done for now."},
         {"text": "Done for good."}
     ]));
-    let output = place
+    let output = fixture
         .exec(&["--json", "--verify", "test -e a.txt", "go"])
         .output()
         .unwrap();
-    let text = place.plain(&output.stdout);
+    let text = fixture.plain(&output.stdout);
     let mut seen = Vec::new();
     for line in text.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -370,39 +374,39 @@ fn a_full_stdout_fails_the_run() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
         return;
     };
-    let place = Place::new(json!([{"run": "touch ran"}, {"text": "The work is done."}]));
-    let output = place
+    let fixture = Fixture::new(json!([{"run": "touch ran"}, {"text": "The work is done."}]));
+    let output = fixture
         .exec(&["--json", "go"])
         .stdout(full.try_clone().unwrap())
         .output()
         .unwrap();
     assert_eq!(code(&output), 1);
-    assert!(!place.dir.path().join("work/ran").exists());
-    let output = place.vex(&["config", "show"]).stdout(full).output().unwrap();
+    assert!(!fixture.dir.path().join("work/ran").exists());
+    let output = fixture.vex(&["config", "show"]).stdout(full).output().unwrap();
     assert_eq!(code(&output), 1);
-    assert!(place.plain(&output.stderr).contains("cannot write to stdout"));
+    assert!(fixture.plain(&output.stderr).contains("cannot write to stdout"));
 }
 
 #[test]
 fn sessions_are_listed_and_shown() {
-    let place = Place::new(json!([{"run": "true"}, {"text": "The work is done."}]));
-    let listed = |json: &str| place.vex(&["sessions", json]).output().unwrap();
+    let fixture = Fixture::new(json!([{"run": "true"}, {"text": "The work is done."}]));
+    let listed = |json: &str| fixture.vex(&["sessions", json]).output().unwrap();
     assert_eq!(
         serde_json::from_slice::<Value>(&listed("--json").stdout).unwrap(),
         json!([])
     );
-    assert_eq!(code(&place.exec(&["Fix the bug"]).output().unwrap()), 0);
+    assert_eq!(code(&fixture.exec(&["Fix the bug"]).output().unwrap()), 0);
     let rows: Value = serde_json::from_slice(&listed("--json").stdout).unwrap();
     assert_eq!(
         (&rows[0]["title"], &rows[0]["ended"]),
         (&json!("Fix the bug"), &json!("done"))
     );
     let id = rows[0]["session_id"].as_str().unwrap();
-    let output = place.vex(&["sessions", "show", id]).output().unwrap();
-    assert!(place.plain(&output.stdout).contains("Fix the bug"));
+    let output = fixture.vex(&["sessions", "show", id]).output().unwrap();
+    assert!(fixture.plain(&output.stdout).contains("Fix the bug"));
     assert_eq!(
         code(
-            &place
+            &fixture
                 .vex(&["sessions", "show", "00000000-0000-7000-8000-000000000000"])
                 .output()
                 .unwrap()
@@ -410,16 +414,16 @@ fn sessions_are_listed_and_shown() {
         1
     );
     assert_eq!(
-        code(&place.vex(&["sessions", "show", "../x"]).output().unwrap()),
+        code(&fixture.vex(&["sessions", "show", "../x"]).output().unwrap()),
         2
     );
 }
 
 #[test]
 fn completions_know_the_verbs() {
-    let place = Place::new(json!([]));
+    let fixture = Fixture::new(json!([]));
     for shell in ["bash", "zsh", "fish"] {
-        let output = place.vex(&["completions", shell]).output().unwrap();
-        assert!(place.plain(&output.stdout).contains("max-usd"), "{shell}");
+        let output = fixture.vex(&["completions", shell]).output().unwrap();
+        assert!(fixture.plain(&output.stdout).contains("max-usd"), "{shell}");
     }
 }

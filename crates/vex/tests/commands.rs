@@ -15,11 +15,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["work", "home", "tmp"] {
@@ -116,9 +116,9 @@ fn a_command_writes_in_the_workspace_and_nowhere_else() {
     if !confines() {
         return;
     }
-    let place = Place::new();
-    std::fs::write(place.path("there"), "kept").unwrap();
-    std::os::unix::fs::symlink("..", place.path("work").join("up")).unwrap();
+    let fixture = Fixture::new();
+    std::fs::write(fixture.path("there"), "kept").unwrap();
+    std::os::unix::fs::symlink("..", fixture.path("work").join("up")).unwrap();
     let good = [
         "echo x > a && mkdir -p d && mv a d/a && rm -r d",
         "echo x > \"$TMPDIR/t\" && f=$(mktemp) && rm \"$f\"",
@@ -141,19 +141,19 @@ fn a_command_writes_in_the_workspace_and_nowhere_else() {
         .map(|line| format!("if ( {line} ); then exit 0; else exit 9; fi"))
         .collect();
     commands.extend(failing.iter().map(|line| (line.as_str(), Some(9))));
-    place.ok(&commands, &["--permission", "workspace-write"]);
-    assert_eq!(std::fs::read_to_string(place.path("there")).unwrap(), "kept");
+    fixture.ok(&commands, &["--permission", "workspace-write"]);
+    assert_eq!(std::fs::read_to_string(fixture.path("there")).unwrap(), "kept");
     // vex itself keeps its log there, which no command did.
-    assert!(!place.path("home/x").exists());
+    assert!(!fixture.path("home/x").exists());
     for name in ["x", "d", "late", ".git"] {
-        assert!(!place.path(name).exists(), "{name}");
+        assert!(!fixture.path(name).exists(), "{name}");
     }
     // With everything allowed nothing is in the way.
-    place.ok(
+    fixture.ok(
         &[("echo x > ../x && echo x > \"$HOME/x\"", Some(0))],
         &["--permission", "full"],
     );
-    assert!(place.path("x").exists());
+    assert!(fixture.path("x").exists());
 }
 
 #[test]
@@ -161,17 +161,17 @@ fn a_linked_work_tree_can_commit_and_its_neighbour_is_safe() {
     if !confines() {
         return;
     }
-    let place = Place::new();
+    let fixture = Fixture::new();
     let setup = "git init -q main && cd main && git config user.name n && git config user.email e@e && \
                  git commit -q --allow-empty -m first && git worktree add -q ../work/tree";
     let done = Command::new("sh")
         .args(["-ec", setup])
-        .current_dir(place.path(""))
+        .current_dir(fixture.path(""))
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");
-    let tree = place.path("work/tree");
-    place.ok(
+    let tree = fixture.path("work/tree");
+    fixture.ok(
         &[
             ("echo x > f && git add f && git commit -qm second", Some(0)),
             ("if echo x > ../../main/x; then exit 0; else exit 9; fi", Some(9)),
@@ -186,14 +186,14 @@ fn a_cargo_build_works_in_the_workspace() {
     if !confines() {
         return;
     }
-    let place = Place::new();
+    let fixture = Fixture::new();
     let home =
         std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap()));
     let rustup = std::env::var("RUSTUP_HOME")
         .unwrap_or_else(|_| format!("{}/.rustup", std::env::var("HOME").unwrap()));
     let write = "mkdir src && echo 'fn main() {}' > src/main.rs && \
                  printf '[package]\\nname = \"x\"\\nversion = \"0.1.0\"\\nedition = \"2024\"\\n' > Cargo.toml";
-    let output = place
+    let output = fixture
         .vex(
             &[
                 (write, Some(0)),
@@ -213,43 +213,46 @@ fn a_cargo_build_works_in_the_workspace() {
 }
 
 #[test]
-fn whatever_a_command_leaves_is_gone_before_the_next() {
-    let place = Place::new();
+fn processes_of_a_command_end_before_the_next_command() {
+    let fixture = Fixture::new();
     let line = format!("{}; setsid sleep 1000 & echo $! > other", hide("hidden"));
-    let look = "for f in hidden other; do kill -0 $(cat $f) 2>/dev/null && exit 1; done; exit 0";
-    place.ok(&[(&line, Some(0)), (look, Some(0))], &[]);
+    let check = "for f in hidden other; do kill -0 $(cat $f) 2>/dev/null && exit 1; done; exit 0";
+    fixture.ok(&[(&line, Some(0)), (check, Some(0))], &[]);
 }
 
 #[test]
-fn nothing_outlives_vex_whatever_it_did() {
-    let place = Place::new();
+fn no_process_outlives_vex() {
+    let fixture = Fixture::new();
     let line = format!(
         "bg: {}; trap '' TERM; while :; do sleep 1000; done",
         hide("hidden")
     );
-    place.ok(
+    fixture.ok(
         &[
             (&line, None),
             ("while ! test -s hidden; do sleep 0.01; done", Some(0)),
         ],
         &[],
     );
-    assert!(!alive(&place.pid("hidden")));
+    assert!(!alive(&fixture.pid("hidden")));
 }
 
 #[test]
-fn signals_end_what_runs_in_the_background_too() {
+fn signals_end_background_commands() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let line = format!(
             "bg: trap '' TERM; {}; while :; do sleep 1000; done",
             hide("hidden")
         );
         let deaf = "trap '' INT TERM; while ! test -s hidden; do sleep 0.01; done; echo $$ > pid; \
                     while :; do sleep 1000; done";
-        let child = place.vex(&[(&line, None), (deaf, Some(0))], &[]).spawn().unwrap();
+        let child = fixture
+            .vex(&[(&line, None), (deaf, Some(0))], &[])
+            .spawn()
+            .unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !std::fs::read_to_string(place.path("work/pid")).is_ok_and(|text| text.ends_with('\n')) {
+        while !std::fs::read_to_string(fixture.path("work/pid")).is_ok_and(|text| text.ends_with('\n')) {
             assert!(Instant::now() < deadline, "it never ran");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -259,18 +262,18 @@ fn signals_end_what_runs_in_the_background_too() {
         assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
         assert_eq!(output.status.code(), Some(130));
         for name in ["pid", "hidden"] {
-            assert!(!alive(&place.pid(name)), "{name}");
+            assert!(!alive(&fixture.pid(name)), "{name}");
         }
     }
 }
 
 #[test]
 fn keys_and_stdin_do_not_reach_commands() {
-    let place = Place::new();
-    let look = "test -z \"$ANTHROPIC_API_KEY$OPENAI_API_KEY$OPENROUTER_API_KEY\" && test \"$OTHER\" = seen && \
+    let fixture = Fixture::new();
+    let check = "test -z \"$ANTHROPIC_API_KEY$OPENAI_API_KEY$OPENROUTER_API_KEY\" && test \"$OTHER\" = seen && \
                 test -z \"$(cat)\"";
-    let output = place
-        .vex(&[(look, Some(0))], &[])
+    let output = fixture
+        .vex(&[(check, Some(0))], &[])
         .env("ANTHROPIC_API_KEY", "sk-ant-not-a-real-key-0123456789")
         .env("OPENAI_API_KEY", "sk-not-a-real-key-0123456789")
         .env("OPENROUTER_API_KEY", "sk-or-not-a-real-key-0123456789")

@@ -55,12 +55,12 @@ fn corpus() -> PathBuf {
 
 /// The folders of the real rustc and python3 before the others: shims ask for the home of the user.
 static PATH: LazyLock<OsString> = LazyLock::new(|| {
-    let told = |program: &str, args: &[&str]| {
+    let text_of = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
         PathBuf::from(ok(&output).trim())
     };
-    let rustc = told("rustc", &["--print", "sysroot"]).join("bin");
-    let python = told("python3", &["-c", "import sys; print(sys.executable)"]);
+    let rustc = text_of("rustc", &["--print", "sysroot"]).join("bin");
+    let python = text_of("python3", &["-c", "import sys; print(sys.executable)"]);
     let path = std::env::var_os("PATH").unwrap();
     let first = [rustc, python.parent().unwrap().to_owned()];
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&path))).unwrap()
@@ -80,14 +80,14 @@ fn clean(program: &str, home: &Path, cwd: &Path) -> Command {
 }
 
 fn ok(output: &Output) -> String {
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
         "{}\n{}",
-        told(&output.stdout),
-        told(&output.stderr)
+        text_of(&output.stdout),
+        text_of(&output.stderr)
     );
-    told(&output.stdout)
+    text_of(&output.stdout)
 }
 
 fn solve(folder: &str) {
@@ -131,7 +131,7 @@ fn solve(folder: &str) {
         &work,
     ));
     let changed: BTreeSet<&str> = changed.lines().collect();
-    let said = end["evidence"]["files_changed"].as_array().unwrap();
-    let said: BTreeSet<&str> = said.iter().map(|path| path.as_str().unwrap()).collect();
-    assert_eq!(said, changed, "{end}");
+    let reported = end["evidence"]["files_changed"].as_array().unwrap();
+    let reported: BTreeSet<&str> = reported.iter().map(|path| path.as_str().unwrap()).collect();
+    assert_eq!(reported, changed, "{end}");
 }

@@ -28,18 +28,18 @@ fn clean(program: &str, home: &Path, cwd: &Path) -> Command {
 }
 
 fn ok(output: Output) -> String {
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         output.status.success(),
         "{}\n{}",
-        told(&output.stdout),
-        told(&output.stderr)
+        text_of(&output.stdout),
+        text_of(&output.stderr)
     );
-    told(&output.stdout)
+    text_of(&output.stdout)
 }
 
 #[test]
-fn every_conversation_fits_what_really_happens() {
+fn example_recordings_fit_the_real_tools() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path();
     let seed = || {

@@ -15,11 +15,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new(lines: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
@@ -94,13 +94,13 @@ fn calls(calls: &[Value]) -> Value {
     json!({"kind": "turn", "tool_calls": calls, "usage": {"input_tokens": 10, "output_tokens": 2}, "cost_usd": 0.5})
 }
 
-fn says(text: &str) -> Value {
+fn text_turn(text: &str) -> Value {
     json!({"kind": "turn", "text": text, "usage": {"input_tokens": 20, "output_tokens": 3}})
 }
 
 #[test]
-fn recorded_words_and_real_tools() {
-    let place = Place::new(&[
+fn exec_replays_a_recording_with_real_tools() {
+    let fixture = Fixture::new(&[
         calls(&[call("write_file", json!({"path": "a.txt", "content": "one\n"}))]),
         calls(&[
             call("edit_file", json!({"path": "a.txt", "old": "one", "new": "two"})),
@@ -111,12 +111,12 @@ fn recorded_words_and_real_tools() {
             json!({"command": "git init -q && git config user.name n && git config user.email e@e && \
                                   git add . && git commit -qm 'Add a'"}),
         )]),
-        says("All done."),
+        text_turn("All done."),
     ]);
-    let (events, output) = place.run(&["-m", "m1"]);
+    let (events, output) = fixture.run(&["-m", "m1"]);
     let end = end(&events, &output);
     assert_eq!(
-        std::fs::read_to_string(place.work().join("a.txt")).unwrap(),
+        std::fs::read_to_string(fixture.work().join("a.txt")).unwrap(),
         "two\n"
     );
     let kinds: Vec<_> = events.iter().map(|e| e["type"].as_str().unwrap()).collect();
@@ -138,11 +138,11 @@ fn recorded_words_and_real_tools() {
 
 #[test]
 fn a_result_that_deviates_ends_as_failed() {
-    let place = Place::new(&[
+    let fixture = Fixture::new(&[
         calls(&[call("run_command", json!({"command": "exit 1"}))]),
-        says("All tests pass."),
+        text_turn("All tests pass."),
     ]);
-    let (events, output) = place.run(&[]);
+    let (events, output) = fixture.run(&[]);
     let end = end(&events, &output);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(end["reason"], "failed");
@@ -153,14 +153,14 @@ fn a_result_that_deviates_ends_as_failed() {
 
 #[test]
 fn the_prompt_chooses_the_conversation() {
-    let place = Place::new(&[
+    let fixture = Fixture::new(&[
         json!({"kind": "conversation", "name": "a", "when": ["stage: a", "issue: 1"]}),
-        says("This is what a has to say."),
+        text_turn("This is what a has to say."),
         json!({"kind": "conversation", "name": "b", "when": ["stage: b"]}),
-        says("This is what b has to say."),
+        text_turn("This is what b has to say."),
     ]);
     let ask = |prompt: &str| {
-        let output = place
+        let output = fixture
             .vex(&["--json", "--replay", "../model.jsonl", prompt])
             .output()
             .unwrap();
@@ -178,19 +178,19 @@ fn the_prompt_chooses_the_conversation() {
         ask("stage: b"),
         (Some(0), "This is what b has to say.".to_owned())
     );
-    let (code, told) = ask("stage: c");
+    let (code, shown) = ask("stage: c");
     assert_eq!(code, Some(3));
-    insta::assert_snapshot!(told, @r#"no conversation of R fits this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
+    insta::assert_snapshot!(shown, @r#"no conversation of R fits this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
 }
 
 #[test]
 fn recordings_are_found_by_model_name_and_the_prompt_comes_from_stdin() {
-    let place = Place::new(&[says("Hello, there was nothing to do.")]);
+    let fixture = Fixture::new(&[text_turn("Hello, there was nothing to do.")]);
     for (args, env) in [
         (vec!["--provider", "replay", "--base-url", ".."], None),
         (vec!["--provider", "replay"], Some("..")),
     ] {
-        let mut command = place.vex(&["-m", "model"]);
+        let mut command = fixture.vex(&["-m", "model"]);
         command
             .args(args)
             .arg("-")
@@ -223,15 +223,15 @@ fn read_only_denies_writes_and_commands() {
         call("edit_file", json!({"path": "a", "old": "a", "new": "b"})),
         call("run_command", json!({"command": "touch a"})),
     ] {
-        let place = Place::new(&[calls(&[tool]), says("I did it.")]);
-        let (events, output) = place.run(&["--permission", "read-only"]);
+        let fixture = Fixture::new(&[calls(&[tool]), text_turn("I did it.")]);
+        let (events, output) = fixture.run(&["--permission", "read-only"]);
         let end = end(&events, &output);
         assert_eq!(
             (output.status.code(), end["reason"].as_str()),
             (Some(7), Some("denied"))
         );
         assert!(end["message"].as_str().unwrap().contains("read-only"), "{end}");
-        assert!(!place.work().join("a").exists());
+        assert!(!fixture.work().join("a").exists());
     }
 }
 
@@ -243,16 +243,16 @@ fn a_check_decides_whether_a_refused_last_call_matters() {
     let alone = [
         calls(std::slice::from_ref(&inside)),
         calls(&[outside()]),
-        says("Both are written."),
+        text_turn("Both are written."),
     ];
     // One refused call among those of the last answer.
-    let together = [calls(&[inside, outside()]), says("Both are written.")];
+    let together = [calls(&[inside, outside()]), text_turn("Both are written.")];
     let code = |recording: &[Value], args: &[&str]| {
-        let place = Place::new(recording);
-        let (events, output) = place.run(args);
+        let fixture = Fixture::new(recording);
+        let (events, output) = fixture.run(args);
         let end = end(&events, &output);
-        assert!(place.work().join("a").exists());
-        assert!(!place.dir.path().join("out").exists());
+        assert!(fixture.work().join("a").exists());
+        assert!(!fixture.dir.path().join("out").exists());
         let reason = end["reason"].as_str().unwrap().to_owned();
         (output.status.code().unwrap(), reason)
     };
@@ -271,19 +271,19 @@ fn a_check_decides_whether_a_refused_last_call_matters() {
 fn paths_outside_are_denied_unless_everything_is_allowed() {
     let recording = [
         calls(&[call("write_file", json!({"path": "../out", "content": "x"}))]),
-        says("I did it."),
+        text_turn("I did it."),
     ];
-    let place = Place::new(&recording);
-    assert_eq!(place.run(&[]).1.status.code(), Some(7));
-    assert!(!place.dir.path().join("out").exists());
-    assert_eq!(place.run(&["--permission", "full"]).1.status.code(), Some(0));
-    assert!(place.dir.path().join("out").exists());
+    let fixture = Fixture::new(&recording);
+    assert_eq!(fixture.run(&[]).1.status.code(), Some(7));
+    assert!(!fixture.dir.path().join("out").exists());
+    assert_eq!(fixture.run(&["--permission", "full"]).1.status.code(), Some(0));
+    assert!(fixture.dir.path().join("out").exists());
 }
 
 #[test]
 fn each_end_has_its_exit_code() {
     let code = |lines: &[Value], args: &[&str]| {
-        let (events, output) = Place::new(lines).run(args);
+        let (events, output) = Fixture::new(lines).run(args);
         let end = end(&events, &output);
         assert!(end["message"].is_string(), "{end}");
         let class = &events[events.len() - 2]["class"];
@@ -295,7 +295,7 @@ fn each_end_has_its_exit_code() {
     };
     let looping = calls(&[call("list_dir", json!({}))]);
     let error = |class: &str| json!({"kind": "error", "message": "no", "class": class});
-    let told = [
+    let shown = [
         code(std::slice::from_ref(&looping), &[]),
         code(
             &[looping.clone(), looping.clone(), looping],
@@ -304,14 +304,14 @@ fn each_end_has_its_exit_code() {
         code(&[json!({"kind": "turn", "text": " "})], &[]),
         code(&[error("auth")], &[]),
         code(&[error("rate_limit")], &[]),
-        code(&[says("x")], &["--provider", "anthropic"]),
-        code(&[says("x")], &["-C", "nowhere"]),
+        code(&[text_turn("x")], &["--provider", "anthropic"]),
+        code(&[text_turn("x")], &["-C", "nowhere"]),
         code(&[json!({"kind": "trun"})], &[]),
         code(&[calls(&[call("no_such", json!({}))])], &[]),
         code(&[calls(&[call("list_dir", json!({"depth": 3}))])], &[]),
     ]
     .map(|(code, reason, class)| format!("{code} {reason} {class}"));
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(shown.join("\n"), @r#"
     1 failed null
     5 limit null
     6 no_progress null
@@ -327,17 +327,17 @@ fn each_end_has_its_exit_code() {
 
 #[test]
 fn usage_mistakes() {
-    let place = Place::new(&[]);
-    let told = |args: &[&str]| {
-        let output = place.vex(args).output().unwrap();
+    let fixture = Fixture::new(&[]);
+    let shown = |args: &[&str]| {
+        let output = fixture.vex(args).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    assert!(told(&["--jsno"]).contains("--json"));
-    assert!(told(&["--permission", "yolo", "x"]).contains("workspace-write"));
-    assert!(told(&["--replay", "../model.jsonl"]).contains("no prompt"));
-    assert!(told(&["--replay", "../model.jsonl", ""]).contains("the prompt is empty"));
-    assert!(told(&["--max-turns", "0", "x"]).contains("--max-turns"));
+    assert!(shown(&["--jsno"]).contains("--json"));
+    assert!(shown(&["--permission", "yolo", "x"]).contains("workspace-write"));
+    assert!(shown(&["--replay", "../model.jsonl"]).contains("no prompt"));
+    assert!(shown(&["--replay", "../model.jsonl", ""]).contains("the prompt is empty"));
+    assert!(shown(&["--max-turns", "0", "x"]).contains("--max-turns"));
 }
 
 /// Reads events until one of this type.
@@ -352,8 +352,8 @@ fn wait_for(child: &mut BufReader<std::process::ChildStdout>, kind: &str) {
     panic!("no event {kind}");
 }
 
-fn start(place: &Place, prompt: &str) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut command = place.vex(&["--json", "--replay", "../model.jsonl", prompt]);
+fn start(fixture: &Fixture, prompt: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = fixture.vex(&["--json", "--replay", "../model.jsonl", prompt]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -383,16 +383,16 @@ fn alive(pid: &str) -> bool {
 fn signals_end_the_command_and_the_run() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let command = "trap '' INT TERM; sleep 1000 & echo $! > pid; sleep 1000";
-        let place = Place::new(&[calls(&[call("run_command", json!({"command": command}))])]);
-        let (mut child, mut out) = start(&place, "go");
-        let pid = await_file(&place.work().join("pid"));
+        let fixture = Fixture::new(&[calls(&[call("run_command", json!({"command": command}))])]);
+        let (mut child, mut out) = start(&fixture, "go");
+        let pid = await_file(&fixture.work().join("pid"));
         let sent = Instant::now();
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
-        let mut rest = Vec::new();
-        out.read_to_end(&mut rest).unwrap();
+        let mut tail = Vec::new();
+        out.read_to_end(&mut tail).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(130));
         assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
-        let events = events(&rest);
+        let events = events(&tail);
         let end = events.last().unwrap();
         assert_eq!(
             (end["reason"].as_str(), end["ok"].as_bool()),
@@ -408,8 +408,8 @@ fn signals_end_the_command_and_the_run() {
 
 #[test]
 fn a_signal_while_the_model_answers() {
-    let place = Place::new(&[json!({"kind": "turn", "text": "late", "delay_ms": 600_000})]);
-    let (mut child, mut out) = start(&place, "go");
+    let fixture = Fixture::new(&[json!({"kind": "turn", "text": "late", "delay_ms": 600_000})]);
+    let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "session_start");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
     wait_for(&mut out, "end");
@@ -418,13 +418,13 @@ fn a_signal_while_the_model_answers() {
 
 #[test]
 fn a_stdin_that_stays_open_hangs_nothing() {
-    let place = Place::new(&[says("Hello, there was nothing to do.")]);
-    let (mut child, mut out) = start(&place, "go");
+    let fixture = Fixture::new(&[text_turn("Hello, there was nothing to do.")]);
+    let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "end");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
     // Waiting for the prompt, it still obeys a signal.
-    let (mut child, mut out) = start(&place, "-");
+    let (mut child, mut out) = start(&fixture, "-");
     wait_for(&mut out, "session_start");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     wait_for(&mut out, "end");
@@ -432,27 +432,27 @@ fn a_stdin_that_stays_open_hangs_nothing() {
 }
 
 #[test]
-fn nobody_reads_so_nothing_goes_on() {
-    let place = Place::new(&[
+fn closed_stdout_ends_the_run() {
+    let fixture = Fixture::new(&[
         calls(&[call(
             "run_command",
             json!({"command": "while ! test -e go; do sleep 0.01; done"}),
         )]),
         calls(&[call("write_file", json!({"path": "more", "content": ""}))]),
-        says("done"),
+        text_turn("done"),
     ]);
-    let (mut child, mut out) = start(&place, "go");
+    let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "tool_call");
     drop(out);
-    std::fs::write(place.work().join("go"), "").unwrap();
+    std::fs::write(fixture.work().join("go"), "").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(!place.work().join("more").exists());
+    assert!(!fixture.work().join("more").exists());
 }
 
 #[test]
 fn help() {
-    let place = Place::new(&[]);
-    let output = place.vex(&["--help"]).env("COLUMNS", "100").output().unwrap();
+    let fixture = Fixture::new(&[]);
+    let output = fixture.vex(&["--help"]).env("COLUMNS", "100").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }

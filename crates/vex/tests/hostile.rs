@@ -13,13 +13,13 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 /// A call that succeeds, with these words in its result.
-fn good(tool: &str, input: Value, told: &[&str]) -> Value {
-    json!({"tool": tool, "input": input, "expect": {"is_error": false, "contains": told}})
+fn good(tool: &str, input: Value, expected: &[&str]) -> Value {
+    json!({"tool": tool, "input": input, "expect": {"is_error": false, "contains": expected}})
 }
 
 /// A call that fails, and says these words.
-fn bad(tool: &str, input: Value, told: &[&str]) -> Value {
-    json!({"tool": tool, "input": input, "expect": {"is_error": true, "contains": told}})
+fn bad(tool: &str, input: Value, expected: &[&str]) -> Value {
+    json!({"tool": tool, "input": input, "expect": {"is_error": true, "contains": expected}})
 }
 
 fn run(command: &str) -> Value {
@@ -38,10 +38,10 @@ fn command(program: &str, home: &Path, cwd: &Path) -> Command {
     command
 }
 
-fn ok(output: Output, what: &str) {
+fn ok(output: Output, step: &str) {
     assert!(
         output.status.success(),
-        "{what}: {}\n{}",
+        "{step}: {}\n{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
@@ -114,7 +114,7 @@ fn a_file_that_changed_since_it_was_read() {
 }
 
 #[test]
-fn a_patch_whose_context_is_wrong_changes_nothing() {
+fn patch_with_wrong_context_changes_nothing() {
     let patch =
         "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n 1\n-2\n+two\n--- a/b\n+++ b/b\n@@ -1,2 +1,2 @@\n 1\n-9\n+nine\n";
     let other = "*** Begin Patch\n*** Update File: a\n@@\n-7\n-9\n+x\n*** End Patch\n";
@@ -194,7 +194,7 @@ fn huge_files_are_read_in_pages_and_never_replaced() {
 }
 
 #[test]
-fn what_is_no_text_is_not_overwritten() {
+fn binary_file_is_not_overwritten() {
     play(
         r"printf 'a\0b\nword\n' >bin; printf '\211PNG\r\n\032\n\0' >p.png; printf 'caf\351\n' >latin; mkfifo pipe; : >empty; cp bin saved",
         &[

@@ -12,12 +12,12 @@ use vik_testkit::server::ModelServer;
 
 const TASK: &str = "KEY: long\nTranslate every file of the catalogue, one after the other.";
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     server: ModelServer,
 }
 
-impl Place {
+impl Fixture {
     fn new(script: Value) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
@@ -91,8 +91,8 @@ fn three_hundred_turns_with_two_megabytes_of_output() {
         })
         .chain([json!({"text": "All files of the catalogue are translated."})])
         .collect();
-    let place = Place::new(json!({ "turns": turns }));
-    let mut child = place.start(&[TASK]);
+    let fixture = Fixture::new(json!({ "turns": turns }));
+    let mut child = fixture.start(&[TASK]);
     let (mut output, mut memory, mut compactions, mut results) = (0, Vec::new(), 0, 0);
     let mut end = Value::Null;
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -114,7 +114,7 @@ fn three_hundred_turns_with_two_megabytes_of_output() {
     assert!(output > 2_000_000, "{output} bytes of output");
     assert!(compactions > 10, "{compactions}");
 
-    let requests = place.requests();
+    let requests = fixture.requests();
     let (mut extends, mut bytes, mut extended_bytes) = (0, 0, 0);
     for (number, pair) in requests.windows(2).enumerate() {
         let all = pair[1].concat();
@@ -166,20 +166,20 @@ impl Dice {
 }
 
 #[test]
-fn killed_at_random_points_over_compactions_it_repeats_no_finished_call() {
+fn resume_after_random_kills_over_compactions_repeats_no_finished_call() {
     const TURNS: usize = 60;
     let turns: Vec<Value> = (0..TURNS)
         .map(|number| json!({"run": format!("echo {number} >>out; seq -f 'file {number} line %g: some words' 1 300")}))
         .chain([json!({"text": "All files of the catalogue are translated."})])
         .collect();
-    let place = Place::new(json!({ "turns": turns }));
+    let fixture = Fixture::new(json!({ "turns": turns }));
     let mut dice = Dice(11);
     let mut session: Option<String> = None;
     let mut kills = 0;
     loop {
         let mut child = match &session {
-            None => place.start(&[TASK]),
-            Some(id) => place.start(&["--resume", id]),
+            None => fixture.start(&[TASK]),
+            Some(id) => fixture.start(&["--resume", id]),
         };
         let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut first = None;
@@ -197,14 +197,14 @@ fn killed_at_random_points_over_compactions_it_repeats_no_finished_call() {
         assert_eq!(status.code(), None, "killed, or done");
         kills += 1;
         assert!(kills < 200, "it never comes to its end");
-        session = place
+        session = fixture
             .path(&format!("vex/sessions/{id}.jsonl"))
             .exists()
             .then_some(id);
     }
     assert!(kills > 3, "{kills}");
     let log =
-        std::fs::read_to_string(place.path(&format!("vex/sessions/{}.jsonl", session.unwrap()))).unwrap();
+        std::fs::read_to_string(fixture.path(&format!("vex/sessions/{}.jsonl", session.unwrap()))).unwrap();
     let mut commands: BTreeMap<String, String> = BTreeMap::new();
     let (mut finished, mut compactions) = (Vec::new(), 0);
     for line in log.lines() {
@@ -222,7 +222,7 @@ fn killed_at_random_points_over_compactions_it_repeats_no_finished_call() {
         }
     }
     assert!(compactions > 0, "some went on over a compaction");
-    let out = std::fs::read_to_string(place.path("work/out")).unwrap();
+    let out = std::fs::read_to_string(fixture.path("work/out")).unwrap();
     for call in finished {
         let number = commands[&call].split(' ').nth(1).unwrap().to_owned();
         let times = out.lines().filter(|line| *line == number).count();
@@ -233,7 +233,7 @@ fn killed_at_random_points_over_compactions_it_repeats_no_finished_call() {
         assert!(times <= 1, "{number} was run {times} times");
     }
     // All that providers want of a conversation holds in each request, and the task is in it.
-    for request in place.requests() {
+    for request in fixture.requests() {
         assert!(request.concat().contains("Translate every file of the catalogue"));
     }
     println!("{kills} kills, {compactions} compactions");

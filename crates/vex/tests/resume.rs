@@ -13,11 +13,11 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new(turns: &[Value]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("work")).unwrap();
@@ -67,7 +67,7 @@ fn runs(command: &str) -> Value {
     json!({"kind": "turn", "tool_calls": [{"tool": "run_command", "input": {"command": command}}]})
 }
 
-fn says(text: &str) -> Value {
+fn text_turn(text: &str) -> Value {
     json!({"kind": "turn", "text": text})
 }
 
@@ -76,22 +76,25 @@ fn id(events: &[Value]) -> String {
 }
 
 #[test]
-fn a_conversation_goes_on_where_its_limit_ended_it() {
-    let place = Place::new(&[
+fn session_resumes_after_a_limit() {
+    let fixture = Fixture::new(&[
         runs("echo 1 >>out"),
         runs("echo 2 >>out"),
-        says("Both lines are written."),
+        text_turn("Both lines are written."),
     ]);
-    let (events, output) = place.run(&["--max-turns", "1", "the task"]);
+    let (events, output) = fixture.run(&["--max-turns", "1", "the task"]);
     assert_eq!(output.status.code(), Some(5));
     let id = id(&events);
 
-    let (events, output) = place.run(&["--resume", &id, "go on"]);
+    let (events, output) = fixture.run(&["--resume", &id, "go on"]);
     assert_eq!(output.status.code(), Some(0), "{events:?}");
     assert_eq!(events[0]["session_id"], id.as_str());
     assert_eq!(events[0]["resumed_from"], id.as_str());
-    assert_eq!(std::fs::read_to_string(place.path("work/out")).unwrap(), "1\n2\n");
-    let kinds: Vec<_> = place
+    assert_eq!(
+        std::fs::read_to_string(fixture.path("work/out")).unwrap(),
+        "1\n2\n"
+    );
+    let kinds: Vec<_> = fixture
         .log(&id)
         .iter()
         .map(|line| line["kind"].as_str().unwrap().to_owned())
@@ -100,52 +103,52 @@ fn a_conversation_goes_on_where_its_limit_ended_it() {
         kinds.join(" "),
         "session prompt environment message message end resumed prompt environment message message message end"
     );
-    for (index, line) in place.log(&id).iter().enumerate() {
+    for (index, line) in fixture.log(&id).iter().enumerate() {
         assert_eq!(line["seq"], index as u64 + 1);
     }
 }
 
 #[test]
-fn an_answer_that_was_there_when_it_was_killed_is_the_end_and_not_asked_for_again() {
-    let place = Place::new(&[runs("echo 1 >>out"), says("The line is written.")]);
-    let (events, _) = place.run(&["the task"]);
+fn answer_received_before_a_kill_is_final_and_not_requested_again() {
+    let fixture = Fixture::new(&[runs("echo 1 >>out"), text_turn("The line is written.")]);
+    let (events, _) = fixture.run(&["the task"]);
     let id = id(&events);
-    let path = place.path(&format!("vex/sessions/{id}.jsonl"));
+    let path = fixture.path(&format!("vex/sessions/{id}.jsonl"));
     let log = std::fs::read_to_string(&path).unwrap();
     let (without_end, end) = log.trim_end().rsplit_once('\n').unwrap();
     assert!(end.contains("\"end\""), "{end}");
     std::fs::write(&path, format!("{without_end}\n")).unwrap();
 
     // The recording has nothing more to say: another request would fail.
-    let (events, output) = place.run(&["--resume", &id, "-o", "../answer"]);
+    let (events, output) = fixture.run(&["--resume", &id, "-o", "../answer"]);
     assert_eq!(output.status.code(), Some(0), "{events:#?}");
     assert!(events.iter().all(|event| event["type"] != "usage"), "{events:#?}");
-    let answer = std::fs::read_to_string(place.path("answer")).unwrap();
+    let answer = std::fs::read_to_string(fixture.path("answer")).unwrap();
     assert_eq!(answer, "The line is written.\n");
 }
 
 #[test]
-fn a_branch_leaves_the_other_one_as_it_was() {
-    let place = Place::new(&[
+fn fork_leaves_the_original_session_unchanged() {
+    let fixture = Fixture::new(&[
         runs("echo 1 >>out"),
         runs("echo 2 >>out"),
-        says("Both lines are written."),
+        text_turn("Both lines are written."),
     ]);
-    let (events, _) = place.run(&["the task"]);
+    let (events, _) = fixture.run(&["the task"]);
     let first = id(&events);
-    let before = place.log(&first);
+    let before = fixture.log(&first);
 
-    let (events, output) = place.run(&["--fork", &format!("{first}@1"), "and once more"]);
+    let (events, output) = fixture.run(&["--fork", &format!("{first}@1"), "and once more"]);
     assert_eq!(output.status.code(), Some(0), "{events:?}");
     assert_ne!(id(&events), first);
     assert_eq!(events[0]["forked_from"], format!("{first}@1"));
     assert_eq!(
-        std::fs::read_to_string(place.path("work/out")).unwrap(),
+        std::fs::read_to_string(fixture.path("work/out")).unwrap(),
         "1\n2\n2\n"
     );
-    assert_eq!(place.log(&first), before);
+    assert_eq!(fixture.log(&first), before);
 
-    let (events, output) = place.run(&["--fork", &format!("{first}@7"), "x"]);
+    let (events, output) = fixture.run(&["--fork", &format!("{first}@7"), "x"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         events.last().unwrap()["message"]
@@ -156,21 +159,21 @@ fn a_branch_leaves_the_other_one_as_it_was() {
 }
 
 #[test]
-fn what_cannot_go_on_says_so() {
-    let place = Place::new(&[says("This is all that I say.")]);
+fn session_that_cannot_resume_gives_its_reason() {
+    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
     let unknown = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
-    let (events, output) = place.run(&["--resume", unknown, "x"]);
+    let (events, output) = fixture.run(&["--resume", unknown, "x"]);
     assert_eq!(output.status.code(), Some(1));
     let message = events.last().unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("no session"), "{message}");
 
-    let (_, output) = place.run(&["--resume", "../../etc/passwd", "x"]);
+    let (_, output) = fixture.run(&["--resume", "../../etc/passwd", "x"]);
     assert_eq!(output.status.code(), Some(2));
 
-    let (events, _) = place.run(&["the task"]);
+    let (events, _) = fixture.run(&["the task"]);
     let id = id(&events);
-    std::fs::create_dir(place.path("elsewhere")).unwrap();
-    let (events, output) = place.run(&["-C", "../elsewhere", "--resume", &id, "x"]);
+    std::fs::create_dir(fixture.path("elsewhere")).unwrap();
+    let (events, output) = fixture.run(&["-C", "../elsewhere", "--resume", &id, "x"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         events.last().unwrap()["message"]
@@ -181,16 +184,16 @@ fn what_cannot_go_on_says_so() {
 }
 
 #[test]
-fn old_sessions_are_shown_and_removed_where_that_is_wanted() {
-    let place = Place::new(&[says("This is all that I say.")]);
-    let (events, _) = place.run(&["the task"]);
-    let path = place.path(&format!("vex/sessions/{}.jsonl", id(&events)));
+fn prune_lists_and_removes_old_sessions() {
+    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let (events, _) = fixture.run(&["the task"]);
+    let path = fixture.path(&format!("vex/sessions/{}.jsonl", id(&events)));
     let prune = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vex"));
         command
             .args(["sessions", "prune"])
             .args(args)
-            .env("VEX_HOME", place.path("vex"));
+            .env("VEX_HOME", fixture.path("vex"));
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         String::from_utf8(output.stderr).unwrap()
@@ -211,18 +214,18 @@ fn old_sessions_are_shown_and_removed_where_that_is_wanted() {
 }
 
 #[test]
-fn nothing_is_kept_where_nothing_is_to_be_kept() {
-    let place = Place::new(&[says("This is all that I say.")]);
-    let (_, output) = place.run(&["--no-session", "the task"]);
+fn no_session_writes_no_log() {
+    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    let (_, output) = fixture.run(&["--no-session", "the task"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(!place.path("vex").exists());
+    assert!(!fixture.path("vex").exists());
 }
 
 #[test]
-fn a_home_that_cannot_be_written_stops_no_work_but_is_told() {
-    let place = Place::new(&[says("This is all that I say.")]);
-    std::fs::write(place.path("vex"), "a file").unwrap();
-    let (events, output) = place.run(&["the task"]);
+fn unwritable_home_is_a_warning() {
+    let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
+    std::fs::write(fixture.path("vex"), "a file").unwrap();
+    let (events, output) = fixture.run(&["the task"]);
     assert_eq!(output.status.code(), Some(0), "{events:?}");
     let warned = |event: &&Value| event["type"] == "warning";
     let warning = events.iter().find(warned).unwrap();
@@ -247,53 +250,53 @@ impl Dice {
 
 /// Killed at random points again and again, it comes to its end, and no call that has a result was made twice.
 #[test]
-fn killed_at_random_points_it_repeats_no_finished_call() {
+fn resume_after_random_kills_repeats_no_finished_call() {
     const TURNS: u64 = 20;
     let mut dice = Dice(7);
     let turns: Vec<Value> = (0..TURNS)
         .map(|turn| runs(&format!("echo {turn} >>out")))
-        .chain([says("All lines are written.")])
+        .chain([text_turn("All lines are written.")])
         .collect();
-    let place = Place::new(&turns);
+    let fixture = Fixture::new(&turns);
     let mut session: Option<String> = None;
     let mut kills = 0;
     loop {
         let mut command = match &session {
-            None => place.vex(&["the task"]),
-            Some(id) => place.vex(&["--resume", id]),
+            None => fixture.vex(&["the task"]),
+            Some(id) => fixture.vex(&["--resume", id]),
         };
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
         // `session_start`, then some of what follows.
-        let heard: Vec<String> = events
+        let events_seen: Vec<String> = events
             .by_ref()
             .take(2 + dice.throw(9) as usize)
             .map(Result::unwrap)
             .collect();
-        let start: Value = serde_json::from_str(&heard[0]).unwrap();
+        let start: Value = serde_json::from_str(&events_seen[0]).unwrap();
         let id = start["session_id"].as_str().unwrap().to_owned();
         child.kill().unwrap();
         let status = child.wait().unwrap();
         if status.code() == Some(0) {
             break;
         }
-        assert_eq!(status.code(), None, "killed, or done: {heard:#?}");
+        assert_eq!(status.code(), None, "killed, or done: {events_seen:#?}");
         kills += 1;
         assert!(kills < 500, "it never comes to its end");
         // A process that died before its log began left nothing to go on with.
-        session = place
+        session = fixture
             .path(&format!("vex/sessions/{id}.jsonl"))
             .exists()
             .then_some(id);
         if session.is_none() {
-            assert!(!place.path("work/out").exists());
+            assert!(!fixture.path("work/out").exists());
         }
     }
     assert!(kills > 2, "{kills}");
 
     let mut finished: BTreeMap<String, bool> = BTreeMap::new();
     let mut commands: BTreeMap<String, String> = BTreeMap::new();
-    for line in place.log(&session.unwrap()) {
+    for line in fixture.log(&session.unwrap()) {
         let message = &line["message"];
         for block in message["blocks"].as_array().into_iter().flatten() {
             if block["type"] == "tool_call" {
@@ -313,7 +316,7 @@ fn killed_at_random_points_it_repeats_no_finished_call() {
     }
     assert_eq!(commands.len() as u64, TURNS);
     assert_eq!(finished.len() as u64, TURNS, "each call has its result");
-    let out = std::fs::read_to_string(place.path("work/out")).unwrap();
+    let out = std::fs::read_to_string(fixture.path("work/out")).unwrap();
     for (call, command) in commands {
         let number = command.split(' ').nth(1).unwrap();
         let times = out.lines().filter(|line| *line == number).count();

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
-use vex::config::{Loaded, Sources};
+use vex::config::{LoadedConfig, Sources};
 use vex::provider::catalog::Endpoint;
 use vex::provider::open;
 use vex::provider::replay::{Recording, RecordingError};
@@ -232,7 +232,8 @@ async fn version(
 /// The server that the built-in agent would ask, by its own settings and those of the profile.
 fn endpoint(profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<Endpoint, String> {
     let variables = env.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let loaded = Loaded::load(&Sources::of_variables(variables.collect())).map_err(|error| chain(&error))?;
+    let loaded =
+        LoadedConfig::load(&Sources::of_variables(variables.collect())).map_err(|error| chain(&error))?;
     let mut settings = loaded.settings;
     let over = |own: &Option<String>, set: &mut Option<String>| {
         if own.is_some() {

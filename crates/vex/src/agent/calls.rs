@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::doom::{Effect, Verdict};
-use super::{Agent, Ending, unwritten};
+use super::loop_detector::{Effect, TurnAction};
+use super::{Agent, Ending, log_failure};
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
@@ -25,17 +25,17 @@ impl Agent<'_> {
         };
         let results = tools.call_all(calls, journal, interrupt, &mut each);
         if let Err(error) = written {
-            return ControlFlow::Break(unwritten(&error));
+            return ControlFlow::Break(log_failure(&error));
         }
         for (call, result) in calls.iter().zip(&results) {
             let effect = effect(tools, call);
             if effect != Effect::Note {
                 self.called = true;
                 self.called_since_check = true;
-                self.patience.sent_back = 0;
+                self.retry_budget.retries = 0;
             }
             self.planned |= effect == Effect::Note;
-            self.doom.saw(call, result, effect);
+            self.loop_detector.record_call(call, result, effect);
         }
         self.corrected = false;
         self.denied = results
@@ -44,21 +44,21 @@ impl Agent<'_> {
             .find_map(|result| result.denied.then_some(result.output));
         let steps = tools.plan().steps();
         if steps != self.run.session.history().plan() {
-            self.note(Entry::Plan { steps })?;
+            self.record_entry(Entry::Plan { steps })?;
         }
         ControlFlow::Continue(())
     }
 
     /// Sees whether the run goes in circles, now that a turn is over that said `words`.
-    pub(super) fn watch(&mut self, words: &str) -> ControlFlow<Ending> {
-        match self.doom.turn(words) {
-            Verdict::Go => ControlFlow::Continue(()),
-            Verdict::Correct { circle, message } => {
+    pub(super) fn check_for_loop(&mut self, text: &str) -> ControlFlow<Ending> {
+        match self.loop_detector.end_turn(text) {
+            TurnAction::Continue => ControlFlow::Continue(()),
+            TurnAction::Correct { circle, message } => {
                 self.run.journal.guard(circle.as_str(), &message);
                 self.corrected = true;
-                self.say(&message)
+                self.send_to_model(&message)
             }
-            Verdict::Stop { circle, message } => {
+            TurnAction::Stop { circle, message } => {
                 self.run.journal.guard(circle.as_str(), &message);
                 ControlFlow::Break(match self.denied.take() {
                     Some(denial) => Ending::failed(ExitReason::Denied, denial),
@@ -73,6 +73,6 @@ fn effect(tools: &Toolbox, call: &ToolCall) -> Effect {
     match tools.definition(&call.tool) {
         Some(definition) if definition.name == UpdatePlan::NAME => Effect::Note,
         Some(definition) if definition.need == Need::Write => Effect::Change,
-        _ => Effect::Look,
+        _ => Effect::Read,
     }
 }

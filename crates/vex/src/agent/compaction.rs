@@ -16,11 +16,11 @@ use crate::conversation::{Arguments, Block, Message, Usage};
 use crate::tools::plan::{self, Step};
 
 /// Output up to this length is not worth shrinking, in bytes.
-const SMALL: usize = 600;
+const MIN_SHRINKABLE_BYTES: usize = 600;
 /// How much of an old output stays: lines and bytes.
-const KEPT: (usize, usize) = (6, 300);
+const KEPT_LINES_AND_BYTES: (usize, usize) = (6, 300);
 /// What each message costs beside its texts, in bytes.
-const FRAME: usize = 40;
+const MESSAGE_OVERHEAD_BYTES: usize = 40;
 
 /// A step of leaving out. It says what was decided, so that reading it again gives the same messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Compaction {
     }
 
     fn shortened(&self, index: usize, output: &str) -> Option<String> {
-        if index < self.shrink_before && output.len() > SMALL {
+        if index < self.shrink_before && output.len() > MIN_SHRINKABLE_BYTES {
             return Some(first_lines(output));
         }
         self.cap
@@ -101,7 +101,7 @@ pub(crate) fn size(message: &Message) -> usize {
         Message::Tool(result) => result.output.len() + result.call_id.len(),
         Message::Assistant(turn) => turn.blocks.iter().map(size_of_block).sum(),
     };
-    text + FRAME
+    text + MESSAGE_OVERHEAD_BYTES
 }
 
 fn size_of_block(block: &Block) -> usize {
@@ -114,13 +114,13 @@ fn size_of_block(block: &Block) -> usize {
                 Arguments::Json(input) => input.to_string().len(),
                 Arguments::Broken { raw, .. } => raw.len(),
             };
-            input + call.tool.len() + call.call_id.len() + FRAME
+            input + call.tool.len() + call.call_id.len() + MESSAGE_OVERHEAD_BYTES
         }
     }
 }
 
 fn first_lines(output: &str) -> String {
-    let (lines, bytes) = KEPT;
+    let (lines, bytes) = KEPT_LINES_AND_BYTES;
     let end = output
         .match_indices('\n')
         .nth(lines - 1)

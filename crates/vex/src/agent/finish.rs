@@ -10,9 +10,9 @@ use crate::conversation::{Message, StopReason};
 use crate::events::ExitReason;
 
 /// The shortest final answer of a run that changed nothing, in characters.
-const THIN: usize = 20;
+const MIN_ANSWER_CHARS: usize = 20;
 /// How often an answer may be cut off in a row.
-const MAX_CUT: u32 = 2;
+const MAX_CUT_OFFS: u32 = 2;
 /// How often an answer of nothing is borne in one run.
 const MAX_EMPTY: u32 = 2;
 /// How much of the task is said again, in bytes.
@@ -22,23 +22,23 @@ const MAX_MISFITS: u32 = 2;
 
 /// How often the model was sent back to work, and what happens if that does not help.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct RetryBudget {
     /// How the run would have ended, had the model not been asked once more.
     nudged: Option<Ending>,
-    cut: u32,
-    pub(super) sent_back: u32,
+    cut_offs: u32,
+    pub(super) retries: u32,
     empty: u32,
     /// Whether an answer that only showed something was asked about.
     shown: bool,
     /// Whether the model was asked if anything is left.
-    pub(super) looked: bool,
+    pub(super) asked_for_review: bool,
     misfits: u32,
     failed_checks: u32,
 }
 
-impl Patience {
+impl RetryBudget {
     /// Whether another empty answer may be asked about.
-    pub(super) fn bears_empty(&mut self) -> bool {
+    pub(super) fn allow_empty(&mut self) -> bool {
         self.empty += 1;
         self.empty <= MAX_EMPTY
     }
@@ -49,7 +49,7 @@ impl Patience {
     }
 
     /// The end that a last request was to turn away.
-    pub(super) fn given_up(&mut self) -> Option<Ending> {
+    pub(super) fn take_nudged_ending(&mut self) -> Option<Ending> {
         self.nudged.take()
     }
 }
@@ -70,8 +70,8 @@ impl Agent<'_> {
                 return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
             }
             StopReason::Pause => return ControlFlow::Continue(()),
-            StopReason::MaxTokens => return self.cut(),
-            StopReason::End | StopReason::ToolUse => self.patience.cut = 0,
+            StopReason::MaxTokens => return self.retry_cut_off(),
+            StopReason::End | StopReason::ToolUse => self.retry_budget.cut_offs = 0,
         }
         // Without a check nothing shows that the work is done although its last call was refused.
         if self.run.settings.verify.is_none()
@@ -92,15 +92,15 @@ impl Agent<'_> {
             );
         }
         if self.run.settings.output.is_none() {
-            if let Some(why) = self.undone(text) {
-                return self.send_back(&why);
+            if let Some(why) = self.incomplete_answer(text) {
+                return self.retry_answer(&why);
             }
-            if !self.called && !self.patience.shown && is_fence(text) {
-                self.patience.shown = true;
+            if !self.called && !self.retry_budget.shown && is_fence(text) {
+                self.retry_budget.shown = true;
                 self.run
                     .journal
                     .guard("nudge", "the model showed something and called nothing");
-                return self.say(&format!(
+                return self.send_to_model(&format!(
                     "You showed that, but called no tool, so nothing was changed. If nothing was to be changed, say so in \
                      one sentence. Else: {}",
                     self.one_call()
@@ -114,22 +114,22 @@ impl Agent<'_> {
         let result = match &self.run.settings.output {
             Some(schema) => match schema.check(text) {
                 Ok(result) => Some(result),
-                Err(wrong) => return self.misfit(&wrong),
+                Err(wrong) => return self.retry_misfit(&wrong),
             },
             None => None,
         };
-        if result.is_none() && !self.acted() && text.chars().count() < THIN {
+        if result.is_none() && !self.acted() && text.chars().count() < MIN_ANSWER_CHARS {
             return self.nudge(
                 "the model changed nothing and said little",
                 "You changed nothing and said little. If the task is done, say in whole sentences what you found or \
                  did; else go on with a tool call.",
             );
         }
-        if self.run.settings.second_look && !self.patience.looked && result.is_none() {
-            return self.second_look();
+        if self.run.settings.second_look && !self.retry_budget.asked_for_review && result.is_none() {
+            return self.ask_for_review();
         }
         match &self.run.settings.verify {
-            Some(verify) if !self.passes(verify)? => ControlFlow::Continue(()),
+            Some(verify) if !self.run_check(verify)? => ControlFlow::Continue(()),
             _ => {
                 if let Some(result) = &result {
                     self.run.journal.set_result(result);
@@ -140,14 +140,14 @@ impl Agent<'_> {
     }
 
     /// Sends the model back once; the second time the run ends without success.
-    fn nudge(&mut self, why: &str, words: &str) -> ControlFlow<Ending> {
+    fn nudge(&mut self, why: &str, message: &str) -> ControlFlow<Ending> {
         let ending = Ending::failed(ExitReason::NoProgress, why);
-        if self.patience.nudged.is_some() {
+        if self.retry_budget.nudged.is_some() {
             return ControlFlow::Break(ending);
         }
         self.run.journal.guard("nudge", why);
-        self.patience.nudged = Some(ending);
-        self.say(words)
+        self.retry_budget.nudged = Some(ending);
+        self.send_to_model(message)
     }
 
     /// The beginning of what was asked for last: a model that lost its way is told of it again.
@@ -158,8 +158,8 @@ impl Agent<'_> {
     }
 
     /// Asks whether anything is left, with the task and what is known to be changed before the model's eyes.
-    fn second_look(&mut self) -> ControlFlow<Ending> {
-        self.patience.looked = true;
+    fn ask_for_review(&mut self) -> ControlFlow<Ending> {
+        self.retry_budget.asked_for_review = true;
         let mut changed = String::new();
         self.run
             .journal
@@ -169,55 +169,55 @@ impl Agent<'_> {
             self.task()
         );
         if changed.is_empty() {
-            return self.say(&format!(
+            return self.send_to_model(&format!(
                 "{task}No file was changed so far. If the task asks for a change, it is not done. {} If it only asks for \
                  an answer, give it once more in one sentence.",
                 self.one_call()
             ));
         }
-        self.say(&format!(
+        self.send_to_model(&format!(
             "{task}Files that were changed: {changed}. Compare each part of the task with what was really done and seen. If \
              a part is missing, go on with a tool call. If all is done, say so in one sentence.",
         ))
     }
 
     /// After an answer of nothing at all.
-    pub(super) fn wake(&mut self, why: &str) -> ControlFlow<Ending> {
+    pub(super) fn retry_empty(&mut self, why: &str) -> ControlFlow<Ending> {
         self.run.journal.guard("nudge", why);
-        self.say(&format!(
+        self.send_to_model(&format!(
             "Your answer was empty. If the work is done, say so in one sentence. Else: {}",
             self.one_call()
         ))
     }
 
-    fn cut(&mut self) -> ControlFlow<Ending> {
-        self.patience.cut += 1;
-        if self.patience.cut > MAX_CUT {
+    fn retry_cut_off(&mut self) -> ControlFlow<Ending> {
+        self.retry_budget.cut_offs += 1;
+        if self.retry_budget.cut_offs > MAX_CUT_OFFS {
             let message = "the answer reached its longest length again and again";
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
-        self.say(
+        self.send_to_model(
             "Your answer reached its longest length and was cut off. Be brief: go on with the next tool call, or say in a \
              few sentences what you did.",
         )
     }
 
-    fn misfit(&mut self, wrong: &str) -> ControlFlow<Ending> {
-        self.patience.misfits += 1;
-        if self.patience.misfits > MAX_MISFITS {
+    fn retry_misfit(&mut self, wrong: &str) -> ControlFlow<Ending> {
+        self.retry_budget.misfits += 1;
+        if self.retry_budget.misfits > MAX_MISFITS {
             let message = format!("the final answer does not fit the output schema: {wrong}");
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
         }
         let schema = self.run.settings.output.as_ref().map(OutputSchema::schema);
         let schema = schema.map(ToString::to_string).unwrap_or_default();
-        self.say(&format!(
+        self.send_to_model(&format!(
             "Your final answer does not have the form that is asked for: {wrong}. Answer with one JSON value that fits this \
              JSON Schema, and nothing else: {schema}"
         ))
     }
 
     /// Runs the check; what it finds goes back to the model.
-    fn passes(&mut self, verify: &Verify) -> ControlFlow<Ending, bool> {
+    fn run_check(&mut self, verify: &Verify) -> ControlFlow<Ending, bool> {
         let run = &self.run;
         let result = verify.run(run.tools, run.interrupt);
         run.journal.verify(&verify.command, &result);
@@ -227,8 +227,8 @@ impl Agent<'_> {
         if result.exit_code == Some(0) {
             return ControlFlow::Continue(true);
         }
-        self.patience.failed_checks += 1;
-        if self.patience.failed_checks >= verify.attempts.max(1) {
+        self.retry_budget.failed_checks += 1;
+        if self.retry_budget.failed_checks >= verify.attempts.max(1) {
             let mut message = format!("the check `{}` fails: {}", verify.command, Verify::ended(&result));
             if let Some(denial) = &self.denied {
                 message = format!("{message}; the last tool call was refused: {denial}");
@@ -254,14 +254,14 @@ impl Agent<'_> {
                 self.one_call()
             ),
         };
-        self.say(&verify.feedback(&result, &next))?;
+        self.send_to_model(&verify.feedback(&result, &next))?;
         ControlFlow::Continue(false)
     }
 
     /// Says something to the model.
-    pub(super) fn say(&mut self, words: &str) -> ControlFlow<Ending> {
+    pub(super) fn send_to_model(&mut self, message: &str) -> ControlFlow<Ending> {
         self.record(Message::User {
-            text: words.to_owned(),
+            text: message.to_owned(),
         })
     }
 }

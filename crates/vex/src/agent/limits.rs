@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_holds_before_a_request() {
+    fn limits_are_checked_before_each_request() {
         let none = Meter::new(Limits::default());
         assert_eq!(none.forbids(u64::MAX), None);
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_limit_is_not_crossed_by_an_answer_like_the_last_one() {
+    fn cost_limit_reserves_the_cost_of_the_last_answer() {
         let mut usd = Meter::new(Limits {
             usd: Some(1.0),
             ..Limits::default()
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_never_billed_as_money() {
+    fn time_limit_does_not_affect_the_cost_limit() {
         let meter = Meter::new(Limits {
             usd: Some(0.000_001),
             time: Some(Duration::from_secs(1)),

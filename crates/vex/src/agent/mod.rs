@@ -5,23 +5,23 @@
 
 mod calls;
 pub mod compaction;
-mod context;
-pub mod doom;
+mod context_budget;
 mod finish;
 pub mod limits;
+pub mod loop_detector;
 pub mod output;
 pub mod prompt;
-mod room;
-mod send_back;
+mod retry_answer;
+mod token_estimator;
 pub mod verify;
 
 use std::ops::ControlFlow;
 
-use self::context::Gauge;
-use self::doom::{Doom, IDLE_TURNS};
-use self::finish::Patience;
+use self::finish::RetryBudget;
 use self::limits::{Limits, Meter};
+use self::loop_detector::{IDLE_TURNS, LoopDetector};
 use self::output::OutputSchema;
+use self::token_estimator::TokenEstimator;
 use self::verify::Verify;
 use crate::config::ContextSettings;
 use crate::conversation::{Block, Message, Turn};
@@ -109,7 +109,7 @@ pub fn run(run: Run<'_>) -> Ending {
         reason: ending.reason.as_str().to_owned(),
     };
     match agent.run.session.record(end) {
-        Err(error) if ending.reason == ExitReason::Done => unwritten(&error),
+        Err(error) if ending.reason == ExitReason::Done => log_failure(&error),
         _ => ending,
     }
 }
@@ -117,11 +117,11 @@ pub fn run(run: Run<'_>) -> Ending {
 struct Agent<'a> {
     run: Run<'a>,
     meter: Meter,
-    gauge: Gauge,
-    patience: Patience,
-    doom: Doom,
+    estimator: TokenEstimator,
+    retry_budget: RetryBudget,
+    loop_detector: LoopDetector,
     /// Whether another process worked on this conversation before.
-    goes_on: bool,
+    is_resumed: bool,
     /// Whether any call was run, but for notes.
     called: bool,
     /// Whether any was since the check failed.
@@ -144,15 +144,15 @@ impl<'a> Agent<'a> {
             .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len() + 60)
             .sum();
         let window = run.settings.window.or(run.provider.model().context_window);
-        let gauge = Gauge::new(window, run.session.head().system.len() + tools);
+        let estimator = TokenEstimator::new(window, run.session.head().system.len() + tools);
         run.tools.plan().set(history.plan().to_vec());
         run.provider.resume(history.answers());
         Self {
             meter: Meter::new(run.settings.limits),
-            gauge,
-            patience: Patience::default(),
-            doom: Doom::new(IDLE_TURNS),
-            goes_on: history.answers() > 0,
+            estimator,
+            retry_budget: RetryBudget::default(),
+            loop_detector: LoopDetector::new(IDLE_TURNS),
+            is_resumed: history.answers() > 0,
             called: history.answers() > 0,
             called_since_check: true,
             planned: false,
@@ -177,7 +177,7 @@ impl<'a> Agent<'a> {
         let mut step = ControlFlow::Continue(());
         if let Some(turn) = self.run.session.cut_off_answer().cloned() {
             // All that is missing of an earlier process's work is its end.
-            self.tell(&turn);
+            self.report_answer(&turn);
             step = self.finish(turn.stop, turn.text().trim());
         }
         loop {
@@ -190,15 +190,15 @@ impl<'a> Agent<'a> {
 
     /// One request and what follows from its answer.
     fn turn(&mut self) -> ControlFlow<Ending> {
-        self.may_go_on()?;
+        self.check_may_proceed()?;
         self.make_room()?;
-        let estimate = self.gauge.tokens(self.run.session.history().bytes());
+        let estimate = self.estimator.tokens(self.run.session.history().bytes());
         if let Some(why) = self.meter.forbids(estimate) {
             return ControlFlow::Break(Ending::failed(ExitReason::Limit, why));
         }
         let turn = self.ask()?;
         self.meter.answered();
-        self.tell(&turn);
+        self.report_answer(&turn);
         let calls: Vec<_> = turn.tool_calls().cloned().collect();
         let stop = turn.stop;
         let text = turn.text();
@@ -210,10 +210,10 @@ impl<'a> Agent<'a> {
         } else {
             self.call(&calls)?;
         }
-        self.watch(&text)
+        self.check_for_loop(&text)
     }
 
-    fn may_go_on(&self) -> ControlFlow<Ending> {
+    fn check_may_proceed(&self) -> ControlFlow<Ending> {
         if self.run.interrupt.is_set() {
             return ControlFlow::Break(self.interrupted());
         }
@@ -251,54 +251,54 @@ impl<'a> Agent<'a> {
             let mut progress = |progress: Progress<'_>| journal.progress(&progress);
             let error = match run.provider.turn(request, &mut progress, run.interrupt) {
                 Ok(turn) => {
-                    self.gauge.learn(bytes, &turn);
-                    self.pay(&turn);
+                    self.estimator.learn(bytes, &turn);
+                    self.add_usage(&turn);
                     return ControlFlow::Continue(turn);
                 }
                 Err(error) => error,
             };
             match error {
                 // The same request gets the same nothing: another one may not.
-                ProviderError::Empty(why) if self.patience.bears_empty() => self.wake(&why)?,
+                ProviderError::Empty(why) if self.retry_budget.allow_empty() => self.retry_empty(&why)?,
                 ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,
                 error => return ControlFlow::Break(self.no_answer(error)),
             }
         }
     }
 
-    fn pay(&mut self, turn: &Turn) {
+    fn add_usage(&mut self, turn: &Turn) {
         self.meter.paid(turn);
         self.run.journal.add_usage(turn.usage, turn.cost_usd);
     }
 
     /// Whether anything was changed or run, here or by a process before this one.
     fn acted(&self) -> bool {
-        let mut acted = self.goes_on;
+        let mut acted = self.is_resumed;
         self.run.journal.evidence(|evidence| {
             acted |= !evidence.files_changed.is_empty() || !evidence.commands.is_empty();
         });
         acted
     }
 
-    fn tell(&self, turn: &Turn) {
-        let thought = turn.thinking();
-        if !thought.trim().is_empty() {
-            self.run.journal.reasoning(&thought);
+    fn report_answer(&self, turn: &Turn) {
+        let thinking = turn.thinking();
+        if !thinking.trim().is_empty() {
+            self.run.journal.reasoning(&thinking);
         }
-        let said = turn.text();
-        if !said.trim().is_empty() {
-            self.run.journal.message(&said);
+        let text = turn.text();
+        if !text.trim().is_empty() {
+            self.run.journal.message(&text);
         }
     }
 
     fn record(&mut self, message: Message) -> ControlFlow<Ending> {
-        self.note(Entry::Message { message })
+        self.record_entry(Entry::Message { message })
     }
 
-    fn note(&mut self, entry: Entry) -> ControlFlow<Ending> {
+    fn record_entry(&mut self, entry: Entry) -> ControlFlow<Ending> {
         match self.run.session.record(entry) {
             Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(unwritten(&error)),
+            Err(error) => ControlFlow::Break(log_failure(&error)),
         }
     }
 
@@ -307,13 +307,15 @@ impl<'a> Agent<'a> {
         match error {
             ProviderError::Config(_) => Ending::failed(ExitReason::Config, message),
             // A recording has no more to say: what it said before decides.
-            ProviderError::Diverged(_) => match (self.denied.take(), self.patience.given_up()) {
-                (Some(denial), _) if !self.patience.failed_check() => {
-                    Ending::failed(ExitReason::Denied, denial)
+            ProviderError::Diverged(_) => {
+                match (self.denied.take(), self.retry_budget.take_nudged_ending()) {
+                    (Some(denial), _) if !self.retry_budget.failed_check() => {
+                        Ending::failed(ExitReason::Denied, denial)
+                    }
+                    (_, Some(ending)) => ending,
+                    (_, None) => Ending::failed(ExitReason::Failed, message),
                 }
-                (_, Some(ending)) => ending,
-                (_, None) => Ending::failed(ExitReason::Failed, message),
-            },
+            }
             ProviderError::Reported { class, .. } => {
                 let reason = match class.as_deref() {
                     Some("auth" | "model") => ExitReason::Refused,
@@ -340,7 +342,7 @@ fn has_content(turn: &Turn) -> bool {
     })
 }
 
-fn unwritten(error: &dyn std::error::Error) -> Ending {
+fn log_failure(error: &dyn std::error::Error) -> Ending {
     let why = error.source().map(|source| format!(": {source}"));
     let message = format!(
         "the session log cannot be kept: {error}{}",

@@ -99,8 +99,8 @@ fn json_of(answer: &str) -> &str {
     let answer = answer.trim();
     let fenced = answer
         .strip_prefix("```")
-        .and_then(|rest| rest.strip_suffix("```"))
-        .and_then(|rest| rest.split_once('\n'))
+        .and_then(|body| body.strip_suffix("```"))
+        .and_then(|body| body.split_once('\n'))
         .map(|(_, inside)| inside.trim());
     fenced.unwrap_or(answer)
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_taken_and_what_does_not_is_told() {
+    fn output_schema_accepts_valid_and_explains_invalid_answers() {
         let schema = schema();
         assert_eq!(schema.check(" {\"count\": 3}\n").unwrap(), json!({"count": 3}));
         assert_eq!(
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_told_before_the_run() {
+    fn output_schema_rejects_an_invalid_schema() {
         assert!(OutputSchema::new(json!({"type": "no such type"})).is_err());
         let missing = OutputSchema::load(Path::new("/no/such/file"));
         assert!(matches!(missing, Err(OutputSchemaError::Read { .. })));

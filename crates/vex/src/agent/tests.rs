@@ -164,7 +164,7 @@ impl Scene {
     }
 
     /// As [`Scene::play`], with these answers one after the other.
-    fn tell(&self, turns: Vec<Turn>) -> Played {
+    fn play_turns(&self, turns: Vec<Turn>) -> Played {
         let mut turns = turns.into_iter();
         self.play(move |_, _| {
             turns
@@ -174,7 +174,7 @@ impl Scene {
     }
 }
 
-fn says(text: &str) -> Turn {
+fn text_turn(text: &str) -> Turn {
     Turn {
         blocks: vec![Block::Text {
             text: text.to_owned(),

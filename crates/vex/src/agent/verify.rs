@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::tools::Toolbox;
 
 /// How much of the end of its output goes back to the model, in bytes.
-const TAIL: usize = 6 * 1024;
+const MAX_OUTPUT_TAIL_BYTES: usize = 6 * 1024;
 
 /// A command that must exit with 0 after the model said that it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Verify {
     /// What the model is told of a failed check, and what it is to do `next`.
     pub(super) fn feedback(&self, result: &ToolResult, next: &str) -> String {
         let output = result.output.trim_end();
-        let start = ceil(output, output.len().saturating_sub(TAIL));
+        let start = ceil(output, output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES));
         format!(
             "It is not done: the check `{}` fails ({}). Its output ends with:\n\n{}\n\n\
              {next}",

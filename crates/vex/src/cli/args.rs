@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use toml::Value;
 use vik_scope::Scope;
 
-use crate::config::{ConfigError, Flag, Loaded, Period, Sources};
+use crate::config::{ConfigError, Flag, LoadedConfig, Period, Sources};
 use crate::provider::protocol::Effort;
 use crate::session::{ForkPoint, SessionId};
 use crate::tools::Permission;
@@ -46,7 +46,7 @@ impl ChoiceArgs {
     }
 
     /// Reads all layers of the settings, with these flags on top and `more` on top of them.
-    pub(super) fn load(&self, more: Vec<Flag>) -> Result<Loaded, ConfigError> {
+    pub(super) fn load(&self, more: Vec<Flag>) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
         let mut text = |name, key, value: &Option<String>| {
             flags.extend(value.clone().map(|value| Flag {
@@ -61,7 +61,7 @@ impl ChoiceArgs {
         flags.extend(more);
         // Settings are looked for in the real folder, whatever links lead to it.
         let workspace = self.dir().canonicalize().ok();
-        Loaded::load(&Sources::of_process(workspace.as_deref(), &self.config, flags))
+        LoadedConfig::load(&Sources::of_process(workspace.as_deref(), &self.config, flags))
     }
 }
 
@@ -206,7 +206,7 @@ impl ExecArgs {
     }
 
     /// The settings, with these flags on top.
-    pub(super) fn load(&self) -> Result<Loaded, ConfigError> {
+    pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
         let mut set =
             |name, key, value: Option<Value>| flags.extend(value.map(|value| Flag { name, key, value }));
@@ -301,7 +301,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_flag_of_exec_is_a_setting_too() {
+    fn exec_flags_are_settings() {
         let command = VexArgs::command();
         let exec = command.find_subcommand("exec").unwrap();
         for flag in exec.get_arguments().filter_map(|arg| arg.get_long()) {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_and_are_told_as_their_origin() {
+    fn flags_win_and_are_shown_as_their_origin() {
         let args = ExecArgs {
             choice: ChoiceArgs {
                 model: Some("m".into()),
@@ -330,20 +330,20 @@ mod tests {
             ..ExecArgs::default()
         };
         let loaded = args.load().unwrap();
-        let told = |key: &str| {
+        let shown = |key: &str| {
             let shown = loaded.shown().into_iter().find(|shown| shown.key == key).unwrap();
             format!("{} {}", shown.value, shown.origin)
         };
-        assert_eq!(told("model"), "\"m\" --model");
-        assert_eq!(told("max_turns"), "3 --config");
-        assert_eq!(told("effort"), "\"high\" --effort");
-        assert_eq!(told("permission"), "\"read-only\" --permission");
-        assert_eq!(told("tools[1]"), "\"edit_file\" --tools");
-        assert_eq!(told("allow[0]"), "\"web_fetch(a)\" --allow");
-        assert_eq!(told("max_tokens"), "5 --max-tokens");
-        assert_eq!(told("max_usd"), "0.5 --max-usd");
-        assert_eq!(told("timeout"), "\"90s\" --timeout");
-        assert_eq!(told("second_look"), "true --second-look");
-        assert_eq!(told("no_session"), "true --no-session");
+        assert_eq!(shown("model"), "\"m\" --model");
+        assert_eq!(shown("max_turns"), "3 --config");
+        assert_eq!(shown("effort"), "\"high\" --effort");
+        assert_eq!(shown("permission"), "\"read-only\" --permission");
+        assert_eq!(shown("tools[1]"), "\"edit_file\" --tools");
+        assert_eq!(shown("allow[0]"), "\"web_fetch(a)\" --allow");
+        assert_eq!(shown("max_tokens"), "5 --max-tokens");
+        assert_eq!(shown("max_usd"), "0.5 --max-usd");
+        assert_eq!(shown("timeout"), "\"90s\" --timeout");
+        assert_eq!(shown("second_look"), "true --second-look");
+        assert_eq!(shown("no_session"), "true --no-session");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::args::ChoiceArgs;
 use super::output;
-use crate::config::{Shown, Sources};
+use crate::config::{ShownSetting, Sources};
 use crate::events::ExitReason;
 
 /// `vex config`
@@ -45,7 +45,7 @@ pub enum ConfigVerb {
 
 #[derive(Serialize)]
 struct Report {
-    settings: Vec<Shown>,
+    settings: Vec<ShownSetting>,
     warnings: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ fn show(json: bool, set: bool, choice: &ChoiceArgs) -> ExitReason {
         });
     }
     for warning in &loaded.warnings {
-        output::note(&format!("warning: {warning}"));
+        output::warn(&format!("warning: {warning}"));
     }
     let rows: Vec<Vec<String>> = settings
         .into_iter()

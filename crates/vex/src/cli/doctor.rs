@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::args::ChoiceArgs;
 use super::exec::policy;
 use super::{models, output, provider};
-use crate::config::{Loaded, Settings};
+use crate::config::{LoadedConfig, Settings};
 use crate::events::ExitReason;
 use crate::interrupt::Interrupt;
 use crate::provider::catalog::{self, process_env};
@@ -88,12 +88,12 @@ pub(super) fn run(args: &DoctorArgs) -> ExitReason {
     if worst == ExitReason::Done && findings.iter().any(|finding| finding.level == Level::Error) {
         worst = ExitReason::Failed;
     }
-    let told = if args.json {
+    let outcome = if args.json {
         output::print_json(&findings)
     } else {
         output::print(&text(&findings))
     };
-    if worst == ExitReason::Done { told } else { worst }
+    if worst == ExitReason::Done { outcome } else { worst }
 }
 
 fn text(findings: &[Finding]) -> String {
@@ -112,7 +112,7 @@ fn text(findings: &[Finding]) -> String {
     crate::redact::redact(&text).into_owned()
 }
 
-fn settings(loaded: &Loaded) -> Vec<Finding> {
+fn settings(loaded: &LoadedConfig) -> Vec<Finding> {
     let set = loaded
         .shown()
         .iter()
@@ -212,8 +212,8 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
     let (asked, finding) = if settings.model.is_some() {
         let asked = open::http_settings(settings, &process_env, None, &interrupt)
             .and_then(|settings| probe(settings, &interrupt));
-        let told = asked.map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()));
-        ("probe", told)
+        let outcome = asked.map(|probe| format!("{} answered in {} ms", probe.model, probe.took.as_millis()));
+        ("probe", outcome)
     } else {
         let asked = list_models(endpoint, settings.ca_file.as_deref(), &interrupt);
         (

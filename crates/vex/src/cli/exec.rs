@@ -2,17 +2,17 @@
 
 use super::args::ExecArgs;
 use super::output::with_source;
-use super::provider::{Opened, REPLAY, Recorded, open_provider};
+use super::provider::{OpenedProvider, REPLAY, RecordingArgs, open_provider};
 use super::{models, output, prompt};
 use crate::agent::limits::Limits;
 use crate::agent::output::{OutputSchema, OutputSchemaError};
 use crate::agent::prompt::{environment, system};
 use crate::agent::verify::Verify;
 use crate::agent::{self, Ending};
-use crate::ask::Asker;
-use crate::config::{Loaded, Period, Settings};
+use crate::ask::CallApprover;
+use crate::config::{LoadedConfig, Period, Settings};
 use crate::events::{ExitReason, Journal, SessionStart};
-use crate::evidence::Before;
+use crate::evidence::RepositoryBaseline;
 use crate::interrupt::Interrupt;
 use crate::provider::{ProviderError, catalog};
 use crate::session::{Head, Origin, Session, SessionError, SessionId, Store};
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExecArgs) -> ExitReason {
 
 fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let config = |message: String| Ending::failed(ExitReason::Config, message);
-    let Loaded {
+    let LoadedConfig {
         settings, warnings, ..
     } = match args.load() {
         Ok(loaded) => loaded,
@@ -75,7 +75,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     let root = Root::open(dir, settings.permission == Permission::Full).map(|root| root.with_scope(scope));
     let cwd = root.as_ref().map_or(dir, Root::path).display().to_string();
     let (asker, asked) = if args.ask {
-        match Asker::listen(std::io::stdin(), interrupt) {
+        match CallApprover::listen(std::io::stdin(), interrupt) {
             Ok((asker, prompt)) => (Some(asker), Some(prompt)),
             Err(error) => return Ending::failed(ExitReason::Usage, format!("--ask: {error}")),
         }
@@ -125,8 +125,8 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         Ok(limits) => limits,
         Err(error) => return config(with_source(&error)),
     };
-    let goes_on = args.resume.is_some() || args.fork.is_some();
-    let prompt = match (&args.prompt, goes_on) {
+    let is_resumed = args.resume.is_some() || args.fork.is_some();
+    let prompt = match (&args.prompt, is_resumed) {
         _ if asked.is_some() => asked,
         (None, true) => None,
         (argument, _) => match prompt::read(argument.as_deref(), interrupt) {
@@ -147,7 +147,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
         Ok(session) => session,
         Err(error) => return Ending::failed(ExitReason::Failed, with_source(&error)),
     };
-    let before = Before::look(tools.root().path());
+    let before = RepositoryBaseline::capture(tools.root().path());
     let ending = agent::run(agent::Run {
         provider: provider_in_use.as_mut(),
         tools: &tools,
@@ -166,8 +166,8 @@ fn open_model(
     settings: &Settings,
     id: SessionId,
     interrupt: &Interrupt,
-) -> Result<Opened, ProviderError> {
-    let recorded = Recorded {
+) -> Result<OpenedProvider, ProviderError> {
+    let recorded = RecordingArgs {
         file: args.replay.as_deref(),
         folder: args.replay_dir.as_deref(),
     };
@@ -261,7 +261,7 @@ fn refused(error: ProviderError) -> Ending {
 
 /// Writes the file of `-o`. A run whose answer could not be written is not done.
 fn keep_output(args: &ExecArgs, journal: &Journal, ending: Ending) -> Ending {
-    let (Some(path), Some(mut text)) = (&args.output, journal.last_words()) else {
+    let (Some(path), Some(mut text)) = (&args.output, journal.final_text()) else {
         return ending;
     };
     if !text.ends_with('\n') {

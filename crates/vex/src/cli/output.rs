@@ -28,12 +28,12 @@ pub(super) fn print_json(value: &impl Serialize) -> ExitReason {
 
 /// Says a mistake.
 pub(super) fn fail(reason: ExitReason, message: &str) -> ExitReason {
-    note(&format!("error: {message}"));
+    warn(&format!("error: {message}"));
     reason
 }
 
 /// Says something on stderr.
-pub(super) fn note(line: &str) {
+pub(super) fn warn(line: &str) {
     // Nobody is left to be told where stderr fails.
     let _ = writeln!(std::io::stderr(), "{}", redact(line));
 }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole() {
+    fn write_file_replaces_the_whole_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.txt");
         for text in ["one", "two"] {

@@ -14,11 +14,11 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const FIRST_BYTE: Duration = Duration::from_secs(60);
 
 /// What the thread that reads tells.
-enum Told {
+enum InputEvent {
     /// The first bytes came.
-    Begun,
+    Started,
     /// All that came.
-    All(std::io::Result<Vec<u8>>),
+    Complete(std::io::Result<Vec<u8>>),
     /// A signal came.
     Interrupted,
 }
@@ -50,31 +50,31 @@ fn usage(message: impl Into<String>) -> Ending {
 
 fn from(
     source: impl Read + Send + 'static,
-    patience: Duration,
+    timeout: Duration,
     interrupt: &Interrupt,
 ) -> Result<String, Ending> {
     // A thread of its own, so that a stdin that nobody closes can be left.
-    let (tell, told) = sync_channel(3);
-    let interrupted = tell.clone();
-    let _listening = interrupt.listen(move || drop(interrupted.try_send(Told::Interrupted)));
-    std::thread::spawn(move || take(source, &tell));
-    let mut next = told.recv_timeout(patience);
-    if matches!(next, Ok(Told::Begun)) {
-        next = told.recv().map_err(|_| RecvTimeoutError::Disconnected);
+    let (sender, receiver) = sync_channel(3);
+    let interrupted = sender.clone();
+    let _listening = interrupt.listen(move || drop(interrupted.try_send(InputEvent::Interrupted)));
+    std::thread::spawn(move || read_source(source, &sender));
+    let mut next = receiver.recv_timeout(timeout);
+    if matches!(next, Ok(InputEvent::Started)) {
+        next = receiver.recv().map_err(|_| RecvTimeoutError::Disconnected);
     }
     let bytes = match next {
-        Ok(Told::All(Ok(bytes))) => bytes,
-        Ok(Told::All(Err(error))) => {
+        Ok(InputEvent::Complete(Ok(bytes))) => bytes,
+        Ok(InputEvent::Complete(Err(error))) => {
             return Err(usage(format!("cannot read the prompt from stdin: {error}")));
         }
-        Ok(Told::Interrupted) => {
+        Ok(InputEvent::Interrupted) => {
             return Err(Ending::failed(ExitReason::Interrupted, "interrupted by a signal"));
         }
-        Ok(Told::Begun) | Err(_) => {
+        Ok(InputEvent::Started) | Err(_) => {
             return Err(usage(format!(
                 "no prompt came on stdin for {} s, and it is still open: write to it and close it, or give the prompt as an \
                  argument",
-                patience.as_secs()
+                timeout.as_secs()
             )));
         }
     };
@@ -84,54 +84,54 @@ fn from(
     String::from_utf8(bytes).map_err(|_| usage("the prompt is not UTF-8 text"))
 }
 
-fn take(source: impl Read, tell: &SyncSender<Told>) {
+fn read_source(source: impl Read, sender: &SyncSender<InputEvent>) {
     let mut source = source.take(MAX_BYTES + 1);
     let mut bytes = vec![0; 64 * 1024];
     let begun = source.read(&mut bytes).and_then(|count| {
         bytes.truncate(count);
         // Nobody may listen any more.
-        let _ = tell.send(Told::Begun);
+        let _ = sender.send(InputEvent::Started);
         source.read_to_end(&mut bytes)
     });
-    let _ = tell.send(Told::All(begun.map(|_| bytes)));
+    let _ = sender.send(InputEvent::Complete(begun.map(|_| bytes)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(source: impl Read + Send + 'static) -> Result<String, String> {
-        told_within(Duration::from_secs(600), source)
+    fn read_from(source: impl Read + Send + 'static) -> Result<String, String> {
+        read_within(Duration::from_secs(600), source)
     }
 
-    fn told_within(patience: Duration, source: impl Read + Send + 'static) -> Result<String, String> {
-        let read = from(source, patience, &Interrupt::new());
+    fn read_within(timeout: Duration, source: impl Read + Send + 'static) -> Result<String, String> {
+        let read = from(source, timeout, &Interrupt::new());
         read.map_err(|ending| format!("{} {}", ending.reason.as_str(), ending.message.unwrap()))
     }
 
     #[test]
-    fn all_of_a_source_is_the_prompt() {
+    fn prompt_is_the_whole_source() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         std::thread::spawn(move || {
             use std::io::Write;
             writer.write_all(b"first ").unwrap();
             writer.write_all("sécond".as_bytes()).unwrap();
         });
-        assert_eq!(told(reader).unwrap(), "first sécond");
-        assert_eq!(told(std::io::empty()).unwrap(), "");
-        assert!(told(&b"\xff\xfe"[..]).unwrap_err().contains("not UTF-8"));
+        assert_eq!(read_from(reader).unwrap(), "first sécond");
+        assert_eq!(read_from(std::io::empty()).unwrap(), "");
+        assert!(read_from(&b"\xff\xfe"[..]).unwrap_err().contains("not UTF-8"));
         assert!(
-            told(std::io::repeat(b'x'))
+            read_from(std::io::repeat(b'x'))
                 .unwrap_err()
                 .contains("longer than 16 MiB")
         );
     }
 
     #[test]
-    fn a_source_that_stays_open_and_silent_is_left() {
+    fn silent_open_source_times_out() {
         let (reader, _writer) = std::io::pipe().unwrap();
-        let told = told_within(Duration::from_millis(50), reader).unwrap_err();
-        assert!(told.starts_with("usage no prompt came"), "{told}");
+        let error = read_within(Duration::from_millis(50), reader).unwrap_err();
+        assert!(error.starts_with("usage no prompt came"), "{error}");
         let (reader, _writer) = std::io::pipe().unwrap();
         let interrupt = Interrupt::new();
         interrupt.set();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_leaves_stdin_alone() {
+    fn prompt_argument_leaves_stdin_unread() {
         let interrupt = Interrupt::new();
         assert_eq!(read(Some("go"), &interrupt).unwrap(), "go");
         assert_eq!(

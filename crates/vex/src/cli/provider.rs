@@ -14,7 +14,7 @@ pub(super) const REPLAY: &str = "replay";
 
 /// A recording, as flags name it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Recorded<'a> {
+pub(super) struct RecordingArgs<'a> {
     /// The file.
     pub(super) file: Option<&'a Path>,
     /// The folder of recordings.
@@ -22,7 +22,7 @@ pub(super) struct Recorded<'a> {
 }
 
 /// A provider that can be asked.
-pub(super) struct Opened {
+pub(super) struct OpenedProvider {
     /// Its name.
     pub(super) name: String,
     /// What the user should know of it.
@@ -34,14 +34,14 @@ pub(super) struct Opened {
 /// Opens the provider that the settings mean; a recording that is named comes first.
 pub(super) fn open_provider(
     settings: &Settings,
-    recorded: Recorded<'_>,
+    recorded: RecordingArgs<'_>,
     session: &str,
     interrupt: &Interrupt,
-) -> Result<Opened, ProviderError> {
+) -> Result<OpenedProvider, ProviderError> {
     if recorded.file.is_none() && settings.provider.as_deref() != Some(REPLAY) {
         let endpoint = open::endpoint(settings, &process_env)?;
         let provider = open::open(settings, &process_env, Some(session), interrupt)?;
-        return Ok(Opened {
+        return Ok(OpenedProvider {
             warning: endpoint.shows_key().then(|| {
                 format!(
                     "the key of {} goes to {} without encryption: use https",
@@ -61,7 +61,7 @@ pub(super) fn open_provider(
     )
     .and_then(|path| Recording::load(&path))
     .map_err(|error| ProviderError::Config(with_source(&error)))?;
-    Ok(Opened {
+    Ok(OpenedProvider {
         name: REPLAY.to_owned(),
         warning: None,
         provider: Box::new(Replay::new(recording, model.unwrap_or(REPLAY))),

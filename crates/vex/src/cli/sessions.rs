@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::output;
 use crate::config::Period;
 use crate::events::ExitReason;
-use crate::session::{Listed, SessionError, SessionId, Store};
+use crate::session::{SessionError, SessionId, SessionInfo, Store};
 
 /// `vex sessions`
 #[derive(Debug, Args)]
@@ -59,8 +59,8 @@ struct Row {
     forked_from: Option<String>,
 }
 
-impl From<Listed> for Row {
-    fn from(listed: Listed) -> Self {
+impl From<SessionInfo> for Row {
+    fn from(listed: SessionInfo) -> Self {
         Self {
             session_id: listed.head.id.to_string(),
             title: listed.title,
@@ -105,7 +105,7 @@ fn list(json: bool) -> ExitReason {
     }
 }
 
-fn print(listed: Vec<Listed>, json: bool) -> ExitReason {
+fn print(listed: Vec<SessionInfo>, json: bool) -> ExitReason {
     let rows: Vec<Row> = listed.into_iter().map(Row::from).collect();
     if json {
         return output::print_json(&rows);
@@ -145,7 +145,7 @@ fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
     let printed = print(old, json);
     if !json {
         let sessions = if count == 1 { "session" } else { "sessions" };
-        output::note(&match (count, yes) {
+        output::warn(&match (count, yes) {
             (0, _) => format!("nothing is older than {older_than}"),
             (_, true) => format!("removed {count} {sessions}"),
             (_, false) => format!("{count} {sessions} would be removed: say so with --yes"),
@@ -155,7 +155,7 @@ fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
 }
 
 fn show(id: SessionId, json: bool) -> ExitReason {
-    let row: Row = match Store::of_user().and_then(|store| store.look(id)) {
+    let row: Row = match Store::of_user().and_then(|store| store.info(id)) {
         Ok(listed) => listed.into(),
         Err(error) => return failed(&error),
     };

@@ -66,12 +66,12 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 /// What the parser says, with the nearest known key in place of all of them.
 pub(super) fn friendly(message: &str) -> String {
     let message = message.trim_end();
-    let Some(rest) = message.strip_prefix("unknown field `") else {
+    let Some(tail) = message.strip_prefix("unknown field `") else {
         return plain(message);
     };
-    let (unknown, rest) = rest.split_once('`').unwrap_or((rest, ""));
+    let (unknown, tail) = tail.split_once('`').unwrap_or((tail, ""));
     // What is odd-numbered between back-ticks is a name.
-    let known = rest.split('`').skip(1).step_by(2);
+    let known = tail.split('`').skip(1).step_by(2);
     let hint =
         keys::nearest(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     format!("the key `{unknown}` is not known{hint}")
@@ -79,15 +79,15 @@ pub(super) fn friendly(message: &str) -> String {
 
 /// Without the names that only a programmer knows.
 fn plain(message: &str) -> String {
-    let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
-    let said = said.replace('\n', " ");
+    let (problem, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    let problem = problem.replace('\n', " ");
     let expected = match expected {
-        "" => return said,
+        "" => return problem,
         "a nonzero u32" => "a whole number above zero",
         "u8" | "u32" | "u64" | "i64" => "a whole number",
         "f64" => "a number",
         other if other.starts_with("struct ") => "a table",
         other => other,
     };
-    format!("{said}, expected {expected}")
+    format!("{problem}, expected {expected}")
 }

@@ -4,7 +4,7 @@ use toml::Value;
 
 /// What a value of a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Text.
     Text,
     /// A whole number.
@@ -25,7 +25,7 @@ pub struct Key {
     /// Its name, with dots between the tables.
     pub name: &'static str,
     /// What its value is.
-    pub kind: Kind,
+    pub kind: ValueKind,
 }
 
 impl Key {
@@ -37,21 +37,21 @@ impl Key {
     /// A text as a value of this key.
     pub(super) fn value(&self, text: &str) -> Result<Value, String> {
         let trimmed = text.trim();
-        let number = |what: &str| format!("{trimmed:?} is no {what}");
+        let number = |expected: &str| format!("{trimmed:?} is no {expected}");
         match self.kind {
-            Kind::Text => Ok(Value::String(text.to_owned())),
-            Kind::Time => Ok(Value::String(trimmed.to_owned())),
-            Kind::Integer => trimmed
+            ValueKind::Text => Ok(Value::String(text.to_owned())),
+            ValueKind::Time => Ok(Value::String(trimmed.to_owned())),
+            ValueKind::Integer => trimmed
                 .parse()
                 .map(Value::Integer)
                 .map_err(|_| number("whole number")),
-            Kind::Number => trimmed.parse().map(Value::Float).map_err(|_| number("number")),
-            Kind::Switch => match trimmed.to_ascii_lowercase().as_str() {
+            ValueKind::Number => trimmed.parse().map(Value::Float).map_err(|_| number("number")),
+            ValueKind::Switch => match trimmed.to_ascii_lowercase().as_str() {
                 "1" | "true" | "yes" | "on" => Ok(Value::Boolean(true)),
                 "0" | "false" | "no" | "off" | "" => Ok(Value::Boolean(false)),
                 _ => Err(format!("{trimmed:?} is neither true nor false")),
             },
-            Kind::List => Ok(Value::Array(
+            ValueKind::List => Ok(Value::Array(
                 text.lines()
                     .filter(|line| !line.trim().is_empty())
                     .map(|line| Value::String(line.trim().to_owned()))
@@ -61,48 +61,48 @@ impl Key {
     }
 }
 
-const fn key(name: &'static str, kind: Kind) -> Key {
+const fn key(name: &'static str, kind: ValueKind) -> Key {
     Key { name, kind }
 }
 
 /// All keys with a place of their own; `providers.NAME.…` and `models."NAME".…` have none.
 pub const KEYS: &[Key] = &[
-    key("model", Kind::Text),
-    key("fallback_model", Kind::Text),
-    key("provider", Kind::Text),
-    key("base_url", Kind::Text),
-    key("effort", Kind::Text),
-    key("permission", Kind::Text),
-    key("tools", Kind::List),
-    key("allow", Kind::List),
-    key("deny", Kind::List),
-    key("write.prefer_edit_lines", Kind::Integer),
-    key("write.max_lines", Kind::Integer),
-    key("sandbox.write", Kind::List),
-    key("sandbox.require", Kind::Switch),
-    key("env_pass", Kind::List),
-    key("max_turns", Kind::Integer),
-    key("max_tokens", Kind::Integer),
-    key("max_usd", Kind::Number),
-    key("timeout", Kind::Time),
-    key("verify", Kind::Text),
-    key("verify_attempts", Kind::Integer),
-    key("second_look", Kind::Switch),
-    key("output_schema", Kind::Text),
-    key("instructions", Kind::List),
-    key("context.soft", Kind::Integer),
-    key("context.hard", Kind::Integer),
-    key("retry.max_tries", Kind::Integer),
-    key("retry.max_broken", Kind::Integer),
-    key("retry.first_wait_ms", Kind::Integer),
-    key("retry.max_wait_ms", Kind::Integer),
-    key("deadlines.connect_ms", Kind::Integer),
-    key("deadlines.first_byte_ms", Kind::Integer),
-    key("deadlines.stall_ms", Kind::Integer),
-    key("deadlines.silence_ms", Kind::Integer),
-    key("deadlines.total_ms", Kind::Integer),
-    key("ca_file", Kind::Text),
-    key("no_session", Kind::Switch),
+    key("model", ValueKind::Text),
+    key("fallback_model", ValueKind::Text),
+    key("provider", ValueKind::Text),
+    key("base_url", ValueKind::Text),
+    key("effort", ValueKind::Text),
+    key("permission", ValueKind::Text),
+    key("tools", ValueKind::List),
+    key("allow", ValueKind::List),
+    key("deny", ValueKind::List),
+    key("write.prefer_edit_lines", ValueKind::Integer),
+    key("write.max_lines", ValueKind::Integer),
+    key("sandbox.write", ValueKind::List),
+    key("sandbox.require", ValueKind::Switch),
+    key("env_pass", ValueKind::List),
+    key("max_turns", ValueKind::Integer),
+    key("max_tokens", ValueKind::Integer),
+    key("max_usd", ValueKind::Number),
+    key("timeout", ValueKind::Time),
+    key("verify", ValueKind::Text),
+    key("verify_attempts", ValueKind::Integer),
+    key("second_look", ValueKind::Switch),
+    key("output_schema", ValueKind::Text),
+    key("instructions", ValueKind::List),
+    key("context.soft", ValueKind::Integer),
+    key("context.hard", ValueKind::Integer),
+    key("retry.max_tries", ValueKind::Integer),
+    key("retry.max_broken", ValueKind::Integer),
+    key("retry.first_wait_ms", ValueKind::Integer),
+    key("retry.max_wait_ms", ValueKind::Integer),
+    key("deadlines.connect_ms", ValueKind::Integer),
+    key("deadlines.first_byte_ms", ValueKind::Integer),
+    key("deadlines.stall_ms", ValueKind::Integer),
+    key("deadlines.silence_ms", ValueKind::Integer),
+    key("deadlines.total_ms", ValueKind::Integer),
+    key("ca_file", ValueKind::Text),
+    key("no_session", ValueKind::Switch),
 ];
 
 /// Variables with the prefix that are no settings.

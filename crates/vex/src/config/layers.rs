@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::error::friendly;
 use super::keys::{self, KEYS, OTHER_VARIABLES};
-use super::{ConfigError, Loaded, Settings};
+use super::{ConfigError, LoadedConfig, Settings};
 
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -71,7 +71,7 @@ impl Layers {
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         if let Some(text) = read(path)? {
             let (table, _) = parse(&path.display().to_string(), &text)?;
-            self.lay(table, &Origin::File(path.to_owned()));
+            self.add_layer(table, &Origin::File(path.to_owned()));
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Layers {
             })?,
             None => checked(&as_text).map_err(|error| ConfigError::invalid(&place, friendly(&error)))?,
         };
-        self.lay(table, &Origin::Override);
+        self.add_layer(table, &Origin::Override);
         Ok(())
     }
 
@@ -156,19 +156,19 @@ impl Layers {
         let table = nested(key, value);
         Settings::deserialize(table.clone())
             .map_err(|error| ConfigError::invalid(place, friendly(error.message())))?;
-        self.lay(table, origin);
+        self.add_layer(table, origin);
         Ok(())
     }
 
-    fn lay(&mut self, table: Table, origin: &Origin) {
-        lay(&mut self.table, &mut self.origins, table, &mut Vec::new(), origin);
+    fn add_layer(&mut self, table: Table, origin: &Origin) {
+        overlay(&mut self.table, &mut self.origins, table, &mut Vec::new(), origin);
     }
 
     /// All layers as settings.
-    pub(super) fn settle(self) -> Result<Loaded, ConfigError> {
+    pub(super) fn finish(self) -> Result<LoadedConfig, ConfigError> {
         let settings = Settings::deserialize(self.table)
             .map_err(|error| ConfigError::Conflict(friendly(error.message())))?;
-        Ok(Loaded {
+        Ok(LoadedConfig {
             settings,
             origins: self.origins,
             warnings: Vec::new(),
@@ -177,14 +177,14 @@ impl Layers {
 }
 
 /// Lays the values of a table over those below; tables are gone through, lists that grow are joined.
-fn lay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Vec<String>, origin: &Origin) {
+fn overlay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Vec<String>, origin: &Origin) {
     for (key, value) in above {
         path.push(key.clone());
         match (below.get_mut(&key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => lay(below, origins, above, path, origin),
+            (Some(Value::Table(below)), Value::Table(above)) => overlay(below, origins, above, path, origin),
             (None, Value::Table(above)) => {
                 let mut fresh = Table::new();
-                lay(&mut fresh, origins, above, path, origin);
+                overlay(&mut fresh, origins, above, path, origin);
                 below.insert(key, Value::Table(fresh));
             }
             (found, Value::Array(more)) if GROWING.contains(&path.join(".").as_str()) => {

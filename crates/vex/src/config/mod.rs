@@ -23,11 +23,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
-pub use keys::{KEYS, Key, Kind};
+pub use keys::{KEYS, Key, ValueKind};
 pub use layers::{Flag, Origin};
 pub use period::{Period, PeriodError};
 pub use sections::{ContextSettings, SandboxSettings};
-pub use show::Shown;
+pub use show::ShownSetting;
 
 use crate::provider::catalog::ProviderConfig;
 use crate::provider::http::{Deadlines, RetrySettings};
@@ -201,7 +201,7 @@ impl<'a> Sources<'a> {
 
 /// The settings, where they come from, and what is to be said of them.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub settings: Settings,
     /// Where each value that was set comes from.
@@ -210,7 +210,7 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Reads all layers.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl Loaded {
         for flag in &sources.flags {
             layers.add_flag(flag)?;
         }
-        let mut loaded = layers.settle()?;
+        let mut loaded = layers.finish()?;
         if let Some(workspace) = sources.workspace {
             project::narrow(workspace, &mut loaded, &mut warnings)?;
         }

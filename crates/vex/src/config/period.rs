@@ -130,8 +130,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_way_to_write_it() {
-        let told = |text: &str| text.parse::<Period>().map(|period| period.to_string());
+    fn period_accepts_each_notation() {
+        let round_trip = |text: &str| text.parse::<Period>().map(|period| period.to_string());
         for (text, shown) in [
             ("10s", "10s"),
             ("90", "90s"),
@@ -140,7 +140,7 @@ mod tests {
             ("1 d", "24h"),
             ("250ms", "250ms"),
         ] {
-            assert_eq!(told(text).unwrap(), shown);
+            assert_eq!(round_trip(text).unwrap(), shown);
         }
         for text in [
             "",
@@ -153,13 +153,13 @@ mod tests {
             "99999999999999999999h",
             "10 s 5",
         ] {
-            assert!(told(text).is_err(), "{text}");
+            assert!(round_trip(text).is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_again(millis in 1_u64..10_u64.pow(12)) {
+        fn period_round_trips_through_display(millis in 1_u64..10_u64.pow(12)) {
             let period = Period(Duration::from_millis(millis));
             prop_assert_eq!(period.to_string().parse::<Period>(), Ok(period));
         }

@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::layers::{self, Origin};
-use super::{ConfigError, Loaded};
+use super::{ConfigError, LoadedConfig};
 
 /// Where the file is.
 pub(super) fn path(workspace: &Path) -> PathBuf {
@@ -16,7 +16,7 @@ pub(super) fn path(workspace: &Path) -> PathBuf {
 /// Applies the workspace's file to what is settled.
 pub(super) fn narrow(
     workspace: &Path,
-    loaded: &mut Loaded,
+    loaded: &mut LoadedConfig,
     warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
     let path = path(workspace);

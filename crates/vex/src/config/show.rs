@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Loaded;
+use super::LoadedConfig;
 use super::layers::Origin;
 
 /// One value of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shown {
+pub struct ShownSetting {
     /// Its key, with dots between the tables.
     pub key: String,
     /// The value; absent where there is none.
@@ -17,16 +17,16 @@ pub struct Shown {
     pub origin: String,
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// All values, in the order of the settings.
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<ShownSetting> {
         let all = serde_json::to_value(&self.settings).unwrap_or_default();
         let mut shown = Vec::new();
         self.walk(&all, &mut Vec::new(), &mut shown);
         shown
     }
 
-    fn walk(&self, value: &Value, path: &mut Vec<String>, shown: &mut Vec<Shown>) {
+    fn walk(&self, value: &Value, path: &mut Vec<String>, shown: &mut Vec<ShownSetting>) {
         match value {
             Value::Object(fields) if !path.is_empty() || !fields.is_empty() => {
                 for (key, value) in fields {
@@ -55,8 +55,8 @@ impl Loaded {
     }
 }
 
-fn one(key: String, value: &Value, origin: Option<&Origin>) -> Shown {
-    Shown {
+fn one(key: String, value: &Value, origin: Option<&Origin>) -> ShownSetting {
+    ShownSetting {
         key,
         value: redacted(value),
         origin: origin.unwrap_or(&Origin::Default).to_string(),

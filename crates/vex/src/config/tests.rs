@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("w/.vex")).unwrap();
@@ -23,7 +23,7 @@ impl Place {
         variables: &[(&str, &str)],
         overrides: &[&str],
         flags: &[(&'static str, &'static str, toml::Value)],
-    ) -> Result<Loaded, String> {
+    ) -> Result<LoadedConfig, String> {
         let workspace = self.dir.path().join("w");
         let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
         let sources = Sources {
@@ -44,7 +44,7 @@ impl Place {
                 })
                 .collect(),
         };
-        Loaded::load(&sources).map_err(|error| self.plain(&error.to_string()))
+        LoadedConfig::load(&sources).map_err(|error| self.plain(&error.to_string()))
     }
 
     fn plain(&self, text: &str) -> String {
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// What was set, and where.
-    fn told(&self, loaded: &Loaded) -> String {
+    fn origins(&self, loaded: &LoadedConfig) -> String {
         let set = loaded
             .shown()
             .into_iter()
@@ -69,8 +69,8 @@ impl Place {
 }
 
 #[test]
-fn later_layers_win_and_rules_add_up() {
-    let place = Place::new(&[
+fn later_config_layers_win_and_rules_accumulate() {
+    let fixture = Fixture::new(&[
         (
             "system.toml",
             "model = \"s\"\nmax_turns = 10\ndeny = [\"git_commit\"]\n[retry]\nmax_tries = 2\n",
@@ -82,7 +82,7 @@ fn later_layers_win_and_rules_add_up() {
              [models.\"m.1\"]\ninput = 1.5\noutput = 2\n",
         ),
     ]);
-    let loaded = place
+    let loaded = fixture
         .load(
             &[
                 ("VEX_MODEL", "e"),
@@ -103,14 +103,14 @@ fn later_layers_win_and_rules_add_up() {
             ],
         )
         .unwrap();
-    insta::assert_snapshot!(place.told(&loaded));
+    insta::assert_snapshot!(fixture.origins(&loaded));
     assert_eq!(loaded.settings.timeout, Some(Period::seconds(90)));
     assert_eq!(loaded.settings.models["m.1"].context_window, Some(1000));
 }
 
 #[test]
-fn the_workspace_can_only_narrow() {
-    let place = Place::new(&[
+fn workspace_config_can_only_narrow() {
+    let fixture = Fixture::new(&[
         ("user.toml", "max_usd = 2.0\nmax_turns = 5\n"),
         (
             "w/.vex/config.toml",
@@ -120,10 +120,10 @@ fn the_workspace_can_only_narrow() {
              [providers.openai]\nbase_url = \"http://evil\"\n[retry]\nmax_tries = 100\n",
         ),
     ]);
-    let loaded = place
+    let loaded = fixture
         .load(&[], &[], &[("--permission", "permission", "read-only".into())])
         .unwrap();
-    insta::assert_snapshot!(place.told(&loaded));
+    insta::assert_snapshot!(fixture.origins(&loaded));
     let expected = Settings {
         permission: Permission::ReadOnly,
         deny: vec!["git_commit".parse().unwrap()],
@@ -137,9 +137,9 @@ fn the_workspace_can_only_narrow() {
 }
 
 #[test]
-fn mistakes_are_told_where_they_are() {
-    let told = |files: &[(&str, &str)], variables: &[(&str, &str)], overrides: &[&str]| {
-        Place::new(files).load(variables, overrides, &[]).unwrap_err()
+fn config_errors_name_their_place() {
+    let shown = |files: &[(&str, &str)], variables: &[(&str, &str)], overrides: &[&str]| {
+        Fixture::new(files).load(variables, overrides, &[]).unwrap_err()
     };
     let mut all = Vec::new();
     for text in [
@@ -159,21 +159,21 @@ fn mistakes_are_told_where_they_are() {
         "model = \"a\"\nmodel = \"b\"\n",
         "[models.x]\ninput = \"cheap\"\n",
     ] {
-        all.push(told(&[("user.toml", text)], &[], &[]));
+        all.push(shown(&[("user.toml", text)], &[], &[]));
     }
-    all.push(told(&[("w/.vex/config.toml", "deny = [\n")], &[], &[]));
-    all.push(told(&[], &[("VEX_MAX_TURNS", "many")], &[]));
-    all.push(told(&[], &[("VEX_PERMISSION", "yolo")], &[]));
-    all.push(told(&[], &[("VEX_NO_SESSION", "perhaps")], &[]));
+    all.push(shown(&[("w/.vex/config.toml", "deny = [\n")], &[], &[]));
+    all.push(shown(&[], &[("VEX_MAX_TURNS", "many")], &[]));
+    all.push(shown(&[], &[("VEX_PERMISSION", "yolo")], &[]));
+    all.push(shown(&[], &[("VEX_NO_SESSION", "perhaps")], &[]));
     for text in ["model", "modle=x", "max_turns=many", "=x", "a b=1", "retry=1"] {
-        all.push(told(&[], &[], &[text]));
+        all.push(shown(&[], &[], &[text]));
     }
     insta::assert_snapshot!(all.join("\n"));
 }
 
 #[test]
-fn a_value_of_config_is_toml_or_else_a_text() {
-    let load = |text: &str| Place::new(&[]).load(&[], &[text], &[]).unwrap().settings;
+fn override_is_toml_or_else_text() {
+    let load = |text: &str| Fixture::new(&[]).load(&[], &[text], &[]).unwrap().settings;
     assert_eq!(load("model=gpt-5").model.as_deref(), Some("gpt-5"));
     assert_eq!(load("model=\"gpt-5\"").model.as_deref(), Some("gpt-5"));
     assert_eq!(load("model=5").model.as_deref(), Some("5"));
@@ -188,7 +188,7 @@ fn a_value_of_config_is_toml_or_else_a_text() {
 }
 
 #[test]
-fn the_keys_are_those_of_the_settings() {
+fn keys_match_the_settings() {
     let mut leaves = Vec::new();
     let all = serde_json::to_value(Settings::default()).unwrap();
     for (key, value) in all.as_object().unwrap() {
@@ -209,21 +209,21 @@ fn the_keys_are_those_of_the_settings() {
             (_, "permission") => "full",
             (_, "effort") => "low",
             (_, "tools" | "allow" | "deny") => "read_file",
-            (Kind::Switch, _) => "true",
-            (Kind::Text | Kind::List, _) => "x",
-            (Kind::Integer | Kind::Number, _) => "75",
-            (Kind::Time, _) => "5m",
+            (ValueKind::Switch, _) => "true",
+            (ValueKind::Text | ValueKind::List, _) => "x",
+            (ValueKind::Integer | ValueKind::Number, _) => "75",
+            (ValueKind::Time, _) => "5m",
         };
         let hard = ("VEX_CONTEXT_HARD", "90");
         let variable = key.variable();
-        Place::new(&[])
+        Fixture::new(&[])
             .load(&[hard, (&variable, text)], &[], &[])
             .unwrap();
     }
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn settings_round_trip_through_toml() {
     for text in [
         "",
         "model = \"m\"\ntimeout = \"90s\"\neffort = \"high\"\nallow = [\"run_command(cargo *)\"]\n[context]\nsoft = 50\n",
@@ -240,16 +240,16 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn files_that_are_not_there_or_cannot_be_read() {
-    let place = Place::new(&[]);
-    assert_eq!(place.load(&[], &[], &[]).unwrap().settings, Settings::default());
-    std::fs::create_dir(place.dir.path().join("user.toml")).unwrap();
-    let told = place.load(&[], &[], &[]).unwrap_err();
-    assert!(told.contains("cannot read the settings D/user.toml"), "{told}");
+fn config_files_may_be_missing_but_not_unreadable() {
+    let fixture = Fixture::new(&[]);
+    assert_eq!(fixture.load(&[], &[], &[]).unwrap().settings, Settings::default());
+    std::fs::create_dir(fixture.dir.path().join("user.toml")).unwrap();
+    let shown = fixture.load(&[], &[], &[]).unwrap_err();
+    assert!(shown.contains("cannot read the settings D/user.toml"), "{shown}");
 }
 
 #[test]
-fn the_places_of_the_files() {
+fn config_files_have_their_places() {
     let sources = Sources::of_process(Some(Path::new("/w")), &[], Vec::new());
     let files = sources.files();
     assert_eq!(files.first().unwrap(), Path::new("/etc/vex/config.toml"));
@@ -258,17 +258,17 @@ fn the_places_of_the_files() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_parser_panic(text in any::<String>(), key in "[a-z_.\"]{0,12}", value in any::<String>()) {
-        let place = Place::new(&[("user.toml", &text)]);
-        let _ = place.load(&[("VEX_MAX_USD", &value)], &[&format!("{key}={value}")], &[]);
+    fn config_parser_never_panics(text in any::<String>(), key in "[a-z_.\"]{0,12}", value in any::<String>()) {
+        let fixture = Fixture::new(&[("user.toml", &text)]);
+        let _ = fixture.load(&[("VEX_MAX_USD", &value)], &[&format!("{key}={value}")], &[]);
     }
 
     #[test]
-    fn the_workspace_never_widens(turns in 1_u32..1000, theirs in 1_u32..1000, usd in proptest::option::of(0.1_f64..9.0), their_usd in 0.1_f64..9.0) {
+    fn workspace_config_never_widens(turns in 1_u32..1000, theirs in 1_u32..1000, usd in proptest::option::of(0.1_f64..9.0), their_usd in 0.1_f64..9.0) {
         let user = format!("max_turns = {turns}\n{}", usd.map(|usd| format!("max_usd = {usd:?}\n")).unwrap_or_default());
         let own = format!("max_turns = {theirs}\nmax_usd = {their_usd:?}\n");
-        let place = Place::new(&[("user.toml", &user), ("w/.vex/config.toml", &own)]);
-        let settings = place.load(&[], &[], &[]).unwrap().settings;
+        let fixture = Fixture::new(&[("user.toml", &user), ("w/.vex/config.toml", &own)]);
+        let settings = fixture.load(&[], &[], &[]).unwrap().settings;
         prop_assert_eq!(settings.max_turns.get(), turns.min(theirs));
         prop_assert_eq!(settings.max_usd, Some(usd.unwrap_or(f64::MAX).min(their_usd)));
     }

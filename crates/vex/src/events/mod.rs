@@ -33,7 +33,7 @@ const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Journal(Arc<Mutex<Inner>>);
 
 /// How events are written.
-enum Form {
+enum OutputFormat {
     /// JSON lines on stdout.
     Json,
     /// Progress on stderr, the final message on stdout.
@@ -45,7 +45,7 @@ enum Form {
 }
 
 struct Inner {
-    form: Form,
+    form: OutputFormat,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     start: Instant,
@@ -69,9 +69,9 @@ impl Journal {
     /// Events as JSON lines on stdout, or as text: progress on stderr, the final message on stdout.
     pub fn stdio(json: bool) -> Self {
         let form = if json {
-            Form::Json
+            OutputFormat::Json
         } else {
-            Form::Text {
+            OutputFormat::Text {
                 text: Text::of_stderr(),
                 // On one terminal the last message would stand there twice.
                 repeat_last: !(std::io::stdout().is_terminal() && std::io::stderr().is_terminal()),
@@ -83,9 +83,9 @@ impl Journal {
     /// As [`Journal::stdio`], into other places, which are no terminals.
     pub fn new(json: bool, color: bool, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
         let form = if json {
-            Form::Json
+            OutputFormat::Json
         } else {
-            Form::Text {
+            OutputFormat::Text {
                 text: Text::without_terminal(color),
                 repeat_last: true,
             }
@@ -93,7 +93,7 @@ impl Journal {
         Self::write_to(form, out, err)
     }
 
-    fn write_to(form: Form, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
+    fn write_to(form: OutputFormat, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             form,
             out,
@@ -125,7 +125,7 @@ impl Journal {
     }
 
     /// What came of the run: the final answer where it had to fit a schema, else the last thing that the model said.
-    pub fn last_words(&self) -> Option<String> {
+    pub fn final_text(&self) -> Option<String> {
         let inner = self.inner();
         inner
             .result
@@ -305,7 +305,7 @@ impl Inner {
     /// Reports that an answer is arriving, unless an event was written a moment ago.
     fn activity(&mut self, received_bytes: u64) {
         // A person sees the answer when it is whole.
-        if matches!(self.form, Form::Json) && self.last_event.elapsed() >= ACTIVITY_INTERVAL {
+        if matches!(self.form, OutputFormat::Json) && self.last_event.elapsed() >= ACTIVITY_INTERVAL {
             self.emit(&Event::Activity { received_bytes });
         }
     }
@@ -317,7 +317,7 @@ impl Inner {
         self.seq += 1;
         self.last_event = Instant::now();
         let written = match &mut self.form {
-            Form::Json => {
+            OutputFormat::Json => {
                 let envelope = Envelope {
                     v: 1,
                     seq: self.seq,
@@ -329,7 +329,7 @@ impl Inner {
                     self.out.write_all(&line).and_then(|()| self.out.flush())
                 })
             }
-            Form::Text { text, .. } => text.write(&mut *self.err, event),
+            OutputFormat::Text { text, .. } => text.write(&mut *self.err, event),
         };
         self.closed |= written.is_err();
     }
@@ -365,7 +365,7 @@ impl Inner {
             duration_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
         })));
         if let (
-            Form::Text {
+            OutputFormat::Text {
                 repeat_last: true, ..
             },
             true,

@@ -57,7 +57,7 @@ fn rewind(journal: &Journal) {
 }
 
 /// One of everything.
-fn tell_all(journal: &Journal) {
+fn emit_every_event(journal: &Journal) {
     let call = |tool: &str, input| ToolCall {
         call_id: "c1".into(),
         tool: tool.into(),
@@ -148,10 +148,10 @@ fn tell_all(journal: &Journal) {
 }
 
 #[test]
-fn every_event_fits_the_schema_and_tells_no_secret() {
+fn events_fit_the_schema_and_contain_no_secret() {
     let sink = Sink::default();
     let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
-    tell_all(&journal);
+    emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     journal.end(ExitReason::Failed, Some("a second end counts for nothing"));
     journal.message("and what comes after it is not told");
@@ -180,7 +180,7 @@ fn every_event_fits_the_schema_and_tells_no_secret() {
 }
 
 #[test]
-fn a_streaming_answer_is_activity_and_no_flood() {
+fn streaming_answer_is_reported_as_bounded_activity() {
     let sink = Sink::default();
     let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
     let began = Instant::now();
@@ -206,7 +206,7 @@ fn a_streaming_answer_is_activity_and_no_flood() {
 fn text_for_a_person() {
     let (out, err) = (Sink::default(), Sink::default());
     let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(err.clone()));
-    tell_all(&journal);
+    emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     assert_eq!(out.text(), "All done.\n");
     let stable = regex::Regex::new(r"done in [0-9.]+ s").unwrap();
@@ -215,7 +215,7 @@ fn text_for_a_person() {
 }
 
 #[test]
-fn a_run_that_failed_says_nothing_on_stdout() {
+fn failed_run_prints_nothing_on_stdout() {
     let out = Sink::default();
     let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(std::io::sink()));
     journal.message("Half done.");
@@ -224,7 +224,7 @@ fn a_run_that_failed_says_nothing_on_stdout() {
 }
 
 #[test]
-fn a_full_disk_is_noticed() {
+fn full_disk_is_reported() {
     for json in [true, false] {
         let journal = Journal::new(json, false, Box::new(Full), Box::new(Full));
         assert!(!journal.is_closed());

@@ -260,8 +260,8 @@ fn shortened(line: &str, width: usize) -> String {
 
 /// The arguments of a call in one line: the one that tells most, else all.
 fn brief(input: &Value) -> String {
-    let telling = ["command", "path", "pattern", "query", "url"];
-    let first = telling
+    let main_keys = ["command", "path", "pattern", "query", "url"];
+    let first = main_keys
         .iter()
         .find_map(|key| input.get(key).and_then(Value::as_str));
     let line = match (first, input) {

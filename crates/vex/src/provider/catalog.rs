@@ -115,7 +115,7 @@ impl Endpoint {
 }
 
 /// A provider that needs no settings.
-struct Known {
+struct KnownProvider {
     name: &'static str,
     protocol: Protocol,
     base_url: &'static str,
@@ -125,8 +125,8 @@ struct Known {
     example: &'static str,
 }
 
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[KnownProvider] = &[
+    KnownProvider {
         name: "anthropic",
         protocol: Protocol::Messages,
         base_url: "https://api.anthropic.com",
@@ -134,7 +134,7 @@ const KNOWN: &[Known] = &[
         url_env: Some("ANTHROPIC_BASE_URL"),
         example: "claude-sonnet-5-5",
     },
-    Known {
+    KnownProvider {
         name: "openai",
         protocol: Protocol::Responses,
         base_url: "https://api.openai.com/v1",
@@ -142,7 +142,7 @@ const KNOWN: &[Known] = &[
         url_env: Some("OPENAI_BASE_URL"),
         example: "gpt-6.2-sol",
     },
-    Known {
+    KnownProvider {
         name: "openrouter",
         protocol: Protocol::Chat,
         base_url: "https://openrouter.ai/api/v1",
@@ -150,7 +150,7 @@ const KNOWN: &[Known] = &[
         url_env: None,
         example: "anthropic/claude-sonnet-5.5",
     },
-    Known {
+    KnownProvider {
         name: "ollama",
         protocol: Protocol::Chat,
         base_url: "http://127.0.0.1:11434/v1",
@@ -158,7 +158,7 @@ const KNOWN: &[Known] = &[
         url_env: None,
         example: "qwen2.5-coder",
     },
-    Known {
+    KnownProvider {
         name: LOCAL,
         protocol: Protocol::Chat,
         base_url: "http://127.0.0.1:8080/v1",
@@ -270,7 +270,7 @@ pub(crate) fn example_model(name: &str) -> Option<&'static str> {
     known(name).map(|known| known.example)
 }
 
-fn known(name: &str) -> Option<&'static Known> {
+fn known(name: &str) -> Option<&'static KnownProvider> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_shows_only_where_it_leaves_the_machine_unencrypted() {
+    fn key_is_exposed_only_when_sent_unencrypted_to_another_machine() {
         let shows = |url: &str, key: bool| {
             let config = format!("[a]\nprotocol = \"chat\"\nbase_url = \"{url}\"\napi_key_env = \"K\"\n");
             let env: &[(&str, &str)] = if key { &[("K", "k")] } else { &[] };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_is_the_one_that_is_named_or_whose_key_is_set() {
+    fn provider_is_the_named_one_or_the_one_with_a_key() {
         let one = found(None, None, "", &[("ANTHROPIC_API_KEY", "k1")]).unwrap();
         assert_eq!(
             (one.name.as_str(), one.base_url.as_str()),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_alone_is_a_local_server_and_gets_no_key() {
+    fn address_alone_is_a_local_server_without_a_key() {
         let local = found(None, Some("http://127.0.0.1:9"), "", &[("OPENAI_API_KEY", "k2")]).unwrap();
         assert_eq!((local.name.as_str(), local.key), ("local", None));
         assert_eq!(local.base_url, "http://127.0.0.1:9/v1");
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn flag_then_environment_then_settings_then_what_is_known() {
+    fn endpoint_prefers_flag_then_environment_then_settings_then_defaults() {
         let config = "[openai]\nbase_url = 'https://c.example/v1'\napi_key_env = 'K'\nprotocol = 'chat'\n[mine]\nbase_url = 'http://[::1]:1/api/v3'\nprotocol = 'responses'\napi_key_header = 'API-Key'\nquery = { version = '1' }\n";
         let env = [("K", " key\n"), ("OPENAI_BASE_URL", "https://e.example/v1")];
         let url = |flag, env: &[(&str, &str)]| found(Some("openai"), flag, config, env).unwrap().base_url;
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_holds_no_secret_and_is_one() {
+    fn base_url_must_be_valid_and_hold_no_secret() {
         for bad in [
             "127.0.0.1:80",
             "ftp://a",

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_costs_what_its_parts_cost() {
+    fn request_cost_is_the_sum_of_its_parts() {
         let price = known("claude-sonnet-4-5").price.unwrap();
         // 1000 fresh at 3, 7000 cached at 0.30, 2000 written at 3.75, 500 out at 15.
         let cost = price.cost(usage(10_000, 7_000, 2_000, 500));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_request_costs_more_as_a_whole() {
+    fn long_request_has_the_higher_price() {
         let price = known("gpt-6-sol").price.unwrap();
         assert_eq!(price.cost(usage(272_000, 0, 0, 1000)), 0.554);
         assert_eq!(price.cost(usage(273_000, 0, 0, 1000)), 1.107);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_one_model_are_one() {
+    fn model_name_variants_share_one_price() {
         let sonnet = known("claude-sonnet-4-5");
         for name in [
             "claude-sonnet-4-5-20250929",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_go_before_the_table() {
+    fn settings_override_the_price_table() {
         let text = "['gpt-5.2']\ncontext_window = 9\n[mine]\ninput = 0.175\noutput = 2\n[half]\ninput = 1";
         let configured: BTreeMap<String, ModelConfig> = toml::from_str(text).unwrap();
         let gpt = facts("gpt-5.2", &configured);

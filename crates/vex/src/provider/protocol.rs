@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::stream::Decoder;
-use super::text_tools::Spoken;
+use super::text_tools::TextRequest;
 use super::{Request, chat, messages, responses};
 
 /// How a model is spoken to.
@@ -86,7 +86,7 @@ impl Protocol {
         match settings.tool_calls {
             ToolCalls::Native => self.native_body(request, settings),
             ToolCalls::Text => {
-                let spoken = Spoken::of(request);
+                let spoken = TextRequest::of(request);
                 self.native_body(&spoken.request(request), settings)
             }
         }

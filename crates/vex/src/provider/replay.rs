@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
+enum RecordingLine {
     Recording {
         version: u32,
         #[serde(default, rename = "note")]
@@ -128,23 +128,23 @@ impl Expect {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum RecordedStep {
     Turn(RecordedTurn),
     Error { message: String, class: Option<String> },
 }
 
 #[derive(Debug)]
-struct Conversation {
+struct RecordedConversation {
     name: String,
     when: Vec<String>,
-    steps: Vec<Step>,
+    steps: Vec<RecordedStep>,
 }
 
 /// A file with recorded conversations, checked.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
-    conversations: Vec<Conversation>,
+    conversations: Vec<RecordedConversation>,
 }
 
 /// Why a recording could not be used.
@@ -227,7 +227,7 @@ impl Recording {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, RecordingError> {
-        let mut conversations: Vec<Conversation> = Vec::new();
+        let mut conversations: Vec<RecordedConversation> = Vec::new();
         let mut started = false;
         for (index, line) in text.lines().enumerate() {
             let fail = |reason: String| RecordingError::Line {
@@ -238,31 +238,31 @@ impl Recording {
             if line.trim().is_empty() || line.trim_start().starts_with("//") {
                 continue;
             }
-            let line: Line = serde_json::from_str(line).map_err(|error| fail(error.to_string()))?;
+            let line: RecordingLine = serde_json::from_str(line).map_err(|error| fail(error.to_string()))?;
             let step = match line {
-                Line::Recording { version: 1, .. } if !started => {
+                RecordingLine::Recording { version: 1, .. } if !started => {
                     started = true;
                     continue;
                 }
-                Line::Recording { version, .. } if !started => {
+                RecordingLine::Recording { version, .. } if !started => {
                     return Err(fail(format!(
                         "version {version} of recordings is not known, only 1"
                     )));
                 }
-                Line::Recording { .. } => return Err(fail("a second `recording` line".to_owned())),
+                RecordingLine::Recording { .. } => return Err(fail("a second `recording` line".to_owned())),
                 _ if !started => {
                     return Err(fail(r#"the first line must be of kind "recording""#.to_owned()));
                 }
-                Line::Conversation { name, when } => {
-                    conversations.push(Conversation {
+                RecordingLine::Conversation { name, when } => {
+                    conversations.push(RecordedConversation {
                         name,
                         when,
                         steps: Vec::new(),
                     });
                     continue;
                 }
-                Line::Turn(turn) => Step::Turn(turn),
-                Line::Error { message, class } => Step::Error { message, class },
+                RecordingLine::Turn(turn) => RecordedStep::Turn(turn),
+                RecordingLine::Error { message, class } => RecordedStep::Error { message, class },
             };
             match conversations.last_mut() {
                 Some(conversation) => conversation.steps.push(step),
@@ -279,7 +279,7 @@ impl Recording {
 /// Plays one conversation of a recording.
 pub struct Replay {
     recording: Recording,
-    playing: Option<std::vec::IntoIter<Step>>,
+    playing: Option<std::vec::IntoIter<RecordedStep>>,
     name: String,
     calls: Vec<(ToolCall, Expect)>,
     turn: usize,
@@ -304,8 +304,8 @@ impl Replay {
         }
     }
 
-    fn choose(&mut self, prompt: &str) -> Result<std::vec::IntoIter<Step>, ProviderError> {
-        let fits = |c: &&mut Conversation| c.when.iter().all(|text| prompt.contains(text.as_str()));
+    fn choose(&mut self, prompt: &str) -> Result<std::vec::IntoIter<RecordedStep>, ProviderError> {
+        let fits = |c: &&mut RecordedConversation| c.when.iter().all(|text| prompt.contains(text.as_str()));
         match self.recording.conversations.iter_mut().find(fits) {
             Some(conversation) => {
                 self.name = std::mem::take(&mut conversation.name);
@@ -338,14 +338,14 @@ impl Replay {
                 None => Err(("it has no result".to_owned(), "")),
             };
             if let Err((reason, output)) = reason {
-                let told = tail(output, 400);
+                let output_tail = tail(output, 400);
                 return Err(ProviderError::Diverged(format!(
-                    "turn {} of {:?} called {} {}: {reason}{}{told}",
+                    "turn {} of {:?} called {} {}: {reason}{}{output_tail}",
                     self.turn,
                     self.name,
                     call.tool,
                     call.input.json().unwrap_or_default(),
-                    if told.is_empty() { "" } else { "; it gave: " },
+                    if output_tail.is_empty() { "" } else { "; it gave: " },
                 )));
             }
         }
@@ -375,8 +375,8 @@ impl Provider for Replay {
         self.check(request.messages)?;
         self.turn += 1;
         let turn = match self.playing.as_mut().and_then(Iterator::next) {
-            Some(Step::Turn(turn)) => turn,
-            Some(Step::Error { message, class }) => {
+            Some(RecordedStep::Turn(turn)) => turn,
+            Some(RecordedStep::Error { message, class }) => {
                 return Err(ProviderError::Reported {
                     message,
                     class,
@@ -479,8 +479,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_file_and_line() {
-        let told: Vec<String> = [
+    fn recording_errors_name_file_and_line() {
+        let shown: Vec<String> = [
             "{\"kind\":\"turn\"}",
             "{\"kind\":\"recording\",\"version\":2}",
             "// fine\n{\"kind\":\"recording\",\"version\":1}\n\n{\"kind\":\"turn\",\"text\":\"x\"}",
@@ -489,7 +489,7 @@ mod tests {
         .iter()
         .map(|text| parse(text).unwrap_err().to_string())
         .collect();
-        insta::assert_snapshot!(told.join("\n"), @r#"
+        insta::assert_snapshot!(shown.join("\n"), @r#"
         r.jsonl:1: the first line must be of kind "recording"
         r.jsonl:1: version 2 of recordings is not known, only 1
         r.jsonl:4: a turn before the first conversation
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_name_never_leaves_the_folder() {
+    fn recording_model_name_never_leaves_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().to_str().unwrap();
         let locate = |model| Recording::locate(None, Some(place), None, Some(model));

@@ -94,24 +94,24 @@ pub(crate) enum Entry<'a> {
 /// it, and each result its call right before it.
 pub(crate) fn entries(messages: &[Message]) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
-    let mut rest = messages;
+    let mut remaining = messages;
     let mut asked: HashSet<&str> = HashSet::new();
-    while let Some((first, after)) = rest.split_first() {
+    while let Some((first, after)) = remaining.split_first() {
         if let Message::Assistant(turn) = first {
             asked = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
             entries.push(Entry::Answer {
                 turn,
                 answered: HashSet::new(),
             });
-            rest = after;
+            remaining = after;
             continue;
         }
-        let end = rest
+        let end = remaining
             .iter()
             .position(|message| matches!(message, Message::Assistant(_)))
-            .unwrap_or(rest.len());
-        let (input, after) = rest.split_at(end);
-        rest = after;
+            .unwrap_or(remaining.len());
+        let (input, after) = remaining.split_at(end);
+        remaining = after;
         let mut results = Vec::new();
         let mut texts = Vec::new();
         for message in input {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_an_event_cut_at_every_byte() {
+    fn sse_event_forms_survive_cuts_at_every_byte() {
         let stream = "\u{feff}data: a\n\n: comment\n\nevent: ping\r\ndata: {}\r\n\r\ndata:b\rdata: ü—c\r\rid: 7\nretry: 5\n\n\
             event: e\n\nwhat: x\ndata\n\ndata: never ended\n"
             .as_bytes();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_an_error() {
+    fn sse_rejects_invalid_utf8() {
         let mut parser = SseParser::default();
         parser.push(b"data: a\n\ndata: \xff\n\ndata: b\n\n");
         assert_eq!(parser.next_event().unwrap().unwrap().data, "a");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_end_is_an_error() {
+    fn sse_rejects_an_endless_event() {
         let mut parser = SseParser::default();
         parser.push(b"data: ");
         let piece = vec![b'x'; 1024 * 1024];

@@ -12,12 +12,12 @@ use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
 use crate::tools::{Need, ToolDefinition};
 
 /// What a request says instead.
-pub(crate) struct Spoken {
+pub(crate) struct TextRequest {
     system: String,
     messages: Vec<Message>,
 }
 
-impl Spoken {
+impl TextRequest {
     /// The same conversation without tools. Each message becomes one that depends on nothing behind it, so a request goes
     /// on extending the one before.
     pub(crate) fn of(request: &Request<'_>) -> Self {
@@ -28,12 +28,12 @@ impl Spoken {
                 Message::User { .. } => message.clone(),
                 Message::Assistant(turn) => {
                     calls = &turn.blocks;
-                    Message::Assistant(spoken(turn))
+                    Message::Assistant(turn_as_text(turn))
                 }
                 Message::Tool(result) => {
                     let is_last = !matches!(request.messages.get(at + 1), Some(Message::Tool(_)));
                     Message::User {
-                        text: told(result, calls, request.tools, is_last),
+                        text: result_text(result, calls, request.tools, is_last),
                     }
                 }
             });
@@ -56,14 +56,14 @@ impl Spoken {
 }
 
 /// A call as the model is to write it.
-fn written(call: &ToolCall) -> String {
+fn call_as_text(call: &ToolCall) -> String {
     json!({"name": call.tool, "arguments": arguments(&call.input)}).to_string()
 }
 
-fn spoken(turn: &Turn) -> Turn {
+fn turn_as_text(turn: &Turn) -> Turn {
     let parts = turn.blocks.iter().filter_map(|block| match block {
         Block::Text { text } if !text.trim().is_empty() => Some(text.trim().to_owned()),
-        Block::ToolCall(call) => Some(written(call)),
+        Block::ToolCall(call) => Some(call_as_text(call)),
         _ => None,
     });
     let text = parts.collect::<Vec<_>>().join("\n");
@@ -74,14 +74,14 @@ fn spoken(turn: &Turn) -> Turn {
 }
 
 /// A result in words. A weak model goes on calling for ever, or stops at once, unless it is asked what it wants.
-fn told(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], is_last: bool) -> String {
+fn result_text(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], is_last: bool) -> String {
     let call = calls.iter().find_map(|block| match block {
         Block::ToolCall(call) if call.call_id == result.call_id => Some(call),
         _ => None,
     });
     let name = call.map_or("the call", |call| call.tool.as_str());
-    let what = if result.is_error { "Error of" } else { "Result of" };
-    let mut text = format!("{what} {name}:\n{}", output(result).trim_end());
+    let heading = if result.is_error { "Error of" } else { "Result of" };
+    let mut text = format!("{heading} {name}:\n{}", output(result).trim_end());
     if is_last {
         let changes = |tool: &ToolDefinition| tool.name == name && tool.need == Need::Write;
         text.push_str(if !result.is_error && tools.iter().any(changes) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_without_tools_says_the_same() {
+    fn text_tools_conversation_is_equivalent() {
         let dir = tempfile::tempdir().unwrap();
         let tools = Toolbox::new(Root::open(dir.path(), false).unwrap(), Permission::WorkspaceWrite);
         let answer = |blocks| {
@@ -185,26 +185,26 @@ mod tests {
             tools: &tools.definitions()[..6],
             output_schema: None,
         };
-        let spoken = Spoken::of(&request);
-        let mut told = spoken.system.clone();
-        for message in &spoken.messages {
-            told += &match message {
+        let as_text = TextRequest::of(&request);
+        let mut shown = as_text.system.clone();
+        for message in &as_text.messages {
+            shown += &match message {
                 Message::User { text } => format!("\n--- user\n{text}\n"),
                 Message::Assistant(turn) => format!("\n--- model\n{}\n", turn.text()),
                 Message::Tool(_) => panic!("a result is told as words"),
             };
         }
-        insta::assert_snapshot!(told);
-        assert!(spoken.request(&request).tools.is_empty());
+        insta::assert_snapshot!(shown);
+        assert!(as_text.request(&request).tools.is_empty());
         for cut in 1..messages.len() {
-            let earlier = Spoken::of(&Request {
+            let earlier = TextRequest::of(&Request {
                 messages: &messages[..cut],
                 ..request
             });
-            let goes_on = matches!(messages[cut], Message::Tool(_));
+            let continues = matches!(messages[cut], Message::Tool(_));
             // Nothing is asked while results are missing.
-            if !goes_on {
-                assert_eq!(earlier.messages, spoken.messages[..cut]);
+            if !continues {
+                assert_eq!(earlier.messages, as_text.messages[..cut]);
             }
         }
     }

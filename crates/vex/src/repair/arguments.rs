@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::json::{self, End, Fault, blank};
+use super::json::{self, End, JsonError, blank};
 use crate::conversation::Arguments;
 
 /// How often JSON may stand in a JSON text.
@@ -72,10 +72,10 @@ fn decoded(mut value: Value) -> Result<Value, String> {
 
 /// What stands within a fence around the whole text.
 fn unfenced(text: &str) -> &str {
-    let Some(rest) = text.strip_prefix("```") else {
+    let Some(tail) = text.strip_prefix("```") else {
         return text;
     };
-    let Some(inner) = rest.strip_suffix("```") else {
+    let Some(inner) = tail.strip_suffix("```") else {
         return text;
     };
     inner
@@ -84,28 +84,28 @@ fn unfenced(text: &str) -> &str {
 }
 
 /// Whether what follows a value can be left out: nothing, the same value again, or what is no JSON.
-fn rubbish(value: &Value, mut rest: &str) -> bool {
+fn rubbish(value: &Value, mut tail: &str) -> bool {
     loop {
-        rest = &rest[blank(rest)..];
-        match rest.bytes().next() {
+        tail = &tail[blank(tail)..];
+        match tail.bytes().next() {
             None => return true,
-            Some(b'{' | b'[') => match json::read(rest, End::Unknown) {
-                Ok((again, end)) if again == *value => rest = &rest[end..],
+            Some(b'{' | b'[') => match json::read(tail, End::Unknown) {
+                Ok((again, end)) if again == *value => tail = &tail[end..],
                 _ => return false,
             },
-            Some(b'}' | b']') => rest = &rest[1..],
+            Some(b'}' | b']') => tail = &tail[1..],
             Some(b',' | b':' | b'"' | b'\'') => return false,
             // Words or markup; another object behind them would be something that was to be said.
-            Some(_) => return !rest.contains(['{', '"']),
+            Some(_) => return !tail.contains(['{', '"']),
         }
     }
 }
 
 /// What is wrong, for the model.
-pub(super) fn explain(fault: Fault, text: &str) -> String {
+pub(super) fn explain(fault: JsonError, text: &str) -> String {
     match fault {
-        Fault::Cut => CUT.to_owned(),
-        Fault::Wrong { at, what } => {
+        JsonError::Cut => CUT.to_owned(),
+        JsonError::Wrong { at, problem: what } => {
             let mut from = at.min(text.len()).saturating_sub(20);
             while !text.is_char_boundary(from) {
                 from -= 1;

@@ -18,12 +18,12 @@ pub(super) struct Element {
     name: String,
     values: Map<String, Value>,
     /// A parameter that came twice.
-    twice: Option<String>,
-    part: Part,
+    repeated_key: Option<String>,
+    part: ElementPart,
 }
 
 #[derive(Debug)]
-enum Part {
+enum ElementPart {
     /// Between parameters.
     Outside,
     /// In a value that began there.
@@ -34,7 +34,7 @@ enum Part {
 
 /// How far an element came.
 #[derive(Debug)]
-pub(super) enum Grown {
+pub(super) enum ElementStep {
     /// More text is needed.
     Wait,
     /// It is whole.
@@ -52,82 +52,82 @@ impl Element {
         Self {
             name: name.to_owned(),
             values: Map::new(),
-            twice: None,
-            part: Part::Outside,
+            repeated_key: None,
+            part: ElementPart::Outside,
         }
     }
 
     /// Goes on at `at`. `ended` says that no more text comes, and whether it was cut off.
-    pub(super) fn grow(&mut self, text: &str, at: &mut usize, ended: Option<bool>) -> Grown {
+    pub(super) fn advance(&mut self, text: &str, at: &mut usize, ended: Option<bool>) -> ElementStep {
         loop {
-            match std::mem::replace(&mut self.part, Part::Outside) {
-                Part::Outside => {
+            match std::mem::replace(&mut self.part, ElementPart::Outside) {
+                ElementPart::Outside => {
                     *at += blank(&text[*at..]);
-                    let rest = &text[*at..];
-                    match tags::read(rest) {
+                    let tail = &text[*at..];
+                    match tags::read(tail) {
                         Tag::Parameter(key, length) => {
                             *at += length;
-                            self.part = Part::Value {
+                            self.part = ElementPart::Value {
                                 key: key.to_owned(),
                                 from: *at,
                             };
                         }
                         Tag::Close(length) => {
                             // The tag of a wrapper is left for the one who reads the wrapper.
-                            if rest.starts_with("</function>") || rest.starts_with("</invoke>") {
+                            if tail.starts_with("</function>") || tail.starts_with("</invoke>") {
                                 *at += length;
                             } else if self.values.is_empty() {
-                                return Grown::No;
+                                return ElementStep::No;
                             }
-                            return Grown::Done(self.call());
+                            return ElementStep::Done(self.call());
                         }
-                        Tag::More if ended.is_none() => return Grown::Wait,
-                        Tag::More if self.values.is_empty() => return Grown::No,
-                        Tag::More if rest.is_empty() && ended == Some(false) => {
-                            return Grown::Done(self.call());
+                        Tag::More if ended.is_none() => return ElementStep::Wait,
+                        Tag::More if self.values.is_empty() => return ElementStep::No,
+                        Tag::More if tail.is_empty() && ended == Some(false) => {
+                            return ElementStep::Done(self.call());
                         }
-                        Tag::More => return Grown::Cut(self.cut(rest)),
-                        _ if rest.starts_with('{') && self.values.is_empty() => {
-                            return Grown::Json(std::mem::take(&mut self.name));
+                        Tag::More => return ElementStep::Cut(self.cut(tail)),
+                        _ if tail.starts_with('{') && self.values.is_empty() => {
+                            return ElementStep::Json(std::mem::take(&mut self.name));
                         }
-                        _ if self.values.is_empty() => return Grown::No,
-                        _ => return Grown::Cut(self.cut(rest)),
+                        _ if self.values.is_empty() => return ElementStep::No,
+                        _ => return ElementStep::Cut(self.cut(tail)),
                     }
                 }
-                Part::Value { key, from } => {
+                ElementPart::Value { key, from } => {
                     let Some(stop) = text[*at..].find('<') else {
                         *at = text.len();
                         if ended.is_some() {
-                            return Grown::Cut(self.cut(&text[from..]));
+                            return ElementStep::Cut(self.cut(&text[from..]));
                         }
-                        self.part = Part::Value { key, from };
-                        return Grown::Wait;
+                        self.part = ElementPart::Value { key, from };
+                        return ElementStep::Wait;
                     };
                     *at += stop;
-                    let rest = &text[*at..];
-                    if rest.starts_with(END) {
+                    let tail = &text[*at..];
+                    if tail.starts_with(END) {
                         let to = *at;
                         *at += END.len();
-                        self.part = Part::Behind { key, from, to };
+                        self.part = ElementPart::Behind { key, from, to };
                         continue;
                     }
-                    self.part = Part::Value { key, from };
-                    if ended.is_none() && END.starts_with(rest) {
-                        return Grown::Wait;
+                    self.part = ElementPart::Value { key, from };
+                    if ended.is_none() && END.starts_with(tail) {
+                        return ElementStep::Wait;
                     }
                     *at += 1;
                 }
-                Part::Behind { key, from, to } => {
+                ElementPart::Behind { key, from, to } => {
                     *at += blank(&text[*at..]);
                     match tags::read(&text[*at..]) {
                         Tag::More if ended.is_none() => {
-                            self.part = Part::Behind { key, from, to };
-                            return Grown::Wait;
+                            self.part = ElementPart::Behind { key, from, to };
+                            return ElementStep::Wait;
                         }
                         Tag::More | Tag::Parameter(..) | Tag::Close(_) => {
                             self.keep(key, &text[from..to]);
                         }
-                        _ => self.part = Part::Value { key, from },
+                        _ => self.part = ElementPart::Value { key, from },
                     }
                 }
             }
@@ -144,7 +144,7 @@ impl Element {
             .map_or(raw, |raw| raw.strip_suffix('\r').unwrap_or(raw));
         let value = Value::String(raw.to_owned());
         if self.values.contains_key(&key) {
-            self.twice = Some(key);
+            self.repeated_key = Some(key);
         } else {
             self.values.insert(key, value);
         }
@@ -152,7 +152,7 @@ impl Element {
 
     fn call(&mut self) -> Found {
         let values = std::mem::take(&mut self.values);
-        let input = match &self.twice {
+        let input = match &self.repeated_key {
             None => Arguments::Json(Value::Object(values)),
             Some(key) => Arguments::Broken {
                 raw: Value::Object(values).to_string(),
@@ -166,12 +166,12 @@ impl Element {
         }
     }
 
-    fn cut(&mut self, rest: &str) -> Found {
+    fn cut(&mut self, tail: &str) -> Found {
         Found::Call {
             id: None,
             tool: std::mem::take(&mut self.name),
             input: Arguments::Broken {
-                raw: format!("{}{rest}", Value::Object(std::mem::take(&mut self.values))),
+                raw: format!("{}{tail}", Value::Object(std::mem::take(&mut self.values))),
                 reason: super::arguments::CUT.to_owned(),
             },
         }

@@ -14,14 +14,14 @@ pub(super) enum End {
     /// Nothing: the text may be cut off.
     Unknown,
     /// The model ended there.
-    Said,
+    Complete,
     /// Something that closes stands behind it. Brackets missing before it can only be meant there.
     Closed,
 }
 
 /// Why a text was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum JsonError {
     /// It ends in the middle.
     Cut,
     /// What stands there has no certain reading.
@@ -29,29 +29,29 @@ pub(super) enum Fault {
         /// Where, in bytes.
         at: usize,
         /// What is wrong.
-        what: &'static str,
+        problem: &'static str,
     },
 }
 
 /// Reads the object or array at the start of a text: the value, and where it ends.
-pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), Fault> {
+pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
     let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = strict.next() {
         return Ok((value, strict.byte_offset()));
     }
-    Reader::new(text, end, false).all()
+    JsonReader::new(text, end, false).all()
 }
 
 /// Reads a text that is an object or an array and nothing else.
 ///
 /// Texts whose own quotation marks are not escaped are read here, where it is known that nothing is cut off: each text
 /// ends where JSON certainly goes on.
-pub(super) fn read_whole(text: &str, end: End) -> Result<Value, Fault> {
+pub(super) fn read_whole(text: &str, end: End) -> Result<Value, JsonError> {
     let exact = |(value, used): (Value, usize)| match text[used..].trim_start() {
         "" => Ok(value),
-        _ => Err(Fault::Wrong {
+        _ => Err(JsonError::Wrong {
             at: used,
-            what: "something follows, perhaps behind a quotation mark that is not escaped",
+            problem: "something follows, perhaps behind a quotation mark that is not escaped",
         }),
     };
     let fault = match read(text, end).and_then(exact) {
@@ -59,7 +59,7 @@ pub(super) fn read_whole(text: &str, end: End) -> Result<Value, Fault> {
         Err(fault) => fault,
     };
     match fault {
-        Fault::Wrong { .. } if end != End::Unknown => Reader::new(text, end, true)
+        JsonError::Wrong { .. } if end != End::Unknown => JsonReader::new(text, end, true)
             .all()
             .and_then(exact)
             .map_err(|_| fault),
@@ -69,12 +69,12 @@ pub(super) fn read_whole(text: &str, end: End) -> Result<Value, Fault> {
 
 /// Where a quoted text stands, which says what may follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum QuotePosition {
     Key,
     Value,
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     end: End,
@@ -84,7 +84,7 @@ struct Reader<'a> {
     open: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     fn new(text: &'a str, end: End, loose: bool) -> Self {
         Self {
             text,
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn all(mut self) -> Result<(Value, usize), Fault> {
+    fn all(mut self) -> Result<(Value, usize), JsonError> {
         let value = self.value()?;
         Ok((value, self.at))
     }
@@ -104,28 +104,32 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn wrong<T>(&self, what: &'static str) -> Result<T, Fault> {
-        Err(Fault::Wrong { at: self.at, what })
+    fn wrong<T>(&self, problem: &'static str) -> Result<T, JsonError> {
+        Err(JsonError::Wrong { at: self.at, problem })
     }
 
     /// The next byte behind white space.
-    fn next(&mut self) -> Result<u8, Fault> {
+    fn next(&mut self) -> Result<u8, JsonError> {
         self.at += blank(&self.text[self.at..]);
-        self.byte().ok_or(Fault::Cut)
+        self.byte().ok_or(JsonError::Cut)
     }
 
-    fn value(&mut self) -> Result<Value, Fault> {
+    fn value(&mut self) -> Result<Value, JsonError> {
         match self.next()? {
             b'{' if self.is_doubled() => self.nested(b'}', Self::doubled),
             b'{' => self.nested(b'}', Self::object),
             b'[' => self.nested(b']', Self::array),
-            quote @ (b'"' | b'\'' | b'`') => self.quoted(quote, Place::Value).map(Value::String),
+            quote @ (b'"' | b'\'' | b'`') => self.quoted(quote, QuotePosition::Value).map(Value::String),
             b'-' | b'0'..=b'9' => self.number(),
-            _ => self.word(),
+            _ => self.literal(),
         }
     }
 
-    fn nested(&mut self, close: u8, read: fn(&mut Self) -> Result<Value, Fault>) -> Result<Value, Fault> {
+    fn nested(
+        &mut self,
+        close: u8,
+        read: fn(&mut Self) -> Result<Value, JsonError>,
+    ) -> Result<Value, JsonError> {
         if self.open.len() == MAX_DEPTH {
             return self.wrong("it nests too deep");
         }
@@ -137,10 +141,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the array or object ends here; else a value must follow. A comma too many is left out.
-    fn ends(&mut self, close: u8, first: bool) -> Result<bool, Fault> {
+    fn ends(&mut self, close: u8, first: bool) -> Result<bool, JsonError> {
         let next = match self.next() {
             // All that was said is whole, and something closes behind it: only this bracket can be missing.
-            Err(Fault::Cut) if self.end == End::Closed && !first => return Ok(true),
+            Err(JsonError::Cut) if self.end == End::Closed && !first => return Ok(true),
             next => next?,
         };
         if next == close {
@@ -169,18 +173,18 @@ impl<'a> Reader<'a> {
     }
 
     /// An object in braces of its own: some models repeat the doubled braces of the template that they were given.
-    fn doubled(&mut self) -> Result<Value, Fault> {
+    fn doubled(&mut self) -> Result<Value, JsonError> {
         let value = self.value()?;
         match self.next() {
             Ok(b'}') => self.at += 1,
-            Err(Fault::Cut) if self.end != End::Unknown => {}
+            Err(JsonError::Cut) if self.end != End::Unknown => {}
             Ok(_) => return self.wrong("a brace is missing behind an object in braces"),
             Err(fault) => return Err(fault),
         }
         Ok(value)
     }
 
-    fn array(&mut self) -> Result<Value, Fault> {
+    fn array(&mut self) -> Result<Value, JsonError> {
         let mut items = Vec::new();
         while !self.ends(b']', items.is_empty())? {
             items.push(self.value()?);
@@ -188,11 +192,11 @@ impl<'a> Reader<'a> {
         Ok(Value::Array(items))
     }
 
-    fn object(&mut self) -> Result<Value, Fault> {
+    fn object(&mut self) -> Result<Value, JsonError> {
         let mut map = Map::new();
         while !self.ends(b'}', map.is_empty())? {
             let key = match self.next()? {
-                quote @ (b'"' | b'\'') => self.quoted(quote, Place::Key)?,
+                quote @ (b'"' | b'\'') => self.quoted(quote, QuotePosition::Key)?,
                 _ => self.bare_key()?,
             };
             if self.next()? != b':' {
@@ -208,26 +212,26 @@ impl<'a> Reader<'a> {
         Ok(Value::Object(map))
     }
 
-    fn bare_key(&mut self) -> Result<String, Fault> {
-        let rest = &self.text[self.at..];
-        let length = identifier(rest);
+    fn bare_key(&mut self) -> Result<String, JsonError> {
+        let tail = &self.text[self.at..];
+        let length = identifier(tail);
         if length == 0 {
             return self.wrong("a key is missing");
         }
         self.at += length;
-        Ok(rest[..length].to_owned())
+        Ok(tail[..length].to_owned())
     }
 
-    fn number(&mut self) -> Result<Value, Fault> {
-        let rest = &self.text[self.at..];
-        let length = rest
+    fn number(&mut self) -> Result<Value, JsonError> {
+        let tail = &self.text[self.at..];
+        let length = tail
             .bytes()
             .take_while(|b| b.is_ascii_digit() || b"+-.eE".contains(b))
             .count();
-        if length == rest.len() && self.end == End::Unknown {
-            return Err(Fault::Cut);
+        if length == tail.len() && self.end == End::Unknown {
+            return Err(JsonError::Cut);
         }
-        match serde_json::from_str(&rest[..length]) {
+        match serde_json::from_str(&tail[..length]) {
             Ok(number) => {
                 self.at += length;
                 Ok(Value::Number(number))
@@ -236,66 +240,68 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn word(&mut self) -> Result<Value, Fault> {
-        let rest = &self.text[self.at..];
-        let length = identifier(rest);
-        let value = match &rest[..length] {
+    fn literal(&mut self) -> Result<Value, JsonError> {
+        let tail = &self.text[self.at..];
+        let length = identifier(tail);
+        let value = match &tail[..length] {
             "true" | "True" => Value::Bool(true),
             "false" | "False" => Value::Bool(false),
             "null" | "None" => Value::Null,
-            _ if length > 0 && length == rest.len() && self.end == End::Unknown => return Err(Fault::Cut),
+            _ if length > 0 && length == tail.len() && self.end == End::Unknown => {
+                return Err(JsonError::Cut);
+            }
             _ => return self.wrong("a value is missing or has no quotation marks"),
         };
         self.at += length;
         Ok(value)
     }
 
-    fn quoted(&mut self, quote: u8, place: Place) -> Result<String, Fault> {
-        let rest = &self.text[self.at..];
+    fn quoted(&mut self, quote: u8, place: QuotePosition) -> Result<String, JsonError> {
+        let tail = &self.text[self.at..];
         let triple = [quote; 3];
-        if place == Place::Value && quote != b'`' && rest.as_bytes().starts_with(&triple) {
+        if place == QuotePosition::Value && quote != b'`' && tail.as_bytes().starts_with(&triple) {
             return self.verbatim(3, quote);
         }
         if quote == b'`' {
             return self.verbatim(1, quote);
         }
         self.at += 1;
-        let mut said = String::new();
+        let mut text = String::new();
         loop {
-            let rest = &self.text[self.at..];
-            let Some(stop) = rest.bytes().position(|b| b == quote || b == b'\\') else {
-                return Err(Fault::Cut);
+            let tail = &self.text[self.at..];
+            let Some(stop) = tail.bytes().position(|b| b == quote || b == b'\\') else {
+                return Err(JsonError::Cut);
             };
-            said.push_str(&rest[..stop]);
+            text.push_str(&tail[..stop]);
             self.at += stop + 1;
-            if rest.as_bytes()[stop] == b'\\' {
-                self.escape(quote, &mut said)?;
-            } else if !self.loose || self.goes_on(place) {
-                return Ok(said);
+            if tail.as_bytes()[stop] == b'\\' {
+                self.escape(quote, &mut text)?;
+            } else if !self.loose || self.ends_string(place) {
+                return Ok(text);
             } else {
-                said.push(char::from(quote));
+                text.push(char::from(quote));
             }
         }
     }
 
     /// A text in Python's triple quotation marks or in backticks: as it stands, where nothing in it needs a reading.
-    fn verbatim(&mut self, marks: usize, quote: u8) -> Result<String, Fault> {
+    fn verbatim(&mut self, marks: usize, quote: u8) -> Result<String, JsonError> {
         let start = self.at + marks;
         let mark = &self.text[self.at..start];
         let Some(length) = self.text[start..].find(mark) else {
-            return Err(Fault::Cut);
+            return Err(JsonError::Cut);
         };
-        let said = &self.text[start..start + length];
-        if said.contains('\\') || (quote == b'`' && said.contains("${")) {
+        let text = &self.text[start..start + length];
+        if text.contains('\\') || (quote == b'`' && text.contains("${")) {
             return self.wrong("a text in such quotation marks must not need escapes");
         }
         self.at = start + length + marks;
-        Ok(said.to_owned())
+        Ok(text.to_owned())
     }
 
     /// What stands behind a backslash.
-    fn escape(&mut self, quote: u8, said: &mut String) -> Result<(), Fault> {
-        let next = self.text[self.at..].chars().next().ok_or(Fault::Cut)?;
+    fn escape(&mut self, quote: u8, out: &mut String) -> Result<(), JsonError> {
+        let next = self.text[self.at..].chars().next().ok_or(JsonError::Cut)?;
         let plain = match next {
             '"' | '\\' | '/' => next,
             '\'' if quote == b'\'' => next,
@@ -304,31 +310,31 @@ impl<'a> Reader<'a> {
             'r' => '\r',
             'b' => '\u{8}',
             'f' => '\u{c}',
-            'u' => return self.unicode(said),
+            'u' => return self.unicode(out),
             // These are escapes of regular expressions, shells and C: the backslash itself is meant.
             'd' | 'w' | 's' | 'D' | 'W' | 'S' | '\n' | ' ' => {
-                said.push('\\');
+                out.push('\\');
                 next
             }
             _ if next.is_ascii_punctuation() && next != '\'' => {
-                said.push('\\');
+                out.push('\\');
                 next
             }
             _ => return self.wrong("a backslash in a text must be written twice"),
         };
-        said.push(plain);
+        out.push(plain);
         self.at += next.len_utf8();
         Ok(())
     }
 
-    fn unicode(&mut self, said: &mut String) -> Result<(), Fault> {
+    fn unicode(&mut self, out: &mut String) -> Result<(), JsonError> {
         let unit = |at: usize| {
             let digits = self.text.get(at + 1..at + 5)?;
             let all_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
             all_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
         };
         if self.text.len() < self.at + 5 {
-            return Err(Fault::Cut);
+            return Err(JsonError::Cut);
         }
         let first = unit(self.at);
         let again = self.text[self.at..].get(5..7) == Some("\\u");
@@ -338,20 +344,20 @@ impl<'a> Reader<'a> {
             Some(Ok(read)) => (read, if read.len_utf16() == 2 { 11 } else { 5 }),
             _ => return self.wrong("this is no character"),
         };
-        said.push(read);
+        out.push(read);
         self.at += length;
         Ok(())
     }
 
     /// Whether JSON certainly goes on here, behind a quotation mark, so that it ended its text.
-    fn goes_on(&self, place: Place) -> bool {
-        let rest = &self.text[self.at..];
-        let rest = &rest[blank(rest)..];
-        if place == Place::Key {
-            return rest.starts_with(':');
+    fn ends_string(&self, place: QuotePosition) -> bool {
+        let tail = &self.text[self.at..];
+        let tail = &tail[blank(tail)..];
+        if place == QuotePosition::Key {
+            return tail.starts_with(':');
         }
         let (mut at, mut closed) = (0, 0);
-        for byte in rest.bytes() {
+        for byte in tail.bytes() {
             match byte {
                 _ if byte.is_ascii_whitespace() => {}
                 b'}' | b']' if self.open.iter().rev().nth(closed) == Some(&byte) => closed += 1,
@@ -359,11 +365,11 @@ impl<'a> Reader<'a> {
             }
             at += 1;
         }
-        let rest = &rest[at..];
-        match (rest.strip_prefix(','), self.open.iter().rev().nth(closed)) {
+        let tail = &tail[at..];
+        match (tail.strip_prefix(','), self.open.iter().rev().nth(closed)) {
             (Some(next), Some(b'}')) => key(&next[blank(next)..]),
             (Some(next), Some(_)) => next[blank(next)..].starts_with(['"', '\'', '{', '[', ']']),
-            _ => rest.is_empty() && closed == self.open.len(),
+            _ => tail.is_empty() && closed == self.open.len(),
         }
     }
 }
@@ -379,8 +385,8 @@ fn key(text: &str) -> bool {
         .take_while(|&b| b != quote)
         .count();
     text.as_bytes().get(1 + name) == Some(&quote) && {
-        let rest = &text[2 + name..];
-        rest[blank(rest)..].starts_with(':')
+        let tail = &text[2 + name..];
+        tail[blank(tail)..].starts_with(':')
     }
 }
 

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_as_a_call_or_made_up_as_a_result_is_seen() {
+    fn leftover_detects_unreadable_calls_and_invented_results() {
         for text in [
             "```json\n{\n  \"name\": \"is_even\",\n  \"arguments\": {\n    \"n\": 10\n  }\n}\n```",
             "{\"name\": \"nobody\", \"arguments\": {\"a\": 1}}}}",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_that_was_meant_is_known_where_its_name_looks_like_one() {
+    fn leftover_reports_a_plausible_tool_name() {
         let of = |name: &str| {
             format!("```json\n{{\n  \"name\": \"{name}\",\n  \"arguments\": {{\"n\": 1}}\n}}\n```")
         };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn words_code_and_other_json_are_neither() {
+    fn leftover_ignores_prose_code_and_other_json() {
         for text in [
             "The test passes: `<tool_call>` is parsed now.",
             "The fixture is\n\n```xml\n<tool_call>\n{}\n</tool_call>\n```\n\nas it was.",

@@ -6,7 +6,7 @@ use crate::tools::{ToolDefinition, tool_name};
 
 /// What is known of a tool.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownTool {
     name: &'static str,
     aliases: &'static [&'static str],
     /// Its properties, under all of their names: (name as written, name).
@@ -15,7 +15,7 @@ pub(super) struct Known {
     required: Vec<String>,
 }
 
-impl Known {
+impl KnownTool {
     fn new(tool: &ToolDefinition) -> Self {
         let part = |key| tool.input_schema.get(key);
         let own = part("properties").and_then(Value::as_object);
@@ -47,15 +47,15 @@ impl Known {
 
 /// The tools that a call may name.
 #[derive(Debug)]
-pub(super) struct Catalog(Vec<Known>);
+pub(super) struct Catalog(Vec<KnownTool>);
 
 impl Catalog {
     pub(super) fn new(tools: &[ToolDefinition]) -> Self {
-        Self(tools.iter().map(Known::new).collect())
+        Self(tools.iter().map(KnownTool::new).collect())
     }
 
     /// The tool of this name, in any way of writing it, or the one that it is an alias of.
-    pub(super) fn find(&self, written: &str) -> Option<&Known> {
+    pub(super) fn find(&self, written: &str) -> Option<&KnownTool> {
         let name = tool_name(written);
         self.0
             .iter()

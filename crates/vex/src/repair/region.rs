@@ -5,10 +5,10 @@
 
 use super::Found;
 use super::arguments::explain;
-use super::element::{Element, Grown};
-use super::json::{self, End, Fault, blank};
+use super::element::{Element, ElementStep};
+use super::json::{self, End, JsonError, blank};
 use super::names::{Catalog, plausible};
-use super::shape::{self, Promise, promise};
+use super::shape::{self, CallPrefix, call_prefix};
 use super::tags::{self, Tag};
 use crate::conversation::Arguments;
 
@@ -60,7 +60,7 @@ pub(super) fn marks(text: &str, mark: u8) -> usize {
 
 /// What surrounds calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RegionKind {
     /// Nothing: JSON on its own lines.
     Bare,
     /// A fence.
@@ -71,22 +71,22 @@ pub(super) enum Kind {
 
 /// What came of a step.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum RegionStep {
     /// More text is needed.
     Wait,
     /// It went on.
-    On,
+    Advanced,
     /// Calls were found.
     Calls(Vec<Found>),
     /// The region ended; what follows `Region::end` is not part of it. In a fence that is still open, the rest of the
     /// fence follows.
-    Over { open: Option<Fence> },
+    End { open: Option<Fence> },
     /// It holds no call.
     Nothing,
 }
 
 #[derive(Debug)]
-enum Part {
+enum RegionPart {
     /// Before a call, between calls, behind them.
     Between,
     Json(Json),
@@ -158,7 +158,7 @@ impl Json {
 /// A part of an answer that may hold calls. Positions count from its start.
 #[derive(Debug)]
 pub(super) struct Region {
-    kind: Kind,
+    kind: RegionKind,
     /// How much of it is examined.
     at: usize,
     /// Where the last call, or the last tag behind one, ended.
@@ -166,19 +166,19 @@ pub(super) struct Region {
     found: bool,
     /// Calls that count once it is known that they stand on their own lines.
     held: Vec<Found>,
-    part: Part,
+    part: RegionPart,
 }
 
 impl Region {
     /// A region whose first bracket or tag stands at `at`.
-    pub(super) fn new(kind: Kind, at: usize) -> Self {
+    pub(super) fn new(kind: RegionKind, at: usize) -> Self {
         Self {
             kind,
             at,
             end: 0,
             found: false,
             held: Vec::new(),
-            part: Part::Between,
+            part: RegionPart::Between,
         }
     }
 
@@ -192,66 +192,70 @@ impl Region {
         self.at
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> RegionKind {
         self.kind
     }
 
     /// Goes on. `text` is all of the region so far; `ended` says that no more comes, and whether it was cut off.
-    pub(super) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
-        match std::mem::replace(&mut self.part, Part::Between) {
-            Part::Between => self.between(text, ended, tools),
-            Part::Json(json) => self.json(json, text, ended, tools),
-            Part::Behind { json, to, calls } => self.behind(json, to, calls, text, ended, tools),
-            Part::Element(mut element) => match element.grow(text, &mut self.at, ended) {
-                Grown::Wait => {
-                    self.part = Part::Element(element);
-                    Step::Wait
+    pub(super) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+        match std::mem::replace(&mut self.part, RegionPart::Between) {
+            RegionPart::Between => self.between(text, ended, tools),
+            RegionPart::Json(json) => self.json(json, text, ended, tools),
+            RegionPart::Behind { json, to, calls } => self.behind(json, to, calls, text, ended, tools),
+            RegionPart::Element(mut element) => match element.advance(text, &mut self.at, ended) {
+                ElementStep::Wait => {
+                    self.part = RegionPart::Element(element);
+                    RegionStep::Wait
                 }
-                Grown::Done(call) => {
+                ElementStep::Done(call) => {
                     self.end = self.at;
-                    self.give(vec![call])
+                    self.calls_step(vec![call])
                 }
-                Grown::Cut(call) => {
+                ElementStep::Cut(call) => {
                     self.at = text.len();
                     self.end = self.at;
-                    self.give(vec![call])
+                    self.calls_step(vec![call])
                 }
-                Grown::Json(tool) => {
-                    self.part = Part::Json(Json::new(self.at, Some(tool)));
-                    Step::On
+                ElementStep::Json(tool) => {
+                    self.part = RegionPart::Json(Json::new(self.at, Some(tool)));
+                    RegionStep::Advanced
                 }
-                Grown::No => self.over(),
+                ElementStep::No => self.end_step(),
             },
         }
     }
 
-    fn give(&mut self, calls: Vec<Found>) -> Step {
+    fn calls_step(&mut self, calls: Vec<Found>) -> RegionStep {
         self.found = true;
-        Step::Calls(calls)
+        RegionStep::Calls(calls)
     }
 
     /// The region ends, as one that holds calls or as one that does not.
-    fn over(&mut self) -> Step {
+    fn end_step(&mut self) -> RegionStep {
         match self.kind {
-            _ if !self.found => Step::Nothing,
-            Kind::Fence(fence) => Step::Over { open: Some(fence) },
-            _ => Step::Over { open: None },
+            _ if !self.found => RegionStep::Nothing,
+            RegionKind::Fence(fence) => RegionStep::End { open: Some(fence) },
+            _ => RegionStep::End { open: None },
         }
     }
 
-    fn between(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+    fn between(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
         self.at += blank(&text[self.at..]);
-        let rest = &text[self.at..];
-        let marked = self.kind == Kind::Marked;
-        let Some(next) = rest.bytes().next() else {
-            return if ended.is_some() { self.over() } else { Step::Wait };
+        let tail = &text[self.at..];
+        let marked = self.kind == RegionKind::Marked;
+        let Some(next) = tail.bytes().next() else {
+            return if ended.is_some() {
+                self.end_step()
+            } else {
+                RegionStep::Wait
+            };
         };
         match next {
             b',' | b';' if self.found => self.at += 1,
-            b'<' | b'[' => match tags::read_named(rest, tools) {
-                Tag::More if ended.is_none() => return Step::Wait,
+            b'<' | b'[' => match tags::read_named(tail, tools) {
+                Tag::More if ended.is_none() => return RegionStep::Wait,
                 // Markup behind bare JSON is a region of its own.
-                Tag::Open(_) | Tag::Element(..) if self.kind == Kind::Bare => return self.over(),
+                Tag::Open(_) | Tag::Element(..) if self.kind == RegionKind::Bare => return self.end_step(),
                 Tag::Open(length) => self.at += length,
                 Tag::Close(length) if self.found => {
                     self.at += length;
@@ -259,38 +263,38 @@ impl Region {
                 }
                 Tag::Element(name, length) => {
                     self.at += length;
-                    self.part = Part::Element(Element::new(name));
+                    self.part = RegionPart::Element(Element::new(name));
                 }
-                _ if next == b'[' => return self.begin(rest, ended, tools),
-                _ => return self.over(),
+                _ if next == b'[' => return self.start_json(tail, ended, tools),
+                _ => return self.end_step(),
             },
-            b'{' => return self.begin(rest, ended, tools),
+            b'{' => return self.start_json(tail, ended, tools),
             b'`' | b'~' => {
-                let count = marks(rest, next);
-                if count == rest.len() && ended.is_none() {
-                    return Step::Wait;
+                let count = marks(tail, next);
+                if count == tail.len() && ended.is_none() {
+                    return RegionStep::Wait;
                 }
                 match self.kind {
-                    Kind::Fence(fence) if next == fence.mark && count >= fence.count && self.found => {
+                    RegionKind::Fence(fence) if next == fence.mark && count >= fence.count && self.found => {
                         self.end = self.at + count;
-                        return Step::Over { open: None };
+                        return RegionStep::End { open: None };
                     }
                     // Tags around a fence around a call.
-                    Kind::Marked if count >= 3 => self.at += count,
-                    _ => return self.over(),
+                    RegionKind::Marked if count >= 3 => self.at += count,
+                    _ => return self.end_step(),
                 }
             }
             _ if marked && (next.is_ascii_alphabetic() || next == b'_') => {
-                return self.word(rest, ended);
+                return self.label(tail, ended);
             }
-            _ => return self.over(),
+            _ => return self.end_step(),
         }
-        Step::On
+        RegionStep::Advanced
     }
 
     /// A word between tags: the label of a fence, or the name of a tool with its arguments behind it.
-    fn word(&mut self, rest: &str, ended: Option<bool>) -> Step {
-        let (start, full) = shape::beginning(rest);
+    fn label(&mut self, tail: &str, ended: Option<bool>) -> RegionStep {
+        let (start, full) = shape::beginning(tail);
         let length = start
             .bytes()
             .take_while(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(b))
@@ -300,36 +304,36 @@ impl Region {
         let behind = behind.strip_prefix("[ARGS]").map_or(behind, str::trim_start);
         if behind.is_empty() || "[ARGS]".starts_with(behind) {
             return if full || ended.is_some() {
-                self.over()
+                self.end_step()
             } else {
-                Step::Wait
+                RegionStep::Wait
             };
         }
         if !behind.starts_with('{') || !plausible(name) {
-            return self.over();
+            return self.end_step();
         }
         self.at += start.len() - behind.len();
         let label = ["json", "tool_call", "tool_code", "function_call"].contains(&name);
-        self.part = Part::Json(Json::new(self.at, (!label).then(|| name.to_owned())));
-        Step::On
+        self.part = RegionPart::Json(Json::new(self.at, (!label).then(|| name.to_owned())));
+        RegionStep::Advanced
     }
 
     /// JSON begins, where it promises to be a call.
-    fn begin(&mut self, rest: &str, ended: Option<bool>, tools: &Catalog) -> Step {
-        match promise(rest, tools, self.kind == Kind::Marked) {
-            Promise::More if ended.is_none() => return Step::Wait,
-            Promise::No | Promise::More if self.kind != Kind::Marked => return self.over(),
-            _ => self.part = Part::Json(Json::new(self.at, None)),
+    fn start_json(&mut self, tail: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+        match call_prefix(tail, tools, self.kind == RegionKind::Marked) {
+            CallPrefix::More if ended.is_none() => return RegionStep::Wait,
+            CallPrefix::No | CallPrefix::More if self.kind != RegionKind::Marked => return self.end_step(),
+            _ => self.part = RegionPart::Json(Json::new(self.at, None)),
         }
-        Step::On
+        RegionStep::Advanced
     }
 
-    fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog) -> Step {
+    fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
         while let Some(&byte) = text.as_bytes().get(self.at) {
             match self.closes(&json, byte, text, ended, tools) {
                 None => {
-                    self.part = Part::Json(json);
-                    return Step::Wait;
+                    self.part = RegionPart::Json(json);
+                    return RegionStep::Wait;
                 }
                 Some(true) => match self.closed(json, text, tools) {
                     Ok(step) => return step,
@@ -340,36 +344,36 @@ impl Region {
             self.at += 1;
             if json.feed(byte) {
                 let (from, to) = (json.from, self.at);
-                match self.read(&json, &text[from..to], End::Said, tools) {
+                match self.read(&json, &text[from..to], End::Complete, tools) {
                     Ok(calls) => {
-                        self.part = Part::Behind { json, to, calls };
-                        return Step::On;
+                        self.part = RegionPart::Behind { json, to, calls };
+                        return RegionStep::Advanced;
                     }
-                    Err(None) => return self.over(),
+                    Err(None) => return self.end_step(),
                     Err(Some(_)) => json.loose = true,
                 }
             }
         }
         let Some(cut) = ended else {
-            self.part = Part::Json(json);
-            return Step::Wait;
+            self.part = RegionPart::Json(json);
+            return RegionStep::Wait;
         };
         if let Some(closed) = json.closed {
-            return self.broken(&json, text, closed, Fault::Cut, tools);
+            return self.broken(&json, text, closed, JsonError::Cut, tools);
         }
         let raw = &text[json.from..];
-        let end = if cut { End::Unknown } else { End::Said };
+        let end = if cut { End::Unknown } else { End::Complete };
         match self.read(&json, raw, end, tools) {
             Ok(calls) => {
-                self.part = Part::Behind {
+                self.part = RegionPart::Behind {
                     json,
                     to: self.at,
                     calls,
                 };
-                Step::On
+                RegionStep::Advanced
             }
             Err(Some(fault)) => self.broken(&json, text, text.len(), fault, tools),
-            Err(None) => self.over(),
+            Err(None) => self.end_step(),
         }
     }
 
@@ -383,12 +387,12 @@ impl Region {
         tools: &Catalog,
     ) -> Option<bool> {
         match (self.kind, byte) {
-            (Kind::Marked, b'<') => match tags::read_named(&text[self.at..], tools) {
+            (RegionKind::Marked, b'<') => match tags::read_named(&text[self.at..], tools) {
                 Tag::More if ended.is_none() => None,
                 Tag::Close(_) => Some(true),
                 _ => Some(false),
             },
-            (Kind::Fence(fence), _) if byte == fence.mark && json.fresh => {
+            (RegionKind::Fence(fence), _) if byte == fence.mark && json.fresh => {
                 fence.closes(&text[self.at..], ended.is_some())
             }
             _ => Some(false),
@@ -396,14 +400,14 @@ impl Region {
     }
 
     /// JSON that does not balance, before what closes the region: it is read as it is, or that is part of a text in it.
-    fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog) -> Result<Step, Json> {
+    fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog) -> Result<RegionStep, Json> {
         let raw = text[json.from..self.at].trim_end();
         let fault = match self.read(&json, raw, End::Closed, tools) {
             Ok(calls) => {
                 self.end = self.at;
-                return Ok(self.give(calls));
+                return Ok(self.calls_step(calls));
             }
-            Err(None) => return Ok(self.over()),
+            Err(None) => return Ok(self.end_step()),
             Err(Some(fault)) => fault,
         };
         json.tries += 1;
@@ -416,7 +420,13 @@ impl Region {
     }
 
     /// Reads JSON as calls. The error is `None` where it was read and is no call.
-    fn read(&self, json: &Json, raw: &str, end: End, tools: &Catalog) -> Result<Vec<Found>, Option<Fault>> {
+    fn read(
+        &self,
+        json: &Json,
+        raw: &str,
+        end: End,
+        tools: &Catalog,
+    ) -> Result<Vec<Found>, Option<JsonError>> {
         let value = json::read_whole(raw, end).map_err(Some)?;
         match &json.tool {
             Some(tool) => Some(vec![Found::Call {
@@ -424,18 +434,28 @@ impl Region {
                 tool: tool.clone(),
                 input: Arguments::Json(value),
             }]),
-            None => shape::calls(value, tools, self.kind == Kind::Marked),
+            None => shape::calls(value, tools, self.kind == RegionKind::Marked),
         }
         .ok_or(None)
     }
 
     /// JSON that cannot be read: a broken call where it names its tool, so that the model hears of it.
-    fn broken(&mut self, json: &Json, text: &str, to: usize, fault: Fault, tools: &Catalog) -> Step {
+    fn broken(
+        &mut self,
+        json: &Json,
+        text: &str,
+        to: usize,
+        fault: JsonError,
+        tools: &Catalog,
+    ) -> RegionStep {
         let raw = &text[json.from..to];
-        let tool = match (&json.tool, promise(raw, tools, self.kind == Kind::Marked)) {
+        let tool = match (
+            &json.tool,
+            call_prefix(raw, tools, self.kind == RegionKind::Marked),
+        ) {
             (Some(tool), _) => tool.clone(),
-            (None, Promise::Named(tool)) => tool.to_owned(),
-            _ => return self.over(),
+            (None, CallPrefix::Named(tool)) => tool.to_owned(),
+            _ => return self.end_step(),
         };
         let call = Found::Call {
             id: None,
@@ -449,7 +469,7 @@ impl Region {
         self.end = to;
         let mut calls = std::mem::take(&mut self.held);
         calls.push(call);
-        self.give(calls)
+        self.calls_step(calls)
     }
 
     /// Decides by what follows JSON whether it ended there.
@@ -461,13 +481,13 @@ impl Region {
         text: &str,
         ended: Option<bool>,
         tools: &Catalog,
-    ) -> Step {
-        let bare = self.kind == Kind::Bare;
-        let rest = &text[self.at..];
-        let next = match rest.bytes().next() {
+    ) -> RegionStep {
+        let bare = self.kind == RegionKind::Bare;
+        let tail = &text[self.at..];
+        let next = match tail.bytes().next() {
             None if ended.is_none() => {
-                self.part = Part::Behind { json, to, calls };
-                return Step::Wait;
+                self.part = RegionPart::Behind { json, to, calls };
+                return RegionStep::Wait;
             }
             next => next,
         };
@@ -475,34 +495,34 @@ impl Region {
             // White space, and a bracket or a comma too many.
             Some(b' ' | b'\t' | b'\r' | b'}' | b']' | b',') => {
                 self.at += 1;
-                self.part = Part::Behind { json, to, calls };
-                Step::On
+                self.part = RegionPart::Behind { json, to, calls };
+                RegionStep::Advanced
             }
             Some(b'\n') if !bare => {
                 self.at += 1;
-                self.part = Part::Behind { json, to, calls };
-                Step::On
+                self.part = RegionPart::Behind { json, to, calls };
+                RegionStep::Advanced
             }
             Some(b'"' | b'\'' | b':' | b'\\') if !json.loose => {
                 json.loose = true;
-                self.part = Part::Json(json);
-                Step::On
+                self.part = RegionPart::Json(json);
+                RegionStep::Advanced
             }
             Some(b'{') if bare => {
                 self.held.append(&mut calls);
-                self.begin(rest, ended, tools)
+                self.start_json(tail, ended, tools)
             }
             Some(b'<' | b'\n') | None => {
                 self.end = self.at;
                 let mut all = std::mem::take(&mut self.held);
                 all.append(&mut calls);
-                self.give(all)
+                self.calls_step(all)
             }
-            Some(_) if bare => Step::Nothing,
+            Some(_) if bare => RegionStep::Nothing,
             Some(_) => {
                 self.end = to;
                 self.at = to;
-                self.give(calls)
+                self.calls_step(calls)
             }
         }
     }

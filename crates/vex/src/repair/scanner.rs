@@ -3,13 +3,13 @@
 use super::Found;
 use super::json::blank;
 use super::names::Catalog;
-use super::region::{Fence, Kind, Region, Step, marks};
-use super::shape::{Promise, beginning, promise};
+use super::region::{Fence, Region, RegionKind, RegionStep, marks};
+use super::shape::{CallPrefix, beginning, call_prefix};
 use super::tags::{self, Tag};
 use crate::tools::ToolDefinition;
 
 /// How many regions that turned out to hold no call are searched again for calls within them. It bounds the work.
-pub(super) const MAX_AGAIN: u8 = 16;
+pub(super) const MAX_RESCANS: u8 = 16;
 
 /// How far a region may look ahead for nothing without that being counted, in bytes.
 const MAX_AHEAD: usize = 1024;
@@ -29,16 +29,16 @@ pub struct TextScanner {
     /// What was not given yet, and what is still needed of what was.
     text: String,
     /// Everything before this was given.
-    given: usize,
+    emitted: usize,
     /// Where the last word before `at` ended: white space is given only with the word behind it.
-    inked: usize,
+    text_end: usize,
     /// Everything before this was examined.
     at: usize,
-    line: Line,
+    line: LineState,
     state: State,
-    again: u8,
+    rescans: u8,
     /// Whether a call, or thoughts, were the last that was given.
-    behind: bool,
+    after_call: bool,
     last: Option<Found>,
     /// How many bytes were examined, counting each as often as it was.
     #[cfg(test)]
@@ -50,7 +50,7 @@ enum State {
     /// At the start of the answer.
     Start,
     Thinking,
-    Words,
+    Prose,
     /// On the first line of a fence that holds no calls.
     Opened(Fence),
     /// In such a fence, behind its first line.
@@ -59,7 +59,7 @@ enum State {
     Region {
         region: Box<Region>,
         from: usize,
-        line: Line,
+        line: LineState,
     },
 }
 
@@ -71,14 +71,14 @@ impl Fence {
         let at = text.bytes().position(ends)?;
         Some(match text.as_bytes()[at] {
             b'\n' => (at + 1, State::Fenced(self)),
-            _ => (at, State::Words),
+            _ => (at, State::Prose),
         })
     }
 }
 
 /// What is known of the line so far.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct LineState {
     /// Whether only white space stands on it.
     blank: bool,
     /// Whether it is a quotation.
@@ -89,7 +89,7 @@ struct Line {
     mark: bool,
 }
 
-impl Line {
+impl LineState {
     const NEW: Self = Self {
         blank: true,
         quoted: false,
@@ -121,7 +121,7 @@ enum Opening {
     Nothing,
     More,
     /// Calls, perhaps; the first of them, or its tag, stands at this distance.
-    Region(Kind, usize),
+    Region(RegionKind, usize),
     /// A fence around other content, which begins at this distance.
     Fence(Fence, usize),
 }
@@ -132,13 +132,13 @@ impl TextScanner {
         Self {
             tools: Catalog::new(tools),
             text: String::new(),
-            given: 0,
-            inked: 0,
+            emitted: 0,
+            text_end: 0,
             at: 0,
-            line: Line::NEW,
+            line: LineState::NEW,
             state: State::Start,
-            again: MAX_AGAIN,
-            behind: false,
+            rescans: MAX_RESCANS,
+            after_call: false,
             last: None,
             #[cfg(test)]
             work: 0,
@@ -149,41 +149,41 @@ impl TextScanner {
     pub fn push(&mut self, piece: &str, out: &mut Vec<Found>) {
         self.text.push_str(piece);
         while self.step(None, out) {}
-        self.text.drain(..self.given);
-        self.at -= self.given;
-        self.inked -= self.given;
+        self.text.drain(..self.emitted);
+        self.at -= self.emitted;
+        self.text_end -= self.emitted;
         if let State::Region { from, .. } = &mut self.state {
-            *from -= self.given;
+            *from -= self.emitted;
         }
-        self.given = 0;
+        self.emitted = 0;
     }
 
     /// The answer is over: all that was held back is decided. `cut` says that its end is missing: a call that is still
     /// open is broken then. The scanner is ready for another text of the same answer.
     pub fn finish(&mut self, cut: bool, out: &mut Vec<Found>) {
         while self.step(Some(cut), out) {}
-        self.inked = self.text.len();
-        self.give(out);
+        self.text_end = self.text.len();
+        self.emit(out);
         self.text.clear();
-        (self.given, self.inked, self.at) = (0, 0, 0);
-        self.line = Line::NEW;
-        self.state = State::Words;
+        (self.emitted, self.text_end, self.at) = (0, 0, 0);
+        self.line = LineState::NEW;
+        self.state = State::Prose;
     }
 
     /// Gives the words so far.
-    fn give(&mut self, out: &mut Vec<Found>) {
-        let mut words = &self.text[self.given..self.inked];
-        self.given = self.inked;
-        if self.behind {
-            words = words.trim_start();
+    fn emit(&mut self, out: &mut Vec<Found>) {
+        let mut text = &self.text[self.emitted..self.text_end];
+        self.emitted = self.text_end;
+        if self.after_call {
+            text = text.trim_start();
         }
-        if words.is_empty() {
+        if text.is_empty() {
             return;
         }
-        self.behind = false;
+        self.after_call = false;
         match out.last_mut() {
-            Some(Found::Text(before)) => before.push_str(words),
-            _ => out.push(Found::Text(words.to_owned())),
+            Some(Found::Text(before)) => before.push_str(text),
+            _ => out.push(Found::Text(text.to_owned())),
         }
     }
 
@@ -192,7 +192,7 @@ impl TextScanner {
         match &mut self.state {
             State::Start => self.start(ended.is_some()),
             State::Thinking => self.thinking(ended.is_some(), out),
-            State::Words => self.words(ended.is_some(), out),
+            State::Prose => self.scan_prose(ended.is_some(), out),
             State::Opened(fence) => {
                 let fence = *fence;
                 self.opened(fence, out)
@@ -211,20 +211,20 @@ impl TextScanner {
                     self.work += region.examined().saturating_sub(before);
                 }
                 match step {
-                    Step::Wait => false,
-                    Step::On => true,
-                    Step::Calls(calls) => {
-                        self.calls(calls, out);
+                    RegionStep::Wait => false,
+                    RegionStep::Advanced => true,
+                    RegionStep::Calls(calls) => {
+                        self.emit_calls(calls, out);
                         true
                     }
-                    Step::Over { open } => {
+                    RegionStep::End { open } => {
                         let (end, examined) = (from + region.end(), from + region.examined());
-                        self.over(open, end, examined);
+                        self.end_region(open, end, examined);
                         true
                     }
-                    Step::Nothing => {
+                    RegionStep::Nothing => {
                         let (kind, examined) = (region.kind(), region.examined());
-                        self.nothing(kind, from, from + examined, line);
+                        self.end_without_call(kind, from, from + examined, line);
                         true
                     }
                 }
@@ -232,45 +232,45 @@ impl TextScanner {
         }
     }
 
-    fn calls(&mut self, calls: Vec<Found>, out: &mut Vec<Found>) {
+    fn emit_calls(&mut self, calls: Vec<Found>, out: &mut Vec<Found>) {
         for call in calls {
             if self.last.as_ref() != Some(&call) {
                 self.last = Some(call.clone());
                 out.push(call);
             }
         }
-        self.behind = true;
+        self.after_call = true;
     }
 
     /// A region ended; what follows is searched for calls, again where the region had looked far ahead.
-    fn over(&mut self, open: Option<Fence>, end: usize, examined: usize) {
-        (self.given, self.inked, self.at) = (end, end, end);
-        self.line = Line::NEW;
-        self.state = open.map_or(State::Words, State::Fenced);
+    fn end_region(&mut self, open: Option<Fence>, end: usize, examined: usize) {
+        (self.emitted, self.text_end, self.at) = (end, end, end);
+        self.line = LineState::NEW;
+        self.state = open.map_or(State::Prose, State::Fenced);
         if examined > end + MAX_AHEAD && !self.search_again() {
             self.take(examined);
         }
     }
 
     fn search_again(&mut self) -> bool {
-        let left = self.again.checked_sub(1);
-        self.again = left.unwrap_or(0);
+        let left = self.rescans.checked_sub(1);
+        self.rescans = left.unwrap_or(0);
         left.is_some()
     }
 
     /// A region turned out to be words.
-    fn nothing(&mut self, kind: Kind, from: usize, examined: usize, line: Line) {
+    fn end_without_call(&mut self, kind: RegionKind, from: usize, examined: usize, line: LineState) {
         self.line = line;
         let (mut to, fence) = match kind {
-            Kind::Fence(fence) => (from + fence.count, Some(fence)),
-            Kind::Bare | Kind::Marked => (from + 1, None),
+            RegionKind::Fence(fence) => (from + fence.count, Some(fence)),
+            RegionKind::Bare | RegionKind::Marked => (from + 1, None),
         };
         let behind_marks = to;
         if !self.search_again() {
             to = to.max(examined);
         }
         self.take(to);
-        self.state = fence.map_or(State::Words, |fence| {
+        self.state = fence.map_or(State::Prose, |fence| {
             let over = fence.first_line(&self.text[behind_marks..to]);
             over.map_or(State::Opened(fence), |(_, next)| next)
         });
@@ -281,7 +281,7 @@ impl TextScanner {
         for (index, &byte) in self.text.as_bytes()[self.at..to].iter().enumerate() {
             self.line.feed(byte);
             if !byte.is_ascii_whitespace() {
-                self.inked = self.at + index + 1;
+                self.text_end = self.at + index + 1;
             }
         }
         #[cfg(test)]
@@ -293,51 +293,51 @@ impl TextScanner {
 
     fn start(&mut self, ended: bool) -> bool {
         let blank = blank(&self.text);
-        let rest = &self.text[blank..];
+        let tail = &self.text[blank..];
         if blank >= MAX_BLANK {
-            self.state = State::Words;
-        } else if rest.starts_with(THINK) {
+            self.state = State::Prose;
+        } else if tail.starts_with(THINK) {
             self.at = blank + THINK.len();
-            (self.given, self.inked) = (self.at, self.at);
+            (self.emitted, self.text_end) = (self.at, self.at);
             self.state = State::Thinking;
-        } else if !ended && THINK.starts_with(rest) {
+        } else if !ended && THINK.starts_with(tail) {
             return false;
         } else {
-            self.state = State::Words;
+            self.state = State::Prose;
         }
         true
     }
 
     fn thinking(&mut self, ended: bool, out: &mut Vec<Found>) -> bool {
-        let rest = &self.text[self.given..];
-        let found = rest.find(THOUGHT);
+        let tail = &self.text[self.emitted..];
+        let found = tail.find(THOUGHT);
         let held = (1..THOUGHT.len())
             .rev()
-            .find(|&length| !ended && rest.ends_with(&THOUGHT[..length]))
+            .find(|&length| !ended && tail.ends_with(&THOUGHT[..length]))
             .unwrap_or(0);
-        let thought = &rest[..found.unwrap_or(rest.len() - held)];
+        let thought = &tail[..found.unwrap_or(tail.len() - held)];
         if !thought.is_empty() {
             match out.last_mut() {
                 Some(Found::Thinking(before)) => before.push_str(thought),
                 _ => out.push(Found::Thinking(thought.to_owned())),
             }
         }
-        self.given += thought.len() + found.map_or(0, |_| THOUGHT.len());
-        (self.at, self.inked) = (self.given, self.given);
+        self.emitted += thought.len() + found.map_or(0, |_| THOUGHT.len());
+        (self.at, self.text_end) = (self.emitted, self.emitted);
         if found.is_some() {
-            self.behind = true;
-            self.state = State::Words;
+            self.after_call = true;
+            self.state = State::Prose;
         }
         found.is_some()
     }
 
-    fn words(&mut self, ended: bool, out: &mut Vec<Found>) -> bool {
+    fn scan_prose(&mut self, ended: bool, out: &mut Vec<Found>) -> bool {
         while let Some(&byte) = self.text.as_bytes().get(self.at) {
             match self.opening(byte) {
                 Opening::More if !ended => break,
                 Opening::Nothing | Opening::More => self.take(self.at + 1),
                 Opening::Region(kind, distance) => {
-                    self.give(out);
+                    self.emit(out);
                     self.state = State::Region {
                         region: Box::new(Region::new(kind, distance)),
                         from: self.at,
@@ -352,31 +352,31 @@ impl TextScanner {
                 }
             }
         }
-        self.give(out);
+        self.emit(out);
         false
     }
 
     /// Whether a line goes on as a fence is known at its end only; until then it holds no calls.
     fn opened(&mut self, fence: Fence, out: &mut Vec<Found>) -> bool {
         let over = fence.first_line(&self.text[self.at..]);
-        let goes_on = over.is_some();
+        let progressed = over.is_some();
         let (length, next) = over.unwrap_or((self.text.len() - self.at, State::Opened(fence)));
         self.take(self.at + length);
         self.state = next;
-        self.give(out);
-        goes_on
+        self.emit(out);
+        progressed
     }
 
     fn fenced(&mut self, fence: Fence, ended: bool, out: &mut Vec<Found>) -> bool {
         while let Some(&byte) = self.text.as_bytes().get(self.at) {
             if byte == fence.mark && self.line.blank {
-                let rest = &self.text[self.at..];
-                match fence.closes(rest, ended) {
+                let tail = &self.text[self.at..];
+                match fence.closes(tail, ended) {
                     None => break,
                     Some(true) => {
-                        self.take(self.at + marks(rest, fence.mark));
+                        self.take(self.at + marks(tail, fence.mark));
                         self.line.code = false;
-                        self.state = State::Words;
+                        self.state = State::Prose;
                         return true;
                     }
                     Some(false) => {}
@@ -384,7 +384,7 @@ impl TextScanner {
             }
             self.take(self.at + 1);
         }
-        self.give(out);
+        self.emit(out);
         false
     }
 
@@ -393,43 +393,43 @@ impl TextScanner {
         if !b"<[{`~".contains(&byte) {
             return Opening::Nothing;
         }
-        let rest = &self.text[self.at..];
+        let tail = &self.text[self.at..];
         match byte {
-            b'<' | b'[' if self.line.open() => match self.tag(rest) {
-                Tag::Open(_) | Tag::Element(..) => Opening::Region(Kind::Marked, 0),
+            b'<' | b'[' if self.line.open() => match self.tag(tail) {
+                Tag::Open(_) | Tag::Element(..) => Opening::Region(RegionKind::Marked, 0),
                 Tag::More => Opening::More,
-                _ if byte == b'[' && self.line.blank => self.bare(rest),
+                _ if byte == b'[' && self.line.blank => self.bare(tail),
                 _ => Opening::Nothing,
             },
-            b'{' if self.line.blank => self.bare(rest),
-            b'`' | b'~' if self.line.blank => self.fence(rest),
+            b'{' if self.line.blank => self.bare(tail),
+            b'`' | b'~' if self.line.blank => self.fence(tail),
             _ => Opening::Nothing,
         }
     }
 
     /// The name of a tool as a tag may be a word of a sentence: it counts at the start of a line.
-    fn tag<'a>(&self, rest: &'a str) -> Tag<'a> {
+    fn tag<'a>(&self, tail: &'a str) -> Tag<'a> {
         if self.line.blank {
-            tags::read_named(rest, &self.tools)
+            tags::read_named(tail, &self.tools)
         } else {
-            tags::read(rest)
+            tags::read(tail)
         }
     }
 
-    fn bare(&self, rest: &str) -> Opening {
-        match promise(rest, &self.tools, false) {
-            Promise::No => Opening::Nothing,
-            Promise::More => Opening::More,
-            Promise::Maybe | Promise::Named(_) => Opening::Region(Kind::Bare, 0),
+    fn bare(&self, tail: &str) -> Opening {
+        match call_prefix(tail, &self.tools, false) {
+            CallPrefix::No => Opening::Nothing,
+            CallPrefix::More => Opening::More,
+            CallPrefix::Maybe | CallPrefix::Named(_) => Opening::Region(RegionKind::Bare, 0),
         }
     }
 
-    fn fence(&self, rest: &str) -> Opening {
-        let Some(fence) = Fence::at(rest) else {
-            let may_grow = rest.len() < 3 && rest.bytes().all(|b| Some(b) == rest.bytes().next());
+    fn fence(&self, tail: &str) -> Opening {
+        let Some(fence) = Fence::at(tail) else {
+            let may_grow = tail.len() < 3 && tail.bytes().all(|b| Some(b) == tail.bytes().next());
             return if may_grow { Opening::More } else { Opening::Nothing };
         };
-        let (start, full) = beginning(&rest[fence.count..]);
+        let (start, full) = beginning(&tail[fence.count..]);
         let short = if full { Opening::Nothing } else { Opening::More };
         let label = start
             .bytes()
@@ -437,10 +437,10 @@ impl TextScanner {
             .count();
         let content = label + blank(&start[label..]);
         let first = &start[content..];
-        let json = match promise(first, &self.tools, false) {
-            Promise::No => Some(false),
-            Promise::More => None,
-            Promise::Maybe | Promise::Named(_) => Some(true),
+        let json = match call_prefix(first, &self.tools, false) {
+            CallPrefix::No => Some(false),
+            CallPrefix::More => None,
+            CallPrefix::Maybe | CallPrefix::Named(_) => Some(true),
         };
         let tag = match tags::read_named(first, &self.tools) {
             Tag::Open(_) | Tag::Element(..) => Some(true),
@@ -448,7 +448,9 @@ impl TextScanner {
             _ => Some(false),
         };
         match (json, tag) {
-            (Some(true), _) | (_, Some(true)) => Opening::Region(Kind::Fence(fence), fence.count + content),
+            (Some(true), _) | (_, Some(true)) => {
+                Opening::Region(RegionKind::Fence(fence), fence.count + content)
+            }
             (None, _) | (_, None) => short,
             // A fence around something else, or inline code, which has marks on the same line.
             _ => match start.find('\n') {

@@ -138,7 +138,7 @@ fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
 
 /// What the beginning of JSON tells of whether it will be a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Promise<'a> {
+pub(super) enum CallPrefix<'a> {
     /// It will be none.
     No,
     /// It may be one.
@@ -161,64 +161,64 @@ pub(super) fn beginning(text: &str) -> (&str, bool) {
 }
 
 /// Looks at the beginning of an object or an array, without reading it all.
-pub(super) fn promise<'a>(text: &'a str, tools: &Catalog, marked: bool) -> Promise<'a> {
+pub(super) fn call_prefix<'a>(text: &'a str, tools: &Catalog, marked: bool) -> CallPrefix<'a> {
     let (start, full) = beginning(text);
-    let short = if full { Promise::No } else { Promise::More };
-    let mut rest = start;
-    if let Some(inner) = rest.strip_prefix('[') {
-        rest = &inner[blank(inner)..];
+    let short = if full { CallPrefix::No } else { CallPrefix::More };
+    let mut tail = start;
+    if let Some(inner) = tail.strip_prefix('[') {
+        tail = &inner[blank(inner)..];
     }
-    let Some(inner) = rest.strip_prefix('{') else {
-        return if rest.is_empty() { short } else { Promise::No };
+    let Some(inner) = tail.strip_prefix('{') else {
+        return if tail.is_empty() { short } else { CallPrefix::No };
     };
     let inner = &inner[blank(inner)..];
     let inner = inner.strip_prefix('{').unwrap_or(inner);
-    let Some((key, rest)) = (match word(&inner[blank(inner)..], true) {
-        Read::Text(key, rest) => Some((key, rest)),
-        Read::No => return Promise::No,
-        Read::More => None,
+    let Some((key, tail)) = (match short_string(&inner[blank(inner)..], true) {
+        ShortString::Text(key, tail) => Some((key, tail)),
+        ShortString::No => return CallPrefix::No,
+        ShortString::More => None,
     }) else {
         return short;
     };
     if !NAMES.contains(&key) && key != "function" {
         let known = ARGUMENTS.contains(&key) || WRAPPERS.contains(&key) || BESIDE.contains(&key);
         return if known || tools.find(key).is_some() {
-            Promise::Maybe
+            CallPrefix::Maybe
         } else {
-            Promise::No
+            CallPrefix::No
         };
     }
-    let rest = &rest[blank(rest)..];
-    let Some(value) = rest.strip_prefix(':') else {
-        return if rest.is_empty() { short } else { Promise::No };
+    let tail = &tail[blank(tail)..];
+    let Some(value) = tail.strip_prefix(':') else {
+        return if tail.is_empty() { short } else { CallPrefix::No };
     };
     let value = &value[blank(value)..];
     if key == "function" && value.starts_with('{') {
-        return Promise::Maybe;
+        return CallPrefix::Maybe;
     }
-    match word(value, false) {
-        Read::Text(name, _) if tools.find(name).is_some() || (marked && plausible(name)) => {
-            Promise::Named(name)
+    match short_string(value, false) {
+        ShortString::Text(name, _) if tools.find(name).is_some() || (marked && plausible(name)) => {
+            CallPrefix::Named(name)
         }
-        Read::Text(..) | Read::No => Promise::No,
-        Read::More => short,
+        ShortString::Text(..) | ShortString::No => CallPrefix::No,
+        ShortString::More => short,
     }
 }
 
-enum Read<'a> {
+enum ShortString<'a> {
     Text(&'a str, &'a str),
     No,
     More,
 }
 
 /// A short text in quotation marks, or without where that may be, and what follows it.
-fn word(start: &str, bare: bool) -> Read<'_> {
+fn short_string(start: &str, bare: bool) -> ShortString<'_> {
     let Some(quote) = start.bytes().next() else {
-        return Read::More;
+        return ShortString::More;
     };
     let quoted = quote == b'"' || quote == b'\'';
     if !quoted && !(bare && (quote.is_ascii_alphabetic() || quote == b'_')) {
-        return Read::No;
+        return ShortString::No;
     }
     let inner = if quoted { &start[1..] } else { start };
     let ends = |b: u8| {
@@ -229,8 +229,8 @@ fn word(start: &str, bare: bool) -> Read<'_> {
         }
     };
     match inner.bytes().take(MAX_NAME + 1).position(ends) {
-        Some(length) => Read::Text(&inner[..length], &inner[length + usize::from(quoted)..]),
-        None if inner.len() > MAX_NAME => Read::No,
-        None => Read::More,
+        Some(length) => ShortString::Text(&inner[..length], &inner[length + usize::from(quoted)..]),
+        None if inner.len() > MAX_NAME => ShortString::No,
+        None => ShortString::More,
     }
 }

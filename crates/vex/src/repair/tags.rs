@@ -91,15 +91,15 @@ pub(super) fn read_named<'a>(text: &'a str, tools: &Catalog) -> Tag<'a> {
 }
 
 fn named<'a>(text: &'a str, from: usize, tag: fn(&'a str, usize) -> Tag<'a>) -> Tag<'a> {
-    let rest = &text[from..];
-    let Some(end) = rest.bytes().take(2 * MAX_NAME).position(|b| b == b'>') else {
-        return if rest.len() < 2 * MAX_NAME {
+    let tail = &text[from..];
+    let Some(end) = tail.bytes().take(2 * MAX_NAME).position(|b| b == b'>') else {
+        return if tail.len() < 2 * MAX_NAME {
             Tag::More
         } else {
             Tag::No
         };
     };
-    let inside = rest[..end].trim();
+    let inside = tail[..end].trim();
     let name = match inside.strip_prefix(['"', '\'']) {
         Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or_default(),
         None => inside,

@@ -99,7 +99,7 @@ impl Head {
 
 /// An entry with its number and its time.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     pub(super) seq: u64,
     pub(super) at: Timestamp,
     #[serde(flatten)]

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::fcntl::Flock;
 
-use super::entry::Line;
+use super::entry::LogLine;
 use super::{Entry, SessionError};
 
 /// A log that entries are appended to, or the place where none is kept.
 #[derive(Debug)]
-pub struct Log(Option<Open>);
+pub struct Log(Option<OpenLog>);
 
 #[derive(Debug)]
-struct Open {
+struct OpenLog {
     file: Flock<File>,
     path: PathBuf,
     /// The number of the next line.
@@ -31,7 +31,7 @@ impl Log {
     }
 
     pub(super) fn open(file: Flock<File>, path: PathBuf, seq: u64, length: u64) -> Self {
-        Self(Some(Open {
+        Self(Some(OpenLog {
             file,
             path,
             seq,
@@ -57,10 +57,10 @@ impl Log {
     }
 }
 
-impl Open {
+impl OpenLog {
     fn append(&mut self, entry: &Entry) -> Result<(), SessionError> {
         let durable = entry.is_durable();
-        let line = Line {
+        let line = LogLine {
             seq: self.seq,
             at: Timestamp::now(),
             entry: entry.clone().redacted(),

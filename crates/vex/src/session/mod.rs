@@ -23,7 +23,7 @@ pub use entry::{Entry, Head};
 pub use error::SessionError;
 pub use history::History;
 pub use log::Log;
-pub use store::{Listed, Store};
+pub use store::{SessionInfo, Store};
 
 /// The id of a conversation; also the name of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -115,7 +115,7 @@ pub enum Origin {
 }
 
 /// What is said where somebody goes on with a conversation and has no words for it.
-const GO_ON: &str =
+const RESUME_PROMPT: &str =
     "Go on where you were. What was cut off may have happened or not: look before you repeat it.";
 
 /// What a call gets for a result that was open when its process ended.
@@ -230,7 +230,7 @@ impl Session {
             None if waits || is_cut_off => return Ok(()),
             None => {
                 let message = Message::User {
-                    text: GO_ON.to_owned(),
+                    text: RESUME_PROMPT.to_owned(),
                 };
                 self.record(Entry::Message { message })?;
             }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 
-use super::entry::{FORMAT, Line};
+use super::entry::{FORMAT, LogLine};
 use super::{Entry, ForkPoint, Head, Log, SessionError, SessionId};
 use crate::conversation::Message;
 
@@ -24,7 +24,7 @@ pub struct Store {
 
 /// A conversation in a listing.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct SessionInfo {
     /// What it began with.
     pub head: Head,
     /// When it began.
@@ -105,7 +105,7 @@ impl Store {
             .read(true)
             .append(true)
             .open(&path)
-            .map_err(|source| self.opening(id, source))?;
+            .map_err(|source| self.open_error(id, source))?;
         let file = lock(file, id, &path)?;
         let mut lines = Lines::new(&file, &path);
         let head = lines.head(id)?;
@@ -132,7 +132,7 @@ impl Store {
         mut fold: impl FnMut(Entry),
     ) -> Result<(Log, Head), SessionError> {
         let path = self.path(from.id);
-        let file = File::open(&path).map_err(|source| self.opening(from.id, source))?;
+        let file = File::open(&path).map_err(|source| self.open_error(from.id, source))?;
         let mut lines = Lines::new(&file, &path);
         let other = lines.head(from.id)?;
         if other.cwd == head.cwd && other.version == head.version {
@@ -142,7 +142,7 @@ impl Store {
         // Read whole before anything is made: a wrong turn leaves nothing behind.
         let mut taken = Vec::new();
         let mut turns = 0;
-        while let Some(Line { entry, .. }) = lines.next()? {
+        while let Some(LogLine { entry, .. }) = lines.next()? {
             let message = match &entry {
                 Entry::Message { message } => Some(message),
                 _ => None,
@@ -179,12 +179,12 @@ impl Store {
     /// When it is not there, in use, or cannot be removed.
     pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
         let path = self.path(id);
-        let file = File::open(&path).map_err(|source| self.opening(id, source))?;
+        let file = File::open(&path).map_err(|source| self.open_error(id, source))?;
         let _held = lock(file, id, &path)?;
         std::fs::remove_file(&path).map_err(io("remove", &path))
     }
 
-    fn opening(&self, id: SessionId, source: std::io::Error) -> SessionError {
+    fn open_error(&self, id: SessionId, source: std::io::Error) -> SessionError {
         if source.kind() == std::io::ErrorKind::NotFound {
             return SessionError::Unknown {
                 id,
@@ -198,7 +198,7 @@ impl Store {
     ///
     /// # Errors
     /// When the folder cannot be read; that there is none yet is no error.
-    pub fn list(&self) -> Result<Vec<Listed>, SessionError> {
+    pub fn list(&self) -> Result<Vec<SessionInfo>, SessionError> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -209,7 +209,7 @@ impl Store {
             let id = name.to_str()?.strip_suffix(".jsonl")?;
             id.parse::<SessionId>().ok()
         });
-        let mut listed: Vec<_> = ids.filter_map(|id| self.look(id).ok()).collect();
+        let mut listed: Vec<_> = ids.filter_map(|id| self.info(id).ok()).collect();
         listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then(b.head.id.cmp(&a.head.id)));
         Ok(listed)
     }
@@ -218,9 +218,9 @@ impl Store {
     ///
     /// # Errors
     /// When it is not there or its first line cannot be read.
-    pub fn look(&self, id: SessionId) -> Result<Listed, SessionError> {
+    pub fn info(&self, id: SessionId) -> Result<SessionInfo, SessionError> {
         let path = self.path(id);
-        let mut file = File::open(&path).map_err(|source| self.opening(id, source))?;
+        let mut file = File::open(&path).map_err(|source| self.open_error(id, source))?;
         let mut lines = Lines::new(&file, &path);
         let head = lines.head(id)?;
         let started_at = lines.at;
@@ -239,7 +239,7 @@ impl Store {
         });
         let updated_at = last.map_or(started_at, |line| line.at);
         let running = Flock::lock(file, FlockArg::LockSharedNonblock).is_err();
-        Ok(Listed {
+        Ok(SessionInfo {
             head,
             started_at,
             updated_at,
@@ -263,7 +263,7 @@ fn lock(file: File, id: SessionId, path: &Path) -> Result<Flock<File>, SessionEr
 }
 
 /// The last whole line, where it is one.
-fn last_line(file: &mut File) -> std::io::Result<Option<Line>> {
+fn last_line(file: &mut File) -> std::io::Result<Option<LogLine>> {
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
@@ -315,7 +315,7 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line; none at the end, and none at what the end of a process or a machine left of a last one.
-    fn next(&mut self) -> Result<Option<Line>, SessionError> {
+    fn next(&mut self) -> Result<Option<LogLine>, SessionError> {
         let Some(line) = self.read()? else {
             return Ok(None);
         };
@@ -345,7 +345,7 @@ impl<'a> Lines<'a> {
         clippy::type_complexity,
         reason = "a line, that is none, at the end, or not to be read"
     )]
-    fn read(&mut self) -> Result<Option<Result<Line, serde_json::Error>>, SessionError> {
+    fn read(&mut self) -> Result<Option<Result<LogLine, serde_json::Error>>, SessionError> {
         self.buffer.clear();
         let read = self.reader.read_until(b'\n', &mut self.buffer);
         read.map_err(io("read", self.path))?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::tool::Look;
+use super::tool::ReadOnly;
 use super::walk::{Pattern, Walk};
 use super::{Tool, ToolContext, ToolError};
 
@@ -29,7 +29,7 @@ impl Tool for GlobFiles {
     const ALIASES: &'static [&'static str] = &["glob", "find_files", "find", "file_search"];
     const DESCRIPTION: &'static str = "List files by a glob such as *.rs or src/**/test_*.py; ignored and hidden ones \
                                        only with all.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &["pattern"];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
         ("glob", "pattern"),

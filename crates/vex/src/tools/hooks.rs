@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::command::{Ended, Run};
+use super::command::{CommandEnd, Run};
 use super::output::Refusal;
 use super::rules::ToolName;
 use super::{ToolError, Toolbox};
@@ -65,7 +65,7 @@ struct Question<'a> {
 /// What a hook may say.
 #[derive(Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case", deny_unknown_fields)]
-enum Verdict {
+enum HookDecision {
     Allow {
         #[serde(default, rename = "code")]
         _code: Option<String>,
@@ -91,7 +91,7 @@ enum Verdict {
 }
 
 /// What was asked about.
-pub(super) struct Asked<'a> {
+pub(super) struct HookSubject<'a> {
     pub(super) call: &'a ToolCall,
     /// The tool's own name.
     pub(super) tool: &'static str,
@@ -108,7 +108,7 @@ impl Toolbox {
     /// Asks the hooks before a call. Gives the arguments where one has replaced them: what it gave may not be valid.
     pub(super) fn ask_before(
         &self,
-        asked: &Asked<'_>,
+        asked: &HookSubject<'_>,
         input: &Value,
         check: &dyn Fn(&Value) -> Result<Value, ToolError>,
     ) -> Result<Option<Value>, ToolError> {
@@ -116,15 +116,15 @@ impl Toolbox {
         for hook in self.hooks(HookEvent::PreTool, asked.tool) {
             let now = replaced.as_ref().unwrap_or(input);
             match self.ask(hook, asked, now, None)? {
-                Verdict::Allow { .. } => {}
-                Verdict::Deny { code, message } => return Err(denied(hook, code, message).into()),
-                Verdict::Replace {
+                HookDecision::Allow { .. } => {}
+                HookDecision::Deny { code, message } => return Err(denied(hook, code, message).into()),
+                HookDecision::Replace {
                     input: Some(given),
                     output: None,
                     ..
                 } => replaced = Some(check(&given)?),
-                Verdict::Replace { .. } => {
-                    return Err(unfit(hook, "it replaces, but not the input").into());
+                HookDecision::Replace { .. } => {
+                    return Err(no_answer(hook, "it replaces, but not the input").into());
                 }
             }
         }
@@ -134,7 +134,7 @@ impl Toolbox {
     /// Asks the hooks after a call. Gives the output where one has replaced it.
     pub(super) fn ask_after(
         &self,
-        asked: &Asked<'_>,
+        asked: &HookSubject<'_>,
         input: &Value,
         output: &str,
         is_error: bool,
@@ -143,14 +143,16 @@ impl Toolbox {
         for hook in self.hooks(HookEvent::PostTool, asked.tool) {
             let now = replaced.as_deref().unwrap_or(output);
             match self.ask(hook, asked, input, Some((now, is_error)))? {
-                Verdict::Allow { .. } => {}
-                Verdict::Deny { code, message } => return Err(denied(hook, code, message)),
-                Verdict::Replace {
+                HookDecision::Allow { .. } => {}
+                HookDecision::Deny { code, message } => return Err(denied(hook, code, message)),
+                HookDecision::Replace {
                     input: None,
                     output: Some(given),
                     ..
                 } => replaced = Some(given),
-                Verdict::Replace { .. } => return Err(unfit(hook, "it replaces, but not the output")),
+                HookDecision::Replace { .. } => {
+                    return Err(no_answer(hook, "it replaces, but not the output"));
+                }
             }
         }
         Ok(replaced)
@@ -166,10 +168,10 @@ impl Toolbox {
     fn ask(
         &self,
         hook: &Hook,
-        asked: &Asked<'_>,
+        asked: &HookSubject<'_>,
         input: &Value,
         result: Option<(&str, bool)>,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<HookDecision, Refusal> {
         let cwd = self.root.path().display().to_string();
         let question = Question {
             event: hook.event,
@@ -180,7 +182,7 @@ impl Toolbox {
             output: result.map(|(output, _)| output),
             is_error: result.map(|(_, is_error)| is_error),
         };
-        let question = serde_json::to_vec(&question).map_err(|error| unfit(hook, &error.to_string()))?;
+        let question = serde_json::to_vec(&question).map_err(|error| no_answer(hook, &error.to_string()))?;
         let run = Run {
             line: &hook.command,
             cwd: self.root.path(),
@@ -192,17 +194,17 @@ impl Toolbox {
         let (kept, ended) = self
             .runner
             .run(run, asked.interrupt)
-            .map_err(|error| unfit(hook, &format!("it cannot be run: {error}")))?;
+            .map_err(|error| no_answer(hook, &format!("it cannot be run: {error}")))?;
         match ended {
-            Ended { cut: Some(_), .. } => Err(unfit(hook, "it did not answer in time")),
-            Ended { code: Some(0), .. } => {
+            CommandEnd { cut: Some(_), .. } => Err(no_answer(hook, "it did not answer in time")),
+            CommandEnd { code: Some(0), .. } => {
                 let answer = kept
                     .whole()
-                    .ok_or_else(|| unfit(hook, "its answer is too long"))?;
+                    .ok_or_else(|| no_answer(hook, "its answer is too long"))?;
                 serde_json::from_slice(&answer)
-                    .map_err(|error| unfit(hook, &format!("its answer is no verdict: {error}")))
+                    .map_err(|error| no_answer(hook, &format!("its answer is no verdict: {error}")))
             }
-            Ended { code, .. } => Err(unfit(
+            CommandEnd { code, .. } => Err(no_answer(
                 hook,
                 &format!(
                     "it exited with {}",
@@ -220,7 +222,7 @@ fn denied(hook: &Hook, code: Option<String>, message: Option<String>) -> Refusal
 }
 
 /// A no because a hook did not answer.
-fn unfit(hook: &Hook, why: &str) -> Refusal {
+fn no_answer(hook: &Hook, why: &str) -> Refusal {
     Refusal::new(
         "hook_failed",
         format!(

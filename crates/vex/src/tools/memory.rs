@@ -11,7 +11,7 @@ pub(crate) type Digest = [u8; 32];
 
 /// What is known of a file that is about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum FileState {
     /// The model never saw it.
     Never,
     /// It is as the model last saw it.
@@ -40,11 +40,11 @@ impl FileMemory {
     }
 
     /// How the content stands to what the model knows.
-    pub(crate) fn seen(&self, resolved: &Path, content: &[u8]) -> Seen {
+    pub(crate) fn state_of(&self, resolved: &Path, content: &[u8]) -> FileState {
         match self.known().get(resolved) {
-            None => Seen::Never,
-            Some(known) if *known == digest(content) => Seen::Same,
-            Some(_) => Seen::Changed,
+            None => FileState::Never,
+            Some(known) if *known == digest(content) => FileState::Same,
+            Some(_) => FileState::Changed,
         }
     }
 }

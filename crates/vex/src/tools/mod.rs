@@ -39,7 +39,7 @@ pub use rules::{Rule, RuleError, Rules, ToolName};
 pub use tool::ToolDefinition;
 
 pub(crate) use input::tool_name;
-pub(crate) use output::{Change, Ran, ToolError, Wrote};
+pub(crate) use output::{Change, RunOutcome, ToolError, WriteOutcome};
 pub(crate) use tool::{Entry, Subject, Tool, ToolContext};
 
 /// The largest output of a tool that goes into the conversation, in bytes.
@@ -86,7 +86,7 @@ pub struct Toolbox {
     plan: Plan,
     policy: Policy,
     runner: command::Runner,
-    processes: command::Processes,
+    processes: command::BackgroundCommands,
 }
 
 impl Toolbox {
@@ -101,7 +101,7 @@ impl Toolbox {
             entries,
             definitions,
             runner: command::Runner::new(&root, &policy),
-            processes: command::Processes::default(),
+            processes: command::BackgroundCommands::default(),
             root,
             policy,
             files: FileMemory::default(),
@@ -123,7 +123,7 @@ impl Toolbox {
         let confinement = self.runner.confinement();
         match confinement.fence() {
             Err(why) if self.policy.sandbox_required => Err(format!("there is no sandbox: {why}")),
-            _ => Ok(confinement.told()),
+            _ => Ok(confinement.description()),
         }
     }
 
@@ -168,12 +168,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_the_model_is_told_of_all_tools_is_short() {
-        let told: Vec<_> = entries()
+    fn tool_definitions_are_short() {
+        let definitions: Vec<_> = entries()
             .into_iter()
             .map(|(_, tool)| json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}))
             .collect();
-        let length = serde_json::to_string(&told).unwrap().len();
+        let length = serde_json::to_string(&definitions).unwrap().len();
         assert!(length < 6 * 1024, "{length} bytes");
     }
 }

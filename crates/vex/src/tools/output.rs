@@ -45,13 +45,13 @@ impl Change {
 
 /// The success of a tool that writes: there is none without a change.
 #[derive(Debug)]
-pub(crate) struct Wrote {
+pub(crate) struct WriteOutcome {
     text: String,
     first: Change,
     others: Vec<Change>,
 }
 
-impl Wrote {
+impl WriteOutcome {
     /// One change.
     pub(crate) fn one(text: impl Into<String>, change: Change) -> Self {
         Self {
@@ -68,8 +68,8 @@ impl Wrote {
     }
 }
 
-impl From<Wrote> for Output {
-    fn from(wrote: Wrote) -> Self {
+impl From<WriteOutcome> for Output {
+    fn from(wrote: WriteOutcome) -> Self {
         Self {
             text: wrote.text,
             changes: std::iter::once(wrote.first).chain(wrote.others).collect(),
@@ -80,7 +80,7 @@ impl From<Wrote> for Output {
 
 /// How a program went.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct RunOutcome {
     /// What it printed, and how it was stopped.
     pub(crate) text: String,
     /// The command as a person would type it.
@@ -91,8 +91,8 @@ pub(crate) struct Ran {
     pub(crate) is_error: bool,
 }
 
-impl From<Ran> for Output {
-    fn from(ran: Ran) -> Self {
+impl From<RunOutcome> for Output {
+    fn from(ran: RunOutcome) -> Self {
         Self {
             text: ran.text,
             is_error: ran.is_error,

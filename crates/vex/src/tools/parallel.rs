@@ -25,14 +25,14 @@ impl Toolbox {
         each: &mut dyn FnMut(&ToolResult),
     ) -> Vec<ToolResult> {
         let mut results = Vec::with_capacity(calls.len());
-        let mut rest = calls;
-        while let Some(first) = rest.first() {
-            let together = rest
+        let mut remaining = calls;
+        while let Some(first) = remaining.first() {
+            let together = remaining
                 .iter()
                 .take_while(|call| self.runs_side_by_side(call))
                 .count();
-            let (batch, after) = rest.split_at(together.max(1));
-            rest = after;
+            let (batch, after) = remaining.split_at(together.max(1));
+            remaining = after;
             let mut done = |result: ToolResult| {
                 each(&result);
                 results.push(result);
@@ -62,26 +62,26 @@ impl Toolbox {
         }
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let next = AtomicUsize::new(0);
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         std::thread::scope(|scope| {
             // Reads wait for disks and hosts more than they count.
             for _ in 0..calls.len().min(MAX_THREADS).min(2 * cores) {
-                let (tell, next) = (tell.clone(), &next);
+                let (tell, next) = (sender.clone(), &next);
                 scope.spawn(move || {
                     while let Some((index, call)) = {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         calls.get(index).map(|call| (index, call))
                     } {
-                        let run = std::panic::AssertUnwindSafe(|| self.carry_out(call, journal, interrupt));
+                        let run = std::panic::AssertUnwindSafe(|| self.execute(call, journal, interrupt));
                         let result = std::panic::catch_unwind(run).unwrap_or_else(|_| broken(call));
                         let _ = tell.send((index, result));
                     }
                 });
             }
-            drop(tell);
+            drop(sender);
             let mut waiting: Vec<Option<ToolResult>> = vec![None; calls.len()];
             let mut first = 0;
-            for (index, result) in told {
+            for (index, result) in receiver {
                 waiting[index] = Some(result);
                 while let Some(result) = waiting.get_mut(first).and_then(Option::take) {
                     journal.tool_result(&result);

@@ -5,14 +5,14 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::fetch::{Grant, Hosts, WebFetch};
-use super::hooks::Asked;
+use super::fetch::{HostDecision, HostPolicy, WebFetch};
+use super::hooks::HookSubject;
 use super::input;
 use super::output::{Change, Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext, ToolDefinition};
 use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, Toolbox};
-use crate::ask::Verdict;
+use crate::ask::CallDecision;
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::events::{CommandRun, Journal, Question};
 use crate::interrupt::Interrupt;
@@ -22,13 +22,13 @@ impl Toolbox {
     /// Runs one call, whatever it is. Everything that goes wrong is a result that the model sees.
     pub fn call(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
         journal.tool_call(call);
-        let result = self.carry_out(call, journal, interrupt);
+        let result = self.execute(call, journal, interrupt);
         journal.tool_result(&result);
         result
     }
 
     /// As [`Toolbox::call`], without its events.
-    pub(super) fn carry_out(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
+    pub(super) fn execute(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
         let context = self.context(journal, interrupt);
         let (output, denied) = match self.run(call, &context) {
             Ok(output) => (output, false),
@@ -88,7 +88,7 @@ impl Toolbox {
         if context.interrupt.is_set() {
             return Err(ToolError::Failed("interrupted: it was not run".to_owned()));
         }
-        let asked = Asked {
+        let asked = HookSubject {
             call,
             tool: entry.name,
             interrupt: context.interrupt,
@@ -98,7 +98,7 @@ impl Toolbox {
         }
         self.ask_outside(entry, call, &input, context)?;
         let mut output = (entry.run)(context, &input)?;
-        note_deeds(&mut output, context.journal);
+        record_evidence(&mut output, context.journal);
         output.text = presentable(output.text);
         if let Some(replaced) = self.ask_after(&asked, &input, &output.text, output.is_error)? {
             output.text = replaced;
@@ -129,8 +129,8 @@ impl Toolbox {
             Subject::Host(_) | Subject::Unknown => {}
         }
         match asker.ask(question, context.journal, context.interrupt) {
-            Verdict::Allow => Ok(()),
-            Verdict::Deny(words) => Err(ToolError::Refused(words)),
+            CallDecision::Allow => Ok(()),
+            CallDecision::Deny(words) => Err(ToolError::Refused(words)),
         }
     }
 
@@ -145,8 +145,8 @@ impl Toolbox {
         match policy.rules.judge(tool, subject, &self.root) {
             Ruling::Denied(refusal) => Err(refusal),
             Ruling::Allowed => Ok(()),
-            Ruling::Silent(_) if policy.permission.allows(need) => Ok(()),
-            Ruling::Silent(why) => {
+            Ruling::NoMatch(_) if policy.permission.allows(need) => Ok(()),
+            Ruling::NoMatch(why) => {
                 let mut refusal = policy.permission.refusal(tool, need);
                 if let Some(why) = why {
                     refusal.message = format!("{}; {why}", refusal.message);
@@ -176,19 +176,19 @@ impl Toolbox {
     }
 }
 
-impl Hosts for Toolbox {
-    fn grant(&self, host: &str) -> Grant {
+impl HostPolicy for Toolbox {
+    fn grant(&self, host: &str) -> HostDecision {
         let tool = WebFetch::NAME;
         match self.judge(tool, Need::Http, || Subject::Host(host.to_owned())) {
-            Err(refusal) => Grant::Refused(refusal),
-            Ok(()) if self.policy.rules.names(tool, host) => Grant::Named,
-            Ok(()) => Grant::Allowed,
+            Err(refusal) => HostDecision::Refused(refusal),
+            Ok(()) if self.policy.rules.names(tool, host) => HostDecision::Named,
+            Ok(()) => HostDecision::Allowed,
         }
     }
 }
 
 /// What was done becomes evidence.
-fn note_deeds(output: &mut Output, journal: &Journal) {
+fn record_evidence(output: &mut Output, journal: &Journal) {
     let changes = std::mem::take(&mut output.changes);
     let command = output.command.take();
     let exit_code = output.exit_code;

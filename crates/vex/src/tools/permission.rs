@@ -9,7 +9,7 @@ use super::files::WriteLimits;
 use super::hooks::Hook;
 use super::output::Refusal;
 use super::rules::{Rules, ToolName};
-use crate::ask::Asker;
+use crate::ask::CallApprover;
 
 /// What a run may do without being asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -94,7 +94,7 @@ pub struct Policy {
     /// What else is asked before and after each call.
     pub hooks: Vec<Hook>,
     /// Who is asked before each call, after all else has allowed it.
-    pub asker: Option<Asker>,
+    pub asker: Option<CallApprover>,
     /// How long a file may be that is written anew.
     pub write: WriteLimits,
     /// Where commands may write, too.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_profile_covers_what_it_says() {
+    fn permission_profile_covers_its_needs() {
         let covered = |permission: Permission| {
             [Need::Read, Need::Write, Need::Execute, Need::Http].map(|need| permission.allows(need))
         };

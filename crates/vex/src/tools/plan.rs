@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_replaced_as_a_whole_and_only_by_a_sound_one() {
+    fn plan_is_replaced_only_by_a_valid_plan() {
         let plan = Plan::default();
         let first = json!([{"text": "look", "status": "in_progress"}, {"text": "fix\n it"}]);
         assert_eq!(set(&plan, &first), "[>] look\n[ ] fix it\n");

@@ -71,14 +71,14 @@ pub struct Root {
     path: PathBuf,
     handle: OwnedFd,
     /// Whether paths outside of it are allowed.
-    open: bool,
+    allow_outside: bool,
     /// What of it may be changed; `None`: all.
     scope: Option<Scope>,
 }
 
 /// A resolved place: an open directory and a name in it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     pub(crate) parent: OwnedFd,
     pub(crate) name: OsString,
     /// The path without links.
@@ -88,7 +88,7 @@ pub(crate) struct Place {
 /// What a place is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    Look,
+    Read,
     Change,
     Create,
 }
@@ -109,7 +109,7 @@ impl Root {
         Ok(Self {
             path,
             handle,
-            open,
+            allow_outside: open,
             scope: None,
         })
     }
@@ -139,7 +139,7 @@ impl Root {
             path: path.to_owned(),
             source,
         })?;
-        if self.open || resolved.starts_with(&self.path) {
+        if self.allow_outside || resolved.starts_with(&self.path) {
             return Ok(resolved);
         }
         Err(RootError::Outside {
@@ -154,17 +154,17 @@ impl Root {
     }
 
     /// A place to look at.
-    pub(crate) fn look(&self, path: &Path) -> Result<Place, RootError> {
-        self.place(path, Purpose::Look)
+    pub(crate) fn place_to_read(&self, path: &Path) -> Result<ResolvedPath, RootError> {
+        self.place(path, Purpose::Read)
     }
 
     /// A place to change or remove; its directory must be there.
-    pub(crate) fn change(&self, path: &Path) -> Result<Place, RootError> {
+    pub(crate) fn place_to_change(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Change)
     }
 
     /// A place to write to; missing directories are made.
-    pub(crate) fn create(&self, path: &Path) -> Result<Place, RootError> {
+    pub(crate) fn place_to_create(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Create)
     }
 
@@ -184,7 +184,7 @@ impl Root {
     }
 
     /// Resolves a path to an open directory and a name in it.
-    fn place(&self, path: &Path, purpose: Purpose) -> Result<Place, RootError> {
+    fn place(&self, path: &Path, purpose: Purpose) -> Result<ResolvedPath, RootError> {
         let io = |source| RootError::Io {
             action: "resolve",
             path: path.to_owned(),
@@ -198,8 +198,8 @@ impl Root {
                 resolved.strip_prefix("/").unwrap_or(&resolved),
             ),
         };
-        if purpose != Purpose::Look
-            && !self.open
+        if purpose != Purpose::Read
+            && !self.allow_outside
             && below
                 .components()
                 .any(|c| c.as_os_str().eq_ignore_ascii_case(".git"))
@@ -208,14 +208,14 @@ impl Root {
                 path: path.to_owned(),
             });
         }
-        if purpose != Purpose::Look {
+        if purpose != Purpose::Read {
             self.in_scope(path, &resolved)?;
         }
         let mut parent = start;
         let mut names = below.components().map(|c| c.as_os_str()).peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() {
-                return Ok(Place {
+                return Ok(ResolvedPath {
                     parent,
                     name: name.to_owned(),
                     resolved: resolved.clone(),
@@ -233,7 +233,7 @@ impl Root {
             };
             parent = next.map_err(|errno| io(errno.into()))?;
         }
-        Ok(Place {
+        Ok(ResolvedPath {
             parent,
             name: OsString::from("."),
             resolved: resolved.clone(),
@@ -241,7 +241,7 @@ impl Root {
     }
 }
 
-impl Place {
+impl ResolvedPath {
     /// Opens it for reading when it is a regular file. Never waits, whatever lies there.
     pub(crate) fn read(&self, path: &Path) -> Result<File, RootError> {
         let io = |source| RootError::Io {
@@ -320,7 +320,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn paths_stay_inside() {
+    fn root_paths_stay_inside() {
         let dir = tempfile::tempdir().unwrap();
         let root_dir = dir.path().join("root");
         std::fs::create_dir_all(root_dir.join("sub")).unwrap();
@@ -332,10 +332,13 @@ mod tests {
         symlink("..", root_dir.join("up")).unwrap();
         let root = Root::open(&root_dir, false).unwrap();
         for path in ["sub/a", "in/a", "./sub/../sub/a", "up/root/sub/a"] {
-            root.look(Path::new(path)).unwrap().read(Path::new(path)).unwrap();
+            root.place_to_read(Path::new(path))
+                .unwrap()
+                .read(Path::new(path))
+                .unwrap();
         }
         let absolute = root_dir.join("sub/a");
-        root.look(&absolute).unwrap().read(&absolute).unwrap();
+        root.place_to_read(&absolute).unwrap().read(&absolute).unwrap();
         for path in [
             "../secret",
             "out",
@@ -344,22 +347,22 @@ mod tests {
             "sub/../../secret",
             "up/new",
         ] {
-            let error = root.create(Path::new(path)).unwrap_err();
+            let error = root.place_to_create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Outside { .. }), "{path}: {error}");
         }
         for path in ["dangling", "missing/../x"] {
-            let error = root.create(Path::new(path)).unwrap_err();
+            let error = root.place_to_create(Path::new(path)).unwrap_err();
             assert!(matches!(error, RootError::Io { .. }), "{path}: {error}");
         }
         for path in [".git/config", "sub/.GIT/hooks/pre-commit"] {
             assert!(
-                matches!(root.create(Path::new(path)), Err(RootError::Git { .. })),
+                matches!(root.place_to_create(Path::new(path)), Err(RootError::Git { .. })),
                 "{path}"
             );
         }
         assert!(!root_dir.join("sub/.GIT").exists());
         let open = Root::open(&root_dir, true).unwrap();
-        open.look(Path::new("../secret"))
+        open.place_to_read(Path::new("../secret"))
             .unwrap()
             .read(Path::new("../secret"))
             .unwrap();
@@ -372,7 +375,7 @@ mod tests {
         let root = Root::open(dir.path(), false).unwrap();
         for path in ["pipe", "."] {
             let error = root
-                .look(Path::new(path))
+                .place_to_read(Path::new(path))
                 .unwrap()
                 .read(Path::new(path))
                 .unwrap_err();

@@ -10,8 +10,8 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContex
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::tool::Look;
-use super::walk::{Found, Pattern, Walk};
+use super::tool::ReadOnly;
+use super::walk::{FoundFile, Pattern, Walk};
 use super::{Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
 
@@ -56,7 +56,7 @@ impl Tool for SearchFiles {
         &["grep", "rg", "ripgrep", "search", "grep_search", "search_text"];
     const DESCRIPTION: &'static str = "Search file contents by regex (smart case), as ripgrep does; ignored and hidden \
                                        files only with all.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &["pattern"];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
         ("query", "pattern"),
@@ -134,23 +134,23 @@ fn search(
     context: &ToolContext<'_>,
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
-    found: &Found,
+    found: &FoundFile,
     hits: &mut Hits,
 ) -> Result<(), ToolError> {
     // Opened by the workspace, which follows no link out of it, whatever was put there since the walk saw it.
     let opened = context
         .root
-        .look(&found.path)
+        .place_to_read(&found.path)
         .and_then(|place| place.read(&found.path));
     let Ok(file) = opened else {
         hits.unread += 1;
         return Ok(());
     };
-    let reader = Watched {
+    let reader = InterruptibleFile {
         file,
         interrupt: context.interrupt,
     };
-    let mut of_file = OfFile {
+    let mut of_file = FileHits {
         matcher,
         text: String::new(),
         shown: 0,
@@ -170,12 +170,12 @@ fn search(
 }
 
 /// A file that is read no further once the run is interrupted.
-struct Watched<'a> {
+struct InterruptibleFile<'a> {
     file: File,
     interrupt: &'a Interrupt,
 }
 
-impl Read for Watched<'_> {
+impl Read for InterruptibleFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.interrupt.is_set() {
             return Err(io::Error::other("interrupted"));
@@ -185,7 +185,7 @@ impl Read for Watched<'_> {
 }
 
 /// The lines of one file.
-struct OfFile<'a> {
+struct FileHits<'a> {
     matcher: &'a RegexMatcher,
     text: String,
     shown: usize,
@@ -194,7 +194,7 @@ struct OfFile<'a> {
     gap: bool,
 }
 
-impl OfFile<'_> {
+impl FileHits<'_> {
     fn show(&mut self, number: Option<u64>, mark: char, line: &[u8]) {
         if self.shown == MAX_LINES_OF_FILE {
             return;
@@ -228,7 +228,7 @@ impl OfFile<'_> {
     }
 }
 
-impl Sink for OfFile<'_> {
+impl Sink for FileHits<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -266,7 +266,7 @@ struct Hits {
 }
 
 impl Hits {
-    fn add(&mut self, shown: &str, of_file: &OfFile<'_>) {
+    fn add(&mut self, shown: &str, of_file: &FileHits<'_>) {
         if of_file.binary || of_file.lines == 0 {
             return;
         }
@@ -290,9 +290,9 @@ impl Hits {
     }
 
     fn finish(mut self) -> String {
-        let plural = |n: usize, word: &str| match n {
-            1 => format!("1 {word}"),
-            n => format!("{n} {word}s"),
+        let plural = |n: usize, suffix: &str| match n {
+            1 => format!("1 {suffix}"),
+            n => format!("{n} {suffix}s"),
         };
         let least = if self.lines >= MAX_COUNTED {
             "at least "

@@ -6,11 +6,11 @@ use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::command::{Processes, Runner};
-use super::fetch::Hosts;
+use super::command::{BackgroundCommands, Runner};
+use super::fetch::HostPolicy;
 use super::files::WriteLimits;
 use super::memory::FileMemory;
-use super::output::{Output, Ran, ToolError, Wrote};
+use super::output::{Output, RunOutcome, ToolError, WriteOutcome};
 use super::permission::Need;
 use super::plan::Plan;
 use super::root::Root;
@@ -46,7 +46,7 @@ pub(crate) struct ToolContext<'a> {
     /// The plan.
     pub(crate) plan: &'a Plan,
     /// Which hosts may be asked.
-    pub(crate) hosts: &'a dyn Hosts,
+    pub(crate) hosts: &'a dyn HostPolicy,
     /// Ends what takes long.
     pub(crate) interrupt: &'a Interrupt,
     /// Where events and deeds are told.
@@ -54,11 +54,11 @@ pub(crate) struct ToolContext<'a> {
     /// Runs commands.
     pub(crate) runner: &'a Runner,
     /// The commands in the background.
-    pub(crate) processes: &'a Processes,
+    pub(crate) processes: &'a BackgroundCommands,
 }
 
 /// The need of a tool and what it must show for its success: the two belong together.
-pub(crate) trait Kind {
+pub(crate) trait ToolKind {
     const NEED: Need;
     /// Whether it may run beside others of its kind.
     const SIDE_BY_SIDE: bool;
@@ -66,8 +66,8 @@ pub(crate) trait Kind {
 }
 
 /// It only looks.
-pub(crate) enum Look {}
-impl Kind for Look {
+pub(crate) enum ReadOnly {}
+impl ToolKind for ReadOnly {
     const NEED: Need = Need::Read;
     const SIDE_BY_SIDE: bool = true;
     type Output = String;
@@ -75,7 +75,7 @@ impl Kind for Look {
 
 /// It notes something for the run, and touches nothing outside of it.
 pub(crate) enum Note {}
-impl Kind for Note {
+impl ToolKind for Note {
     const NEED: Need = Need::Read;
     const SIDE_BY_SIDE: bool = false;
     type Output = String;
@@ -83,23 +83,23 @@ impl Kind for Note {
 
 /// It changes files, and shows which.
 pub(crate) enum Write {}
-impl Kind for Write {
+impl ToolKind for Write {
     const NEED: Need = Need::Write;
     const SIDE_BY_SIDE: bool = false;
-    type Output = Wrote;
+    type Output = WriteOutcome;
 }
 
 /// It runs a program, and shows how that ended.
 pub(crate) enum Execute {}
-impl Kind for Execute {
+impl ToolKind for Execute {
     const NEED: Need = Need::Execute;
     const SIDE_BY_SIDE: bool = false;
-    type Output = Ran;
+    type Output = RunOutcome;
 }
 
 /// It asks a host on the network.
 pub(crate) enum Fetch {}
-impl Kind for Fetch {
+impl ToolKind for Fetch {
     const NEED: Need = Need::Http;
     const SIDE_BY_SIDE: bool = true;
     type Output = String;
@@ -127,7 +127,7 @@ pub(crate) trait Tool: DeserializeOwned {
     /// What it does, in a line or two.
     const DESCRIPTION: &'static str;
     /// What it needs and what it gives back.
-    type Kind: Kind;
+    type Kind: ToolKind;
     /// The arguments that must be there.
     const REQUIRED: &'static [&'static str];
     /// What models call its arguments, too: (other name, name).
@@ -147,7 +147,7 @@ pub(crate) trait Tool: DeserializeOwned {
     }
 
     /// Does it.
-    fn run(self, context: &ToolContext<'_>) -> Result<<Self::Kind as Kind>::Output, ToolError>;
+    fn run(self, context: &ToolContext<'_>) -> Result<<Self::Kind as ToolKind>::Output, ToolError>;
 }
 
 /// The paths in these arguments; one that is left out is the workspace itself.

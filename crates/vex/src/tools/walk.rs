@@ -20,7 +20,7 @@ pub(super) struct Walk {
 }
 
 /// A file that was found.
-pub(super) struct Found {
+pub(super) struct FoundFile {
     /// Its path as it is shown, and as the other tools take it.
     pub(super) shown: String,
     /// Its path to be opened.
@@ -32,7 +32,7 @@ impl Walk {
     pub(super) fn files(
         &self,
         context: &ToolContext<'_>,
-        mut take: impl FnMut(Found) -> Result<bool, ToolError>,
+        mut take: impl FnMut(FoundFile) -> Result<bool, ToolError>,
     ) -> Result<(), ToolError> {
         let root = context.root;
         let start = root.resolve(&self.path)?;
@@ -72,7 +72,7 @@ impl Walk {
                 continue;
             }
             let shown = root.shown(&path);
-            if !take(Found { shown, path })? {
+            if !take(FoundFile { shown, path })? {
                 break;
             }
         }

@@ -11,7 +11,7 @@ use vik_testkit::server::ModelServer;
 use super::support::{ask, ask_with, endpoint, settings};
 
 #[test]
-fn thoughts_words_and_calls_of_one_answer() {
+fn answer_with_thinking_text_and_calls_is_assembled() {
     for protocol in Protocol::ALL {
         let asked = ask(
             protocol,
@@ -22,8 +22,8 @@ fn thoughts_words_and_calls_of_one_answer() {
         let turn = asked.turn();
         assert_eq!(turn.text(), "Let me look.", "{protocol:?}");
         assert_eq!(turn.thinking(), "I think so.", "{protocol:?}");
-        assert_eq!(asked.heard.text, "Let me look.", "{protocol:?}");
-        assert_eq!(asked.heard.thinking, "I think so.", "{protocol:?}");
+        assert_eq!(asked.observed.text, "Let me look.", "{protocol:?}");
+        assert_eq!(asked.observed.thinking, "I think so.", "{protocol:?}");
         let calls: Vec<_> = turn.tool_calls().map(|call| call.tool.as_str()).collect();
         assert_eq!(calls, ["run_command", "read_file"], "{protocol:?}");
         assert_eq!(turn.stop, StopReason::ToolUse, "{protocol:?}");
@@ -48,7 +48,7 @@ fn thoughts_words_and_calls_of_one_answer() {
 }
 
 #[test]
-fn a_model_that_calls_tools_as_text_is_told_of_them_in_words() {
+fn text_tools_are_described_in_the_prompt() {
     for protocol in Protocol::ALL {
         let script =
             json!([{"text": "I look.\n{\"name\": \"run_command\", \"arguments\": {\"command\": \"ls\"}}"}]);
@@ -63,7 +63,7 @@ fn a_model_that_calls_tools_as_text_is_told_of_them_in_words() {
             "{protocol:?}"
         );
         assert_eq!(
-            (turn.text().trim(), asked.heard.text.trim()),
+            (turn.text().trim(), asked.observed.text.trim()),
             ("I look.", "I look.")
         );
         let request = asked.server.turns()[0].body.to_string();
@@ -76,7 +76,7 @@ fn a_model_that_calls_tools_as_text_is_told_of_them_in_words() {
 }
 
 #[test]
-fn the_key_goes_into_its_header_and_nowhere_else() {
+fn api_key_is_sent_only_in_its_header() {
     for (protocol, header) in [
         (Protocol::Messages, "x-api-key"),
         (Protocol::Chat, "authorization"),
@@ -127,7 +127,7 @@ fn tokens_are_estimated_where_the_provider_counts_none() {
 }
 
 #[test]
-fn a_refusal_and_a_cut_answer_are_told() {
+fn refusal_and_cut_answer_are_reported() {
     for (protocol, refusal) in [
         (Protocol::Messages, "refusal"),
         (Protocol::Chat, "content_filter"),
@@ -141,7 +141,7 @@ fn a_refusal_and_a_cut_answer_are_told() {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_never_run_as_if_they_were() {
+fn invalid_json_arguments_are_never_run() {
     for protocol in Protocol::ALL {
         let asked = ask(protocol, json!([{"run": "ls", "malformed": "args"}]));
         let turn = asked.turn();
@@ -164,7 +164,7 @@ fn a_long_answer_in_tiny_pieces_comes_whole() {
         let script = json!([{"text": text, "chunk_chars": 5, "wire_bytes": wire}]);
         let asked = ask(protocol, script);
         assert!(asked.turn().text() == text, "{protocol:?}");
-        assert!(asked.heard.text == text, "{protocol:?}");
+        assert!(asked.observed.text == text, "{protocol:?}");
     }
     let small = json!([{"text": "Grüße, 世界", "thinking": "ä", "run": "echo ö", "wire_bytes": 1}]);
     for protocol in Protocol::ALL {

@@ -26,12 +26,12 @@ fn is_mended(protocol: Protocol, mut bad: Value) {
         .unwrap_or_else(|error| panic!("{shown}: {error}"));
     assert_eq!(turn.text(), "whole", "{shown}");
     assert_eq!(turn.tool_calls().count(), 0, "{shown}");
-    assert_eq!(asked.heard.delays.len(), 1, "{shown}");
+    assert_eq!(asked.observed.delays.len(), 1, "{shown}");
     assert_eq!(asked.requests(), 2, "{shown}");
 }
 
 #[test]
-fn what_goes_over_is_tried_again() {
+fn transient_faults_are_retried() {
     for protocol in Protocol::ALL {
         for status in [429, 500, 502, 503, 504, 529] {
             is_mended(protocol, json!({"status": status}));
@@ -62,7 +62,7 @@ fn what_goes_over_is_tried_again() {
 }
 
 #[test]
-fn an_answer_that_breaks_again_and_again_is_given_up() {
+fn repeatedly_broken_answer_ends_the_retries() {
     for protocol in Protocol::ALL {
         for bad in [
             json!({"text": "some words that are never seen", "drop": "mid", "times": "forever"}),
@@ -96,11 +96,11 @@ fn tries_are_used_up() {
             ..
         })
     ));
-    assert!(asked.heard.reasons.iter().all(|reason| reason.contains("529")));
+    assert!(asked.observed.reasons.iter().all(|reason| reason.contains("529")));
 }
 
 #[test]
-fn the_fallback_model_answers_what_the_first_does_not() {
+fn fallback_model_answers_when_the_first_fails() {
     for bad in [
         json!({"status": 529, "times": 2}),
         json!({"status": 404, "error": {"code": "model_not_found", "message": "no such model"}}),
@@ -110,7 +110,7 @@ fn the_fallback_model_answers_what_the_first_does_not() {
             settings.retry.max_tries = 2;
         });
         assert_eq!(asked.turn().text(), "here");
-        assert_eq!(asked.heard.fallback.as_deref(), Some("gpt-5"));
+        assert_eq!(asked.observed.fallback.as_deref(), Some("gpt-5"));
         let models: Vec<_> = asked
             .server
             .turns()
@@ -127,7 +127,7 @@ fn the_fallback_model_answers_what_the_first_does_not() {
 }
 
 #[test]
-fn a_wrong_key_is_told_without_the_key() {
+fn wrong_key_error_omits_the_key() {
     for protocol in Protocol::ALL {
         let error = format!("Incorrect API key provided: {KEY}.");
         let asked = ask(protocol, json!([{"status": 401, "error": error}]));
@@ -150,7 +150,7 @@ fn a_wrong_key_is_told_without_the_key() {
 }
 
 #[test]
-fn an_unknown_model_is_told_with_those_that_are_there() {
+fn unknown_model_error_lists_available_models() {
     for protocol in Protocol::ALL {
         let error = json!({"code": "model_not_found", "message": "model: claude-sonnet-4-5 does not exist"});
         let asked = ask(protocol, json!([{"status": 404, "error": error}]));
@@ -166,7 +166,7 @@ fn an_unknown_model_is_told_with_those_that_are_there() {
 }
 
 #[test]
-fn a_wrong_address_is_a_matter_of_settings() {
+fn wrong_address_is_a_config_error() {
     let body = json!({"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}});
     let asked = ask(Protocol::Chat, json!([{"status": 404, "error": body}]));
     let (message, class) = asked.error();
@@ -196,7 +196,7 @@ fn a_redirect_gets_no_key() {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_told_apart() {
+fn overlong_request_is_an_overflow() {
     for protocol in Protocol::ALL {
         for bad in [
             json!({"status": 413}),
@@ -236,7 +236,7 @@ fn the_size_of_the_context_is_learned_from_a_refusal() {
 }
 
 #[test]
-fn what_is_used_up_is_not_tried_again() {
+fn exhausted_quota_is_not_retried() {
     let error = json!({"code": "insufficient_quota", "message": "You exceeded your current quota"});
     let asked = ask(Protocol::Responses, json!([{"status": 429, "error": error}]));
     assert_eq!(asked.error().1.as_deref(), Some("rate_limit"));
@@ -244,7 +244,7 @@ fn what_is_used_up_is_not_tried_again() {
 }
 
 #[test]
-fn a_server_that_does_not_run_is_told() {
+fn unreachable_server_is_reported() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);

@@ -41,7 +41,7 @@ pub fn settings(protocol: Protocol, url: &str) -> HttpSettings {
 
 /// What was heard while an answer came.
 #[derive(Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct Observed {
     pub text: String,
     pub thinking: String,
     pub delays: Vec<u64>,
@@ -51,8 +51,8 @@ pub struct Heard {
     pub received: Vec<usize>,
 }
 
-impl Heard {
-    pub fn hear(&mut self, progress: &Progress<'_>) {
+impl Observed {
+    pub fn on_progress(&mut self, progress: &Progress<'_>) {
         match progress {
             Progress::Text(text) => self.text.push_str(text),
             Progress::Thinking(text) => self.thinking.push_str(text),
@@ -76,7 +76,7 @@ impl Heard {
 
 pub struct Asked {
     pub result: Result<Turn, ProviderError>,
-    pub heard: Heard,
+    pub observed: Observed,
     pub server: ModelServer,
 }
 
@@ -131,7 +131,7 @@ pub fn ask_with(protocol: Protocol, script: Value, change: impl FnOnce(&mut Http
     let mut settings = settings(protocol, &server.url());
     change(&mut settings);
     let mut provider = HttpProvider::new(settings).unwrap();
-    let mut heard = Heard::default();
+    let mut observed = Observed::default();
     let messages = [Message::User {
         text: "go".to_owned(),
     }];
@@ -142,10 +142,14 @@ pub fn ask_with(protocol: Protocol, script: Value, change: impl FnOnce(&mut Http
         tools: &tools,
         output_schema: None,
     };
-    let result = provider.turn(request, &mut |progress| heard.hear(&progress), &Interrupt::new());
+    let result = provider.turn(
+        request,
+        &mut |progress| observed.on_progress(&progress),
+        &Interrupt::new(),
+    );
     Asked {
         result,
-        heard,
+        observed,
         server,
     }
 }

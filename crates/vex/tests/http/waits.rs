@@ -14,7 +14,7 @@ use vik_testkit::server::ModelServer;
 use super::support::{ask, ask_with, settings};
 
 #[test]
-fn each_form_of_a_hint_is_obeyed() {
+fn retry_hint_is_obeyed_in_each_form() {
     let hints = [
         (json!({"headers": {"retry-after": "0.3"}}), 300),
         (json!({"headers": {"retry-after-ms": "40"}}), 40),
@@ -37,7 +37,7 @@ fn each_form_of_a_hint_is_obeyed() {
         bad["status"] = json!(429);
         let asked = ask(Protocol::Responses, json!([bad, {"text": "whole"}]));
         assert_eq!(asked.turn().text(), "whole", "{hint}");
-        let delay = asked.heard.delays[0];
+        let delay = asked.observed.delays[0];
         assert!((millis..millis + 250).contains(&delay), "{hint}: {delay}");
     }
 }
@@ -71,9 +71,9 @@ fn a_stall_ends_and_is_tried_again() {
             });
             assert_eq!(asked.turn().text(), "whole", "{protocol:?} {place}");
             assert!(
-                asked.heard.reasons[0].contains("400ms"),
+                asked.observed.reasons[0].contains("400ms"),
                 "{:?}",
-                asked.heard.reasons
+                asked.observed.reasons
             );
         }
     }
@@ -91,7 +91,11 @@ fn signs_of_life_alone_do_not_keep_an_answer_alive() {
         assert_eq!(class.as_deref(), Some("network"));
         assert!(message.contains("700ms"), "{message}");
         // Nor are they reported: at most the words before the stall are.
-        assert!(asked.heard.received.len() <= 1, "{:?}", asked.heard.received);
+        assert!(
+            asked.observed.received.len() <= 1,
+            "{:?}",
+            asked.observed.received
+        );
     }
 }
 
@@ -106,7 +110,7 @@ fn each_piece_of_an_answer_is_reported_as_it_arrives() {
             let asked = ask(protocol, json!([turn]));
             asked.turn();
             // Two pieces may arrive in one read of a busy machine, but not most of them.
-            let received = &asked.heard.received;
+            let received = &asked.observed.received;
             assert!(received.len() >= 4, "{protocol:?} {turn}: {received:?}");
             assert!(received.is_sorted(), "{received:?}");
         }
@@ -131,18 +135,18 @@ fn the_whole_answer_has_a_deadline_too() {
 }
 
 /// Interrupts when the server was asked and, where `word` is true, a word was heard; the answer must end at once.
-fn is_interrupted(protocol: Protocol, turn: Value, word: bool) {
+fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
     let server = ModelServer::start_json(json!([turn])).unwrap();
     let mut provider = HttpProvider::new(settings(protocol, &server.url())).unwrap();
     let interrupt = Interrupt::new();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let result = std::thread::scope(|scope| {
         let setter = interrupt.clone();
         let server = &server;
         scope.spawn(move || {
             eventually("the server is asked", || !server.turns().is_empty());
-            if word {
-                told.recv().unwrap();
+            if after_text {
+                receiver.recv().unwrap();
             }
             setter.set();
         });
@@ -155,12 +159,12 @@ fn is_interrupted(protocol: Protocol, turn: Value, word: bool) {
             tools: &[],
             output_schema: None,
         };
-        let mut heard = |progress: Progress<'_>| {
+        let mut on_progress = |progress: Progress<'_>| {
             if matches!(progress, Progress::Text(_) | Progress::Retry { .. }) {
-                let _ = tell.send(());
+                let _ = sender.send(());
             }
         };
-        provider.turn(request, &mut heard, &interrupt)
+        provider.turn(request, &mut on_progress, &interrupt)
     });
     assert!(
         matches!(result, Err(ProviderError::Interrupted)),
@@ -182,7 +186,7 @@ fn an_interrupt_ends_every_wait() {
 }
 
 #[test]
-fn an_interrupt_that_came_before_is_heard() {
+fn earlier_interrupt_ends_the_request() {
     let server = ModelServer::start_json(json!([])).unwrap();
     let mut provider = HttpProvider::new(settings(Protocol::Chat, &server.url())).unwrap();
     let interrupt = Interrupt::new();

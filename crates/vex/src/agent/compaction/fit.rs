@@ -1,11 +1,11 @@
 //! How much has to be left out.
 
-use super::{Compaction, SMALL, first_lines, opening, size};
+use super::{Compaction, MIN_SHRINKABLE_BYTES, first_lines, opening, size};
 use crate::conversation::Message;
 use crate::session::History;
 
 /// The least that a result keeps, in bytes.
-const LEAST: usize = 200;
+const MIN_RESULT_BYTES: usize = 200;
 
 /// What must be left out for the messages to fit into `target` bytes; none where nothing has to, or nothing can. The
 /// last `recent` turns are touched last. `summary_bytes` is how long a summary may be.
@@ -62,7 +62,7 @@ pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize
             .clone()
             .fold((0, 0), |(count, sum), len| (count + 1, sum + len));
         let other = kept.iter().map(size).sum::<usize>() - total;
-        let cap = (left.saturating_sub(other) / count.max(1)).max(LEAST);
+        let cap = (left.saturating_sub(other) / count.max(1)).max(MIN_RESULT_BYTES);
         if outputs.clone().any(|len| len > cap) {
             compaction.cap = Some(cap);
         }
@@ -73,7 +73,7 @@ pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize
 
 fn shrunk(old: bool, message: &Message) -> usize {
     match message {
-        Message::Tool(result) if old && result.output.len() > SMALL => {
+        Message::Tool(result) if old && result.output.len() > MIN_SHRINKABLE_BYTES => {
             size(message) - result.output.len() + first_lines(&result.output).len()
         }
         _ => size(message),

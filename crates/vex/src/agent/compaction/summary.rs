@@ -7,9 +7,9 @@ use super::floor;
 use crate::conversation::{Message, ToolCall, ToolResult};
 
 /// The longest text of one item, in bytes.
-const ITEM: usize = 240;
+const MAX_ITEM_BYTES: usize = 240;
 /// The most items of a kind.
-const ITEMS: usize = 40;
+const MAX_ITEMS: usize = 40;
 
 /// Facts of the turns that are left out. Each list holds the last of its kind, oldest first, none twice.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,10 +18,11 @@ pub struct Summary {
     /// How many answers it stands for.
     pub turns: u32,
     /// The model's own summary, where it was asked for one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
+    #[serde(rename = "told", skip_serializing_if = "Option::is_none")]
+    pub model_summary: Option<String>,
     /// What the model said on its way: what it decided.
-    pub said: Vec<String>,
+    #[serde(rename = "said")]
+    pub statements: Vec<String>,
     /// Files that were changed.
     pub changed: Vec<String>,
     /// Files that were read.
@@ -29,12 +30,12 @@ pub struct Summary {
     /// Commands and how they ended.
     pub commands: Vec<String>,
     /// What failed and did not work since, and what checks said last.
-    pub open: Vec<Open>,
+    pub open: Vec<OpenFailure>,
 }
 
 /// Something that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Open {
+pub struct OpenFailure {
     /// What was tried.
     pub tried: String,
     /// What came of it.
@@ -48,9 +49,9 @@ impl Summary {
             .open
             .iter_mut()
             .flat_map(|open| [&mut open.tried, &mut open.error]);
-        self.told
+        self.model_summary
             .iter_mut()
-            .chain(&mut self.said)
+            .chain(&mut self.statements)
             .chain(&mut self.changed)
             .chain(&mut self.read)
             .chain(&mut self.commands)
@@ -62,18 +63,18 @@ impl Summary {
         let mut calls: Vec<&ToolCall> = Vec::new();
         for message in messages {
             match message {
-                Message::User { text } => self.fails("a check", text),
+                Message::User { text } => self.record_failure("a check", text),
                 Message::Assistant(turn) => {
                     self.turns += 1;
-                    let said = turn.text();
-                    if !said.trim().is_empty() {
-                        remember(&mut self.said, item(said.trim()));
+                    let text = turn.text();
+                    if !text.trim().is_empty() {
+                        remember(&mut self.statements, item(text.trim()));
                     }
                     calls = turn.tool_calls().collect();
                 }
                 Message::Tool(result) => {
                     if let Some(call) = calls.iter().find(|call| call.call_id == result.call_id) {
-                        self.deed(call, result);
+                        self.record_call(call, result);
                     }
                 }
             }
@@ -82,12 +83,12 @@ impl Summary {
     }
 
     /// Puts the model's own words at the top.
-    pub(crate) fn tell(&mut self, words: &str, max: usize) {
-        self.told = Some(words[..floor(words, max / 2)].trim().to_owned());
+    pub(crate) fn set_model_summary(&mut self, text: &str, max: usize) {
+        self.model_summary = Some(text[..floor(text, max / 2)].trim().to_owned());
         self.bound(max);
     }
 
-    fn deed(&mut self, call: &ToolCall, result: &ToolResult) {
+    fn record_call(&mut self, call: &ToolCall, result: &ToolResult) {
         let Some(input) = call.input.json() else { return };
         let text = |keys: &[&str]| keys.iter().find_map(|key| input.get(key).and_then(Value::as_str));
         let path = text(&["path", "file_path", "file", "filename"]);
@@ -112,7 +113,7 @@ impl Summary {
             remember(&mut self.commands, command + &ended);
         }
         if result.is_error {
-            return self.fails(&tried, result.output.trim());
+            return self.record_failure(&tried, result.output.trim());
         }
         self.open.retain(|open| open.tried != tried);
         match path {
@@ -125,13 +126,13 @@ impl Summary {
         }
     }
 
-    fn fails(&mut self, tried: &str, error: &str) {
+    fn record_failure(&mut self, tried: &str, error: &str) {
         self.open.retain(|open| open.tried != tried);
-        self.open.push(Open {
+        self.open.push(OpenFailure {
             tried: tried.to_owned(),
             error: tail(error),
         });
-        let over = self.open.len().saturating_sub(ITEMS / 4);
+        let over = self.open.len().saturating_sub(MAX_ITEMS / 4);
         self.open.drain(..over);
     }
 
@@ -140,7 +141,7 @@ impl Summary {
         while self.render().len() > max {
             let lists = [
                 &mut self.read,
-                &mut self.said,
+                &mut self.statements,
                 &mut self.commands,
                 &mut self.changed,
             ];
@@ -148,7 +149,7 @@ impl Summary {
                 Some(longest) if !longest.is_empty() => drop(longest.remove(0)),
                 _ if !self.open.is_empty() => drop(self.open.remove(0)),
                 _ => {
-                    self.told = None;
+                    self.model_summary = None;
                     return;
                 }
             }
@@ -162,8 +163,8 @@ impl Summary {
              Read a file again before you rely on it.]\n",
             self.turns
         );
-        if let Some(told) = &self.told {
-            text.push_str(told);
+        if let Some(model_summary) = &self.model_summary {
+            text.push_str(model_summary);
             text.push('\n');
         }
         for (title, list) in [("Files changed", &self.changed), ("Files read", &self.read)] {
@@ -171,7 +172,7 @@ impl Summary {
                 text.push_str(&format!("{title}: {}\n", list.join(", ")));
             }
         }
-        for (title, list) in [("Commands", &self.commands), ("Said", &self.said)] {
+        for (title, list) in [("Commands", &self.commands), ("Said", &self.statements)] {
             if !list.is_empty() {
                 text.push_str(&format!("{title}:\n- {}\n", list.join("\n- ")));
             }
@@ -190,13 +191,13 @@ impl Summary {
 fn remember(list: &mut Vec<String>, item: String) {
     list.retain(|known| *known != item);
     list.push(item);
-    let over = list.len().saturating_sub(ITEMS);
+    let over = list.len().saturating_sub(MAX_ITEMS);
     list.drain(..over);
 }
 
 /// The start of a text, on one line.
 fn item(text: &str) -> String {
-    let short = &text[..floor(text, ITEM)];
+    let short = &text[..floor(text, MAX_ITEM_BYTES)];
     let mut line = short.replace('\n', " ");
     if short.len() < text.len() {
         line.push('…');
@@ -206,7 +207,7 @@ fn item(text: &str) -> String {
 
 /// The end of a text, on one line: errors say what is wrong at their end.
 fn tail(text: &str) -> String {
-    let start = super::ceil(text, text.len().saturating_sub(ITEM));
+    let start = super::ceil(text, text.len().saturating_sub(MAX_ITEM_BYTES));
     let line = text[start..].replace('\n', " ");
     if start > 0 { format!("…{line}") } else { line }
 }

@@ -15,7 +15,7 @@ enum Part {
     /// An answer with calls: length of the text, the outputs.
     Calls(usize, Vec<(Kind, usize)>),
     /// An answer without calls, and what it is told.
-    Told(usize),
+    Answered(usize),
     /// A later prompt.
     Prompt,
     Plan,
@@ -37,7 +37,7 @@ fn parts() -> impl Strategy<Value = Vec<Part>> {
     let output = (kind, prop_oneof![0..50usize, 200..3000usize]);
     let part = prop_oneof![
         6 => (0..400usize, prop::collection::vec(output, 1..4)).prop_map(|(text, calls)| Part::Calls(text, calls)),
-        1 => (1..400usize).prop_map(Part::Told),
+        1 => (1..400usize).prop_map(Part::Answered),
         1 => Just(Part::Prompt),
         1 => Just(Part::Plan),
     ];
@@ -61,7 +61,7 @@ fn history(parts: &[Part]) -> History {
             Part::Prompt => history.apply(Entry::Prompt {
                 text: format!("prompt {index}"),
             }),
-            Part::Told(length) => {
+            Part::Answered(length) => {
                 answer(&mut history, *length, Vec::new());
                 user(&mut history, "The check fails.");
             }
@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn what_is_left_is_legal_and_keeps_what_is_pinned(
+    fn compaction_keeps_legal_messages_and_pinned_text(
         parts in parts(), target in 100..20_000usize, recent in 1..4usize, summary in 400..4000usize,
     ) {
         let mut history = history(&parts);
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn a_conversation_goes_on_after_any_number_of_compactions(
+    fn conversation_continues_after_any_number_of_compactions(
         rounds in prop::collection::vec((parts(), 500..8000usize), 1..5),
     ) {
         let mut all = history(&[]);
@@ -234,14 +234,14 @@ proptest! {
 }
 
 #[test]
-fn where_the_work_takes_place_stays_when_its_message_is_left_out() {
+fn environment_is_kept_when_its_message_is_dropped() {
     let mut history = History::default();
-    let told = "Working directory: /w\n";
+    let environment = "Working directory: /w\n";
     history.apply(Entry::Prompt {
         text: "Do it.".to_owned(),
     });
     history.apply(Entry::Environment {
-        text: told.to_owned(),
+        text: environment.to_owned(),
     });
     for turn in 0..10 {
         answer(&mut history, 2000, Vec::new());
@@ -255,12 +255,12 @@ fn where_the_work_takes_place_stays_when_its_message_is_left_out() {
             panic!("no opening");
         };
         assert!(text.starts_with("Do it.\n\nWorking directory: /w\n"), "{text}");
-        assert_eq!(text.matches(told).count(), 1);
+        assert_eq!(text.matches(environment).count(), 1);
     }
 }
 
 #[test]
-fn old_output_goes_before_turns_do() {
+fn compaction_drops_old_output_before_turns() {
     let parts: Vec<Part> = (0..10)
         .map(|_| Part::Calls(10, vec![(Kind::Read, 2000)]))
         .collect();
@@ -282,7 +282,7 @@ fn old_output_goes_before_turns_do() {
 }
 
 #[test]
-fn the_summary_tells_what_was_done_and_what_is_open() {
+fn summary_lists_completed_and_open_work() {
     let mut history = history(&[]);
     let mut round =
         |text: &str, id: &str, tool: &str, input: serde_json::Value, code: Option<i32>, output: &str| {

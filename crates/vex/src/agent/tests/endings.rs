@@ -15,15 +15,15 @@ fn ended(played: &Played) -> (ExitReason, &str) {
 }
 
 #[test]
-fn done_is_done() {
-    let played = Scene::new().tell(vec![sh("echo hi"), says("Done.")]);
+fn final_answer_after_work_is_done() {
+    let played = Scene::new().play_turns(vec![sh("echo hi"), text_turn("Done.")]);
     assert_eq!(ended(&played), (ExitReason::Done, ""));
     assert_eq!(played.seen.len(), 2);
 }
 
 #[test]
-fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
-    let played = Scene::new().tell(vec![says("Done."), says("ok")]);
+fn short_answer_without_changes_is_retried_once() {
+    let played = Scene::new().play_turns(vec![text_turn("Done."), text_turn("ok")]);
     assert_eq!(
         ended(&played),
         (
@@ -33,34 +33,38 @@ fn a_run_that_changed_nothing_and_says_little_is_sent_back_once() {
     );
     assert!(last_user(&played.seen[1]).contains("changed nothing"));
     assert!(played.events.iter().any(|event| event["type"] == "guard"));
-    let played = Scene::new().tell(vec![says("Done."), says(REPORT)]);
+    let played = Scene::new().play_turns(vec![text_turn("Done."), text_turn(REPORT)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     // Reading alone changes nothing either.
-    let played = Scene::new().tell(vec![calls(&[("list_dir", json!({}))]), says("ok"), says("ok")]);
+    let played = Scene::new().play_turns(vec![
+        calls(&[("list_dir", json!({}))]),
+        text_turn("ok"),
+        text_turn("ok"),
+    ]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
 }
 
 #[test]
-fn what_was_meant_for_a_tool_is_no_end() {
+fn unreadable_tool_call_is_not_a_final_answer() {
     let made_up = "I changed it.\n<tool_response>\nedited a.py\n</tool_response>";
     let unread = "```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a.py\", }\n}}}\n```";
     let unknown = "```json\n{\"name\": \"is_even\", \"arguments\": {\"n\": 10}}\n```";
-    let played = Scene::new().tell(vec![
-        says(made_up),
-        says(unread),
-        says(unknown),
+    let played = Scene::new().play_turns(vec![
+        text_turn(made_up),
+        text_turn(unread),
+        text_turn(unknown),
         sh("true"),
-        says(REPORT),
+        text_turn(REPORT),
     ]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(last_user(&played.seen[1]).contains("made up the result"));
     assert!(last_user(&played.seen[2]).contains("cannot be read"));
     assert!(last_user(&played.seen[3]).contains("there is no tool \"is_even\". "));
-    let played = Scene::new().tell(vec![
-        says(unread),
-        says("I changed nothing."),
-        says(REPORT),
-        says(REPORT),
+    let played = Scene::new().play_turns(vec![
+        text_turn(unread),
+        text_turn("I changed nothing."),
+        text_turn(REPORT),
+        text_turn(REPORT),
     ]);
     assert_eq!(
         ended(&played),
@@ -72,33 +76,37 @@ fn what_was_meant_for_a_tool_is_no_end() {
 }
 
 #[test]
-fn a_result_that_is_said_again_is_not_made_up_and_one_of_nothing_is() {
+fn repeated_result_is_accepted_and_invented_result_is_not() {
     let again = "<tool_response>\nhello there\n</tool_response>";
-    let played = Scene::new().tell(vec![sh("echo hello there"), says(again)]);
+    let played = Scene::new().play_turns(vec![sh("echo hello there"), text_turn(again)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     let nothing = "<tool_response>\n</tool_response>";
-    let played = Scene::new().tell(vec![sh("echo hello there"), says(nothing), says(REPORT)]);
+    let played = Scene::new().play_turns(vec![
+        sh("echo hello there"),
+        text_turn(nothing),
+        text_turn(REPORT),
+    ]);
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Done, 3));
 }
 
 #[test]
-fn a_plan_alone_is_no_work_and_a_fence_alone_is_asked_about_once() {
+fn plan_alone_is_not_work_and_fence_alone_is_questioned_once() {
     let plan = || {
         calls(&[(
             "update_plan",
             json!({"steps": [{"text": "all of it", "status": "done"}]}),
         )])
     };
-    let played = Scene::new().tell(vec![
+    let played = Scene::new().play_turns(vec![
         plan(),
-        says(REPORT),
-        says(REPORT),
-        says(REPORT),
-        says(REPORT),
+        text_turn(REPORT),
+        text_turn(REPORT),
+        text_turn(REPORT),
+        text_turn(REPORT),
     ]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     let shown = "```json\n{\"name\": \"demo\", \"port\": 8080}\n```";
-    let played = Scene::new().tell(vec![says(shown), says(shown)]);
+    let played = Scene::new().play_turns(vec![text_turn(shown), text_turn(shown)]);
     assert_eq!(
         played.ending.reason,
         ExitReason::Done,
@@ -108,12 +116,12 @@ fn a_plan_alone_is_no_work_and_a_fence_alone_is_asked_about_once() {
 }
 
 #[test]
-fn a_second_look_is_asked_for_once_and_only_where_it_is_set() {
+fn second_review_is_requested_once_and_only_if_set() {
     let scene = || Scene::settings(|settings| settings.second_look = true);
-    let played = scene().tell(vec![sh("true"), says(REPORT), says(REPORT)]);
+    let played = scene().play_turns(vec![sh("true"), text_turn(REPORT), text_turn(REPORT)]);
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Done, 3));
     assert!(last_user(&played.seen[2]).contains("No file was changed so far"));
-    let played = scene().tell(vec![says(REPORT); 5]);
+    let played = scene().play_turns(vec![text_turn(REPORT); 5]);
     assert_eq!(
         played.ending.reason,
         ExitReason::NoProgress,
@@ -122,19 +130,19 @@ fn a_second_look_is_asked_for_once_and_only_where_it_is_set() {
 }
 
 #[test]
-fn who_went_in_circles_and_gives_up_has_not_done_the_task() {
-    let look = || calls(&[("list_dir", json!({}))]);
-    let played = Scene::new().tell(vec![
-        look(),
-        look(),
-        look(),
-        says("I cannot find what was asked for."),
+fn giving_up_after_a_loop_is_no_progress() {
+    let list = || calls(&[("list_dir", json!({}))]);
+    let played = Scene::new().play_turns(vec![
+        list(),
+        list(),
+        list(),
+        text_turn("I cannot find what was asked for."),
     ]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
 }
 
 #[test]
-fn limits_of_tokens_and_money_end_before_the_next_request() {
+fn token_and_cost_limits_end_before_the_next_request() {
     let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
     let played = scene.play(|_, _| Ok(used(sh("true"), 49_000, 0.0)));
     assert_eq!(played.ending.reason, ExitReason::Limit);
@@ -144,23 +152,23 @@ fn limits_of_tokens_and_money_end_before_the_next_request() {
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Limit, 3));
     // What was paid for already is the end that it is.
     let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
-    let played = scene.tell(vec![used(says(REPORT), 500_000, 0.0)]);
+    let played = scene.play_turns(vec![used(text_turn(REPORT), 500_000, 0.0)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
 }
 
 #[test]
-fn a_cost_limit_without_a_price_is_refused() {
+fn cost_limit_without_a_price_is_refused() {
     let mut scene = Scene::settings(|settings| settings.limits.usd = Some(1.0));
     scene.priced = false;
-    let played = scene.tell(vec![]);
+    let played = scene.play_turns(vec![]);
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Config, 0));
 }
 
 #[test]
-fn the_time_limit_interrupts_a_command() {
+fn time_limit_interrupts_a_command() {
     let scene = Scene::settings(|settings| settings.limits.time = Some(Duration::from_millis(300)));
     let start = Instant::now();
-    let played = scene.tell(vec![sh("sleep 1000")]);
+    let played = scene.play_turns(vec![sh("sleep 1000")]);
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(
         ended(&played),
@@ -170,15 +178,20 @@ fn the_time_limit_interrupts_a_command() {
 }
 
 #[test]
-fn a_check_that_fails_sends_the_model_back_with_its_output() {
+fn failed_check_returns_its_output_to_the_model() {
     let scene =
         Scene::settings(|settings| settings.verify = Some(Verify::new("echo 'no x here'; test -e x")));
-    let played = scene.tell(vec![sh("true"), says("Done."), sh("touch x"), says("Done now.")]);
+    let played = scene.play_turns(vec![
+        sh("true"),
+        text_turn("Done."),
+        sh("touch x"),
+        text_turn("Done now."),
+    ]);
     assert_eq!(ended(&played), (ExitReason::Done, ""));
-    let told = last_user(&played.seen[2]);
+    let feedback = last_user(&played.seen[2]);
     assert!(
-        told.contains("no x here") && told.contains("exit code 1"),
-        "{told}"
+        feedback.contains("no x here") && feedback.contains("exit code 1"),
+        "{feedback}"
     );
     let checks: Vec<_> = played
         .events
@@ -189,13 +202,13 @@ fn a_check_that_fails_sends_the_model_back_with_its_output() {
 }
 
 #[test]
-fn a_check_that_never_passes_is_no_success_whatever_is_said() {
+fn check_that_never_passes_fails_the_run() {
     let scene = Scene::settings(|settings| settings.verify = Some(Verify::new("exit 7")));
     let played = scene.play(|number, _| {
         Ok(if number % 2 == 0 {
             sh(&format!("echo {number}"))
         } else {
-            says("All tests pass.")
+            text_turn("All tests pass.")
         })
     });
     assert_eq!(
@@ -207,33 +220,37 @@ fn a_check_that_never_passes_is_no_success_whatever_is_said() {
 }
 
 #[test]
-fn an_answer_of_the_wrong_form_goes_back_twice() {
+fn answer_that_violates_the_schema_is_retried_twice() {
     let schema = || OutputSchema::new(json!({"type": "object", "required": ["n"]})).unwrap();
     let scene = Scene::settings(|settings| settings.output = Some(schema()));
-    let played = scene.tell(vec![says("It is 3."), says("{\"m\": 3}"), says("{\"n\": 3}")]);
+    let played = scene.play_turns(vec![
+        text_turn("It is 3."),
+        text_turn("{\"m\": 3}"),
+        text_turn("{\"n\": 3}"),
+    ]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(last_user(&played.seen[1]).contains("JSON Schema"));
     let scene = Scene::settings(|settings| settings.output = Some(schema()));
-    let played = scene.play(|_, _| Ok(says("It is 3.")));
+    let played = scene.play(|_, _| Ok(text_turn("It is 3.")));
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Failed, 3));
 }
 
 #[test]
-fn a_refusal_and_a_pause() {
+fn refusal_fails_and_pause_continues() {
     let refusal = Turn {
         stop: StopReason::Refusal,
-        ..says("I will not.")
+        ..text_turn("I will not.")
     };
-    let played = Scene::new().tell(vec![refusal]);
+    let played = Scene::new().play_turns(vec![refusal]);
     assert_eq!(
         ended(&played),
         (ExitReason::Failed, "the model refused: I will not.")
     );
     let pause = Turn {
         stop: StopReason::Pause,
-        ..says("I search.")
+        ..text_turn("I search.")
     };
-    let played = Scene::new().tell(vec![pause, says(REPORT)]);
+    let played = Scene::new().play_turns(vec![pause, text_turn(REPORT)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(
         matches!(played.seen[1].last(), Some(Message::Assistant(_))),
@@ -242,21 +259,21 @@ fn a_refusal_and_a_pause() {
 }
 
 #[test]
-fn answers_that_are_cut_off_again_and_again_are_no_success() {
+fn repeatedly_cut_off_answers_fail_the_run() {
     let cut = || Turn {
         stop: StopReason::MaxTokens,
-        ..says("a long story about nothing in particular")
+        ..text_turn("a long story about nothing in particular")
     };
-    let played = Scene::new().tell(vec![cut(), sh("true"), cut(), cut(), cut()]);
+    let played = Scene::new().play_turns(vec![cut(), sh("true"), cut(), cut(), cut()]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     assert!(last_user(&played.seen[1]).contains("cut off"));
 }
 
 #[test]
-fn a_denial_that_ends_the_work_is_told_as_one() {
+fn final_denial_is_reported_as_denied() {
     let mut scene = Scene::new();
     scene.permission = Permission::ReadOnly;
-    let played = scene.tell(vec![sh("touch x"), says("I did it, all is well.")]);
+    let played = scene.play_turns(vec![sh("touch x"), text_turn("I did it, all is well.")]);
     assert_eq!(played.ending.reason, ExitReason::Denied);
     assert!(!scene.work().join("x").exists());
 }
@@ -267,12 +284,12 @@ fn refused_at_the_end(check: &str, answers: usize) -> Played {
     scene.permission = Permission::ReadOnly;
     std::fs::write(scene.work().join("x"), "").unwrap();
     let mut turns = vec![calls(&[("list_dir", json!({}))]), sh("touch y")];
-    turns.extend(vec![says(REPORT); answers]);
-    scene.tell(turns)
+    turns.extend(vec![text_turn(REPORT); answers]);
+    scene.play_turns(turns)
 }
 
 #[test]
-fn with_a_check_a_refused_last_call_fails_nothing() {
+fn passing_check_overrides_a_refused_last_call() {
     let played = refused_at_the_end("test -e x", 1);
     assert!(
         played
@@ -284,7 +301,7 @@ fn with_a_check_a_refused_last_call_fails_nothing() {
 }
 
 #[test]
-fn a_check_that_fails_after_a_refused_call_fails_the_run_and_says_both() {
+fn failed_check_after_a_refused_call_reports_both() {
     let played = refused_at_the_end("test -e y", 3);
     let (reason, message) = ended(&played);
     assert_eq!(reason, ExitReason::Failed);
@@ -297,7 +314,7 @@ fn a_check_that_fails_after_a_refused_call_fails_the_run_and_says_both() {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
+fn overlong_request_is_shortened_at_most_twice() {
     let scene = Scene::turns(20);
     std::fs::write(scene.work().join("big"), "line of text\n".repeat(1000)).unwrap();
     let read = |from: usize| calls(&[("read_file", json!({"path": "big", "offset": from + 1}))]);
@@ -308,7 +325,11 @@ fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
             overflows += 1;
             return Err(ProviderError::Overflow("too long".to_owned()));
         }
-        Ok(if number < 12 { read(number) } else { says(REPORT) })
+        Ok(if number < 12 {
+            read(number)
+        } else {
+            text_turn(REPORT)
+        })
     });
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(overflows >= 1);
@@ -322,7 +343,7 @@ fn a_request_that_is_too_long_is_asked_again_shorter_at_most_twice() {
 }
 
 #[test]
-fn what_happens_while_a_summary_is_asked_for_is_reported() {
+fn summary_request_reports_activity() {
     let mut scene = Scene::settings(|settings| settings.summaries = true);
     scene.window = Some(20_000);
     // Words of the model are left out by whole turns, and only for those a summary is asked for.
@@ -334,9 +355,9 @@ fn what_happens_while_a_summary_is_asked_for_is_reported() {
     };
     let played = scene.play(|number, messages| {
         Ok(match number {
-            _ if is_for_summary(messages) => says("I thought about it, and go on."),
+            _ if is_for_summary(messages) => text_turn("I thought about it, and go on."),
             0..60 => talk(number),
-            _ => says(REPORT),
+            _ => text_turn(REPORT),
         })
     });
     let count = |kind: &str| played.events.iter().filter(|event| event["type"] == kind).count();
@@ -350,7 +371,7 @@ fn what_happens_while_a_summary_is_asked_for_is_reported() {
 }
 
 #[test]
-fn going_in_circles_is_told_once_and_then_ends_with_its_own_reason() {
+fn loop_is_corrected_once_then_ends_with_its_own_reason() {
     let played = Scene::new().play(|_, _| Ok(calls(&[("list_dir", json!({}))])));
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     assert!(

@@ -15,7 +15,7 @@ fn lines(messages: &[Message]) -> Vec<String> {
 }
 
 #[test]
-fn the_task_and_the_plan_are_in_every_request_and_requests_extend_each_other() {
+fn task_and_plan_are_in_every_request_and_requests_extend_each_other() {
     let mut scene = Scene::new();
     scene.window = Some(128_000);
     scene.task = "Translate every file of the catalogue, one after the other.".to_owned();
@@ -34,7 +34,7 @@ fn the_task_and_the_plan_are_in_every_request_and_requests_extend_each_other() {
         let tokens = bytes as u64 / 4;
         assert!(tokens < 128_000, "request {number} has {tokens} tokens");
         let turn = match number {
-            n if n + 1 == TURNS => says("All files of the catalogue are translated."),
+            n if n + 1 == TURNS => text_turn("All files of the catalogue are translated."),
             n if n % 50 == 0 => calls(&[("update_plan", plan(n))]),
             n => calls(&[("read_file", json!({"path": format!("{n}.txt")}))]),
         };
@@ -73,7 +73,7 @@ fn the_task_and_the_plan_are_in_every_request_and_requests_extend_each_other() {
     // A process that goes on with it sees what the next request would have held.
     let listed = scene.store().list().unwrap();
     scene.origin = Origin::Resume(listed[0].head.id);
-    let again = scene.play(|_, _| Ok(says(REPORT)));
+    let again = scene.play(|_, _| Ok(text_turn(REPORT)));
     let (last, next) = (lines(played.seen.last().unwrap()), lines(&again.seen[0]));
     assert!(next.starts_with(&last), "the same bytes, from the log");
 }

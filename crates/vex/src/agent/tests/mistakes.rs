@@ -17,7 +17,7 @@ fn big(scene: &Scene, lines: usize) -> impl Fn(usize) -> Turn + use<> {
 }
 
 #[test]
-fn the_task_is_never_trimmed_out_after_many_calls() {
+fn task_is_never_trimmed_out_after_many_calls() {
     let mut scene = Scene::turns(60);
     scene.window = Some(6000);
     let read = big(&scene, 150);
@@ -35,7 +35,7 @@ fn the_task_is_never_trimmed_out_after_many_calls() {
 }
 
 #[test]
-fn the_history_is_never_pruned_to_nothing() {
+fn history_is_never_pruned_to_nothing() {
     let mut scene = Scene::turns(10);
     // Smaller than what one call gives.
     scene.window = Some(1500);
@@ -51,11 +51,11 @@ fn the_history_is_never_pruned_to_nothing() {
 }
 
 #[test]
-fn an_empty_end_is_never_a_success() {
-    let played = Scene::new().tell(vec![sh("touch x"), says(" "), says("")]);
+fn empty_final_answer_is_never_a_success() {
+    let played = Scene::new().play_turns(vec![sh("touch x"), text_turn(" "), text_turn("")]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     assert!(played.ending.message.is_some_and(|message| !message.is_empty()));
-    let played = Scene::new().tell(vec![Turn::default()]);
+    let played = Scene::new().play_turns(vec![Turn::default()]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
     // No empty message ever goes back.
     for message in played.seen.iter().flatten() {
@@ -64,7 +64,7 @@ fn an_empty_end_is_never_a_success() {
 }
 
 #[test]
-fn a_cancel_leaves_no_call_without_its_result() {
+fn cancel_leaves_no_call_without_its_result() {
     let scene = Scene::new();
     let interrupt = scene.interrupt.clone();
     let started = scene.work().join("started");
@@ -80,7 +80,7 @@ fn a_cancel_leaves_no_call_without_its_result() {
         ("run_command", json!({"command": "touch second"})),
         ("write_file", json!({"path": "third", "content": "x"})),
     ]);
-    let played = scene.tell(vec![turn]);
+    let played = scene.play_turns(vec![turn]);
     watcher.join().unwrap();
     assert_eq!(played.ending.reason, ExitReason::Interrupted);
     assert!(!scene.work().join("second").exists() && !scene.work().join("third").exists());
@@ -104,7 +104,7 @@ fn a_cancel_leaves_no_call_without_its_result() {
 }
 
 #[test]
-fn what_was_read_before_a_compaction_is_given_again_whole() {
+fn file_read_before_a_compaction_is_returned_whole_again() {
     let mut scene = Scene::turns(12);
     scene.window = Some(3000);
     let read = big(&scene, 200);
@@ -129,7 +129,7 @@ fn what_was_read_before_a_compaction_is_given_again_whole() {
 }
 
 #[test]
-fn a_model_that_cannot_be_reached_is_no_success() {
+fn unreachable_model_is_no_success() {
     let unreachable = |class: Option<&str>| ProviderError::Reported {
         message: "cannot connect".to_owned(),
         class: class.map(str::to_owned),
@@ -157,13 +157,13 @@ fn a_model_that_cannot_be_reached_is_no_success() {
 }
 
 #[test]
-fn words_in_the_task_change_nothing() {
+fn task_text_does_not_change_the_outcome() {
     let play = |task: &str| {
         let mut scene = Scene::new();
         task.clone_into(&mut scene.task);
-        let played = scene.tell(vec![
+        let played = scene.play_turns(vec![
             calls(&[("write_file", json!({"path": "x", "content": "1"}))]),
-            says("Done."),
+            text_turn("Done."),
         ]);
         (played.ending, scene.work().join("x").exists())
     };
@@ -179,7 +179,7 @@ fn words_in_the_task_change_nothing() {
 }
 
 #[test]
-fn arguments_that_were_cut_off_are_never_run_as_empty_ones() {
+fn cut_off_arguments_are_never_run_as_empty_ones() {
     let scene = Scene::new();
     let call = ToolCall {
         call_id: "cut".to_owned(),
@@ -195,7 +195,7 @@ fn arguments_that_were_cut_off_are_never_run_as_empty_ones() {
         stop: StopReason::MaxTokens,
         ..Turn::default()
     };
-    let played = scene.tell(vec![cut, says(REPORT)]);
+    let played = scene.play_turns(vec![cut, text_turn(REPORT)]);
     let Some(Message::Tool(result)) = played.seen[1].last() else {
         panic!("no result");
     };

@@ -39,7 +39,7 @@ enum Message<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Thought<'a> {
-    Words(String),
+    Text(String),
     Native(&'a Value),
 }
 
@@ -91,14 +91,14 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Message<'a> {
     let mut tool_calls = Vec::new();
     for (block, annex) in parts(turn, Protocol::Chat.as_str()) {
         match block {
-            Block::Text { text: words } => text.push_str(words),
-            Block::Thinking { text: words, .. } => {
+            Block::Text { text: part } => text.push_str(part),
+            Block::Thinking { text: part, .. } => {
                 if let Some(details) = annex.get("reasoning_details") {
                     thoughts.insert("reasoning_details", Thought::Native(details));
                 } else if let Some(field) = annex.get("field").and_then(Value::as_str) {
-                    let thought = thoughts.entry(field).or_insert(Thought::Words(String::new()));
-                    if let Thought::Words(before) = thought {
-                        before.push_str(words);
+                    let thought = thoughts.entry(field).or_insert(Thought::Text(String::new()));
+                    if let Thought::Text(before) = thought {
+                        before.push_str(part);
                     }
                 }
             }

@@ -89,14 +89,14 @@ impl Counted {
             .or(self.prompt_cache_hit_tokens);
         let written = details.and_then(|details| details.cache_write_tokens);
         // Some do not count reasoning as a part of the answer, but all count it in the total.
-        let rest = self.total_tokens.unwrap_or_default().saturating_sub(input);
+        let beside_input = self.total_tokens.unwrap_or_default().saturating_sub(input);
         let cached = cached.unwrap_or_default().min(input);
         StreamEvent::Usage {
             usage: Usage {
                 input_tokens: input,
                 cached_input_tokens: cached,
                 cache_write_input_tokens: written.unwrap_or_default().min(input - cached),
-                output_tokens: self.completion_tokens.unwrap_or_default().max(rest),
+                output_tokens: self.completion_tokens.unwrap_or_default().max(beside_input),
             },
             cost_usd: self.cost,
         }
@@ -264,18 +264,18 @@ impl ChatDecoder {
             (Some(thought), _) if !thought.is_empty() => ("reasoning_content", thought),
             (_, thought) => ("reasoning", thought.unwrap_or_default()),
         };
-        self.think(thought, field, out);
+        self.push_thinking(thought, field, out);
         for detail in delta.reasoning_details.unwrap_or_default() {
             gather(&mut self.details, detail);
         }
         match delta.content {
-            Some(Content::Text(text)) => self.say(text, out),
+            Some(Content::Text(text)) => self.push_text(text, out),
             Some(Content::Parts(parts)) => self.parts(&parts, out),
             None => {}
         }
         if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
             self.refused = true;
-            self.say(refusal, out);
+            self.push_text(refusal, out);
         }
         if let Writing::Text(part) = self.writing {
             let citations = delta.annotations.unwrap_or_default().into_iter();
@@ -290,16 +290,16 @@ impl ChatDecoder {
     fn parts(&mut self, parts: &[Value], out: &mut Vec<StreamEvent>) {
         for part in parts {
             if let Some(text) = part["text"].as_str() {
-                self.say(text.to_owned(), out);
+                self.push_text(text.to_owned(), out);
             }
             for thought in part["thinking"].as_array().into_iter().flatten() {
                 let text = thought["text"].as_str().unwrap_or_default();
-                self.think(text.to_owned(), "", out);
+                self.push_thinking(text.to_owned(), "", out);
             }
         }
     }
 
-    fn say(&mut self, text: String, out: &mut Vec<StreamEvent>) {
+    fn push_text(&mut self, text: String, out: &mut Vec<StreamEvent>) {
         if text.is_empty() {
             return;
         }
@@ -312,7 +312,7 @@ impl ChatDecoder {
     }
 
     /// `field` is the name under which the thought came and goes back.
-    fn think(&mut self, text: String, field: &'static str, out: &mut Vec<StreamEvent>) {
+    fn push_thinking(&mut self, text: String, field: &'static str, out: &mut Vec<StreamEvent>) {
         if text.is_empty() {
             return;
         }
@@ -356,12 +356,12 @@ impl ChatDecoder {
         }
         let call = &mut self.calls[at];
         let part = call.part;
-        let news = call.id.is_none() && id.is_some();
-        if news {
+        let is_new_id = call.id.is_none() && id.is_some();
+        if is_new_id {
             call.id.clone_from(&id);
             self.named.extend(id.clone().map(|id| (id, at)));
         }
-        if news || !name.is_empty() {
+        if is_new_id || !name.is_empty() {
             out.push(StreamEvent::ToolStart { part, id, name });
         }
         let json = match function.arguments {

@@ -246,11 +246,11 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
     for (name, value) in endpoint.protocol.headers() {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    let mut set = |name: &str, value: &str, what: &str| {
+    let mut set = |name: &str, value: &str, description: &str| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok();
         let Some((name, mut value)) = name.zip(HeaderValue::from_str(value).ok()) else {
             return Err(ProviderError::Config(format!(
-                "{what} cannot be a header of a request"
+                "{description} cannot be a header of a request"
             )));
         };
         value.set_sensitive(true);
@@ -266,13 +266,13 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
     }
     if let Some(key) = &endpoint.key {
         let (own, value) = endpoint.protocol.auth(key.expose());
-        let what = match &endpoint.key_env {
+        let description = match &endpoint.key_env {
             Some(variable) => format!("what {variable} holds"),
             None => "the key".to_owned(),
         };
         match &endpoint.key_header {
-            Some(header) => set(header, key.expose(), &what)?,
-            None => set(own, &value, &what)?,
+            Some(header) => set(header, key.expose(), &description)?,
+            None => set(own, &value, &description)?,
         }
     }
     Ok(headers)

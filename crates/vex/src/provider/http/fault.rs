@@ -114,7 +114,7 @@ impl From<Failure> for ProviderError {
 
 /// What a provider says of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ErrorBody {
     /// Its words.
     pub message: String,
     /// Its name of the error: `type` and `code`.
@@ -123,7 +123,7 @@ pub struct Said {
     pub structured: bool,
 }
 
-impl Said {
+impl ErrorBody {
     /// Reads the body of an error, in any of the forms that are about.
     pub fn read(body: &[u8]) -> Self {
         let Ok(json) = serde_json::from_slice::<Value>(body) else {
@@ -169,7 +169,7 @@ const OVERFLOW_NAMES: &[&str] = &[
     "model_context_window_exceeded",
 ];
 /// As providers say it that have no name for it.
-const OVERFLOW_WORDS: &[&str] = &[
+const OVERFLOW_PHRASES: &[&str] = &[
     "prompt is too long",
     "maximum context length",
     "exceeds the context window",
@@ -181,7 +181,7 @@ const OVERFLOW_WORDS: &[&str] = &[
 ];
 /// How many tokens the context of the model holds, where the refusal of a request that is too long tells it:
 /// `"n_ctx": 4096`, `maximum context length is 128000 tokens`, `210000 tokens > 200000 maximum`.
-pub fn context_told(words: &str) -> Option<u64> {
+pub fn context_window_in(text: &str) -> Option<u64> {
     const BEFORE: &[&str] = &[
         "\"n_ctx\":",
         "maximum context length is ",
@@ -189,9 +189,9 @@ pub fn context_told(words: &str) -> Option<u64> {
         " tokens > ",
     ];
     let number = |mark: &&str| {
-        let rest = words[words.find(*mark)? + mark.len()..].trim_start();
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok()
+        let tail = text[text.find(*mark)? + mark.len()..].trim_start();
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        tail[..end].parse().ok()
     };
     BEFORE.iter().find_map(number).filter(|tokens| *tokens > 0)
 }
@@ -205,33 +205,34 @@ const QUOTA_NAMES: &[&str] = &[
 const MODEL_NAMES: &[&str] = &["model_not_found", "model_not_available", "invalid_model"];
 
 /// What an error means. `status` is absent where the error came in an answer that had begun.
-pub fn fault_of(status: Option<u16>, said: &Said) -> Fault {
-    let words = said.message.to_ascii_lowercase();
-    let says = |marks: &[&str]| marks.iter().any(|mark| words.contains(mark));
+pub fn fault_of(status: Option<u16>, body: &ErrorBody) -> Fault {
+    let text = body.message.to_ascii_lowercase();
+    let contains_any = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
     // Only a refusal of the request can be about its length.
     let refused = status.is_none_or(|status| matches!(status, 400 | 413 | 422 | 500));
-    if status == Some(413) || said.is_named(OVERFLOW_NAMES) || (refused && says(OVERFLOW_WORDS)) {
+    if status == Some(413) || body.is_named(OVERFLOW_NAMES) || (refused && contains_any(OVERFLOW_PHRASES)) {
         return Fault::Overflow;
     }
-    if status == Some(402) || said.is_named(QUOTA_NAMES) || says(&["credit balance is too low"]) {
+    if status == Some(402) || body.is_named(QUOTA_NAMES) || contains_any(&["credit balance is too low"]) {
         return Fault::Quota;
     }
-    let no_model = says(&["model"])
-        && says(&[
+    let no_model = contains_any(&["model"])
+        && contains_any(&[
             "not found",
             "does not exist",
             "not exist",
             "unknown",
             "not supported",
         ]);
-    if said.is_named(MODEL_NAMES) || (matches!(status, Some(400 | 404)) && no_model) {
+    if body.is_named(MODEL_NAMES) || (matches!(status, Some(400 | 404)) && no_model) {
         return Fault::Model;
     }
     match status {
         Some(401 | 403) => return Fault::Auth,
         Some(404)
-            if said.structured
-                && (says(&["model"]) || said.is_named(&["not_found_error"]) && says(&["model:"])) =>
+            if body.structured
+                && (contains_any(&["model"])
+                    || body.is_named(&["not_found_error"]) && contains_any(&["model:"])) =>
         {
             return Fault::Model;
         }
@@ -242,24 +243,24 @@ pub fn fault_of(status: Option<u16>, said: &Said) -> Fault {
         Some(500..) => return Fault::Server,
         _ => {}
     }
-    if said.is_named(&[
+    if body.is_named(&[
         "rate_limit_error",
         "rate_limit_exceeded",
         "too_many_requests",
         "RESOURCE_EXHAUSTED",
     ]) {
         Fault::RateLimit
-    } else if said.is_named(&[
+    } else if body.is_named(&[
         "overloaded_error",
         "server_is_overloaded",
         "slow_down",
         "overloaded",
     ]) {
         Fault::Overloaded
-    } else if said.is_named(&["authentication_error", "invalid_api_key", "permission_error"]) {
+    } else if body.is_named(&["authentication_error", "invalid_api_key", "permission_error"]) {
         Fault::Auth
     } else if status.is_none()
-        && !said.is_named(&["invalid_request_error", "invalid_prompt", "not_found_error"])
+        && !body.is_named(&["invalid_request_error", "invalid_prompt", "not_found_error"])
     {
         // In mid-answer, with another name or none.
         Fault::Server
@@ -273,13 +274,13 @@ mod tests {
     use super::*;
 
     fn fault(status: u16, body: &str) -> Fault {
-        fault_of(Some(status), &Said::read(body.as_bytes()))
+        fault_of(Some(status), &ErrorBody::read(body.as_bytes()))
     }
 
     fn in_stream(kind: &str, message: &str) -> Fault {
         fault_of(
             None,
-            &Said {
+            &ErrorBody {
                 message: message.to_owned(),
                 names: vec![kind.to_owned()],
                 structured: true,
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_providers_really_say() {
+    fn fault_of_recognises_recorded_provider_errors() {
         let cases = [
             (
                 429,
@@ -383,35 +384,35 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_a_context_is_learned_from_a_refusal() {
-        let told = |words: &str| context_told(words);
+    fn context_size_is_learned_from_a_refusal() {
+        let window = |text: &str| context_window_in(text);
         assert_eq!(
-            told("prompt is too long: 210000 tokens > 200000 maximum"),
+            window("prompt is too long: 210000 tokens > 200000 maximum"),
             Some(200_000)
         );
         assert_eq!(
-            told("This model's maximum context length is 128000 tokens. However"),
+            window("This model's maximum context length is 128000 tokens. However"),
             Some(128_000)
         );
         assert_eq!(
-            told(r#"{"error":{"n_prompt_tokens":9,"n_ctx":4096}}"#),
+            window(r#"{"error":{"n_prompt_tokens":9,"n_ctx":4096}}"#),
             Some(4096)
         );
-        assert_eq!(told("too long"), None);
-        assert_eq!(told(r#""n_ctx": 0"#), None);
+        assert_eq!(window("too long"), None);
+        assert_eq!(window(r#""n_ctx": 0"#), None);
     }
 
     #[test]
-    fn words_of_an_error_are_found_and_bounded() {
-        let said = |body: &str| Said::read(body.as_bytes()).message;
-        assert_eq!(said(r#"{"error":{"message":"a"}}"#), "a");
-        assert_eq!(said(r#"{"error":"a"}"#), "a");
-        assert_eq!(said(r#"{"detail":"a"}"#), "a");
-        assert_eq!(said(r#"[{"error":{"message":"a"}}]"#), "a");
-        assert_eq!(said(r#"{"x":1}"#), r#"{"x":1}"#);
-        assert_eq!(said("  plain \n"), "plain");
-        assert_eq!(said("<!doctype html><p>no</p>"), "");
-        assert_eq!(said(&"ä".repeat(5000)).chars().count(), 1000);
-        assert_eq!(said("\u{fffd}\u{0}"), "\u{fffd}\u{0}");
+    fn error_message_is_found_and_bounded() {
+        let message = |body: &str| ErrorBody::read(body.as_bytes()).message;
+        assert_eq!(message(r#"{"error":{"message":"a"}}"#), "a");
+        assert_eq!(message(r#"{"error":"a"}"#), "a");
+        assert_eq!(message(r#"{"detail":"a"}"#), "a");
+        assert_eq!(message(r#"[{"error":{"message":"a"}}]"#), "a");
+        assert_eq!(message(r#"{"x":1}"#), r#"{"x":1}"#);
+        assert_eq!(message("  plain \n"), "plain");
+        assert_eq!(message("<!doctype html><p>no</p>"), "");
+        assert_eq!(message(&"ä".repeat(5000)).chars().count(), 1000);
+        assert_eq!(message("\u{fffd}\u{0}"), "\u{fffd}\u{0}");
     }
 }

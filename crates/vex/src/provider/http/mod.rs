@@ -23,12 +23,12 @@ pub use models::{ListedModel, Probe, list_models, probe};
 pub use retry::RetrySettings;
 
 use self::client::Client;
-use self::fault::{Failure, Fault, Said, context_told, fault_of};
+use self::fault::{ErrorBody, Failure, Fault, context_window_in, fault_of};
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
 use super::protocol::{ModelSettings, ToolCalls};
-use super::stream::{Reader, StreamError};
+use super::stream::{AnswerReader, StreamError};
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
 use crate::interrupt::Interrupt;
@@ -70,11 +70,11 @@ impl HttpSettings {
 /// A provider that is reached over HTTP.
 pub struct HttpProvider {
     runtime: Runtime,
-    asker: Asker,
+    runner: RequestRunner,
 }
 
 /// All of it but the runtime, which is borrowed while it runs.
-struct Asker {
+struct RequestRunner {
     client: Client,
     model: ModelSettings,
     fallback_model: Option<String>,
@@ -83,7 +83,7 @@ struct Asker {
     retry: RetrySettings,
     facts: Facts,
     info: ModelInfo,
-    asked_before: bool,
+    has_sent_request: bool,
 }
 
 impl HttpProvider {
@@ -94,7 +94,7 @@ impl HttpProvider {
     pub fn new(settings: HttpSettings) -> Result<Self, ProviderError> {
         let connect = Duration::from_millis(settings.deadlines.connect_ms);
         let client = Client::new(settings.endpoint, connect, settings.ca_file.as_deref())?;
-        let mut asker = Asker {
+        let mut runner = RequestRunner {
             client,
             fallback_model: settings.fallback_model,
             models: settings.models,
@@ -108,12 +108,12 @@ impl HttpProvider {
                 priced: false,
             },
             model: settings.model,
-            asked_before: false,
+            has_sent_request: false,
         };
-        asker.know_model();
+        runner.load_model_info();
         Ok(Self {
             runtime: runtime()?,
-            asker,
+            runner,
         })
     }
 }
@@ -125,12 +125,12 @@ impl Provider for HttpProvider {
         progress: &mut dyn FnMut(Progress<'_>),
         interrupt: &Interrupt,
     ) -> Result<Turn, ProviderError> {
-        let answer = self.asker.answer(&request, progress);
+        let answer = self.runner.answer(&request, progress);
         block_on(&self.runtime, interrupt, answer)
     }
 
     fn model(&self) -> &ModelInfo {
-        &self.asker.info
+        &self.runner.info
     }
 }
 
@@ -154,15 +154,15 @@ pub(crate) fn until_interrupted<T>(
     interrupt: &Interrupt,
     work: impl Future<Output = T>,
 ) -> Option<T> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let _listening = interrupt.listen(move || {
         // Nobody listens any more: then it is over anyway.
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
     runtime.block_on(async {
         let interrupted = async {
             // A listener that is gone says nothing.
-            if told.await.is_err() {
+            if receiver.await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
@@ -174,9 +174,9 @@ pub(crate) fn until_interrupted<T>(
     })
 }
 
-impl Asker {
+impl RequestRunner {
     /// Looks up what is known of the model that answers now.
-    fn know_model(&mut self) {
+    fn load_model_info(&mut self) {
         self.facts = prices::facts(&self.model.model, &self.models);
         self.info = ModelInfo {
             model: self.model.model.clone(),
@@ -217,7 +217,7 @@ impl Asker {
                 tries,
                 self.retry,
                 self.fallback_model.is_some(),
-                chance(),
+                random(),
             ) {
                 Decision::Wait(wait) => {
                     progress(Progress::Retry {
@@ -231,7 +231,7 @@ impl Asker {
                     self.model.model = self.fallback_model.take().unwrap_or_default();
                     let own = self.models.get(&self.model.model);
                     self.model.tool_calls = own.map(|own| own.tool_calls).unwrap_or_default();
-                    self.know_model();
+                    self.load_model_info();
                     progress(Progress::Fallback {
                         model: &self.info.model,
                     });
@@ -264,7 +264,7 @@ impl Asker {
         request: &Request<'_>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Turn, Failure> {
-        if std::mem::replace(&mut self.asked_before, true) {
+        if std::mem::replace(&mut self.has_sent_request, true) {
             // While tools ran nobody looked after the connection: it may be closed by now. Three rounds let the runtime
             // see that before it is used again.
             for _ in 0..3 {
@@ -273,7 +273,7 @@ impl Asker {
         }
         let protocol = self.client.endpoint().protocol;
         let first_byte = Duration::from_millis(self.deadlines.first_byte_ms);
-        let begin = Instant::now();
+        let start = Instant::now();
         let sent = self.client.send(prepared);
         let no_byte = || {
             Failure::new(
@@ -284,10 +284,10 @@ impl Asker {
         let mut response = timeout(first_byte, sent).await.map_err(|_| no_byte())??;
         self.check(&mut response).await?;
 
-        let mut reader = Reader::new(protocol, request, *length);
-        let mut meant = Meaning::default();
+        let mut reader = AnswerReader::new(protocol, request, *length);
+        let mut meant = ContentProgress::default();
         let mut began = false;
-        let mut wait = first_byte.saturating_sub(begin.elapsed());
+        let mut wait = first_byte.saturating_sub(start.elapsed());
         while !reader.is_done() {
             let chunk = match timeout(wait, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -306,9 +306,9 @@ impl Asker {
                 .push(&chunk, progress)
                 .map_err(|error| self.broken(error))?;
             began = true;
-            if meant.heard(reader.heard_bytes()) {
+            if meant.update(reader.received_bytes()) {
                 progress(Progress::Received {
-                    bytes: reader.heard_bytes(),
+                    bytes: reader.received_bytes(),
                 });
             }
             wait = Duration::from_millis(self.deadlines.stall_ms);
@@ -338,7 +338,7 @@ impl Asker {
         let moved = header("location");
         let headers = response.headers().clone();
         let body = Client::body(response).await;
-        let words = String::from_utf8_lossy(&body);
+        let text = String::from_utf8_lossy(&body);
         let at = &self.client.endpoint().base_url;
         let name = &self.client.endpoint().name;
         let mut failure = if status.is_redirection() {
@@ -348,9 +348,9 @@ impl Asker {
                 format!("{at} sends on{to} ({status}), and no key is sent there: give the right --base-url"),
             )
         } else if !status.is_success() {
-            let said = Said::read(&body);
-            let fault = fault_of(Some(status.as_u16()), &said);
-            Failure::new(fault, self.told(fault, status.as_u16(), &said))
+            let error_body = ErrorBody::read(&body);
+            let fault = fault_of(Some(status.as_u16()), &error_body);
+            Failure::new(fault, self.status_message(fault, status.as_u16(), &error_body))
         } else if !encoding.is_empty() && encoding != "identity" {
             Failure::new(
                 Fault::Malformed,
@@ -360,11 +360,11 @@ impl Asker {
             .is_ok_and(|body| body.get("error").is_some())
         {
             self.broken(StreamError::Reported {
-                said: Said::read(&body),
+                body: ErrorBody::read(&body),
                 status: None,
             })
         } else {
-            let what = if kind.starts_with("text/html") {
+            let content = if kind.starts_with("text/html") {
                 "a web page"
             } else {
                 kind.as_str()
@@ -372,13 +372,13 @@ impl Asker {
             Failure::new(
                 Fault::Malformed,
                 format!(
-                    "{at} answered with {what} in place of a stream: is there a proxy in between, or the address wrong?"
+                    "{at} answered with {content} in place of a stream: is there a proxy in between, or the address wrong?"
                 ),
             )
         };
         let header = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
-        failure.retry_after = retry::asked_wait(&header, &words, Timestamp::now());
-        failure.context_window = context_told(&words);
+        failure.retry_after = retry::requested_wait(&header, &text, Timestamp::now());
+        failure.context_window = context_window_in(&text);
         failure.status = Some(status.as_u16());
         failure.message = self.client.masked(&failure.message);
         if let Some(id) = id {
@@ -388,30 +388,30 @@ impl Asker {
     }
 
     /// An error status in words that help.
-    fn told(&self, fault: Fault, status: u16, said: &Said) -> String {
+    fn status_message(&self, fault: Fault, status: u16, body: &ErrorBody) -> String {
         let endpoint = self.client.endpoint();
         let name = &endpoint.name;
-        let words = match said.message.as_str() {
+        let text = match body.message.as_str() {
             "" => String::new(),
-            words => format!(": {words}"),
+            text => format!(": {text}"),
         };
         match (fault, &endpoint.key, &endpoint.key_env) {
             (Fault::Auth, Some(_), Some(variable)) => {
-                format!("{name} does not accept the key in {variable} ({status}){words}")
+                format!("{name} does not accept the key in {variable} ({status}){text}")
             }
             (Fault::Auth, None, Some(variable)) => {
-                format!("{name} wants a key: set {variable} ({status}){words}")
+                format!("{name} wants a key: set {variable} ({status}){text}")
             }
             (Fault::Auth, _, None) => format!(
-                "{name} wants a key: name its variable in providers.{name}.api_key_env ({status}){words}"
+                "{name} wants a key: name its variable in providers.{name}.api_key_env ({status}){text}"
             ),
-            (Fault::Model, ..) => format!("{name} has no model {:?} ({status}){words}", self.model.model),
+            (Fault::Model, ..) => format!("{name} has no model {:?} ({status}){text}", self.model.model),
             (Fault::Address, ..) => format!(
-                "{} is not there ({status}){words}: is --base-url right for the protocol {}?",
+                "{} is not there ({status}){text}: is --base-url right for the protocol {}?",
                 endpoint.address(endpoint.protocol.path()),
                 endpoint.protocol.as_str()
             ),
-            _ => format!("{name} answered {status}{words}"),
+            _ => format!("{name} answered {status}{text}"),
         }
     }
 
@@ -436,9 +436,9 @@ impl Asker {
         failure
     }
 
-    fn too_long(&self, millis: u64, what: &str) -> String {
+    fn too_long(&self, millis: u64, missing: &str) -> String {
         let name = &self.client.endpoint().name;
-        format!("{name} gave {what} within {:?}", Duration::from_millis(millis))
+        format!("{name} gave {missing} within {:?}", Duration::from_millis(millis))
     }
 
     fn stalled(&self, millis: u64) -> Failure {
@@ -447,7 +447,7 @@ impl Asker {
         Failure::new(Fault::Stalled, message)
     }
 
-    fn cut(&self, reader: &Reader<'_>, error: &reqwest::Error) -> Failure {
+    fn cut(&self, reader: &AnswerReader<'_>, error: &reqwest::Error) -> Failure {
         let name = &self.client.endpoint().name;
         let cause = client::causes(error);
         let fault = if reader.is_meaningful() {
@@ -465,11 +465,14 @@ impl Asker {
             StreamError::Cut => Failure::new(Fault::Cut, message),
             StreamError::Empty => Failure::new(Fault::Empty, message),
             StreamError::Malformed { .. } | StreamError::TooLarge => Failure::new(Fault::Malformed, message),
-            StreamError::Reported { said, status } => Failure {
-                retry_after: retry::asked_wait(&|_| None, &said.message, Timestamp::now()),
+            StreamError::Reported {
+                body: error_body,
                 status,
-                context_window: context_told(&said.message),
-                ..Failure::new(fault_of(status, &said), message)
+            } => Failure {
+                retry_after: retry::requested_wait(&|_| None, &error_body.message, Timestamp::now()),
+                status,
+                context_window: context_window_in(&error_body.message),
+                ..Failure::new(fault_of(status, &error_body), message)
             },
         }
     }
@@ -484,12 +487,12 @@ impl Asker {
 }
 
 /// When something of an answer itself was heard last, and not only a sign of life.
-struct Meaning {
+struct ContentProgress {
     bytes: usize,
     at: Instant,
 }
 
-impl Default for Meaning {
+impl Default for ContentProgress {
     fn default() -> Self {
         Self {
             bytes: 0,
@@ -498,9 +501,9 @@ impl Default for Meaning {
     }
 }
 
-impl Meaning {
+impl ContentProgress {
     /// Returns whether there is more of the answer than before.
-    fn heard(&mut self, bytes: usize) -> bool {
+    fn update(&mut self, bytes: usize) -> bool {
         let is_more = bytes != self.bytes;
         if is_more {
             self.bytes = bytes;
@@ -515,7 +518,7 @@ impl Meaning {
 }
 
 /// A number that differs from process to process and from try to try; nothing depends on it but when to come back.
-fn chance() -> u64 {
+fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(Instant::now())
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::client::Client;
-use super::fault::{Failure, Fault, Said, fault_of};
+use super::fault::{ErrorBody, Failure, Fault, fault_of};
 use super::{HttpProvider, HttpSettings, RetrySettings, block_on, runtime};
 use crate::conversation::{Message, Turn};
 use crate::interrupt::Interrupt;
@@ -82,11 +82,11 @@ pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, Pro
         tools: &[],
         output_schema: None,
     };
-    let begin = Instant::now();
+    let start = Instant::now();
     let turn = provider.turn(request, &mut |_| (), interrupt)?;
     Ok(Probe {
         model: provider.model().model.clone(),
-        took: begin.elapsed(),
+        took: start.elapsed(),
         turn,
     })
 }
@@ -101,9 +101,13 @@ pub(super) async fn fetch(client: &Client) -> Result<Vec<ListedModel>, Failure> 
     let status = response.status();
     let body = Client::body(&mut response).await;
     if !status.is_success() {
-        let said = Said::read(&body);
-        let fault = fault_of(Some(status.as_u16()), &said);
-        let message = client.masked(&format!("{name} answered {} {}", status.as_u16(), said.message));
+        let error_body = ErrorBody::read(&body);
+        let fault = fault_of(Some(status.as_u16()), &error_body);
+        let message = client.masked(&format!(
+            "{name} answered {} {}",
+            status.as_u16(),
+            error_body.message
+        ));
         return Err(Failure {
             status: Some(status.as_u16()),
             ..Failure::new(fault, message)
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_all_kinds_of_servers_are_read() {
+    fn model_lists_of_all_servers_are_read() {
         let some = |name: &str, window| Some(vec![(name.to_owned(), window)]);
         assert_eq!(
             names(r#"{"object":"list","data":[{"id":"a"},{"id":"a"}]}"#),
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_names_come_first() {
+    fn nearest_model_names_come_first() {
         let listed: Vec<_> = ["gpt-5-mini", "claude-opus-5", "claude-sonnet-5-5", "x", "y", "z"]
             .map(|name| ListedModel {
                 name: name.to_owned(),

@@ -116,14 +116,18 @@ pub fn decide(
 ///
 /// What is most exact goes first: milliseconds, then Retry-After, then its words, then when its limits are reset (which
 /// is when all of them is there again, mostly later than needed).
-pub fn asked_wait(header: &dyn Fn(&str) -> Option<String>, words: &str, now: Timestamp) -> Option<Duration> {
+pub fn requested_wait(
+    header: &dyn Fn(&str) -> Option<String>,
+    text: &str,
+    now: Timestamp,
+) -> Option<Duration> {
     let millis = header("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok());
     if let Some(wait) = millis.and_then(|millis| seconds(millis / 1000.0)) {
         return Some(wait);
     }
     header("retry-after")
         .and_then(|text| retry_after(text.trim(), now))
-        .or_else(|| said_wait(words))
+        .or_else(|| wait_in_text(text))
         .or_else(|| reset(header, now))
 }
 
@@ -196,13 +200,13 @@ fn moment(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(when) = text.parse::<Timestamp>() {
         return Some(until(when, now));
     }
-    span(text)
-        .filter(|(_, rest)| rest.is_empty())
+    duration_prefix(text)
+        .filter(|(_, tail)| tail.is_empty())
         .map(|(wait, _)| wait)
 }
 
 /// `Please try again in 7.5s`, `retry after 20 seconds`, `"retryDelay": "34s"`, `"retry_after_ms": 250`.
-fn said_wait(words: &str) -> Option<Duration> {
+fn wait_in_text(text: &str) -> Option<Duration> {
     const MARKS: &[(&str, &str)] = &[
         ("try again in ", ""),
         ("retry in ", ""),
@@ -212,32 +216,32 @@ fn said_wait(words: &str) -> Option<Duration> {
         ("\"retry_after_seconds\":", "s"),
         ("\"retry_after\":", "s"),
     ];
-    let lower = words.to_ascii_lowercase();
+    let lower = text.to_ascii_lowercase();
     MARKS.iter().find_map(|(mark, unit)| {
         let at = lower.find(mark)? + mark.len();
-        let rest = lower[at..].trim_start_matches([' ', '"']);
+        let tail = lower[at..].trim_start_matches([' ', '"']);
         if unit.is_empty() {
-            return span(rest).map(|(wait, _)| wait);
+            return duration_prefix(tail).map(|(wait, _)| wait);
         }
-        let end = rest
+        let end = tail
             .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        span(&format!("{}{unit}", &rest[..end])).map(|(wait, _)| wait)
+            .unwrap_or(tail.len());
+        duration_prefix(&format!("{}{unit}", &tail[..end])).map(|(wait, _)| wait)
     })
 }
 
 /// A length of time at the start of a text (`1m30s`, `250ms`, `7.5 seconds`), and what follows it.
-fn span(text: &str) -> Option<(Duration, &str)> {
-    let mut rest = text;
+fn duration_prefix(text: &str) -> Option<(Duration, &str)> {
+    let mut tail = text;
     let mut total = None;
     loop {
-        let digits = rest
+        let digits = tail
             .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let Ok(number) = rest[..digits].parse::<f64>() else {
+            .unwrap_or(tail.len());
+        let Ok(number) = tail[..digits].parse::<f64>() else {
             break;
         };
-        let after = rest[digits..].trim_start_matches(' ');
+        let after = tail[digits..].trim_start_matches(' ');
         let letters = after
             .find(|c: char| !c.is_ascii_alphabetic())
             .unwrap_or(after.len());
@@ -249,9 +253,9 @@ fn span(text: &str) -> Option<(Duration, &str)> {
             _ => break,
         };
         total = Some(total.unwrap_or_default() + number * factor);
-        rest = &after[letters..];
+        tail = &after[letters..];
     }
-    Some((seconds(total?)?, rest))
+    Some((seconds(total?)?, tail))
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Counted {
     }
 }
 
-enum Open {
+enum OpenBlock {
     Text,
     Thinking,
     Tool {
@@ -95,7 +95,7 @@ enum Open {
 /// Reads answers of the messages protocol.
 #[derive(Default)]
 pub struct MessagesDecoder {
-    open: HashMap<Part, Open>,
+    open: HashMap<Part, OpenBlock>,
     counted: Counted,
     stop: Option<StopReason>,
     done: bool,
@@ -196,7 +196,7 @@ impl MessagesDecoder {
                 if !text.is_empty() {
                     out.push(StreamEvent::TextDelta { part, text });
                 }
-                Open::Text
+                OpenBlock::Text
             }
             "thinking" => {
                 let (thinking, signature) = (text("thinking"), text("signature"));
@@ -206,7 +206,7 @@ impl MessagesDecoder {
                 if !signature.is_empty() {
                     out.push(StreamEvent::SignatureDelta { part, signature });
                 }
-                Open::Thinking
+                OpenBlock::Thinking
             }
             "tool_use" => {
                 out.push(StreamEvent::ToolStart {
@@ -217,11 +217,11 @@ impl MessagesDecoder {
                 let whole = block
                     .remove("input")
                     .filter(|input| *input != json!({}) && !input.is_null());
-                Open::Tool { whole }
+                OpenBlock::Tool { whole }
             }
             kind => {
                 block.insert("type".to_owned(), json!(kind));
-                Open::Native {
+                OpenBlock::Native {
                     block,
                     json: String::new(),
                 }
@@ -238,7 +238,7 @@ impl MessagesDecoder {
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), StreamError> {
         let known: Delta<'_> = parse("content_block_delta", delta)?;
-        if let Some(Open::Native { block, json }) = self.open.get_mut(&part) {
+        if let Some(OpenBlock::Native { block, json }) = self.open.get_mut(&part) {
             if let Some(piece) = known.partial_json {
                 json.push_str(&piece);
             } else {
@@ -266,7 +266,7 @@ impl MessagesDecoder {
                 if json.is_empty() {
                     return Ok(());
                 }
-                if let Some(Open::Tool { whole }) = self.open.get_mut(&part) {
+                if let Some(OpenBlock::Tool { whole }) = self.open.get_mut(&part) {
                     *whole = None;
                 }
                 StreamEvent::ToolDelta { part, json }
@@ -279,21 +279,21 @@ impl MessagesDecoder {
 
     fn close(&mut self, part: Part, out: &mut Vec<StreamEvent>) {
         match self.open.remove(&part) {
-            Some(Open::Tool { whole }) => {
+            Some(OpenBlock::Tool { whole }) => {
                 if let Some(whole) = whole {
                     let json = whole.to_string();
                     out.push(StreamEvent::ToolDelta { part, json });
                 }
                 out.push(StreamEvent::ToolEnd { part });
             }
-            Some(Open::Native { mut block, json }) => {
+            Some(OpenBlock::Native { mut block, json }) => {
                 if let Ok(input) = serde_json::from_str(&json) {
                     block.insert("input".to_owned(), input);
                 }
                 let item = Value::Object(block);
                 out.push(StreamEvent::Native { part, item });
             }
-            Some(Open::Text | Open::Thinking) | None => {}
+            Some(OpenBlock::Text | OpenBlock::Thinking) | None => {}
         }
     }
 }

@@ -40,7 +40,7 @@ fn user(text: &str) -> Message {
     }
 }
 
-fn said(text: &str) -> Block {
+fn text_block(text: &str) -> Block {
     Block::Text {
         text: text.to_owned(),
     }
@@ -110,13 +110,13 @@ fn conversation() -> Vec<Message> {
             ),
             thought("Aloud.", None),
             native(Protocol::Chat, json!({"annex": {"field": "reasoning_content"}})),
-            said("I read both."),
+            text_block("I read both."),
             native(Protocol::Responses, json!({"annex": {"phase": "commentary"}})),
             native(
                 Protocol::Messages,
                 json!({"annex": {"citations": [{"type": "char_location"}]}}),
             ),
-            said("  \n"),
+            text_block("  \n"),
             call("call_1", "read_file", file("a.rs")),
             native(
                 Protocol::Chat,
@@ -164,7 +164,7 @@ fn settings_of_each_protocol() {
         "additionalProperties": false});
     let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let tools = tools();
-    let mut told = String::new();
+    let mut shown = String::new();
     for protocol in Protocol::ALL {
         for (name, settings, schema) in [
             ("plain", ModelSettings::new("m"), None),
@@ -208,19 +208,19 @@ fn settings_of_each_protocol() {
             };
             let mut body: Value = serde_json::from_slice(&protocol.body(&request, &settings)).unwrap();
             body["tools"] = json!("…");
-            told += &format!("{} · {name}\n{body}\n\n", protocol.as_str());
+            shown += &format!("{} · {name}\n{body}\n\n", protocol.as_str());
         }
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(shown);
 }
 
 #[test]
-fn where_requests_go() {
-    let told = Protocol::ALL.map(|protocol| {
+fn request_addresses_of_each_protocol() {
+    let shown = Protocol::ALL.map(|protocol| {
         let (name, value) = protocol.auth("KEY");
         format!("{} {:?} {name}: {value}", protocol.path(), protocol.headers())
     });
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
     for protocol in Protocol::ALL {
         assert_eq!(protocol.as_str().parse(), Ok(protocol));
     }
@@ -250,7 +250,7 @@ fn block() -> impl Strategy<Value = Block> {
         text().prop_map(|text| broken(&text)),
     ];
     prop_oneof![
-        text().prop_map(|text| said(&text)),
+        text().prop_map(|text| text_block(&text)),
         (text(), prop::option::of("[a-z]{1,8}")).prop_map(|(text, sign)| thought(&text, sign.as_deref())),
         (protocol, item).prop_map(|(protocol, item)| native(protocol, item)),
         (text(), input.clone()).prop_map(|(tool, input)| call("", &tool, input)),
@@ -300,7 +300,7 @@ fn check_messages(body: &Value) {
         asked = asks;
         let content = message["content"].as_array().unwrap();
         assert!(!content.is_empty());
-        let mut words = false;
+        let mut text = false;
         for block in content {
             match block["type"].as_str().unwrap() {
                 "tool_use" => {
@@ -313,13 +313,13 @@ fn check_messages(body: &Value) {
                     open.push(id.to_owned());
                 }
                 "tool_result" => {
-                    assert!(!words, "results stand before words");
+                    assert!(!text, "results stand before words");
                     let id = block["tool_use_id"].as_str().unwrap();
                     open.remove(open.iter().position(|open| open == id).unwrap());
                 }
                 "text" => {
                     assert!(!block["text"].as_str().unwrap().trim().is_empty());
-                    words = true;
+                    text = true;
                 }
                 _ => {}
             }

@@ -42,7 +42,7 @@ enum Content<'a> {
 }
 
 impl<'a> Item<'a> {
-    fn said(text: &'a str, phase: Option<&'a Value>) -> Self {
+    fn assistant_message(text: &'a str, phase: Option<&'a Value>) -> Self {
         Self::Message {
             role: "assistant",
             phase,
@@ -89,7 +89,7 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> 
     let mut items: Vec<Item<'a>> = parts(turn, Protocol::Responses.as_str())
         .filter_map(|(block, annex)| match block {
             Block::Text { text } if text.trim().is_empty() => None,
-            Block::Text { text } => Some(Item::said(text, annex.get("phase"))),
+            Block::Text { text } => Some(Item::assistant_message(text, annex.get("phase"))),
             Block::ToolCall(call) if answered(&call.call_id) => Some(Item::FunctionCall {
                 call_id: &call.call_id,
                 name: tool_name(&call.tool),
@@ -105,7 +105,7 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> 
         items.pop();
     }
     if items.is_empty() {
-        items.push(Item::said(NOTHING, None));
+        items.push(Item::assistant_message(NOTHING, None));
     }
     items
 }

@@ -209,27 +209,27 @@ impl ResponsesDecoder {
         let delta = piece.delta.unwrap_or_default();
         let whole = |text: Option<String>, came: bool| text.filter(|_| !came).unwrap_or_default();
         match kind {
-            "response.output_text.delta" => item.say(part, delta, out),
-            "response.output_text.done" => item.say(part, whole(piece.text, item.text), out),
+            "response.output_text.delta" => item.push_text(part, delta, out),
+            "response.output_text.done" => item.push_text(part, whole(piece.text, item.text), out),
             "response.refusal.delta" => {
                 self.refused = true;
-                item.say(part, delta, out);
+                item.push_text(part, delta, out);
             }
             "response.refusal.done" => {
                 self.refused = true;
-                item.say(part, whole(piece.refusal, item.text), out);
+                item.push_text(part, whole(piece.refusal, item.text), out);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                item.think(part, delta, piece.summary_index, out);
+                item.push_thinking(part, delta, piece.summary_index, out);
             }
-            "response.function_call_arguments.delta" => item.ask(part, delta, out),
+            "response.function_call_arguments.delta" => item.push_arguments(part, delta, out),
             "response.function_call_arguments.done" => {
-                item.ask(part, whole(piece.arguments, item.arguments), out);
+                item.push_arguments(part, whole(piece.arguments, item.arguments), out);
             }
             // Free text in place of arguments is made an object when it is whole.
             "response.custom_tool_call_input.done" => {
                 let json = json!({"input": piece.input.unwrap_or_default()}).to_string();
-                item.ask(part, whole(Some(json), item.arguments), out);
+                item.push_arguments(part, whole(Some(json), item.arguments), out);
             }
             "response.output_text.annotation.added" => {
                 if let Some(citation) = piece.annotation {
@@ -255,7 +255,7 @@ impl ResponsesDecoder {
                         let refusal = content["refusal"].as_str();
                         self.refused |= refusal.is_some();
                         let text = content["text"].as_str().or(refusal).unwrap_or_default();
-                        state.say(part, text.to_owned(), out);
+                        state.push_text(part, text.to_owned(), out);
                     }
                 }
                 let phase = item["phase"].take();
@@ -276,7 +276,7 @@ impl ResponsesDecoder {
                         (None, Some(input)) => json!({ "input": input }).to_string(),
                         (None, None) => String::new(),
                     };
-                    state.ask(part, json, out);
+                    state.push_arguments(part, json, out);
                 }
                 out.push(StreamEvent::ToolEnd { part });
             }
@@ -285,7 +285,7 @@ impl ResponsesDecoder {
                     let summary = item["summary"].as_array().into_iter().flatten();
                     for (index, text) in summary.enumerate() {
                         let text = text["text"].as_str().unwrap_or_default().to_owned();
-                        state.think(part, text, Some(index as u64), out);
+                        state.push_thinking(part, text, Some(index as u64), out);
                     }
                 }
                 // Without either the provider could do nothing with it.
@@ -341,14 +341,20 @@ impl ResponsesDecoder {
 }
 
 impl Item {
-    fn say(&mut self, part: Part, text: String, out: &mut Vec<StreamEvent>) {
+    fn push_text(&mut self, part: Part, text: String, out: &mut Vec<StreamEvent>) {
         if !text.is_empty() {
             self.text = true;
             out.push(StreamEvent::TextDelta { part, text });
         }
     }
 
-    fn think(&mut self, part: Part, mut text: String, summary: Option<u64>, out: &mut Vec<StreamEvent>) {
+    fn push_thinking(
+        &mut self,
+        part: Part,
+        mut text: String,
+        summary: Option<u64>,
+        out: &mut Vec<StreamEvent>,
+    ) {
         if text.is_empty() {
             return;
         }
@@ -361,7 +367,7 @@ impl Item {
         out.push(StreamEvent::ThinkingDelta { part, text });
     }
 
-    fn ask(&mut self, part: Part, json: String, out: &mut Vec<StreamEvent>) {
+    fn push_arguments(&mut self, part: Part, json: String, out: &mut Vec<StreamEvent>) {
         if !json.is_empty() {
             self.arguments = true;
             out.push(StreamEvent::ToolDelta { part, json });

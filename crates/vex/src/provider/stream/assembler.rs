@@ -88,7 +88,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// How many bytes of it came.
-    pub fn heard_bytes(&self) -> usize {
+    pub fn received_bytes(&self) -> usize {
         self.output_bytes
     }
 
@@ -96,12 +96,12 @@ impl<'a> Assembler<'a> {
     pub fn push(&mut self, event: StreamEvent, progress: &mut dyn FnMut(Progress<'_>)) {
         match event {
             StreamEvent::TextDelta { part, text } => {
-                self.heard(&text);
+                self.count_received(&text);
                 let at = self.slot(part, PartKind::Text, progress);
                 self.add_text(at, &text, progress);
             }
             StreamEvent::ThinkingDelta { part, text: piece } => {
-                self.heard(&piece);
+                self.count_received(&piece);
                 let at = self.slot(part, PartKind::Thinking, progress);
                 if let Content::Thinking { text, .. } = &mut self.slots[at].content {
                     text.push_str(&piece);
@@ -128,7 +128,7 @@ impl<'a> Assembler<'a> {
                 });
             }
             StreamEvent::ToolDelta { part, json } => {
-                self.heard(&json);
+                self.count_received(&json);
                 self.call(part, progress, |call| call.json.push_str(&json));
             }
             StreamEvent::ToolEnd { part } => self.call(part, progress, |call| call.ended = true),
@@ -150,7 +150,7 @@ impl<'a> Assembler<'a> {
                 if let Some(&at) = self.places.get(&(part, PartKind::Thinking)) {
                     self.slots[at].sealed = Some(item);
                 } else {
-                    self.settle(false, progress);
+                    self.flush_text(false, progress);
                     self.slots.push(Slot::new(Content::Native(item)));
                 }
             }
@@ -160,7 +160,7 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    fn heard(&mut self, text: &str) {
+    fn count_received(&mut self, text: &str) {
         self.meaningful |= !text.is_empty();
         self.output_bytes += text.len();
     }
@@ -170,7 +170,7 @@ impl<'a> Assembler<'a> {
         if let Some(&at) = self.places.get(&(part, kind)) {
             return at;
         }
-        self.settle(false, progress);
+        self.flush_text(false, progress);
         let content = match kind {
             PartKind::Text => Content::Text {
                 scanner: None,
@@ -210,7 +210,7 @@ impl<'a> Assembler<'a> {
     }
 
     /// The last part ends, or another begins: what it held back as the beginning of a call is decided now.
-    fn settle(&mut self, cut: bool, progress: &mut dyn FnMut(Progress<'_>)) {
+    fn flush_text(&mut self, cut: bool, progress: &mut dyn FnMut(Progress<'_>)) {
         let last = self.slots.last_mut().map(|slot| &mut slot.content);
         if let Some(Content::Text { scanner, found }) = last
             && let Some(mut scanner) = scanner.take()
@@ -226,7 +226,7 @@ impl<'a> Assembler<'a> {
     /// When there is nothing in it.
     pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
         let cut = self.stop == StopReason::MaxTokens;
-        self.settle(cut, progress);
+        self.flush_text(cut, progress);
         let mut ids = CallIds::of(self.messages);
         let mut blocks = Vec::new();
         let slots = mem::take(&mut self.slots);

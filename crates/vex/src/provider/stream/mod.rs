@@ -14,9 +14,9 @@ mod tests;
 use serde_json::Value;
 
 pub use assembler::Assembler;
-pub use reader::Reader;
+pub use reader::AnswerReader;
 
-use super::http::fault::Said;
+use super::http::fault::ErrorBody;
 use crate::conversation::{StopReason, Usage};
 
 /// The number of a part of an answer: parts may come interleaved, and are ordered by their first word.
@@ -140,10 +140,10 @@ pub enum StreamError {
     #[error("the answer is empty")]
     Empty,
     /// The provider reported an error in the midst of it.
-    #[error("{}", reported(said))]
+    #[error("{}", reported(body))]
     Reported {
         /// What it says.
-        said: Said,
+        body: ErrorBody,
         /// The HTTP status that it stands for, where it tells one.
         status: Option<u16>,
     },
@@ -160,11 +160,11 @@ pub enum StreamError {
     TooLarge,
 }
 
-fn reported(said: &Said) -> String {
-    if said.message.is_empty() {
-        format!("the provider reported an error: {}", said.names.join(", "))
+fn reported(body: &ErrorBody) -> String {
+    if body.message.is_empty() {
+        format!("the provider reported an error: {}", body.names.join(", "))
     } else {
-        said.message.clone()
+        body.message.clone()
     }
 }
 
@@ -199,7 +199,7 @@ impl StreamError {
     pub(crate) fn reported(value: &Value) -> Self {
         let code = value.get("error").unwrap_or(value).get("code");
         Self::Reported {
-            said: Said::read(value.to_string().as_bytes()),
+            body: ErrorBody::read(value.to_string().as_bytes()),
             status: code
                 .and_then(Value::as_u64)
                 .and_then(|code| u16::try_from(code).ok()),

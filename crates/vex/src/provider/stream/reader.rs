@@ -12,7 +12,7 @@ use super::{Assembler, Decoder, StreamError, StreamEvent};
 const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
 
 /// Reads one answer: bytes in, progress meanwhile, a turn at the end.
-pub struct Reader<'a> {
+pub struct AnswerReader<'a> {
     sse: SseParser,
     decoder: Box<dyn Decoder>,
     assembler: Assembler<'a>,
@@ -20,7 +20,7 @@ pub struct Reader<'a> {
     bytes: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> AnswerReader<'a> {
     /// Reads the answer to this request. `request_bytes` is how long it was on the wire: what tokens are estimated from
     /// when the provider does not count them.
     pub fn new(protocol: Protocol, request: &Request<'a>, request_bytes: usize) -> Self {
@@ -52,13 +52,13 @@ impl<'a> Reader<'a> {
             }
             let data = well_formed(&event.data);
             let decoded = self.decoder.event(&event.name, &data, &mut self.events);
-            self.hand_on(progress);
+            self.process_events(progress);
             decoded?;
         }
         Ok(())
     }
 
-    fn hand_on(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
+    fn process_events(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
         for event in self.events.drain(..) {
             self.assembler.push(event, progress);
         }
@@ -75,8 +75,8 @@ impl<'a> Reader<'a> {
     }
 
     /// How much of the answer itself came, in bytes; signs of life are not among it.
-    pub fn heard_bytes(&self) -> usize {
-        self.assembler.heard_bytes()
+    pub fn received_bytes(&self) -> usize {
+        self.assembler.received_bytes()
     }
 
     /// The turn, now that nothing more comes.
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
     /// When the answer was cut or is empty.
     pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
         self.decoder.finish(&mut self.events)?;
-        self.hand_on(progress);
+        self.process_events(progress);
         self.assembler.finish(progress)
     }
 }

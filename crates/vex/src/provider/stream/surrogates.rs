@@ -11,7 +11,7 @@ pub(super) fn well_formed(json: &str) -> Cow<'_, str> {
     let mut at = 0;
     while let Some(found) = bytes
         .get(at..)
-        .and_then(|rest| rest.iter().position(|&byte| byte == b'\\'))
+        .and_then(|tail| tail.iter().position(|&byte| byte == b'\\'))
     {
         let start = at + found;
         // An escape has two bytes, or six; where it is neither, the parser says so.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_halves_are_replaced() {
+    fn surrogate_halves_alone_are_replaced() {
         for whole in [
             "",
             "plain ü \u{1f600}",

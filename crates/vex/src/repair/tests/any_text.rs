@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Found, call, scan, tools};
 use crate::repair::TextScanner;
-use crate::repair::scanner::MAX_AGAIN;
+use crate::repair::scanner::MAX_RESCANS;
 
 /// Words that look like markup, mixed.
 fn noise() -> impl Strategy<Value = String> {
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn the_pieces_do_not_matter(
+    fn scan_is_independent_of_chunking(
         text in noise(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         cut: bool,
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn the_pieces_do_not_matter_on_the_first_line_of_a_fence(
+    fn scan_of_a_fence_line_is_independent_of_chunking(
         mark in prop::sample::select(vec!["~~~", "```"]),
         start in prop::sample::select(vec!["<tool_call>", "{\"id\":1}", "{\"arguments\":"]),
         text in noise(),
@@ -76,16 +76,16 @@ proptest! {
     }
 
     #[test]
-    fn words_without_calls_come_out_byte_for_byte(text in noise()) {
+    fn prose_without_calls_is_unchanged(text in noise()) {
         // A thought is no text, and an empty one comes out as nothing.
         prop_assume!(!text.trim_start().starts_with("<think>"));
         let found = scan(&[&text], false);
         if found.iter().all(|found| matches!(found, Found::Text(_))) {
-            let words: Vec<&str> = found.iter().map(|found| match found {
+            let texts: Vec<&str> = found.iter().map(|found| match found {
                 Found::Text(text) => text.as_str(),
                 _ => "",
             }).collect();
-            prop_assert_eq!(words.concat(), text);
+            prop_assert_eq!(texts.concat(), text);
         }
     }
 
@@ -122,7 +122,7 @@ proptest! {
 
 /// Long answers that begin many regions, in small pieces: no byte is read again and again.
 #[test]
-fn the_work_is_linear() {
+fn scan_is_linear() {
     let unit = [
         "<tool_call>{\"arguments\": ",
         "<",
@@ -150,14 +150,14 @@ fn the_work_is_linear() {
             let text = format!("{prefix}{}", unit.repeat(50_000 / unit.len()));
             let mut scanner = TextScanner::new(&known);
             let mut out = Vec::new();
-            let mut rest = text.as_str();
-            while !rest.is_empty() {
-                let (piece, behind) = rest.split_at(rest.floor_char_boundary(5.min(rest.len())));
+            let mut tail = text.as_str();
+            while !tail.is_empty() {
+                let (piece, behind) = tail.split_at(tail.floor_char_boundary(5.min(tail.len())));
                 scanner.push(piece, &mut out);
-                rest = behind;
+                tail = behind;
             }
             scanner.finish(false, &mut out);
-            let bound = (usize::from(MAX_AGAIN) + 2) * text.len();
+            let bound = (usize::from(MAX_RESCANS) + 2) * text.len();
             assert!(
                 scanner.work <= bound,
                 "{} > {bound} with {unit:?} behind {prefix:?}",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use crate::conversation::Arguments;
 use crate::repair::arguments;
 
-fn told(raw: &str) -> String {
+fn render(raw: &str) -> String {
     match arguments(raw) {
         Arguments::Json(value) => value.to_string(),
         Arguments::Broken { raw: kept, reason } => {
@@ -15,13 +15,13 @@ fn told(raw: &str) -> String {
 }
 
 fn all(texts: &[&str]) -> String {
-    let lines = texts.iter().map(|text| format!("{text:?}\n    {}", told(text)));
+    let lines = texts.iter().map(|text| format!("{text:?}\n    {}", render(text)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn what_has_one_reading_is_mended() {
-    let told = all(&[
+fn unambiguous_arguments_are_repaired() {
+    let rendered = all(&[
         r#"{"path":"a"}"#,
         r#"{"path":"a","path":"b"}"#,
         "```json\n{\"path\":\"a\"}\n```",
@@ -46,12 +46,12 @@ fn what_has_one_reading_is_mended() {
         r#"{"x":"\ud83d\ude00 \u00e9", 'y': "\uD83D\uDE00"}"#,
         "[1, 2,]",
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
-fn what_has_no_certain_reading_stays_broken() {
-    let told = all(&[
+fn ambiguous_arguments_stay_broken() {
+    let rendered = all(&[
         "",
         "  ",
         "path",
@@ -85,7 +85,7 @@ fn what_has_no_certain_reading_stays_broken() {
         "```json\n{\"path\":\"a\"",
         r#"{"limit": 1-2, 'x': 1}"#,
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn object() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn json_is_taken_as_it_is(value in object()) {
+    fn valid_json_arguments_are_unchanged(value in object()) {
         prop_assert_eq!(arguments(&value.to_string()), Arguments::Json(value.clone()));
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         prop_assert_eq!(arguments(&pretty), Arguments::Json(value));
     }
 
     #[test]
-    fn what_is_put_around_json_is_taken_off(value in object()) {
+    fn json_wrappers_are_removed(value in object()) {
         let raw = value.to_string();
         for around in [format!("```json\n{raw}\n```"), format!("{raw}{raw}"), format!("{raw}}}"),
                        Value::from(raw).to_string()] {
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_cut_off_is_never_completed(value in object(), part in 0.0..1.0_f64) {
+    fn cut_off_arguments_are_never_completed(value in object(), part in 0.0..1.0_f64) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let at = |text: &str| text.floor_char_boundary((text.len() as f64 * part) as usize);
         let raw = value.to_string();
@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_breaks_it(raw in ".*", marks in r#"[{}\[\]"'`,:\\untfT1 -]{0,40}"#) {
+    fn arguments_accept_any_text(raw in ".*", marks in r#"[{}\[\]"'`,:\\untfT1 -]{0,40}"#) {
         for text in [raw.clone(), format!("{{{raw}"), marks.clone(), format!("{{{marks}"), format!("{{\"a\":{marks}")] {
             if let Arguments::Broken { reason, .. } = arguments(&text) {
                 prop_assert!(!reason.is_empty());

@@ -1,11 +1,11 @@
 use serde_json::json;
 
-use super::{call, found, found_in, tell, told};
+use super::{call, found, found_in, render, render_parts};
 
 fn all(texts: &[&str]) -> String {
     let lines = texts
         .iter()
-        .map(|text| format!("{text}\n    => {}", told(text).replace('\n', "\n       ")));
+        .map(|text| format!("{text}\n    => {}", render(text).replace('\n', "\n       ")));
     lines.collect::<Vec<_>>().join("\n\n")
 }
 
@@ -13,7 +13,7 @@ const CALL: &str = r#"{"name": "read_file", "arguments": {"path": "a"}}"#;
 
 #[test]
 fn markup() {
-    let told = all(&[
+    let rendered = all(&[
         "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>",
         "I look.\n\n<tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call>\nThen I go on.",
         "<tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call><tool_call>{\"name\":\"list_dir\",\"arguments\":{}}</tool_call>",
@@ -39,12 +39,12 @@ fn markup() {
         "<read_file> is the tool, and <read_file>{\"path\":\"a\"}</read_file> within a line is none",
         "<read_file>",
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
 fn elements() {
-    let told = all(&[
+    let rendered = all(&[
         "<function=read_file><parameter=path>a</parameter></function>",
         "<tool_call>\n<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\ndef f():\n    return \"x\"\n\n</parameter>\n</function>\n</tool_call>\ndone",
         "<function=list_dir></function>",
@@ -59,12 +59,12 @@ fn elements() {
         "<function=read_file> is how it is written",
         "<function=read_file><parameter=path>a</parame",
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
 fn fences() {
-    let told = all(&[
+    let rendered = all(&[
         "```json\n{\"name\": \"run_command\", \"arguments\": {\"command\": \"ls\"}}\n```",
         "Let me see:\n\n```json\n{\n  \"name\": \"run_command\",\n  \"arguments\": {\n    \"command\": \"ls\"\n  }\n}\n```\n\nThis lists the files.",
         "```json\n{\"name\":\"list_dir\",\"arguments\":{}}\n{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}\n```",
@@ -85,12 +85,12 @@ fn fences() {
         "~~~json\n{\"name\":\"list_dir\",\"arguments\":{}}\n~~~",
         "```json\n{\"name\":\"list_dir\",\"arguments\":{}}",
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
 fn bare_json() {
-    let told = all(&[
+    let rendered = all(&[
         CALL,
         "I read it.\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\nThen I see.",
         "{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"b\"}}",
@@ -109,12 +109,12 @@ fn bare_json() {
         "{{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}",
         "{{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}, 1}",
     ]);
-    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(told) });
+    insta::with_settings!({omit_expression => true}, { insta::assert_snapshot!(rendered) });
 }
 
 #[test]
-fn a_call_that_is_cut_off_is_told_to_the_model() {
-    let cut = |text: &str| tell(&found_in(text, true));
+fn cut_off_call_is_reported_to_the_model() {
+    let cut = |text: &str| render_parts(&found_in(text, true));
     let full = [
         r#"<tool_call>{"name":"write_file","arguments":{"path":"a","content":"x = 1"}}</tool_call>"#,
         "```json\n{\"name\":\"write_file\",\"arguments\":{\"path\":\"a\",\"content\":\"x = 1\"}}\n```",
@@ -124,7 +124,7 @@ fn a_call_that_is_cut_off_is_told_to_the_model() {
     for text in full {
         let value = text.find("x = 1").unwrap();
         for end in value..value + 5 {
-            for found in [cut(&text[..end]), told(&text[..end])] {
+            for found in [cut(&text[..end]), render(&text[..end])] {
                 assert!(
                     found.starts_with("write_file broken: they are cut off"),
                     "{:?}: {found}",
@@ -140,7 +140,7 @@ fn a_call_that_is_cut_off_is_told_to_the_model() {
 }
 
 #[test]
-fn a_call_that_repeats_the_one_before_it_is_dropped() {
+fn directly_repeated_call_is_dropped() {
     let list = r#"{"name":"list_dir","arguments":{}}"#;
     let one = call("list_dir", json!({}));
     let two = call("read_file", json!({"path": "a"}));
@@ -155,18 +155,18 @@ fn a_call_that_repeats_the_one_before_it_is_dropped() {
 }
 
 #[test]
-fn thoughts_stand_at_the_start() {
-    insta::assert_snapshot!(told(&format!("\n<think>\nSo <tool_call>{CALL}</tool_call>?\n</think>\n\n{CALL}")), @r#"
+fn thinking_is_recognised_only_at_the_start() {
+    insta::assert_snapshot!(render(&format!("\n<think>\nSo <tool_call>{CALL}</tool_call>?\n</think>\n\n{CALL}")), @r#"
     thinking "\nSo <tool_call>{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}</tool_call>?\n"
     read_file {"path":"a"}
     "#);
     assert_eq!(
-        told("<think>never closed </thin"),
+        render("<think>never closed </thin"),
         r#"thinking "never closed </thin""#
     );
-    assert_eq!(told("a <think> b"), r#""a <think> b""#);
+    assert_eq!(render("a <think> b"), r#""a <think> b""#);
     // Far down is not at the start, in whatever pieces it comes.
     let far = format!("{}<think>a</think>", " ".repeat(100));
-    assert_eq!(told(&far), format!("{far:?}"));
-    assert_eq!(told("<thinking> b"), r#""<thinking> b""#);
+    assert_eq!(render(&far), format!("{far:?}"));
+    assert_eq!(render("<thinking> b"), r#""<thinking> b""#);
 }

@@ -1,7 +1,7 @@
 mod any_text;
 mod arguments;
 mod calls;
-mod words;
+mod prose;
 
 use serde_json::Value;
 
@@ -56,11 +56,11 @@ fn found_in(text: &str, cut: bool) -> Vec<Found> {
 }
 
 /// One line for each part: words as they are, calls as `tool {arguments}`.
-fn told(text: &str) -> String {
-    tell(&found(text))
+fn render(text: &str) -> String {
+    render_parts(&found(text))
 }
 
-fn tell(found: &[Found]) -> String {
+fn render_parts(found: &[Found]) -> String {
     let line = |found: &Found| match found {
         Found::Text(text) => format!("{text:?}"),
         Found::Thinking(text) => format!("thinking {text:?}"),

@@ -12,12 +12,12 @@ use crate::session::{
 };
 use crate::tools::plan::{Step, StepStatus};
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     store: Store,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::at(dir.path().join("sessions"));
@@ -28,7 +28,7 @@ impl Place {
         self.dir.path().join(format!("sessions/{id}.jsonl"))
     }
 
-    fn begin(&self, entries: &[Entry]) -> SessionId {
+    fn create(&self, entries: &[Entry]) -> SessionId {
         let head = head("/w");
         let mut log = self.store.create(&head).unwrap();
         for entry in entries {
@@ -126,8 +126,8 @@ fn state(entries: &[Entry]) -> String {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
-    let place = Place::new();
+fn session_log_round_trips() {
+    let fixture = Fixture::new();
     let mut entries = talk();
     entries.push(Entry::Resumed {
         version: "1".to_owned(),
@@ -141,91 +141,95 @@ fn what_is_written_is_read_again() {
         summary: Some(Summary::default()),
         ..Compaction::default()
     })));
-    let id = place.begin(&entries);
-    assert_eq!(place.read(id), entries);
+    let id = fixture.create(&entries);
+    assert_eq!(fixture.read(id), entries);
     let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(place.file(id)), 0o600);
-    assert_eq!(mode(place.dir.path().join("sessions")), 0o700);
+    assert_eq!(mode(fixture.file(id)), 0o600);
+    assert_eq!(mode(fixture.dir.path().join("sessions")), 0o700);
 }
 
 #[test]
-fn a_log_that_was_cut_anywhere_goes_on_after_its_last_whole_line() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let path = place.file(id);
+fn truncated_log_resumes_after_its_last_whole_line() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let path = fixture.file(id);
     let whole = std::fs::read(&path).unwrap();
     let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     for length in (first..whole.len()).step_by(7).chain([whole.len() - 1]) {
         std::fs::write(&path, &whole[..length]).unwrap();
         let lines = whole[first..length].iter().filter(|&&byte| byte == b'\n').count();
-        let (mut log, _) = place.store.resume(id, "/w", |_| ()).unwrap();
+        let (mut log, _) = fixture.store.resume(id, "/w", |_| ()).unwrap();
         log.append(&end()).unwrap();
         drop(log);
         let mut expected = talk()[..lines].to_vec();
         expected.push(end());
-        assert_eq!(place.read(id), expected, "cut at {length}");
+        assert_eq!(fixture.read(id), expected, "cut at {length}");
     }
 }
 
 #[test]
-fn what_a_power_cut_leaves_at_the_end_is_cut_off_and_damage_before_it_is_told() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let path = place.file(id);
+fn power_loss_tail_is_truncated_and_earlier_damage_is_reported() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let path = fixture.file(id);
     let mut bytes = std::fs::read(&path).unwrap();
     let whole = bytes.clone();
     bytes.extend([0; 100]);
     bytes.extend(b"\n{\"seq\":");
     std::fs::write(&path, &bytes).unwrap();
-    assert_eq!(place.read(id), talk());
+    assert_eq!(fixture.read(id), talk());
 
     let mut lines: Vec<&[u8]> = whole.split_inclusive(|&byte| byte == b'\n').collect();
     lines.remove(3);
     std::fs::write(&path, lines.concat()).unwrap();
-    let error = place.store.resume(id, "/w", |_| ()).unwrap_err();
+    let error = fixture.store.resume(id, "/w", |_| ()).unwrap_err();
     assert!(matches!(error, SessionError::Damaged { line: 4, .. }), "{error}");
 }
 
 #[test]
-fn one_process_at_a_time() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let held = place.store.resume(id, "/w", |_| ()).unwrap();
-    let error = place.store.resume(id, "/w", |_| ()).unwrap_err();
+fn session_allows_one_process_at_a_time() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let held = fixture.store.resume(id, "/w", |_| ()).unwrap();
+    let error = fixture.store.resume(id, "/w", |_| ()).unwrap_err();
     assert!(matches!(error, SessionError::InUse(_)), "{error}");
-    assert!(place.store.look(id).unwrap().running);
+    assert!(fixture.store.info(id).unwrap().running);
     drop(held);
-    assert!(!place.store.look(id).unwrap().running);
-    place.store.resume(id, "/w", |_| ()).unwrap();
+    assert!(!fixture.store.info(id).unwrap().running);
+    fixture.store.resume(id, "/w", |_| ()).unwrap();
 }
 
 #[test]
-fn a_session_stays_in_its_folder_and_an_unknown_one_is_told() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let error = place.store.resume(id, "/other", |_| ()).unwrap_err();
+fn session_resumes_only_in_its_folder_and_unknown_ids_fail() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let error = fixture.store.resume(id, "/other", |_| ()).unwrap_err();
     assert!(matches!(error, SessionError::Elsewhere { .. }), "{error}");
     let unknown = SessionId::fresh();
-    let error = place.store.resume(unknown, "/w", |_| ()).unwrap_err().to_string();
+    let error = fixture
+        .store
+        .resume(unknown, "/w", |_| ())
+        .unwrap_err()
+        .to_string();
     // The daemon knows by these words that it has to begin anew.
     assert!(error.starts_with(&format!("no session {unknown}")), "{error}");
-    assert!(!place.file(unknown).exists());
+    assert!(!fixture.file(unknown).exists());
 }
 
 #[test]
-fn a_fork_takes_over_whole_turns() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let before = std::fs::read(place.file(id)).unwrap();
+fn fork_copies_whole_turns() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let before = std::fs::read(fixture.file(id)).unwrap();
     let fork = |turn| {
         let mut history = History::default();
         let from = ForkPoint { id, turn };
-        let (_, head) = place
+        let (_, head) = fixture
             .store
             .fork(from, head("/other"), |entry| history.apply(entry))?;
         assert_ne!(head.id, id);
         assert_eq!((head.cwd.as_str(), head.forked_from), ("/other", Some(from)));
-        let written = place.store.look(head.id).unwrap();
+        let written = fixture.store.info(head.id).unwrap();
         assert_eq!(written.head, head);
         Ok::<_, SessionError>(format!("{history:?}"))
     };
@@ -241,17 +245,17 @@ fn a_fork_takes_over_whole_turns() {
         matches!(error, SessionError::NoSuchTurn { turns: 3, .. }),
         "{error}"
     );
-    assert_eq!(std::fs::read(place.file(id)).unwrap(), before);
+    assert_eq!(std::fs::read(fixture.file(id)).unwrap(), before);
     assert_eq!(
-        place.store.list().unwrap().len(),
+        fixture.store.list().unwrap().len(),
         6,
         "a wrong turn leaves nothing behind"
     );
 }
 
 #[test]
-fn no_secret_is_written() {
-    let place = Place::new();
+fn session_log_contains_no_secret() {
+    let fixture = Fixture::new();
     let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyzABCD";
     let message = Message::Assistant(Turn {
         blocks: vec![
@@ -268,17 +272,17 @@ fn no_secret_is_written() {
         ],
         ..Turn::default()
     });
-    let id = place.begin(&[
+    let id = fixture.create(&[
         prompt(&format!("use {secret}")),
         Entry::Message { message },
         result("c", &format!("wrote {secret}")),
     ]);
-    let text = std::fs::read_to_string(place.file(id)).unwrap();
+    let text = std::fs::read_to_string(fixture.file(id)).unwrap();
     assert!(!text.contains("ghp_0123"), "{text}");
     assert_eq!(text.matches("[REDACTED").count(), 4, "{text}");
     let Entry::Message {
         message: Message::Assistant(turn),
-    } = &place.read(id)[1]
+    } = &fixture.read(id)[1]
     else {
         panic!("no answer");
     };
@@ -288,11 +292,11 @@ fn no_secret_is_written() {
 }
 
 #[test]
-fn a_call_that_an_earlier_process_left_open_is_answered_once_and_not_run() {
-    let place = Place::new();
-    let id = place.begin(&talk()[..4]);
+fn open_call_of_an_earlier_process_is_answered_once_and_not_run() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk()[..4]);
     let open = || {
-        let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
+        let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
         session.ask(None, String::new()).unwrap();
         session.history().messages().to_vec()
     };
@@ -318,12 +322,12 @@ fn a_call_that_an_earlier_process_left_open_is_answered_once_and_not_run() {
 }
 
 #[test]
-fn an_answer_whose_process_died_before_its_end_is_not_asked_for_again() {
-    let place = Place::new();
+fn final_answer_of_a_killed_process_is_not_requested_again() {
+    let fixture = Fixture::new();
     let cut = &talk()[..9];
     let resume = |entries: &[Entry], prompt: Option<&str>| {
-        let id = place.begin(entries);
-        let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
+        let id = fixture.create(entries);
+        let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
         session
             .ask(prompt.map(str::to_owned), "Working directory: /w".to_owned())
             .unwrap();
@@ -337,19 +341,19 @@ fn an_answer_whose_process_died_before_its_end_is_not_asked_for_again() {
         "it ended in order"
     );
     let fork = ForkPoint {
-        id: place.begin(cut),
+        id: fixture.create(cut),
         turn: None,
     };
-    let session = Session::open(Some(&place.store), Origin::Fork(fork), head("/w")).unwrap();
+    let session = Session::open(Some(&fixture.store), Origin::Fork(fork), head("/w")).unwrap();
     assert!(session.cut_off_answer().is_none(), "who branches off wants more");
 }
 
 #[test]
-fn another_environment_is_told_and_the_same_one_is_not() {
-    let place = Place::new();
-    let id = place.begin(&talk());
-    let told = |environment: &str| {
-        let mut session = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap();
+fn environment_is_repeated_only_when_it_changed() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&talk());
+    let shown = |environment: &str| {
+        let mut session = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap();
         session
             .ask(Some("More.".to_owned()), environment.to_owned())
             .unwrap();
@@ -358,26 +362,26 @@ fn another_environment_is_told_and_the_same_one_is_not() {
         };
         text.rsplit_once("More.").unwrap().1.to_owned()
     };
-    assert_eq!(told("Working directory: /w"), "");
+    assert_eq!(shown("Working directory: /w"), "");
     assert_eq!(
-        told("Working directory: /w, once more"),
+        shown("Working directory: /w, once more"),
         "\n\nWorking directory: /w, once more"
     );
 }
 
 #[test]
-fn where_nothing_was_asked_for_there_is_nothing_to_go_on_with() {
-    let place = Place::new();
-    let id = place.begin(&[]);
-    let error = Session::open(Some(&place.store), Origin::Resume(id), head("/w")).unwrap_err();
+fn session_without_a_prompt_cannot_be_resumed() {
+    let fixture = Fixture::new();
+    let id = fixture.create(&[]);
+    let error = Session::open(Some(&fixture.store), Origin::Resume(id), head("/w")).unwrap_err();
     assert!(error.to_string().starts_with("no session"), "{error}");
 }
 
 #[test]
-fn the_system_prompt_stays_the_same_while_the_version_does() {
-    let place = Place::new();
-    let begin = |head: &Head| {
-        place
+fn system_prompt_is_stable_within_a_version() {
+    let fixture = Fixture::new();
+    let start = |head: &Head| {
+        fixture
             .store
             .create(head)
             .unwrap()
@@ -385,34 +389,34 @@ fn the_system_prompt_stays_the_same_while_the_version_does() {
             .unwrap();
     };
     let mut old = head("/w");
-    begin(&old);
+    start(&old);
     let mut now = head("/w");
     now.system = "You are another.".to_owned();
-    let session = Session::open(Some(&place.store), Origin::Resume(old.id), now.clone()).unwrap();
+    let session = Session::open(Some(&fixture.store), Origin::Resume(old.id), now.clone()).unwrap();
     assert_eq!(session.head().system, old.system);
     drop(session);
     old = head("/w");
     old.version = "0".to_owned();
-    begin(&old);
-    let session = Session::open(Some(&place.store), Origin::Resume(old.id), now.clone()).unwrap();
+    start(&old);
+    let session = Session::open(Some(&fixture.store), Origin::Resume(old.id), now.clone()).unwrap();
     assert_eq!(session.head().system, now.system);
 }
 
 #[test]
-fn a_listing_names_what_was_asked_and_how_it_ended() {
-    let place = Place::new();
-    assert!(place.store.list().unwrap().is_empty(), "no folder yet");
-    let first = place.begin(&talk());
-    let second = place.begin(&talk()[..4]);
-    std::fs::write(place.dir.path().join("sessions/notes.txt"), "x").unwrap();
-    std::fs::write(place.file(SessionId::fresh()), "not a log\n").unwrap();
-    let listed = place.store.list().unwrap();
-    let told: Vec<_> = listed
+fn session_info_names_the_prompt_and_the_end() {
+    let fixture = Fixture::new();
+    assert!(fixture.store.list().unwrap().is_empty(), "no folder yet");
+    let first = fixture.create(&talk());
+    let second = fixture.create(&talk()[..4]);
+    std::fs::write(fixture.dir.path().join("sessions/notes.txt"), "x").unwrap();
+    std::fs::write(fixture.file(SessionId::fresh()), "not a log\n").unwrap();
+    let listed = fixture.store.list().unwrap();
+    let shown: Vec<_> = listed
         .iter()
         .map(|one| (one.head.id, one.title.as_str(), one.ended.as_deref(), one.running))
         .collect();
     assert_eq!(
-        told,
+        shown,
         [
             (second, "Do it.", None, false),
             (first, "Do it.", Some("done"), false)

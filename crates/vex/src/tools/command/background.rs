@@ -8,9 +8,9 @@ use std::time::Instant;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::kept::Kept;
-use super::live::{Ended, Live};
-use crate::interrupt::{Interrupt, Listening};
+use super::bounded_output::BoundedOutput;
+use super::running::{CommandEnd, RunningCommand};
+use crate::interrupt::{Interrupt, ListenerGuard};
 use crate::tools::tool::Note;
 use crate::tools::{Tool, ToolContext, ToolError};
 
@@ -19,35 +19,35 @@ const MAX_RUNNING: usize = 16;
 
 /// The background commands of a run. Dropping it ends them all.
 #[derive(Default)]
-pub(crate) struct Processes(Mutex<Vec<Background>>);
+pub(crate) struct BackgroundCommands(Mutex<Vec<Background>>);
 
 struct Background {
     id: String,
     began: Instant,
     terminal: bool,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedState>>,
     wake: OwnedFd,
     watcher: Option<JoinHandle<()>>,
-    _listening: Listening,
+    _listening: ListenerGuard,
 }
 
 /// What the watching thread and the model's calls share.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     /// What was printed since the last look.
-    fresh: Kept,
-    ended: Option<Ended>,
+    unread: BoundedOutput,
+    ended: Option<CommandEnd>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Processes {
+impl BackgroundCommands {
     /// Takes a command that has just been started; gives its id.
     pub(super) fn take(
         &self,
-        start: impl FnOnce() -> std::io::Result<Live>,
+        start: impl FnOnce() -> std::io::Result<RunningCommand>,
         deadline: Option<Instant>,
         terminal: bool,
         interrupt: &Interrupt,
@@ -61,13 +61,13 @@ impl Processes {
             )));
         }
         let (woken, wake) = std::io::pipe().map_err(fail)?;
-        let (wake, shared) = (OwnedFd::from(wake), Arc::<Mutex<Shared>>::default());
+        let (wake, shared) = (OwnedFd::from(wake), Arc::<Mutex<SharedState>>::default());
         let on_interrupt = wake.try_clone().map_err(fail)?;
         let live = start().map_err(fail)?;
         let theirs = Arc::clone(&shared);
         let watch = move || {
             let ended = live.watch(deadline, woken.as_fd(), &mut |bytes| {
-                lock(&theirs).fresh.push(bytes);
+                lock(&theirs).unread.push(bytes);
             });
             lock(&theirs).ended = Some(ended);
         };
@@ -89,7 +89,7 @@ impl Processes {
     }
 
     /// What a command printed since the last look, and how it stands; `stop` ends it first.
-    fn look(&self, id: &str, stop: bool) -> Result<String, ToolError> {
+    fn take_output(&self, id: &str, stop: bool) -> Result<String, ToolError> {
         let mut all = lock(&self.0);
         let ids = || {
             all.iter()
@@ -112,14 +112,14 @@ impl Processes {
         }
         let one = &all[index];
         let mut shared = lock(&one.shared);
-        let mut text = std::mem::take(&mut shared.fresh).into_text(one.terminal);
+        let mut text = std::mem::take(&mut shared.unread).into_text(one.terminal);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         let state = match &shared.ended {
             None => format!("[{id} runs, for {} s]\n", one.began.elapsed().as_secs()),
-            Some(Ended { cut: Some(_), .. }) => format!("[{id} was stopped]\n"),
-            Some(Ended { code: Some(code), .. }) => format!("[{id} ended with exit code {code}]\n"),
+            Some(CommandEnd { cut: Some(_), .. }) => format!("[{id} was stopped]\n"),
+            Some(CommandEnd { code: Some(code), .. }) => format!("[{id} ended with exit code {code}]\n"),
             Some(_) => format!("[{id} ended]\n"),
         };
         Ok(text + &state)
@@ -140,7 +140,7 @@ impl Background {
     }
 }
 
-impl Drop for Processes {
+impl Drop for BackgroundCommands {
     fn drop(&mut self) {
         let mut all = lock(&self.0);
         for one in all.iter() {
@@ -178,6 +178,6 @@ impl Tool for CommandOutput {
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
-        context.processes.look(&self.id, self.stop)
+        context.processes.take_output(&self.id, self.stop)
     }
 }

@@ -2,9 +2,9 @@
 //! both ends; and nothing of it lives when it is over.
 
 mod background;
-mod confine;
-mod kept;
-mod live;
+mod bounded_output;
+mod confinement;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -17,14 +17,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::tool::Execute;
-use super::{Policy, Ran, Root, Subject, Tool, ToolContext, ToolError};
+use super::{Policy, Root, RunOutcome, Subject, Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
 
-pub(crate) use background::{CommandOutput, Processes};
-pub(crate) use confine::Confinement;
-pub(crate) use kept::Kept;
-pub(crate) use live::{Cut, Ended};
-use live::{Job, Live};
+pub(crate) use background::{BackgroundCommands, CommandOutput};
+pub(crate) use bounded_output::BoundedOutput;
+pub(crate) use confinement::Confinement;
+pub(crate) use running::{CommandEnd, StopCause};
+use running::{CommandSpec, RunningCommand};
 
 /// The longest time that a model may ask for, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 30 * 60 * 1000;
@@ -78,7 +78,7 @@ impl Runner {
         &self.confinement
     }
 
-    fn start(&self, run: Run<'_>) -> std::io::Result<Live> {
+    fn start(&self, run: Run<'_>) -> std::io::Result<RunningCommand> {
         let fence = match self.confinement.fence() {
             _ if run.trusted => None,
             Ok(fence) => fence,
@@ -89,7 +89,7 @@ impl Runner {
             }
             Err(_) => None,
         };
-        Live::start(Job {
+        RunningCommand::start(CommandSpec {
             line: run.line,
             cwd: run.cwd,
             hidden: &self.hidden,
@@ -104,12 +104,16 @@ impl Runner {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(crate) fn run(&self, run: Run<'_>, interrupt: &Interrupt) -> std::io::Result<(Kept, Ended)> {
+    pub(crate) fn run(
+        &self,
+        run: Run<'_>,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<(BoundedOutput, CommandEnd)> {
         let (woken, wake) = std::io::pipe()?;
         let wake = OwnedFd::from(wake);
         let deadline = Instant::now() + run.timeout;
         let _listening = interrupt.listen(move || _ = nix::unistd::write(&wake, b"x"));
-        let mut kept = Kept::default();
+        let mut kept = BoundedOutput::default();
         let ended = self
             .start(run)?
             .watch(Some(deadline), woken.as_fd(), &mut |bytes| kept.push(bytes));
@@ -173,17 +177,13 @@ impl Tool for RunCommand {
 
     /// A list of words, as some models write it, becomes the line that it means.
     fn mend(arguments: &mut Map<String, Value>) {
-        let Some(Value::Array(words)) = arguments.get("command") else {
+        let Some(Value::Array(args)) = arguments.get("command") else {
             return;
         };
-        let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-        let line = match words.as_deref() {
+        let args: Option<Vec<&str>> = args.iter().map(Value::as_str).collect();
+        let line = match args.as_deref() {
             Some(["bash" | "sh" | "/bin/bash" | "/bin/sh", "-c" | "-lc", line]) => (*line).to_owned(),
-            Some(words @ [_, ..]) => words
-                .iter()
-                .map(|word| quoted(word))
-                .collect::<Vec<_>>()
-                .join(" "),
+            Some(args @ [_, ..]) => args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" "),
             _ => return,
         };
         arguments.insert("command".to_owned(), line.into());
@@ -196,10 +196,10 @@ impl Tool for RunCommand {
         }
     }
 
-    fn run(self, context: &ToolContext<'_>) -> Result<Ran, ToolError> {
+    fn run(self, context: &ToolContext<'_>) -> Result<RunOutcome, ToolError> {
         let cwd = match &self.cwd {
             Some(path) => {
-                context.root.look(path)?.directory(path)?;
+                context.root.place_to_read(path)?.directory(path)?;
                 context.root.path().join(path)
             }
             None => context.root.path().to_owned(),
@@ -228,7 +228,7 @@ impl Tool for RunCommand {
         let id = context
             .processes
             .take(start, deadline, self.pty, context.interrupt)?;
-        Ok(Ran {
+        Ok(RunOutcome {
             text: format!("[runs in the background as {id}; command_output shows what it prints]\n"),
             command: self.command.clone(),
             exit_code: None,
@@ -242,15 +242,15 @@ fn timeout(asked: Option<u64>) -> Duration {
 }
 
 /// A word as the shell takes it for itself.
-pub(super) fn quoted(word: &str) -> String {
+pub(super) fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
+    if !arg.is_empty() && arg.chars().all(plain) {
+        return arg.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    format!("'{}'", arg.replace('\'', r"'\''"))
 }
 
-pub(crate) fn report(command: String, printed: String, ended: &Ended, timeout: Duration) -> Ran {
+pub(crate) fn report(command: String, printed: String, ended: &CommandEnd, timeout: Duration) -> RunOutcome {
     let mut text = printed;
     let mut note = |note: String| {
         if !text.is_empty() && !text.ends_with('\n') {
@@ -261,8 +261,8 @@ pub(crate) fn report(command: String, printed: String, ended: &Ended, timeout: D
     };
     match ended.cut {
         None => {}
-        Some(Cut::TimedOut) => note(format!("[stopped after {} ms]", timeout.as_millis())),
-        Some(Cut::Stopped) => note("[stopped: interrupted]".to_owned()),
+        Some(StopCause::TimedOut) => note(format!("[stopped after {} ms]", timeout.as_millis())),
+        Some(StopCause::Stopped) => note("[stopped: interrupted]".to_owned()),
     }
     if ended.survivors > 0 {
         note(format!(
@@ -271,7 +271,7 @@ pub(crate) fn report(command: String, printed: String, ended: &Ended, timeout: D
         ));
     }
     let exit_code = ended.code.filter(|_| ended.cut.is_none());
-    Ran {
+    RunOutcome {
         text,
         command,
         exit_code,

@@ -1,12 +1,12 @@
 use super::*;
 use crate::tools::Permission;
 
-struct Place {
+struct Fixture {
     dir: tempfile::TempDir,
     runner: Runner,
 }
 
-impl Place {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path(), false).unwrap();
@@ -14,7 +14,7 @@ impl Place {
         Self { dir, runner }
     }
 
-    fn run(&self, line: &str, timeout_ms: u64, terminal: bool, interrupt: &Interrupt) -> Ran {
+    fn run(&self, line: &str, timeout_ms: u64, terminal: bool, interrupt: &Interrupt) -> RunOutcome {
         let timeout = Duration::from_millis(timeout_ms);
         let run = Run {
             line,
@@ -33,8 +33,8 @@ impl Place {
     }
 }
 
-fn sh(line: &str, timeout_ms: u64) -> Ran {
-    Place::new().run(line, timeout_ms, false, &Interrupt::new())
+fn sh(line: &str, timeout_ms: u64) -> RunOutcome {
+    Fixture::new().run(line, timeout_ms, false, &Interrupt::new())
 }
 
 fn alive(pid: &str) -> bool {
@@ -53,49 +53,53 @@ fn exit_codes_and_both_streams() {
 }
 
 #[test]
-fn a_flood_keeps_both_ends() {
+fn output_flood_keeps_both_ends() {
     let ran = sh("echo start; yes | head -c 30000000; echo end", 60_000);
     assert!(ran.text.starts_with("start\n") && ran.text.ends_with("end\n"));
-    assert!(ran.text.len() < 3 * kept::KEEP_BYTES, "{}", ran.text.len());
+    assert!(
+        ran.text.len() < 3 * bounded_output::KEEP_BYTES,
+        "{}",
+        ran.text.len()
+    );
     assert!(ran.text.contains("bytes left out"));
 }
 
 #[test]
 fn the_time_limit_ends_the_whole_tree_even_when_it_ignores_term() {
-    let place = Place::new();
+    let fixture = Fixture::new();
     let line = "trap '' TERM; setsid sleep 1000 & echo $! > pid; wait; sleep 1000";
-    let ran = place.run(line, 300, false, &Interrupt::new());
+    let ran = fixture.run(line, 300, false, &Interrupt::new());
     assert!(ran.is_error && ran.exit_code.is_none());
     assert!(ran.text.ends_with("[stopped after 300 ms]\n"), "{}", ran.text);
-    assert!(!alive(&place.pid("pid")));
+    assert!(!alive(&fixture.pid("pid")));
 }
 
 #[test]
-fn whatever_a_command_leaves_is_ended_with_it() {
-    let place = Place::new();
+fn processes_left_by_a_command_are_killed() {
+    let fixture = Fixture::new();
     // In its group; in a session of its own; a grandchild without its parent, and deaf. What also clears its environment
     // is looked for where nothing else runs: in the tests of the program.
     let line = "sleep 1000 & echo $! > a; setsid sleep 1000 & echo $! > b; \
                 (setsid sh -c 'echo $$ > c; trap \"\" TERM HUP; sleep 1000; sleep 1000' &) ; \
                 while ! test -s c; do sleep 0.01; done; echo done";
-    let ran = place.run(line, 60_000, false, &Interrupt::new());
+    let ran = fixture.run(line, 60_000, false, &Interrupt::new());
     assert_eq!((ran.text.as_str(), ran.exit_code), ("done\n", Some(0)));
     for name in ["a", "b", "c"] {
-        assert!(!alive(&place.pid(name)), "{name}");
+        assert!(!alive(&fixture.pid(name)), "{name}");
     }
 }
 
 #[test]
-fn what_ends_by_itself_soon_after_its_command_is_heard_out() {
+fn process_that_outlives_its_command_briefly_may_finish() {
     let ran = sh("(sleep 0.02; echo late) & echo early", 60_000);
     assert_eq!(ran.text, "early\nlate\n");
 }
 
 #[test]
-fn an_interrupt_ends_it() {
-    let place = Place::new();
+fn interrupt_ends_the_command() {
+    let fixture = Fixture::new();
     let interrupt = Interrupt::new();
-    let (other, mark) = (interrupt.clone(), place.dir.path().join("started"));
+    let (other, mark) = (interrupt.clone(), fixture.dir.path().join("started"));
     let setter = std::thread::spawn(move || {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !mark.exists() && Instant::now() < deadline {
@@ -104,20 +108,22 @@ fn an_interrupt_ends_it() {
         other.set();
     });
     // A shell that outlives its `sleep` says of what it died.
-    let ran = place.run("touch started; exec sleep 1000", 600_000, false, &interrupt);
+    let ran = fixture.run("touch started; exec sleep 1000", 600_000, false, &interrupt);
     setter.join().unwrap();
     assert_eq!(ran.text, "[stopped: interrupted]\n");
 }
 
 #[test]
-fn a_terminal_when_asked_for_and_its_text_is_plain() {
-    let place = Place::new();
+fn pty_output_is_plain_text() {
+    let fixture = Fixture::new();
     let line = "test -t 0 && test -t 1 && stty size; printf '\\033[31mred\\033[0m\\r\\n'; cat; echo end";
-    let ran = place.run(line, 60_000, true, &Interrupt::new());
+    let ran = fixture.run(line, 60_000, true, &Interrupt::new());
     assert_eq!(ran.text.replace("^D", ""), "24 80\nred\nend\n");
     assert_eq!(ran.exit_code, Some(0));
     assert_eq!(
-        place.run("test -t 1", 60_000, false, &Interrupt::new()).exit_code,
+        fixture
+            .run("test -t 1", 60_000, false, &Interrupt::new())
+            .exit_code,
         Some(1)
     );
 }
@@ -129,18 +135,18 @@ fn output_that_is_no_text_is_counted() {
 }
 
 #[test]
-fn what_it_reads_is_given_whole_or_left() {
-    let place = Place::new();
+fn stdin_is_written_whole_or_dropped() {
+    let fixture = Fixture::new();
     let run = |line: &str| {
         let run = Run {
             line,
-            cwd: place.dir.path(),
+            cwd: fixture.dir.path(),
             timeout: Duration::from_secs(60),
             stdin: Some(vec![b'x'; 1_000_000]),
             terminal: false,
             trusted: true,
         };
-        place
+        fixture
             .runner
             .run(run, &Interrupt::new())
             .unwrap()
@@ -152,10 +158,10 @@ fn what_it_reads_is_given_whole_or_left() {
 }
 
 #[test]
-fn a_list_of_words_is_the_line_that_it_means() {
-    let mend = |words: Value| {
+fn command_as_a_list_becomes_a_quoted_line() {
+    let mend = |args: Value| {
         let mut arguments = Map::new();
-        arguments.insert("command".to_owned(), words);
+        arguments.insert("command".to_owned(), args);
         RunCommand::mend(&mut arguments);
         arguments["command"].clone()
     };

@@ -22,27 +22,27 @@ const MAX_LINKS: usize = 16;
 
 /// The text of a page that came from this address.
 pub(super) fn text(html: &str, base: &Url) -> String {
-    let mut out = Out::default();
+    let mut out = TextBuilder::default();
     let mut links: Vec<Option<String>> = Vec::new();
-    let mut rest = html;
-    while let Some(at) = rest.find('<') {
-        out.push(&rest[..at]);
-        let tag = &rest[at + 1..];
+    let mut tail = html;
+    while let Some(at) = tail.find('<') {
+        out.push(&tail[..at]);
+        let tag = &tail[at + 1..];
         if let Some(comment) = tag.strip_prefix("!--") {
-            rest = comment.find("-->").map_or("", |end| &comment[end + 3..]);
+            tail = comment.find("-->").map_or("", |end| &comment[end + 3..]);
             continue;
         }
         if !tag.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!' | '?')) {
             out.push("<");
-            rest = tag;
+            tail = tag;
             continue;
         }
         let Some(end) = tag_end(tag) else {
-            rest = "";
+            tail = "";
             break;
         };
         let (inner, after) = (&tag[..end], &tag[end + 1..]);
-        rest = after;
+        tail = after;
         let (closing, inner) = match inner.strip_prefix('/') {
             Some(inner) => (true, inner),
             None => (false, inner),
@@ -52,7 +52,7 @@ pub(super) fn text(html: &str, base: &Url) -> String {
             .unwrap_or(inner.len());
         let name = inner[..name_end].to_ascii_lowercase();
         if SKIPPED.contains(&name.as_str()) && !closing && !inner.ends_with('/') {
-            rest = after_element(after, &name);
+            tail = after_element(after, &name);
             continue;
         }
         match (name.as_str(), closing) {
@@ -91,7 +91,7 @@ pub(super) fn text(html: &str, base: &Url) -> String {
             _ => {}
         }
     }
-    out.push(rest);
+    out.push(tail);
     out.text.truncate(out.text.trim_end().len());
     out.text.push('\n');
     out.text
@@ -113,14 +113,14 @@ fn tag_end(tag: &str) -> Option<usize> {
 
 /// What follows after the end of an element whose content is skipped.
 fn after_element<'a>(html: &'a str, name: &str) -> &'a str {
-    let mut rest = html;
-    while let Some(at) = rest.find("</") {
-        rest = &rest[at + 2..];
-        if rest
+    let mut tail = html;
+    while let Some(at) = tail.find("</") {
+        tail = &tail[at + 2..];
+        if tail
             .get(..name.len())
             .is_some_and(|found| found.eq_ignore_ascii_case(name))
         {
-            return rest.find('>').map_or("", |end| &rest[end + 1..]);
+            return tail.find('>').map_or("", |end| &tail[end + 1..]);
         }
     }
     ""
@@ -128,17 +128,17 @@ fn after_element<'a>(html: &'a str, name: &str) -> &'a str {
 
 /// The value of an attribute.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
-    let mut rest = attributes.trim_start();
-    while !rest.is_empty() {
-        let end = rest
+    let mut tail = attributes.trim_start();
+    while !tail.is_empty() {
+        let end = tail
             .find(|c: char| c.is_ascii_whitespace() || c == '=')
-            .unwrap_or(rest.len());
-        let name = &rest[..end];
-        rest = rest[end..].trim_start();
+            .unwrap_or(tail.len());
+        let name = &tail[..end];
+        tail = tail[end..].trim_start();
         let mut value = "";
-        if let Some(after) = rest.strip_prefix('=') {
+        if let Some(after) = tail.strip_prefix('=') {
             let after = after.trim_start();
-            (value, rest) = match after.chars().next() {
+            (value, tail) = match after.chars().next() {
                 Some(quote @ ('"' | '\'')) => after[1..].split_once(quote).unwrap_or((&after[1..], "")),
                 _ => after.split_at(
                     after
@@ -152,7 +152,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
         if name.eq_ignore_ascii_case(wanted) {
             return Some(decoded(value));
         }
-        rest = rest.trim_start();
+        tail = tail.trim_start();
     }
     None
 }
@@ -168,7 +168,7 @@ fn link(href: &str, base: &Url) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Out {
+struct TextBuilder {
     text: String,
     /// Line breaks that come before the next words.
     breaks: usize,
@@ -176,7 +176,7 @@ struct Out {
     verbatim: usize,
 }
 
-impl Out {
+impl TextBuilder {
     fn break_line(&mut self, lines: usize) {
         self.breaks = self.breaks.max(lines);
         self.space = false;
@@ -225,20 +225,20 @@ impl Out {
 /// Text with its entities as characters; what is none stays.
 fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        out.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        let end = rest.bytes().take(10).position(|byte| byte == b';');
-        match end.and_then(|end| Some((entity(&rest[..end])?, end))) {
+    let mut tail = text;
+    while let Some(at) = tail.find('&') {
+        out.push_str(&tail[..at]);
+        tail = &tail[at + 1..];
+        let end = tail.bytes().take(10).position(|byte| byte == b';');
+        match end.and_then(|end| Some((entity(&tail[..end])?, end))) {
             Some((character, end)) => {
                 out.push(character);
-                rest = &rest[end + 1..];
+                tail = &tail[end + 1..];
             }
             None => out.push('&'),
         }
     }
-    out.push_str(rest);
+    out.push_str(tail);
     out
 }
 

@@ -36,7 +36,7 @@ const MAX_REDIRECTS: usize = 5;
 
 /// What the permission says of a host.
 #[derive(Debug)]
-pub(crate) enum Grant {
+pub(crate) enum HostDecision {
     /// It may not be asked.
     Refused(Refusal),
     /// It may be asked, if it is a public one.
@@ -46,9 +46,9 @@ pub(crate) enum Grant {
 }
 
 /// Who judges hosts.
-pub(crate) trait Hosts: Sync {
+pub(crate) trait HostPolicy: Sync {
     /// What is said of this host.
-    fn grant(&self, host: &str) -> Grant;
+    fn grant(&self, host: &str) -> HostDecision;
 }
 
 /// The arguments of `web_fetch`.
@@ -126,7 +126,7 @@ fn failed(url: &Url, reason: impl std::fmt::Display) -> ToolError {
     ToolError::Failed(format!("{url}: {reason}"))
 }
 
-fn fetch(hosts: &dyn Hosts, interrupt: &Interrupt, url: Url) -> Result<Page, ToolError> {
+fn fetch(hosts: &dyn HostPolicy, interrupt: &Interrupt, url: Url) -> Result<Page, ToolError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -146,7 +146,7 @@ fn fetch(hosts: &dyn Hosts, interrupt: &Interrupt, url: Url) -> Result<Page, Too
     }
 }
 
-async fn page(hosts: &dyn Hosts, mut url: Url) -> Result<Page, ToolError> {
+async fn page(hosts: &dyn HostPolicy, mut url: Url) -> Result<Page, ToolError> {
     for _ in 0..=MAX_REDIRECTS {
         let response = ask(hosts, &url).await?;
         if !response.status().is_redirection() {
@@ -163,7 +163,7 @@ async fn page(hosts: &dyn Hosts, mut url: Url) -> Result<Page, ToolError> {
 }
 
 /// Asks one address, once it is judged.
-async fn ask(hosts: &dyn Hosts, url: &Url) -> Result<Response, ToolError> {
+async fn ask(hosts: &dyn HostPolicy, url: &Url) -> Result<Response, ToolError> {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err(failed(url, "only http and https addresses can be read"));
     };
@@ -174,7 +174,7 @@ async fn ask(hosts: &dyn Hosts, url: &Url) -> Result<Response, ToolError> {
         ));
     }
     let grant = match hosts.grant(host) {
-        Grant::Refused(refusal) => return Err(refusal.into()),
+        HostDecision::Refused(refusal) => return Err(refusal.into()),
         grant => grant,
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -186,7 +186,7 @@ async fn ask(hosts: &dyn Hosts, url: &Url) -> Result<Response, ToolError> {
             .collect(),
     };
     let private = addresses.iter().any(|address| !address::is_public(address.ip()));
-    if private && !matches!(grant, Grant::Named) {
+    if private && !matches!(grant, HostDecision::Named) {
         return Err(
             Refusal::new("private_address", format!("{host} is not on the public network"))
                 .instead("only a rule of the user that names this host allows it")

@@ -13,13 +13,13 @@ struct Judge {
     asked: Mutex<Vec<String>>,
 }
 
-impl Hosts for Judge {
-    fn grant(&self, host: &str) -> Grant {
+impl HostPolicy for Judge {
+    fn grant(&self, host: &str) -> HostDecision {
         self.asked.lock().unwrap().push(host.to_owned());
         match host {
-            "refused.test" => Grant::Refused(Refusal::new("rule", "no")),
-            host if host == self.named => Grant::Named,
-            _ => Grant::Allowed,
+            "refused.test" => HostDecision::Refused(Refusal::new("rule", "no")),
+            host if host == self.named => HostDecision::Named,
+            _ => HostDecision::Allowed,
         }
     }
 }
@@ -202,9 +202,9 @@ fn only_a_rule_that_names_a_host_exactly_opens_this_machine() {
         };
         let tools = Toolbox::new(Root::open(dir.path(), false).unwrap(), policy);
         match tools.grant("127.0.0.1") {
-            Grant::Refused(_) => "refused",
-            Grant::Allowed => "allowed",
-            Grant::Named => "named",
+            HostDecision::Refused(_) => "refused",
+            HostDecision::Allowed => "allowed",
+            HostDecision::Named => "named",
         }
     };
     assert_eq!(grant(&[], &[]), "refused");

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_only_what_changed() {
+    fn brief_diff_shows_only_changed_lines() {
         let old = "a\nb\nc\nd\ne\nf\n";
         assert_eq!(
             brief(old, "a\nB\nc\nd\nx\ny\nf"),

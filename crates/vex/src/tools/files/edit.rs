@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::text::{adapted, short_line};
 use super::{brief, explain, load, path_schema, replaceable, save};
-use crate::tools::memory::{Seen, digest};
+use crate::tools::memory::{FileState, digest};
 use crate::tools::tool::Write as Writes;
-use crate::tools::{Tool, ToolContext, ToolError, Wrote};
+use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 
 /// The longest part of a line that is shown, in bytes.
 const MAX_LINE: usize = 100;
@@ -52,12 +52,12 @@ impl Tool for EditFile {
                "replace_all": {"type": "boolean"}})
     }
 
-    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+    fn run(self, context: &ToolContext<'_>) -> Result<WriteOutcome, ToolError> {
         edit(context, &self)
     }
 }
 
-fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError> {
+fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<WriteOutcome, ToolError> {
     let path = input.path.display();
     let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
     if input.old.is_empty() {
@@ -66,7 +66,7 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
     if input.old == input.new {
         return fail("`old` and `new` are the same, so nothing would change".to_owned());
     }
-    let place = context.root.change(&input.path)?;
+    let place = context.root.place_to_change(&input.path)?;
     let Some(stored) = load(&place, &input.path)? else {
         return fail("there is no such file; use write_file for a new one".to_owned());
     };
@@ -78,7 +78,7 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
     let (old, new) = adapted(text, &input.old, &input.new);
     let found = text.matches(old.as_ref()).count();
     match found {
-        0 if seen == Seen::Never && text.len() <= MAX_SHOWN => {
+        0 if seen == FileState::Never && text.len() <= MAX_SHOWN => {
             context.files.remember(&place.resolved, digest(&stored.bytes));
             return fail(format!(
                 "`old` does not stand in the file, nothing was changed. You had not read it; it is:\n{text}"
@@ -110,7 +110,7 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<Wrote, ToolError>
     } else {
         format!("{found} times")
     };
-    Ok(Wrote::one(
+    Ok(WriteOutcome::one(
         format!("edited {path}: replaced {times}\n{}", brief(text, &edited)),
         change,
     ))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::path_schema;
 use crate::tools::root::Root;
-use crate::tools::tool::Look;
+use crate::tools::tool::ReadOnly;
 use crate::tools::{Tool, ToolContext, ToolError};
 
 /// Entries that are shown at most.
@@ -28,7 +28,7 @@ impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const ALIASES: &'static [&'static str] = &["ls", "list", "list_directory", "list_files"];
     const DESCRIPTION: &'static str = "List a directory; directories end with a slash.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] =
         &[("dir", "path"), ("directory", "path"), ("dir_path", "path")];
@@ -46,7 +46,7 @@ impl Tool for ListDir {
 fn list(root: &Root, input: &ListDir) -> Result<String, ToolError> {
     let io =
         |source: std::io::Error| ToolError::Failed(format!("cannot list {}: {source}", input.path.display()));
-    let handle = root.look(&input.path)?.directory(&input.path)?;
+    let handle = root.place_to_read(&input.path)?.directory(&input.path)?;
     let mut entries = Vec::new();
     for entry in nix::dir::Dir::from_fd(handle)
         .map_err(|errno| io(errno.into()))?

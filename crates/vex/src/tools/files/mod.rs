@@ -28,8 +28,8 @@ pub(crate) use write::{WriteFile, count_of_lines};
 use super::{Change, ToolContext, ToolError};
 use serde_json::{Value, json};
 
-use super::memory::{Seen, digest};
-use super::root::{Place, RootError};
+use super::memory::{FileState, digest};
+use super::root::{ResolvedPath, RootError};
 
 /// Names of `path` that models use.
 const PATH_NAMES: [(&str, &str); 3] = [("file_path", "path"), ("file", "path"), ("filename", "path")];
@@ -43,13 +43,13 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file as it stands.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredFile {
     pub(crate) bytes: Vec<u8>,
     pub(crate) mode: u32,
 }
 
 /// The file that stands there; none where nothing does.
-pub(crate) fn load(place: &Place, path: &Path) -> Result<Option<Stored>, ToolError> {
+pub(crate) fn load(place: &ResolvedPath, path: &Path) -> Result<Option<StoredFile>, ToolError> {
     let io = |source| {
         ToolError::from(RootError::Io {
             action: "read",
@@ -71,7 +71,7 @@ pub(crate) fn load(place: &Place, path: &Path) -> Result<Option<Stored>, ToolErr
     }
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    Ok(Some(Stored {
+    Ok(Some(StoredFile {
         bytes,
         mode: meta.permissions().mode(),
     }))
@@ -80,10 +80,10 @@ pub(crate) fn load(place: &Place, path: &Path) -> Result<Option<Stored>, ToolErr
 /// Whether a file may be replaced: it can be written to, and is as the model last saw it.
 pub(crate) fn replaceable(
     context: &ToolContext<'_>,
-    place: &Place,
+    place: &ResolvedPath,
     path: &Path,
-    stored: &Stored,
-) -> Result<Seen, ToolError> {
+    stored: &StoredFile,
+) -> Result<FileState, ToolError> {
     let fail = |reason: String| Err(ToolError::Failed(format!("{} {reason}", path.display())));
     // Taking a file's place asks only the directory, so the file itself is asked here.
     let access = faccessat(
@@ -98,8 +98,8 @@ pub(crate) fn replaceable(
             stored.mode & 0o7777
         ));
     }
-    match context.files.seen(&place.resolved, &stored.bytes) {
-        Seen::Changed => {
+    match context.files.state_of(&place.resolved, &stored.bytes) {
+        FileState::Changed => {
             fail("was changed by something else since you last saw it; read it again".to_owned())
         }
         seen => Ok(seen),
@@ -109,27 +109,27 @@ pub(crate) fn replaceable(
 /// Writes beside the file, then takes its place: a reader sees the old or the new one, never a part.
 pub(crate) fn save(
     context: &ToolContext<'_>,
-    place: &Place,
+    place: &ResolvedPath,
     path: &Path,
     content: &[u8],
     mode: Option<u32>,
 ) -> Result<Change, ToolError> {
-    Temporary::write(place, path, content, mode)?.take_place()?;
+    TemporaryFile::write(place, path, content, mode)?.take_place()?;
     context.files.remember(&place.resolved, digest(content));
     Ok(Change::file(context.root.shown(path)))
 }
 
 /// A written file that has not taken its place yet; it is removed when dropped.
-pub(crate) struct Temporary<'a> {
-    place: &'a Place,
+pub(crate) struct TemporaryFile<'a> {
+    place: &'a ResolvedPath,
     path: &'a Path,
     name: Option<String>,
 }
 
-impl<'a> Temporary<'a> {
+impl<'a> TemporaryFile<'a> {
     /// Writes the content beside its place.
     pub(crate) fn write(
-        place: &'a Place,
+        place: &'a ResolvedPath,
         path: &'a Path,
         content: &[u8],
         mode: Option<u32>,
@@ -170,7 +170,7 @@ impl<'a> Temporary<'a> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = unlinkat(
@@ -183,7 +183,7 @@ impl Drop for Temporary<'_> {
 }
 
 /// Removes a file.
-pub(crate) fn remove(place: &Place, path: &Path) -> Result<(), ToolError> {
+pub(crate) fn remove(place: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
     unlinkat(
         place.parent.as_fd(),
         place.name.as_os_str(),

@@ -95,9 +95,9 @@ fn slip(text: &str, wanted: &str) -> Option<&'static str> {
 }
 
 fn without_number(line: &str) -> Option<&str> {
-    let rest = line.trim_start();
-    let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-    if after.len() == rest.len() {
+    let tail = line.trim_start();
+    let after = tail.trim_start_matches(|c: char| c.is_ascii_digit());
+    if after.len() == tail.len() {
         return None;
     }
     let after = after.strip_prefix([':', '\t', '|', '-', '→'])?;
@@ -222,14 +222,14 @@ fn indent(line: &str) -> String {
         1 => Some(format!("1 {name}")),
         n => Some(format!("{n} {name}s")),
     };
-    let told: Vec<_> = [count('\t', "tab"), count(' ', "space")]
+    let shown: Vec<_> = [count('\t', "tab"), count(' ', "space")]
         .into_iter()
         .flatten()
         .collect();
-    if told.is_empty() {
+    if shown.is_empty() {
         "no white space".to_owned()
     } else {
-        told.join(" and ")
+        shown.join(" and ")
     }
 }
 
@@ -240,8 +240,8 @@ mod tests {
     const TEXT: &str = "fn main() {\n\tlet a = first(1);\n\tlet b = second(a, 2);\n}\n\nfn other() {}\n";
 
     #[test]
-    fn tells_where_and_how_it_differs() {
-        let told: Vec<_> = [
+    fn explain_names_the_nearest_place_and_the_difference() {
+        let shown: Vec<_> = [
             "    let a = first(1);\n    let b = second(a, 2);",
             "first( 1 )",
             "fn main() {\n\tlet a = first(2);\n\tlet b = second(a, 2);\n}",
@@ -255,11 +255,11 @@ mod tests {
         .iter()
         .map(|wanted| explain(TEXT, wanted))
         .collect();
-        insta::assert_snapshot!(told.join("\n--\n"));
+        insta::assert_snapshot!(shown.join("\n--\n"));
     }
 
     #[test]
-    fn a_huge_file_costs_nothing() {
+    fn explain_skips_huge_files() {
         let text = "x y\n".repeat(100_000);
         let wanted = "x z\n".repeat(100);
         assert!(explain(&text, &wanted).starts_with("nothing in its 100000 lines"));

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::text::{BOM, binary_kind, short_line};
 use super::{PATH_NAMES, count_of_lines, path_schema};
 use crate::tools::root::{Root, RootError};
-use crate::tools::tool::Look;
+use crate::tools::tool::ReadOnly;
 use crate::tools::{MAX_OUTPUT_BYTES, Tool, ToolContext, ToolError};
 
 /// Lines of one page, where the model does not say.
@@ -38,7 +38,7 @@ impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const ALIASES: &'static [&'static str] = &["read", "view", "view_file", "open_file", "cat"];
     const DESCRIPTION: &'static str = "Read a text file, by pages of lines.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &["path"];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &PATH_NAMES;
     const PATHS: &'static [&'static str] = &["path"];
@@ -58,7 +58,7 @@ fn read(context: &ToolContext<'_>, input: &ReadFile) -> Result<String, ToolError
     let path = input.path.display();
     let fail = |reason: String| Err(ToolError::Failed(format!("{path}: {reason}")));
     let missing = || format!("there is no such file{}", alike(context.root, &input.path));
-    let place = match context.root.look(&input.path) {
+    let place = match context.root.place_to_read(&input.path) {
         Err(error) if error.is_not_found() => return fail(missing()),
         other => other?,
     };
@@ -250,7 +250,7 @@ fn alike(root: &Root, path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let Ok(place) = root.look(parent) else {
+    let Ok(place) = root.place_to_read(parent) else {
         return String::new();
     };
     let Ok(entries) = place

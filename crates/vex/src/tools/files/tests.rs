@@ -15,17 +15,20 @@ fn set_mode(bench: &Bench, path: &str, mode: u32) {
 }
 
 #[test]
-fn a_write_that_reports_success_has_written() {
+fn write_that_reports_success_has_written() {
     let bench = Bench::new();
-    let told = bench.ok("write_file", json!({"path": "a/b.sh", "content": "one\ntwo\n"}));
-    assert_eq!(told, "created a/b.sh (2 lines)");
+    let shown = bench.ok("write_file", json!({"path": "a/b.sh", "content": "one\ntwo\n"}));
+    assert_eq!(shown, "created a/b.sh (2 lines)");
     assert_eq!(bench.get("a/b.sh"), "one\ntwo\n");
     set_mode(&bench, "a/b.sh", 0o755);
-    let told = bench.ok(
+    let shown = bench.ok(
         "edit_file",
         json!({"path": "a/b.sh", "old": "two", "new": "three"}),
     );
-    assert_eq!(told, "edited a/b.sh: replaced once\n@@ line 2 @@\n-two\n+three\n");
+    assert_eq!(
+        shown,
+        "edited a/b.sh: replaced once\n@@ line 2 @@\n-two\n+three\n"
+    );
     assert_eq!(bench.get("a/b.sh"), "one\nthree\n");
     assert_eq!(mode(&bench, "a/b.sh"), 0o755, "the mode is kept");
     let left = std::fs::read_dir(bench.path("a")).unwrap().count();
@@ -34,10 +37,10 @@ fn a_write_that_reports_success_has_written() {
 }
 
 #[test]
-fn what_writes_nothing_reports_no_success() {
+fn write_without_a_change_reports_no_success() {
     let bench = Bench::new();
     bench.ok("write_file", json!({"path": "f", "content": "x\nx\n"}));
-    let told = [
+    let shown = [
         bench.fails("write_file", json!({"path": "f", "content": "x\nx\n"})),
         bench.fails("edit_file", json!({"path": "f", "old": "y", "new": "z"})),
         bench.fails("edit_file", json!({"path": "f", "old": "x", "new": "z"})),
@@ -45,18 +48,18 @@ fn what_writes_nothing_reports_no_success() {
         bench.fails("edit_file", json!({"path": "f", "old": "x", "new": "x"})),
         bench.fails("edit_file", json!({"path": "g", "old": "x", "new": "y"})),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
     assert_eq!(bench.get("f"), "x\nx\n");
     assert!(!bench.path("g").exists());
-    let told = bench.ok(
+    let shown = bench.ok(
         "edit_file",
         json!({"path": "f", "old": "x", "new": "y", "replace_all": true}),
     );
-    assert!(told.starts_with("edited f: replaced 2 times\n"), "{told}");
+    assert!(shown.starts_with("edited f: replaced 2 times\n"), "{shown}");
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read_is_not_written() {
+fn file_changed_since_its_read_is_not_written() {
     let bench = Bench::new();
     bench.put("f", "one\n");
     bench.ok("read_file", json!({"path": "f"}));
@@ -65,10 +68,10 @@ fn a_file_that_changed_since_it_was_read_is_not_written() {
         ("write_file", json!({"path": "f", "content": "new\n"})),
         ("edit_file", json!({"path": "f", "old": "two", "new": "new"})),
     ] {
-        let told = bench.fails(tool, input);
+        let shown = bench.fails(tool, input);
         assert!(
-            told.contains("changed by something else since you last saw it"),
-            "{told}"
+            shown.contains("changed by something else since you last saw it"),
+            "{shown}"
         );
     }
     assert_eq!(bench.get("f"), "two\n");
@@ -79,11 +82,11 @@ fn a_file_that_changed_since_it_was_read_is_not_written() {
 }
 
 #[test]
-fn an_unread_file_is_not_written_over_but_an_empty_one_is() {
+fn unread_file_is_not_overwritten_unless_empty() {
     let bench = Bench::new();
     bench.put("f", "precious\n");
-    let told = bench.fails("write_file", json!({"path": "f", "content": "new\n"}));
-    assert!(told.contains("you have not read it"), "{told}");
+    let shown = bench.fails("write_file", json!({"path": "f", "content": "new\n"}));
+    assert!(shown.contains("you have not read it"), "{shown}");
     assert_eq!(bench.get("f"), "precious\n");
     bench.put("empty", "");
     bench.ok("write_file", json!({"path": "empty", "content": "new\n"}));
@@ -99,18 +102,18 @@ fn long_files_are_steered_to_edits() {
         bench.put(&n.to_string(), lines(n));
         bench.ok("read_file", json!({"path": n.to_string()}));
     }
-    let told = bench.ok("write_file", json!({"path": "300", "content": lines(301)}));
-    assert!(told.contains("is better for a file of this length"), "{told}");
-    let told = bench.fails("write_file", json!({"path": "3000", "content": "short\n"}));
+    let shown = bench.ok("write_file", json!({"path": "300", "content": lines(301)}));
+    assert!(shown.contains("is better for a file of this length"), "{shown}");
+    let shown = bench.fails("write_file", json!({"path": "3000", "content": "short\n"}));
     assert!(
-        told.contains("too long to be written anew (3000 lines, at most 2000)"),
-        "{told}"
+        shown.contains("too long to be written anew (3000 lines, at most 2000)"),
+        "{shown}"
     );
     assert_eq!(bench.get("3000"), lines(3000));
 }
 
 #[test]
-fn how_long_a_file_may_be_is_a_setting() {
+fn write_limits_are_settings() {
     let bench = Bench::with(Policy {
         permission: Permission::WorkspaceWrite,
         write: WriteLimits {
@@ -130,23 +133,23 @@ fn how_long_a_file_may_be_is_a_setting() {
 }
 
 #[test]
-fn who_guesses_what_a_short_file_says_is_shown_it() {
+fn failed_edit_of_a_short_file_shows_its_content() {
     let bench = Bench::new();
     bench.put("a.txt", "one\ntwo\n");
     let guess = json!({"path": "a.txt", "old": "eleven", "new": "twelve"});
-    let told = bench.fails("edit_file", guess.clone());
+    let shown = bench.fails("edit_file", guess.clone());
     assert!(
-        told.ends_with("You had not read it; it is:\none\ntwo\n"),
-        "{told}"
+        shown.ends_with("You had not read it; it is:\none\ntwo\n"),
+        "{shown}"
     );
     assert!(!bench.fails("edit_file", guess).contains("You had not read it"));
     bench.ok("write_file", json!({"path": "a.txt", "content": "three\n"}));
     bench.put("long.txt", "line\n".repeat(1000));
-    let told = bench.fails(
+    let shown = bench.fails(
         "edit_file",
         json!({"path": "long.txt", "old": "eleven", "new": "x"}),
     );
-    assert!(told.len() < 1000, "{told}");
+    assert!(shown.len() < 1000, "{shown}");
 }
 
 #[test]
@@ -157,16 +160,16 @@ fn line_ends_and_marks_are_kept() {
     assert_eq!(shown, "a\nb\nc\n[lines end with CR LF]\n");
     bench.ok("edit_file", json!({"path": "f", "old": "a\nb", "new": "a\nx\nb"}));
     assert_eq!(bench.get("f"), "\u{feff}a\r\nx\r\nb\r\nc\r\n");
-    let told = bench.ok("write_file", json!({"path": "f", "content": "one\ntwo\n"}));
+    let shown = bench.ok("write_file", json!({"path": "f", "content": "one\ntwo\n"}));
     assert!(
-        told.contains("its line ends and byte order mark were kept"),
-        "{told}"
+        shown.contains("its line ends and byte order mark were kept"),
+        "{shown}"
     );
     assert_eq!(bench.get("f"), "\u{feff}one\r\ntwo\r\n");
 }
 
 #[test]
-fn pages_name_the_next_call() {
+fn read_file_pages_name_the_next_call() {
     let bench = Bench::new();
     bench.put("f", "1\n2\n3\n4");
     let page = |offset: usize| bench.ok("read_file", json!({"path": "f", "offset": offset, "limit": 2}));
@@ -210,12 +213,12 @@ fn huge_files_come_in_pages_and_long_lines_cut() {
         &shown[3990..]
     );
     bench.put("huge", "x".repeat(17 << 20));
-    let told = bench.fails("edit_file", json!({"path": "huge", "old": "y", "new": "z"}));
-    assert!(told.contains("too large to be edited"), "{told}");
+    let shown = bench.fails("edit_file", json!({"path": "huge", "old": "y", "new": "z"}));
+    assert!(shown.contains("too large to be edited"), "{shown}");
 }
 
 #[test]
-fn what_is_no_text_is_told_and_not_edited() {
+fn binary_file_is_reported_and_not_edited() {
     let bench = Bench::new();
     bench.put("b.png", b"\x89PNG\r\n\x1a\n\0\0\0");
     bench.put("latin", b"caf\xe9\n");
@@ -223,7 +226,7 @@ fn what_is_no_text_is_told_and_not_edited() {
     nix::unistd::mkfifo(&bench.path("pipe"), Mode::S_IRWXU).unwrap();
     std::fs::create_dir(bench.path("dir")).unwrap();
     symlink("/etc/passwd", bench.path("out")).unwrap();
-    let told = [
+    let shown = [
         bench.ok("read_file", json!({"path": "b.png"})),
         bench.ok("read_file", json!({"path": "latin"})),
         bench.fails("edit_file", json!({"path": "latin", "old": "caf", "new": "tea"})),
@@ -235,7 +238,7 @@ fn what_is_no_text_is_told_and_not_edited() {
         bench.fails("read_file", json!({"path": "latim"})),
         bench.fails("read_file", json!({"path": "no/such"})),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
     for tool in ["read_file", "list_dir"] {
         assert!(bench.call(tool, json!({"path": "out"})).denied, "{tool}");
     }
@@ -247,12 +250,12 @@ fn what_is_no_text_is_told_and_not_edited() {
 }
 
 #[test]
-fn a_read_only_file_is_refused_and_an_unusual_name_is_not() {
+fn read_only_file_is_refused_and_unusual_name_is_not() {
     let bench = Bench::new();
     bench.put("f", "one\n");
     set_mode(&bench, "f", 0o444);
-    let told = bench.fails("edit_file", json!({"path": "f", "old": "one", "new": "two"}));
-    assert_eq!(told, "f is read-only (mode 444); nothing was written");
+    let shown = bench.fails("edit_file", json!({"path": "f", "old": "one", "new": "two"}));
+    assert_eq!(shown, "f is read-only (mode 444); nothing was written");
     assert_eq!(bench.get("f"), "one\n");
     for name in ["ä ö/日本 .txt", "two words", "-rf", "a\nb", "$HOME"] {
         bench.ok("write_file", json!({"path": name, "content": "x\n"}));
@@ -263,7 +266,7 @@ fn a_read_only_file_is_refused_and_an_unusual_name_is_not() {
 }
 
 #[test]
-fn a_link_inside_is_followed_and_stays_a_link() {
+fn link_inside_the_workspace_is_followed_and_stays_a_link() {
     let bench = Bench::new();
     bench.put("real", "one\n");
     symlink("real", bench.path("link")).unwrap();

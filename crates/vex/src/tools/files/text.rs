@@ -9,12 +9,12 @@ const SNIFF_BYTES: usize = 8 * 1024;
 
 /// How lines end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum LineEnding {
     Lf,
     CrLf,
 }
 
-impl Ending {
+impl LineEnding {
     /// How most lines of a text end.
     pub(crate) fn of(text: &str) -> Self {
         let crlf = text.matches("\r\n").count();
@@ -44,13 +44,13 @@ impl Ending {
 pub(crate) fn adapted<'a>(text: &str, old: &'a str, new: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
     if text.contains(old) {
         // A single line tells nothing of its end: the new text follows the file.
-        let new = match Ending::of(text) {
-            Ending::CrLf if !old.contains('\n') && !new.contains("\r\n") => Ending::CrLf.on(new),
+        let new = match LineEnding::of(text) {
+            LineEnding::CrLf if !old.contains('\n') && !new.contains("\r\n") => LineEnding::CrLf.on(new),
             _ => Cow::Borrowed(new),
         };
         return (Cow::Borrowed(old), new);
     }
-    for ending in [Ending::CrLf, Ending::Lf] {
+    for ending in [LineEnding::CrLf, LineEnding::Lf] {
         let other = ending.on(old);
         if text.contains(other.as_ref()) {
             return (other, ending.on(new));
@@ -109,26 +109,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_edit_follows_the_line_ends_of_the_file() {
+    fn edit_follows_the_line_ends_of_the_file() {
         let file = "a\r\nb\r\nc\r\n";
-        let told = |text, old, new| {
+        let shown = |text, old, new| {
             let (old, new) = adapted(text, old, new);
             format!("{old:?} -> {new:?}")
         };
-        assert_eq!(told(file, "a\nb", "x\ny"), r#""a\r\nb" -> "x\r\ny""#);
-        assert_eq!(told(file, "b", "x\ny"), r#""b" -> "x\r\ny""#);
-        assert_eq!(told(file, "a\r\nb", "x\r\ny"), r#""a\r\nb" -> "x\r\ny""#);
-        assert_eq!(told("a\nb\n", "a\r\nb", "x\r\ny"), r#""a\nb" -> "x\ny""#);
-        assert_eq!(told("a\nb\n", "a", "x\r\ny"), r#""a" -> "x\r\ny""#);
+        assert_eq!(shown(file, "a\nb", "x\ny"), r#""a\r\nb" -> "x\r\ny""#);
+        assert_eq!(shown(file, "b", "x\ny"), r#""b" -> "x\r\ny""#);
+        assert_eq!(shown(file, "a\r\nb", "x\r\ny"), r#""a\r\nb" -> "x\r\ny""#);
+        assert_eq!(shown("a\nb\n", "a\r\nb", "x\r\ny"), r#""a\nb" -> "x\ny""#);
+        assert_eq!(shown("a\nb\n", "a", "x\r\ny"), r#""a" -> "x\r\ny""#);
         assert_eq!(
-            told("a\nb\r\nc\nd\n", "a\nb", "x"),
+            shown("a\nb\r\nc\nd\n", "a\nb", "x"),
             r#""a\nb" -> "x""#,
             "mixed: nothing fits, nothing is guessed"
         );
     }
 
     #[test]
-    fn kinds_are_told_by_content_and_text_is_none() {
+    fn binary_kind_is_detected_by_content() {
         assert_eq!(binary_kind(b"\x89PNG\r\n\x1a\n\0\0"), Some("PNG image"));
         assert_eq!(binary_kind(b"a\0b"), Some("binary data"));
         assert_eq!(binary_kind(b"\xff\xfea\0"), Some("UTF-16 text"));
@@ -144,10 +144,10 @@ mod tests {
         #[test]
         fn line_ends_are_uniform_and_come_back(text in "[ab\r\n]{0,30}") {
             let text = text.replace('\r', "");
-            let crlf = Ending::CrLf.on(&text).into_owned();
+            let crlf = LineEnding::CrLf.on(&text).into_owned();
             prop_assert_eq!(crlf.matches("\r\n").count(), text.matches('\n').count());
-            prop_assert_eq!(Ending::Lf.on(&crlf).into_owned(), text);
-            prop_assert_eq!(Ending::CrLf.on(&crlf).into_owned(), crlf);
+            prop_assert_eq!(LineEnding::Lf.on(&crlf).into_owned(), text);
+            prop_assert_eq!(LineEnding::CrLf.on(&crlf).into_owned(), crlf);
         }
     }
 }

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::{BOM, Ending};
-use super::{Stored, brief, load, path_schema, replaceable, save};
-use crate::tools::memory::Seen;
+use super::text::{BOM, LineEnding};
+use super::{StoredFile, brief, load, path_schema, replaceable, save};
+use crate::tools::memory::FileState;
 use crate::tools::tool::Write as Writes;
-use crate::tools::{Tool, ToolContext, ToolError, Wrote};
+use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 
 /// The arguments of `write_file`.
 #[derive(Debug, Deserialize)]
@@ -61,23 +61,23 @@ impl Tool for WriteFile {
         json!({"path": path_schema(), "content": {"type": "string"}})
     }
 
-    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+    fn run(self, context: &ToolContext<'_>) -> Result<WriteOutcome, ToolError> {
         write(context, &self)
     }
 }
 
-fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<Wrote, ToolError> {
+fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<WriteOutcome, ToolError> {
     let limits = context.limits;
     let path = input.path.display();
-    let place = context.root.create(&input.path)?;
+    let place = context.root.place_to_create(&input.path)?;
     let Some(stored) = load(&place, &input.path)? else {
         let change = save(context, &place, &input.path, input.content.as_bytes(), None)?;
         let text = format!("created {path} ({})", lines(&input.content));
-        return Ok(Wrote::one(text, change));
+        return Ok(WriteOutcome::one(text, change));
     };
     let seen = replaceable(context, &place, &input.path, &stored)?;
     let fail = |reason: &str| Err(ToolError::Failed(format!("{path} {reason}")));
-    if seen == Seen::Never && !stored.bytes.is_empty() {
+    if seen == FileState::Never && !stored.bytes.is_empty() {
         return fail("exists and you have not read it; read it first, or change parts of it with edit_file");
     }
     let most = input.content.lines().count().max(count_lines(&stored.bytes));
@@ -109,16 +109,16 @@ fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<Wrote, ToolErro
     if most > limits.prefer_edit_lines {
         text.push_str("[edit_file or apply_patch is better for a file of this length]\n");
     }
-    Ok(Wrote::one(text, change))
+    Ok(WriteOutcome::one(text, change))
 }
 
 /// The content with the line ends and the byte order mark of the file whose place it takes.
-fn in_the_style_of<'a>(stored: &Stored, content: &'a str) -> Cow<'a, str> {
+fn in_the_style_of<'a>(stored: &StoredFile, content: &'a str) -> Cow<'a, str> {
     let Ok(before) = std::str::from_utf8(&stored.bytes) else {
         return Cow::Borrowed(content);
     };
-    let content = match Ending::of(before) {
-        Ending::CrLf if !content.contains("\r\n") => Ending::CrLf.on(content),
+    let content = match LineEnding::of(before) {
+        LineEnding::CrLf if !content.contains("\r\n") => LineEnding::CrLf.on(content),
         _ => Cow::Borrowed(content),
     };
     if before.starts_with(BOM) && !content.starts_with(BOM) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::run::Git;
 use super::{NAMES, paths_schema, pathspecs, strings};
-use crate::tools::output::Ran;
+use crate::tools::output::RunOutcome;
 use crate::tools::tool::Execute;
 use crate::tools::{Tool, ToolContext, ToolError};
 
@@ -43,7 +43,7 @@ impl Tool for GitCommit {
         json!({"message": {"type": "string"}, "paths": paths_schema(), "all": {"type": "boolean"}})
     }
 
-    fn run(self, context: &ToolContext<'_>) -> Result<Ran, ToolError> {
+    fn run(self, context: &ToolContext<'_>) -> Result<RunOutcome, ToolError> {
         let message = self.message.trim();
         if message.is_empty() || message.contains('\0') || message.len() > MAX_MESSAGE_BYTES {
             return Err(ToolError::Failed(
@@ -92,7 +92,7 @@ impl Tool for GitCommit {
                 "--",
             ])?
             .text()?;
-        Ok(Ran {
+        Ok(RunOutcome {
             text,
             command: format!("git commit -m {:?}", message.lines().next().unwrap_or_default()),
             exit_code: Some(0),
@@ -126,10 +126,10 @@ fn unfiltered(git: &Git<'_>, pathspecs: &[String]) -> Result<(), ToolError> {
     if files.is_empty() {
         return Ok(());
     }
-    let told = git
+    let shown = git
         .run_with(&["check-attr", "-z", "--stdin", "filter"], files.into_bytes())?
         .text()?;
-    let mut fields = told.split('\0');
+    let mut fields = shown.split('\0');
     while let (Some(path), Some(_), Some(filter)) = (fields.next(), fields.next(), fields.next()) {
         if git.filters().iter().any(|known| known == filter) {
             return Err(ToolError::Failed(format!(
@@ -168,7 +168,11 @@ fn no_markers(git: &Git<'_>, context: &ToolContext<'_>) -> Result<(), ToolError>
 
 fn marked(context: &ToolContext<'_>, path: &std::path::Path) -> bool {
     use std::io::Read;
-    let Ok(file) = context.root.look(path).and_then(|place| place.read(path)) else {
+    let Ok(file) = context
+        .root
+        .place_to_read(path)
+        .and_then(|place| place.read(path))
+    else {
         return false;
     };
     let mut bytes = Vec::new();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) use commit::GitCommit;
 use run::Git;
 
-use super::tool::Look;
+use super::tool::ReadOnly;
 use super::{Tool, ToolContext, ToolError};
 
 /// Bytes of a patch that are shown; of a longer one a summary comes first.
@@ -104,7 +104,7 @@ pub(crate) struct GitStatus {}
 impl Tool for GitStatus {
     const NAME: &'static str = "git_status";
     const DESCRIPTION: &'static str = "Branch, changed, staged, untracked and conflicting files.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &[];
 
     fn properties() -> Value {
@@ -187,7 +187,7 @@ impl Tool for GitDiff {
     const NAME: &'static str = "git_diff";
     const DESCRIPTION: &'static str =
         "Changes of tracked files: unstaged, staged, or against a ref or range (a..b).";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];
@@ -237,7 +237,7 @@ pub(crate) struct GitLog {
 impl Tool for GitLog {
     const NAME: &'static str = "git_log";
     const DESCRIPTION: &'static str = "Commits, newest first, one in a line.";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];
@@ -282,7 +282,7 @@ pub(crate) struct GitShow {
 impl Tool for GitShow {
     const NAME: &'static str = "git_show";
     const DESCRIPTION: &'static str = "A commit with its patch, or a file as it was (ref HEAD~1:src/a.rs).";
-    type Kind = Look;
+    type Kind = ReadOnly;
     const REQUIRED: &'static [&'static str] = &[];
     const ARGUMENTS: &'static [(&'static str, &'static str)] = NAMES;
     const PATHS: &'static [&'static str] = &["paths"];

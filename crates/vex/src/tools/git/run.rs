@@ -17,24 +17,24 @@ const MAX_BYTES: u64 = 1024 * 1024;
 
 /// What git said.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct GitOutput {
     pub(super) ok: bool,
     pub(super) text: String,
     pub(super) error: String,
 }
 
-impl Answer {
+impl GitOutput {
     /// The output where it went well, else why it did not.
     pub(super) fn text(self) -> Result<String, ToolError> {
         if self.ok {
             return Ok(self.text);
         }
-        let told = if self.error.trim().is_empty() {
+        let receiver = if self.error.trim().is_empty() {
             &self.text
         } else {
             &self.error
         };
-        Err(ToolError::Failed(told.trim().to_owned()))
+        Err(ToolError::Failed(receiver.trim().to_owned()))
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Git<'a> {
     filters: Vec<String>,
 }
 
-enum Told {
+enum GitMessage {
     Output(Vec<u8>),
     Error(Vec<u8>),
     Interrupted,
@@ -68,7 +68,7 @@ impl<'a> Git<'a> {
         for name in names.text.split('\0') {
             let filter = name
                 .strip_prefix("filter.")
-                .and_then(|rest| rest.rsplit_once('.'));
+                .and_then(|tail| tail.rsplit_once('.'));
             if let Some((filter, _)) = filter
                 && !git.filters.iter().any(|known| known == filter)
             {
@@ -84,7 +84,7 @@ impl<'a> Git<'a> {
     }
 
     /// Runs git to its end.
-    pub(super) fn run<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Result<Answer, ToolError> {
+    pub(super) fn run<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Result<GitOutput, ToolError> {
         self.run_with(args, Vec::new())
     }
 
@@ -93,7 +93,7 @@ impl<'a> Git<'a> {
         &self,
         args: &[S],
         input: Vec<u8>,
-    ) -> Result<Answer, ToolError> {
+    ) -> Result<GitOutput, ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("cannot run git: {error}"));
         let mut command = git::command(self.dir);
         // As pairs in the environment, since a name may hold any character.
@@ -132,7 +132,7 @@ impl<'a> Git<'a> {
         }
         let status = child.wait().map_err(failed)?;
         let (text, error, cut) = outcome?;
-        Ok(Answer {
+        Ok(GitOutput {
             // Cut off, it ends by the closed pipe.
             ok: status.success() || cut,
             text,
@@ -141,25 +141,25 @@ impl<'a> Git<'a> {
     }
 
     fn watch(&self, child: &mut Child, input: Vec<u8>) -> Result<(String, String, bool), ToolError> {
-        let (tell, told) = channel();
-        let tell_interrupt = tell.clone();
+        let (sender, receiver) = channel();
+        let interrupt_sender = sender.clone();
         let _listening = self
             .interrupt
-            .listen(move || drop(tell_interrupt.send(Told::Interrupted)));
+            .listen(move || drop(interrupt_sender.send(GitMessage::Interrupted)));
         if let Some(mut stdin) = child.stdin.take() {
             std::thread::spawn(move || stdin.write_all(&input));
         }
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let tell_error = tell.clone();
-        std::thread::spawn(move || tell.send(Told::Output(bytes(out))));
-        std::thread::spawn(move || tell_error.send(Told::Error(bytes(err))));
+        let error_sender = sender.clone();
+        std::thread::spawn(move || sender.send(GitMessage::Output(bytes(out))));
+        std::thread::spawn(move || error_sender.send(GitMessage::Error(bytes(err))));
         let deadline = Instant::now() + TIMEOUT;
         let (mut output, mut error) = (None, None);
         while output.is_none() || error.is_none() {
-            match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Told::Output(bytes)) => output = Some(bytes),
-                Ok(Told::Error(bytes)) => error = Some(bytes),
-                Ok(Told::Interrupted) => return Err(ToolError::Failed("interrupted".to_owned())),
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(GitMessage::Output(bytes)) => output = Some(bytes),
+                Ok(GitMessage::Error(bytes)) => error = Some(bytes),
+                Ok(GitMessage::Interrupted) => return Err(ToolError::Failed("interrupted".to_owned())),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     return Err(ToolError::Failed(format!(
                         "git was stopped after {} s",

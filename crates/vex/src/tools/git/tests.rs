@@ -28,13 +28,13 @@ fn repository() -> Bench {
 }
 
 #[test]
-fn the_repository_is_told_in_short() {
+fn git_tools_summarise_the_repository() {
     let bench = repository();
     assert_eq!(bench.ok("git_status", json!({})), "on main\n[nothing changed]\n");
     bench.put("a.txt", "one\nTWO\n");
     bench.put("ä new.txt", "n\n");
     sh(&bench, "git mv 'd/b c.txt' moved.txt");
-    let told = [
+    let shown = [
         bench.ok("git_status", json!({})),
         bench.ok("git_diff", json!({})),
         bench.ok("git_diff", json!({"staged": true})),
@@ -57,11 +57,11 @@ fn the_repository_is_told_in_short() {
         }
         text
     });
-    insta::assert_snapshot!(told.join("--\n"));
+    insta::assert_snapshot!(shown.join("--\n"));
 }
 
 #[test]
-fn git_show_writes_no_file_whatever_the_revision_looks_like() {
+fn git_show_never_writes_a_file() {
     let bench = repository();
     let target = bench.path("out.txt");
     for given in [
@@ -71,8 +71,8 @@ fn git_show_writes_no_file_whatever_the_revision_looks_like() {
         "HEAD\n--output=x".to_owned(),
     ] {
         for tool in ["git_show", "git_diff", "git_log"] {
-            let told = bench.fails(tool, json!({"ref": given}));
-            assert!(told.contains("is no revision"), "{tool} {given:?}: {told}");
+            let shown = bench.fails(tool, json!({"ref": given}));
+            assert!(shown.contains("is no revision"), "{tool} {given:?}: {shown}");
         }
     }
     // Among paths an option is only a name.
@@ -87,7 +87,7 @@ fn git_show_writes_no_file_whatever_the_revision_looks_like() {
 }
 
 #[test]
-fn nothing_runs_that_the_repository_names() {
+fn git_runs_nothing_that_the_repository_configures() {
     let bench = repository();
     let proof = bench.path("ran");
     let touch = format!("touch '{}'", proof.display());
@@ -123,22 +123,22 @@ fn nothing_runs_that_the_repository_names() {
     assert!(diff.contains("+changed"), "{diff}");
     bench.ok("git_show", json!({}));
     bench.ok("git_log", json!({}));
-    let told = bench.fails("git_commit", json!({"message": "m", "paths": ["a.txt"]}));
+    let shown = bench.fails("git_commit", json!({"message": "m", "paths": ["a.txt"]}));
     assert!(
-        told.contains("a.txt passes through the filter \"evil\""),
-        "{told}"
+        shown.contains("a.txt passes through the filter \"evil\""),
+        "{shown}"
     );
     bench.ok("git_commit", json!({"message": "m", "paths": ["code.rs"]}));
     assert!(!proof.exists());
 }
 
 #[test]
-fn commits_take_what_is_named_and_nothing_else() {
+fn git_commit_takes_only_the_named_paths() {
     let bench = repository();
-    let told = bench.fails("git_commit", json!({"message": "m"}));
+    let shown = bench.fails("git_commit", json!({"message": "m"}));
     assert!(
-        told.contains("nothing is staged; give paths, or set all"),
-        "{told}"
+        shown.contains("nothing is staged; give paths, or set all"),
+        "{shown}"
     );
     bench.fails("git_commit", json!({"message": " ", "all": true}));
     bench.fails("git_commit", json!({"message": "m", "all": true}));
@@ -146,13 +146,13 @@ fn commits_take_what_is_named_and_nothing_else() {
     bench.put("new/n.txt", "n\n");
     bench.put("other.txt", "o\n");
     std::fs::remove_file(bench.path("d/b c.txt")).unwrap();
-    let told = bench.ok(
+    let shown = bench.ok(
         "git_commit",
         json!({"message": "Change it\n\nWhy: -- because", "paths": ["a.txt", "new", "d/b c.txt"]}),
     );
     assert!(
-        told.contains("Change it") && told.contains("3 files changed"),
-        "{told}"
+        shown.contains("Change it") && shown.contains("3 files changed"),
+        "{shown}"
     );
     let status = bench.ok("git_status", json!({}));
     assert_eq!(status, "on main\n?? other.txt\n");
@@ -170,7 +170,7 @@ fn commits_take_what_is_named_and_nothing_else() {
 }
 
 #[test]
-fn a_merge_conflict_is_told_and_not_committed() {
+fn git_commit_refuses_a_merge_conflict() {
     let bench = repository();
     sh(
         &bench,
@@ -186,9 +186,9 @@ fn a_merge_conflict_is_told_and_not_committed() {
         json!({"message": "m", "all": true}),
         json!({"message": "m", "paths": ["a.txt"]}),
     ] {
-        let told = bench.fails("git_commit", input);
+        let shown = bench.fails("git_commit", input);
         assert_eq!(
-            told,
+            shown,
             "nothing was committed: conflict markers still stand in a.txt"
         );
     }
@@ -199,19 +199,19 @@ fn a_merge_conflict_is_told_and_not_committed() {
 }
 
 #[test]
-fn without_an_author_or_a_repository_it_says_so() {
+fn git_commit_reports_a_missing_author_or_repository() {
     let bench = Bench::new();
     for tool in ["git_status", "git_diff", "git_log", "git_show"] {
-        let told = bench.fails(tool, json!({}));
-        assert!(told.contains("not a git repository"), "{tool}: {told}");
+        let shown = bench.fails(tool, json!({}));
+        assert!(shown.contains("not a git repository"), "{tool}: {shown}");
     }
     sh(
         &bench,
         "git init -qb main; git config user.name ''; git config user.email ''",
     );
     bench.put("a", "a\n");
-    let told = bench.fails("git_commit", json!({"message": "m", "all": true}));
-    assert!(told.contains("git knows no author"), "{told}");
+    let shown = bench.fails("git_commit", json!({"message": "m", "all": true}));
+    assert!(shown.contains("git knows no author"), "{shown}");
     assert!(
         bench
             .ok("git_status", json!({}))
@@ -220,14 +220,14 @@ fn without_an_author_or_a_repository_it_says_so() {
 }
 
 #[test]
-fn a_long_patch_begins_with_its_summary() {
+fn long_patch_starts_with_its_summary() {
     let bench = repository();
     bench.put("a.txt", "line of text\n".repeat(5000));
-    let told = bench.ok("git_diff", json!({}));
-    assert!(told.starts_with(" a.txt | 50"), "{}", &told[..80]);
+    let shown = bench.ok("git_diff", json!({}));
+    assert!(shown.starts_with(" a.txt | 50"), "{}", &shown[..80]);
     assert!(
-        told.len() < 12 * 1024 && told.contains("bytes more; give paths"),
+        shown.len() < 12 * 1024 && shown.contains("bytes more; give paths"),
         "{}",
-        told.len()
+        shown.len()
     );
 }

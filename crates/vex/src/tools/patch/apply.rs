@@ -1,13 +1,13 @@
 //! Hunks onto a text: exactly, but for where they stand and for white space at the ends of lines.
 
-use super::parse::{Hunk, Kind, Line};
+use super::parse::{Hunk, HunkLine, LineKind};
 use crate::tools::files::explain;
-use crate::tools::files::text::Ending;
+use crate::tools::files::text::LineEnding;
 
 /// Why a hunk does not fit.
 #[derive(Debug, thiserror::Error)]
 #[error("hunk {number} of {total} does not fit: {reason}")]
-pub struct Misfit {
+pub struct HunkMismatch {
     number: usize,
     total: usize,
     reason: String,
@@ -21,7 +21,7 @@ struct Edit {
 }
 
 /// Where a hunk fits.
-struct Fit {
+struct HunkMatch {
     start: usize,
     /// Whether its lines are the same to the last byte.
     exact: bool,
@@ -31,20 +31,24 @@ struct Fit {
 ///
 /// # Errors
 /// When one does not.
-pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, Misfit> {
+pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, HunkMismatch> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut edits: Vec<Edit> = Vec::with_capacity(hunks.len());
     let mut drift = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        let misfit = |reason| Misfit {
+        let misfit = |reason| HunkMismatch {
             number: index + 1,
             total: hunks.len(),
             reason,
         };
         let after = edits.last().map_or(0, |edit| edit.end);
-        let old: Vec<&Line> = hunk.lines.iter().filter(|line| line.kind != Kind::Add).collect();
+        let old: Vec<&HunkLine> = hunk
+            .lines
+            .iter()
+            .filter(|line| line.kind != LineKind::Add)
+            .collect();
         let fit = if old.is_empty() {
-            Fit {
+            HunkMatch {
                 start: insertion(&lines, hunk).map_err(misfit)?,
                 exact: hunk.lines.iter().any(|line| line.text.ends_with('\r')),
             }
@@ -52,7 +56,8 @@ pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, Misfit> {
             let expected = hunk
                 .line
                 .and_then(|line| line.saturating_sub(1).checked_add_signed(drift));
-            find(&lines, hunk, &old, expected, after).map_err(|miss| misfit(miss.told(text, hunk, &old)))?
+            find(&lines, hunk, &old, expected, after)
+                .map_err(|miss| misfit(miss.message(text, hunk, &old)))?
         };
         if let (Some(line), false) = (hunk.line, old.is_empty()) {
             drift = fit.start.cast_signed() - line.saturating_sub(1).cast_signed();
@@ -80,7 +85,7 @@ fn joined(text: &str, lines: &[&str], edits: Vec<Edit>) -> String {
     let mut push = |line: &str| {
         // What was the last line, and had no line feed, is so no longer.
         if !out.is_empty() && !out.ends_with('\n') {
-            out.push_str(if Ending::of(text) == Ending::CrLf {
+            out.push_str(if LineEnding::of(text) == LineEnding::CrLf {
                 "\r\n"
             } else {
                 "\n"
@@ -99,26 +104,26 @@ fn joined(text: &str, lines: &[&str], edits: Vec<Edit>) -> String {
 }
 
 /// The lines that come: context stays as the file has it.
-fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &Fit) -> Vec<String> {
+fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &HunkMatch) -> Vec<String> {
     let mut at = fit.start;
     let mut new = Vec::with_capacity(hunk.lines.len());
     for line in &hunk.lines {
         match line.kind {
-            Kind::Keep => {
+            LineKind::Keep => {
                 new.push(lines[at].to_owned());
                 at += 1;
             }
-            Kind::Remove => at += 1,
-            Kind::Add if fit.exact => {
+            LineKind::Remove => at += 1,
+            LineKind::Add if fit.exact => {
                 let end = if line.ended { "\n" } else { "" };
                 new.push(format!("{}{end}", line.text));
             }
-            Kind::Add => {
+            LineKind::Add => {
                 // The patch tells nothing of line ends: they are as those beside.
                 let beside = lines[fit.start..at].last().or_else(|| lines.get(at));
                 let crlf = match beside {
                     Some(beside) if beside.ends_with('\n') => beside.ends_with("\r\n"),
-                    _ => Ending::of(text) == Ending::CrLf,
+                    _ => LineEnding::of(text) == LineEnding::CrLf,
                 };
                 let end = match (line.ended, crlf) {
                     (false, _) => "",
@@ -155,11 +160,11 @@ fn anchor(lines: &[&str], anchors: &[String]) -> Option<usize> {
     let mut found = None;
     for anchor in anchors {
         let anchor = anchor.trim();
-        let rest = lines.get(from..)?;
-        let at = rest
+        let following = lines.get(from..)?;
+        let at = following
             .iter()
             .position(|line| line.trim() == anchor)
-            .or_else(|| rest.iter().position(|line| line.contains(anchor)))?;
+            .or_else(|| following.iter().position(|line| line.contains(anchor)))?;
         found = Some(from + at);
         from += at + 1;
     }
@@ -167,14 +172,14 @@ fn anchor(lines: &[&str], anchors: &[String]) -> Option<usize> {
 }
 
 /// Why no place was found.
-enum Miss {
+enum FindError {
     Nowhere,
     /// At several places, from 0.
     Several(Vec<usize>),
 }
 
-impl Miss {
-    fn told(&self, text: &str, hunk: &Hunk, old: &[&Line]) -> String {
+impl FindError {
+    fn message(&self, text: &str, hunk: &Hunk, old: &[&HunkLine]) -> String {
         match self {
             Self::Several(places) => {
                 let mut shown: Vec<_> = places.iter().take(10).map(|at| (at + 1).to_string()).collect();
@@ -195,7 +200,7 @@ impl Miss {
                         .collect::<Vec<_>>()
                         .join("\n")
                 };
-                let new = side(Kind::Remove);
+                let new = side(LineKind::Remove);
                 let wanted = old
                     .iter()
                     .map(|line| line.text.as_str())
@@ -217,12 +222,12 @@ impl Miss {
 fn find(
     lines: &[&str],
     hunk: &Hunk,
-    old: &[&Line],
+    old: &[&HunkLine],
     expected: Option<usize>,
     after: usize,
-) -> Result<Fit, Miss> {
+) -> Result<HunkMatch, FindError> {
     for exact in [true, false] {
-        let same = |(have, wanted): (&&str, &&Line)| {
+        let same = |(have, wanted): (&&str, &&HunkLine)| {
             let have = have.strip_suffix('\n').unwrap_or(have);
             if exact {
                 have == wanted.text
@@ -235,7 +240,7 @@ fn find(
                 .get(start..start + old.len())
                 .is_some_and(|window| window.iter().zip(old).all(same))
         };
-        let fit = |start| Ok(Fit { start, exact });
+        let fit = |start| Ok(HunkMatch { start, exact });
         if let Some(start) = expected.filter(|start| fits(*start)) {
             return fit(start);
         }
@@ -261,10 +266,10 @@ fn find(
         let mut later = places.iter().filter(|start| after > 0 && **start >= after);
         return match (later.next(), later.next()) {
             (Some(start), None) => fit(*start),
-            _ => Err(Miss::Several(places)),
+            _ => Err(FindError::Several(places)),
         };
     }
-    Err(Miss::Nowhere)
+    Err(FindError::Nowhere)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::files::{brief, count_of_lines};
 use super::tool::{Subject, Write as Writes};
-use super::{Tool, ToolContext, ToolError, Wrote};
-pub use apply::{Misfit, apply};
+use super::{Tool, ToolContext, ToolError, WriteOutcome};
+pub use apply::{HunkMismatch, apply};
 use parse::Action;
 use stage::{Stage, Staged};
 
@@ -56,7 +56,7 @@ impl Tool for ApplyPatch {
         Subject::Paths(paths)
     }
 
-    fn run(self, context: &ToolContext<'_>) -> Result<Wrote, ToolError> {
+    fn run(self, context: &ToolContext<'_>) -> Result<WriteOutcome, ToolError> {
         let failed = |reason: String| ToolError::Failed(format!("nothing was changed. {reason}"));
         let changes = parse::parse(&self.patch).map_err(|error| failed(error.to_string()))?;
         let mut stage = Stage::new(context);
@@ -70,7 +70,7 @@ impl Tool for ApplyPatch {
                 "The files have the content already that the patch gives them".to_owned(),
             ));
         };
-        Ok(Wrote::one(report(&staged), first).with(changes))
+        Ok(WriteOutcome::one(report(&staged), first).with(changes))
     }
 }
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::apply::apply;
 use super::parse::{Action, FileChange};
-use crate::tools::files::{Stored, Temporary, load, remove, replaceable};
+use crate::tools::files::{StoredFile, TemporaryFile, load, remove, replaceable};
 use crate::tools::memory::digest;
-use crate::tools::root::{Place, RootError};
+use crate::tools::root::{ResolvedPath, RootError};
 use crate::tools::{Change, ToolContext, ToolError};
 
 /// A file that a patch names.
@@ -19,7 +19,7 @@ pub(super) struct Staged {
     pub(super) path: PathBuf,
     resolved: PathBuf,
     /// What stands there; none where nothing does.
-    pub(super) before: Option<Stored>,
+    pub(super) before: Option<StoredFile>,
     /// What is to stand there; none where nothing shall.
     pub(super) after: Option<Vec<u8>>,
     /// The mode that a moved file brings.
@@ -108,7 +108,7 @@ impl<'a> Stage<'a> {
         if let Some(index) = self.files.iter().position(|file| file.resolved == resolved) {
             return Ok(index);
         }
-        let before = match self.context.root.change(path) {
+        let before = match self.context.root.place_to_change(path) {
             Err(error) if error.is_not_found() => None,
             place => {
                 let place = place?;
@@ -148,11 +148,11 @@ fn failed(path: &Path, reason: impl std::fmt::Display) -> ToolError {
 
 /// Puts all files in place, or none.
 pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec<Change>, ToolError> {
-    let places: Vec<Place> = staged
+    let places: Vec<ResolvedPath> = staged
         .iter()
         .map(|file| match file.after {
-            Some(_) => context.root.create(&file.path),
-            None => context.root.change(&file.path),
+            Some(_) => context.root.place_to_create(&file.path),
+            None => context.root.place_to_change(&file.path),
         })
         .collect::<Result<_, RootError>>()?;
     // All that needs room is written before anything takes its place.
@@ -161,7 +161,7 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
         let temporary = match &file.after {
             Some(after) => {
                 let mode = file.mode.or(file.before.as_ref().map(|stored| stored.mode));
-                Some(Temporary::write(place, &file.path, after, mode)?)
+                Some(TemporaryFile::write(place, &file.path, after, mode)?)
             }
             None => None,
         };
@@ -175,7 +175,7 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
         };
         if let Err(error) = outcome {
             let lost = roll_back(&done);
-            return Err(ToolError::Failed(format!("{}{error}", told(&lost))));
+            return Err(ToolError::Failed(format!("{}{error}", lost_files_message(&lost))));
         }
         done.push((file, place));
     }
@@ -192,9 +192,11 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
 }
 
 /// Gives files their old content back; what could not be is returned.
-fn roll_back<'a>(done: &[(&'a Staged, &Place)]) -> Vec<&'a Path> {
-    let restore = |file: &Staged, place: &Place| match &file.before {
-        Some(stored) => Temporary::write(place, &file.path, &stored.bytes, Some(stored.mode))?.take_place(),
+fn roll_back<'a>(done: &[(&'a Staged, &ResolvedPath)]) -> Vec<&'a Path> {
+    let restore = |file: &Staged, place: &ResolvedPath| match &file.before {
+        Some(stored) => {
+            TemporaryFile::write(place, &file.path, &stored.bytes, Some(stored.mode))?.take_place()
+        }
         None => remove(place, &file.path),
     };
     done.iter()
@@ -204,7 +206,7 @@ fn roll_back<'a>(done: &[(&'a Staged, &Place)]) -> Vec<&'a Path> {
         .collect()
 }
 
-fn told(lost: &[&Path]) -> String {
+fn lost_files_message(lost: &[&Path]) -> String {
     if lost.is_empty() {
         return "nothing was changed. ".to_owned();
     }
@@ -222,7 +224,7 @@ mod tests {
     use crate::tools::testing::Bench;
 
     #[test]
-    fn when_one_file_cannot_be_put_in_place_the_others_are_put_back() {
+    fn failed_commit_rolls_back_the_other_files() {
         let bench = Bench::new();
         bench.put("a", "a\n");
         bench.put("gone", "gone\n");

@@ -16,7 +16,7 @@ fn several_files_change_at_once() {
     std::fs::set_permissions(bench.path("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
     bench.put("old.txt", "keep\nchange\n");
     bench.put("gone", "x\n");
-    let told = bench.ok(
+    let shown = bench.ok(
         "apply_patch",
         patch(
             "*** Begin Patch\n*** Add File: new/dir/f\n+one\n+two\n*** Update File: run.sh\n*** Move to: bin/run\n\
@@ -24,7 +24,7 @@ fn several_files_change_at_once() {
              *** End Patch\n",
         ),
     );
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(shown);
     assert_eq!(bench.get("new/dir/f"), "one\ntwo\n");
     assert_eq!(bench.get("bin/run"), "echo two\n");
     let mode = bench.path("bin/run").metadata().unwrap().permissions().mode();
@@ -40,17 +40,17 @@ fn several_files_change_at_once() {
 }
 
 #[test]
-fn a_patch_that_does_not_fit_changes_no_file() {
+fn mismatched_patch_changes_no_file() {
     let bench = Bench::new();
     bench.put("a", "a\n");
     bench.put("b", "b\n");
-    let told = bench.fails(
+    let shown = bench.fails(
         "apply_patch",
         patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+A\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-c\n+C\n"),
     );
     assert!(
-        told.starts_with("nothing was changed. b: hunk 1 of 1 does not fit"),
-        "{told}"
+        shown.starts_with("nothing was changed. b: hunk 1 of 1 does not fit"),
+        "{shown}"
     );
     assert_eq!(
         (bench.get("a"), bench.get("b")),
@@ -60,7 +60,7 @@ fn a_patch_that_does_not_fit_changes_no_file() {
 }
 
 #[test]
-fn git_applies_its_own_diffs_and_so_does_the_tool() {
+fn apply_patch_agrees_with_git_on_its_own_diffs() {
     let bench = Bench::new();
     let old = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n";
     bench.put("f", old);
@@ -71,8 +71,8 @@ fn git_applies_its_own_diffs_and_so_does_the_tool() {
     bench.ok("apply_patch", patch(diff));
     assert_eq!(bench.get("f"), "ONE\ntwo\nthree\nfour\nfive\nsix\nSEVEN");
     assert_eq!(bench.get("dir/crlf"), "a\r\nc\r\n");
-    let told = bench.fails("apply_patch", patch(diff));
-    assert!(told.contains("it may have been applied before"), "{told}");
+    let shown = bench.fails("apply_patch", patch(diff));
+    assert!(shown.contains("it may have been applied before"), "{shown}");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn hostile_and_impossible_patches_are_refused() {
         let result = bench.call("apply_patch", patch(&add));
         assert!(result.is_error, "{path}: {}", result.output);
     }
-    let told = [
+    let shown = [
         update("bin"),
         update("ro"),
         update("stale"),
@@ -108,7 +108,7 @@ fn hostile_and_impossible_patches_are_refused() {
         "*** Begin Patch\n*** Delete File: f\n*** Update File: f\n-x\n+y\n*** End Patch\n".to_owned(),
     ]
     .map(|text| bench.fails("apply_patch", patch(&text)));
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
     assert_eq!(bench.get("f"), "x\n");
     // Through a link inside, an update reaches the file behind it.
     bench.ok("apply_patch", patch(&update("link")));

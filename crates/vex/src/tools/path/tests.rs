@@ -45,7 +45,7 @@ fn a_bounded_text_keeps_both_ends() {
 }
 
 #[test]
-fn an_unknown_plugin_tool_is_never_run_whatever_its_name_says() {
+fn unknown_plugin_tool_is_never_run() {
     let bench = Bench::with(Permission::Full);
     bench.put("a", "x");
     for name in [
@@ -66,7 +66,7 @@ fn an_unknown_plugin_tool_is_never_run_whatever_its_name_says() {
 }
 
 #[test]
-fn only_the_tools_that_are_named_are_there() {
+fn toolbox_contains_only_the_named_tools() {
     let bench = Bench::with(Policy {
         permission: Permission::Full,
         tools: ["read_file", "edit"].map(|name| name.parse().unwrap()).into(),
@@ -74,9 +74,9 @@ fn only_the_tools_that_are_named_are_there() {
     });
     let names: Vec<_> = bench.tools.definitions().iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["read_file", "edit_file"]);
-    let told = bench.fails("run_command", json!({"command": "touch out"}));
+    let shown = bench.fails("run_command", json!({"command": "touch out"}));
     assert_eq!(
-        told,
+        shown,
         "there is no tool \"run_command\"; there are read_file, edit_file"
     );
     assert!(!bench.path("out").exists());
@@ -123,9 +123,9 @@ fn aliases_and_forms_are_put_right_before_the_schema_judges() {
 }
 
 #[test]
-fn what_does_not_fit_says_where() {
+fn invalid_arguments_name_their_place() {
     let bench = Bench::new();
-    let told: Vec<String> = [
+    let shown: Vec<String> = [
         ("read_file", json!({})),
         ("read_file", json!({"path": "a", "offset": "first", "limit": 0})),
         ("read_file", json!({"path": "a", "file_path": "b"})),
@@ -140,11 +140,11 @@ fn what_does_not_fit_says_where() {
     .into_iter()
     .map(|(tool, input)| bench.fails(tool, input))
     .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
 }
 
 #[test]
-fn a_schema_in_place_of_arguments_is_told_apart() {
+fn schema_in_place_of_arguments_is_explained() {
     let bench = Bench::new();
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     assert_eq!(
@@ -171,7 +171,7 @@ fn truncated_arguments_are_not_run_as_if_there_were_none() {
 }
 
 #[test]
-fn secrets_in_results_reach_nobody() {
+fn secrets_in_results_are_redacted() {
     let bench = Bench::new();
     let key = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
     bench.put("env", format!("TOKEN={key}\n"));
@@ -236,7 +236,7 @@ fn each_profile_and_each_rule_holds_on_the_one_path() {
 }
 
 #[test]
-fn a_hook_that_hangs_crashes_or_prints_garbage_is_a_no() {
+fn hook_that_hangs_crashes_or_prints_garbage_denies() {
     for (command, timeout_ms) in [
         ("sleep 1000", 100),
         ("trap '' TERM; sleep 1000 & wait", 100),
@@ -270,7 +270,7 @@ fn a_hook_that_hangs_crashes_or_prints_garbage_is_a_no() {
 }
 
 #[test]
-fn a_hook_is_told_all_and_may_allow_deny_or_replace() {
+fn hook_receives_the_call_and_may_allow_deny_or_replace() {
     let bench = asked([
         hook(HookEvent::PreTool, &["Edit"], "exit 9"),
         hook(
@@ -312,7 +312,7 @@ fn a_hook_is_told_all_and_may_allow_deny_or_replace() {
 }
 
 #[test]
-fn what_a_hook_puts_in_place_is_judged_again() {
+fn hook_replacement_is_checked_again() {
     let replace = |input: &str| {
         let answer = format!("echo '{{\"decision\":\"replace\",\"input\":{input}}}'");
         let mut policy = Policy {
@@ -356,15 +356,15 @@ fn reads_run_side_by_side_and_everything_keeps_its_order() {
         .call_all(&calls, &bench.journal, &bench.interrupt, &mut |result| {
             seen.push(result.call_id.clone());
         });
-    let told: Vec<(&str, &str)> = results
+    let shown: Vec<(&str, &str)> = results
         .iter()
         .map(|result| (result.call_id.as_str(), result.output.lines().last().unwrap()))
         .collect();
     assert_eq!(
-        &told[..4],
+        &shown[..4],
         [("r1", "old"), ("r2", "old"), ("w1", "1"), ("w2", "2")]
     );
-    assert_eq!(told[5], ("r3", "2"));
+    assert_eq!(shown[5], ("r3", "2"));
     assert_eq!(seen, ["r1", "r2", "w1", "w2", "u", "r3"]);
 }
 
@@ -389,7 +389,7 @@ fn many_reads_get_each_its_own_result() {
 }
 
 #[test]
-fn an_interrupt_leaves_no_call_without_its_result() {
+fn interrupt_leaves_no_call_without_its_result() {
     let bench = Bench::new();
     bench.interrupt.set();
     let calls = [
@@ -411,7 +411,7 @@ fn an_interrupt_leaves_no_call_without_its_result() {
 }
 
 #[test]
-fn a_command_in_the_background_is_looked_at_and_stopped() {
+fn background_command_output_is_read_and_stopped() {
     let bench = Bench::new();
     let line = "echo hello; while :; do sleep 0.01; done";
     let started = bench.ok(
@@ -436,11 +436,11 @@ fn a_command_in_the_background_is_looked_at_and_stopped() {
     insta::assert_snapshot!(bench.fails("command_output", json!({"id": "bg7"})), @r#"there is no background command "bg7": there are bg1"#);
     let short = bench.ok("run_command", json!({"command": "exit 4", "background": true}));
     assert!(short.contains("bg2"));
-    let mut told = String::new();
-    while !told.contains("ended") {
-        assert!(std::time::Instant::now() < deadline, "{told}");
-        told = bench.ok("command_output", json!({"id": "bg2"}));
+    let mut shown = String::new();
+    while !shown.contains("ended") {
+        assert!(std::time::Instant::now() < deadline, "{shown}");
+        shown = bench.ok("command_output", json!({"id": "bg2"}));
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    assert_eq!(told, "[bg2 ended with exit code 4]\n");
+    assert_eq!(shown, "[bg2 ended with exit code 4]\n");
 }

@@ -68,8 +68,8 @@ impl FromStr for Rule {
         let text = text.trim();
         let (name, pattern) = match text.split_once('(') {
             None => (text, None),
-            Some((name, rest)) => {
-                let pattern = rest
+            Some((name, parenthesized)) => {
+                let pattern = parenthesized
                     .strip_suffix(')')
                     .map(str::trim)
                     .filter(|pattern| !pattern.is_empty());
@@ -147,7 +147,7 @@ pub(super) enum Ruling {
     Denied(Refusal),
     Allowed,
     /// Nothing: the profile decides. Where an allow came near, why it does not hold.
-    Silent(Option<&'static str>),
+    NoMatch(Option<&'static str>),
 }
 
 impl Rules {
@@ -164,9 +164,9 @@ impl Rules {
     pub(super) fn judge(&self, tool: &str, subject: impl FnOnce() -> Subject, root: &Root) -> Ruling {
         let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.0 == tool);
         if !of(&self.allow) && !of(&self.deny) {
-            return Ruling::Silent(None);
+            return Ruling::NoMatch(None);
         }
-        let about = About::new(subject(), root);
+        let about = MatchTarget::new(subject(), root);
         let concerns = |rule: &&Rule| rule.tool.0 == tool;
         for rule in self.deny.iter().filter(concerns) {
             if let Some(why) = about.is_denied(rule.pattern.as_deref()) {
@@ -177,25 +177,27 @@ impl Rules {
         let allow: Vec<&Rule> = self.allow.iter().filter(concerns).collect();
         match about.is_allowed(&allow) {
             Ok(true) => Ruling::Allowed,
-            Ok(false) => Ruling::Silent(None),
-            Err(why) => Ruling::Silent(Some(why)),
+            Ok(false) => Ruling::NoMatch(None),
+            Err(why) => Ruling::NoMatch(Some(why)),
         }
     }
 }
 
 /// What a call is about, in the form in which patterns are matched.
-enum About {
-    Line(shell::Line),
-    Paths(Vec<paths::Forms>),
+enum MatchTarget {
+    Line(shell::CommandLine),
+    Paths(Vec<paths::PathForms>),
     Host(String),
     Unknown,
 }
 
-impl About {
+impl MatchTarget {
     fn new(subject: Subject, root: &Root) -> Self {
         match subject {
             Subject::Command(line) => Self::Line(shell::read(&line)),
-            Subject::Paths(all) => Self::Paths(all.iter().map(|path| paths::Forms::of(path, root)).collect()),
+            Subject::Paths(all) => {
+                Self::Paths(all.iter().map(|path| paths::PathForms::of(path, root)).collect())
+            }
             Subject::Host(host) => Self::Host(host.to_ascii_lowercase()),
             Subject::Unknown => Self::Unknown,
         }
@@ -234,7 +236,7 @@ impl About {
             Self::Host(host) => Ok(patterns.any(|pattern| might_match(pattern, &glyphs(host)))),
             Self::Paths(all) => {
                 let patterns: Vec<&str> = patterns.collect();
-                let fits = |forms: &paths::Forms| patterns.iter().any(|pattern| forms.real_fits(pattern));
+                let fits = |forms: &paths::PathForms| patterns.iter().any(|pattern| forms.real_fits(pattern));
                 Ok(!all.is_empty() && all.iter().all(fits))
             }
             Self::Line(line) => {
@@ -278,23 +280,23 @@ fn might_run(pattern: &str, words: &[Word]) -> bool {
     {
         return true;
     }
-    let Some((first, rest)) = words.split_first() else {
+    let Some((first, args)) = words.split_first() else {
         return false;
     };
     let Some(name) = wrappers::program(first) else {
         return false;
     };
     let mut named = vec![glyphs(&name)];
-    named.extend_from_slice(rest);
+    named.extend_from_slice(args);
     if might_match(pattern, &join(&named)) {
         return true;
     }
     if name == "git" {
-        return match git_verb(rest) {
+        return match git_verb(args) {
             Some(at) => {
                 let mut short = vec![glyphs("git")];
-                short.extend_from_slice(&rest[at..]);
-                let may_be_an_alias = known(&rest[at]).is_none_or(|verb| !is_verb_of_git(&verb));
+                short.extend_from_slice(&args[at..]);
+                let may_be_an_alias = known(&args[at]).is_none_or(|verb| !is_verb_of_git(&verb));
                 might_match(pattern, &join(&short)) || (may_be_an_alias && pattern.starts_with("git"))
             }
             None => false,
@@ -304,7 +306,7 @@ fn might_run(pattern: &str, words: &[Word]) -> bool {
     match name.strip_prefix("git-") {
         Some(verb) => {
             let mut short = vec![glyphs("git"), glyphs(verb)];
-            short.extend_from_slice(rest);
+            short.extend_from_slice(args);
             might_match(pattern, &join(&short))
         }
         None => false,
@@ -316,7 +318,7 @@ fn join(words: &[Word]) -> Vec<Glyph> {
 }
 
 /// Where git's verb stands after its own options.
-fn git_verb(rest: &[Word]) -> Option<usize> {
+fn git_verb(args: &[Word]) -> Option<usize> {
     let with_value = [
         "-C",
         "-c",
@@ -328,7 +330,7 @@ fn git_verb(rest: &[Word]) -> Option<usize> {
         "--super-prefix",
     ];
     let mut at = 0;
-    while let Some(word) = rest.get(at) {
+    while let Some(word) = args.get(at) {
         match known(word) {
             Some(option) if with_value.contains(&option.as_str()) => at += 2,
             Some(option) if option.starts_with('-') => at += 1,

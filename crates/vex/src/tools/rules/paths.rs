@@ -13,14 +13,14 @@ pub(super) fn glob(pattern: &str) -> Option<GlobMatcher> {
 }
 
 /// A path in all the ways in which it may be named.
-pub(super) struct Forms {
+pub(super) struct PathForms {
     /// As it is written, and with its `..` taken away.
     written: Vec<PathBuf>,
     /// Without links, relative to the workspace and absolute; none where it cannot be known.
     real: Vec<PathBuf>,
 }
 
-impl Forms {
+impl PathForms {
     pub(super) fn of(path: &str, root: &Root) -> Self {
         let path = Path::new(path);
         let absolute = root.path().join(path);

@@ -22,7 +22,7 @@ pub(super) type Word = Vec<Glyph>;
 
 /// One command with its words, redirections and assignments taken off.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Simple {
+pub(super) struct SimpleCommand {
     pub(super) words: Vec<Word>,
     /// It sets variables, or writes to a file by a redirection.
     pub(super) does_more: bool,
@@ -30,8 +30,8 @@ pub(super) struct Simple {
 
 /// A line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
-    pub(super) commands: Vec<Simple>,
+pub(super) struct CommandLine {
+    pub(super) commands: Vec<SimpleCommand>,
     /// What wrappers and shells among them may run.
     pub(super) wrapped: Vec<Vec<Word>>,
     /// Something in it could not be read.
@@ -41,25 +41,25 @@ pub(super) struct Line {
 /// How deep lines may stand in lines.
 const MAX_DEPTH: usize = 12;
 /// Words that lead to a command.
-const LEADING: [&str; 13] = [
+const PREFIX_KEYWORDS: [&str; 13] = [
     "!", "{", "}", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "time",
 ];
 /// Words after which a line is not read on.
-const HARD: [&str; 7] = ["case", "select", "function", "coproc", "alias", "enable", "hash"];
+const UNSUPPORTED_KEYWORDS: [&str; 7] = ["case", "select", "function", "coproc", "alias", "enable", "hash"];
 
 /// Reads a line.
-pub(super) fn read(text: &str) -> Line {
-    let mut line = Line::default();
+pub(super) fn read(text: &str) -> CommandLine {
+    let mut line = CommandLine::default();
     read_into(text, &mut line, 0);
     line
 }
 
-fn read_into(text: &str, line: &mut Line, depth: usize) {
+fn read_into(text: &str, line: &mut CommandLine, depth: usize) {
     if depth > MAX_DEPTH {
         line.unreadable = true;
         return;
     }
-    let mut reader = Reader {
+    let mut reader = ShellReader {
         chars: text.chars().peekable(),
         line,
         depth,
@@ -79,16 +79,16 @@ pub(super) fn known(word: &[Glyph]) -> Option<String> {
         .collect()
 }
 
-struct Reader<'a> {
+struct ShellReader<'a> {
     chars: Peekable<Chars<'a>>,
-    line: &'a mut Line,
+    line: &'a mut CommandLine,
     depth: usize,
 }
 
 /// What is gathered of the command that is being read.
 #[derive(Default)]
-struct Gathered {
-    simple: Simple,
+struct CommandBuilder {
+    simple: SimpleCommand,
     word: Option<Word>,
     /// The current word holds quotes or escapes, so it is no keyword and no number.
     quoted: bool,
@@ -102,7 +102,7 @@ struct Gathered {
     heredocs: Vec<(String, bool, bool)>,
 }
 
-impl Gathered {
+impl CommandBuilder {
     fn glyph(&mut self, glyph: Glyph) {
         let word = self.word.get_or_insert_default();
         if !self.open {
@@ -111,10 +111,10 @@ impl Gathered {
     }
 }
 
-impl Reader<'_> {
+impl ShellReader<'_> {
     /// Reads up to the end, or to the `)` that closes this list. `None`: it cannot be read.
     fn list(&mut self, close: Option<char>) -> Option<()> {
-        let mut now = Gathered::default();
+        let mut now = CommandBuilder::default();
         while let Some(c) = self.chars.next() {
             match c {
                 ' ' | '\t' => self.end_word(&mut now)?,
@@ -161,7 +161,7 @@ impl Reader<'_> {
     }
 
     /// What a character adds to a word outside of double quotes.
-    fn glyphs(&mut self, c: char, now: &mut Gathered) -> Option<()> {
+    fn glyphs(&mut self, c: char, now: &mut CommandBuilder) -> Option<()> {
         match c {
             '\\' => match self.chars.next()? {
                 '\n' => {}
@@ -220,7 +220,7 @@ impl Reader<'_> {
     }
 
     /// After a `$`.
-    fn dollar(&mut self, now: &mut Gathered, in_quotes: bool) -> Option<()> {
+    fn dollar(&mut self, now: &mut CommandBuilder, in_quotes: bool) -> Option<()> {
         match self.chars.peek().copied() {
             Some('(') => {
                 self.chars.next();
@@ -257,7 +257,7 @@ impl Reader<'_> {
 
     /// The rest of `${…}`: only the commands in it matter.
     fn braces(&mut self, in_quotes: bool) -> Option<()> {
-        let mut inside = Gathered::default();
+        let mut inside = CommandBuilder::default();
         loop {
             match self.chars.next()? {
                 '}' => return Some(()),
@@ -268,7 +268,7 @@ impl Reader<'_> {
         }
     }
 
-    fn backtick(&mut self, now: &mut Gathered) -> Option<()> {
+    fn backtick(&mut self, now: &mut CommandBuilder) -> Option<()> {
         let mut inner = String::new();
         loop {
             match self.chars.next()? {
@@ -285,7 +285,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn redirection(&mut self, first: char, now: &mut Gathered) -> Option<()> {
+    fn redirection(&mut self, first: char, now: &mut CommandBuilder) -> Option<()> {
         // A number just before it is that of a descriptor.
         let is_number = |word: &Word| word.iter().all(|glyph| matches!(glyph, Glyph::Char('0'..='9')));
         if !now.quoted && now.word.as_ref().is_some_and(is_number) {
@@ -381,8 +381,8 @@ impl Reader<'_> {
         if !expands {
             return Some(());
         }
-        let mut inside = Gathered::default();
-        let mut reader = Reader {
+        let mut inside = CommandBuilder::default();
+        let mut reader = ShellReader {
             chars: body.chars().peekable(),
             line: &mut *self.line,
             depth: self.depth + 1,
@@ -398,7 +398,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn end_word(&mut self, now: &mut Gathered) -> Option<()> {
+    fn end_word(&mut self, now: &mut CommandBuilder) -> Option<()> {
         let quoted = std::mem::take(&mut now.quoted);
         now.open = false;
         let Some(word) = now.word.take() else {
@@ -415,10 +415,10 @@ impl Reader<'_> {
         if now.simple.words.is_empty() {
             let text = known(&word).filter(|_| !quoted);
             let text = text.as_deref();
-            if text.is_some_and(|text| LEADING.contains(&text)) {
+            if text.is_some_and(|text| PREFIX_KEYWORDS.contains(&text)) {
                 return Some(());
             }
-            if text.is_some_and(|text| HARD.contains(&text)) {
+            if text.is_some_and(|text| UNSUPPORTED_KEYWORDS.contains(&text)) {
                 return None;
             }
             if text == Some("for") {
@@ -434,7 +434,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    fn end_command(&mut self, now: &mut Gathered) -> Option<()> {
+    fn end_command(&mut self, now: &mut CommandBuilder) -> Option<()> {
         self.end_word(now)?;
         if now.target.take().is_some() {
             return None;
@@ -444,23 +444,23 @@ impl Reader<'_> {
         if simple.words.is_empty() && !simple.does_more {
             return Some(());
         }
-        self.look_into(&simple.words);
+        self.collect_wrapped(&simple.words);
         self.line.commands.push(simple);
         Some(())
     }
 
     /// Notes what a command would run, and what that would run.
-    fn look_into(&mut self, words: &[Word]) {
+    fn collect_wrapped(&mut self, words: &[Word]) {
         for found in wrappers::wrapped(words) {
             match found {
-                Wrapped::Words(words) => {
+                Wrapped::Command(words) => {
                     if wrappers::takes_a_line(&words) {
-                        self.look_into(&words);
+                        self.collect_wrapped(&words);
                     }
                     self.line.wrapped.push(words);
                 }
                 Wrapped::Line(text) => {
-                    let mut inner = Line::default();
+                    let mut inner = CommandLine::default();
                     read_into(&text, &mut inner, self.depth + 1);
                     self.line.unreadable |= inner.unreadable;
                     self.line.wrapped.append(&mut inner.wrapped);

@@ -14,14 +14,14 @@ fn rules(allow: &[&str], deny: &[&str]) -> Rules {
 fn judge(rules: &Rules, tool: &str, subject: Subject) -> &'static str {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::open(dir.path(), false).unwrap();
-    word(&rules.judge(tool, || subject, &root))
+    ruling_name(&rules.judge(tool, || subject, &root))
 }
 
-fn word(ruling: &Ruling) -> &'static str {
+fn ruling_name(ruling: &Ruling) -> &'static str {
     match ruling {
         Ruling::Denied(_) => "denied",
         Ruling::Allowed => "allowed",
-        Ruling::Silent(_) => "silent",
+        Ruling::NoMatch(_) => "silent",
     }
 }
 
@@ -30,7 +30,7 @@ fn line(rules: &Rules, line: &str) -> &'static str {
 }
 
 #[test]
-fn a_rule_about_nothing_is_refused() {
+fn rule_without_a_target_is_refused() {
     let error = |text: &str| text.parse::<Rule>().unwrap_err();
     assert_eq!(
         error("run_comand(git *)"),
@@ -51,7 +51,7 @@ fn a_rule_about_nothing_is_refused() {
 }
 
 #[test]
-fn a_deny_wins_over_an_allow() {
+fn deny_rule_wins_over_allow() {
     let rules = rules(&["run_command"], &["run_command(git push*)"]);
     assert_eq!(line(&rules, "git status"), "allowed");
     assert_eq!(line(&rules, "git push origin"), "denied");
@@ -62,7 +62,7 @@ fn a_deny_wins_over_an_allow() {
 }
 
 #[test]
-fn a_deny_is_not_got_around() {
+fn deny_rule_cannot_be_bypassed() {
     let rules = rules(&[], &["run_command(git push *)", "run_command(rm -rf *)"]);
     for bad in [
         "git push",
@@ -169,7 +169,7 @@ fn a_deny_is_not_got_around() {
 }
 
 #[test]
-fn an_allow_needs_all_of_a_line_and_understands_it() {
+fn allow_rule_must_cover_the_whole_line() {
     let rules = rules(
         &[
             "run_command(git status *)",
@@ -233,7 +233,7 @@ fn paths_are_matched_by_their_real_names() {
     std::os::unix::fs::symlink("secret", top.join("work/open")).unwrap();
     let root = Root::open(&top.join("work"), false).unwrap();
     let ask = |rules: &Rules, path: &str| {
-        word(&rules.judge("write_file", || Subject::Paths(vec![path.to_owned()]), &root))
+        ruling_name(&rules.judge("write_file", || Subject::Paths(vec![path.to_owned()]), &root))
     };
 
     let deny = rules(&[], &["write_file(secret/**)", "write_file(*.lock)"]);
@@ -259,11 +259,11 @@ fn paths_are_matched_by_their_real_names() {
         assert_eq!(ask(&allow, other), "silent", "{other}");
     }
     let both = Subject::Paths(vec!["docs/x".to_owned(), "x".to_owned()]);
-    assert_eq!(word(&allow.judge("write_file", || both, &root)), "silent");
+    assert_eq!(ruling_name(&allow.judge("write_file", || both, &root)), "silent");
 }
 
 #[test]
-fn what_cannot_be_known_is_denied_by_a_pattern_and_allowed_by_none() {
+fn unknown_subject_matches_every_deny_and_no_allow() {
     assert_eq!(
         judge(&rules(&["write_file(**)"], &[]), "write_file", Subject::Unknown),
         "silent"
@@ -295,7 +295,7 @@ fn in_a_shell(command: &str, wrap: u8) -> String {
 
 proptest! {
     #[test]
-    fn no_line_is_too_strange(text in "\\PC{0,80}", odd in "[ a-z'\"`$(){}<>|&;\\\\\n#*?\\[\\]=~!-]{0,60}") {
+    fn shell_reader_accepts_any_line(text in "\\PC{0,80}", odd in "[ a-z'\"`$(){}<>|&;\\\\\n#*?\\[\\]=~!-]{0,60}") {
         for line in [&text, &odd] {
             let read = shell::read(line);
             prop_assert!(read.commands.len() <= 2 * line.len() + 1);
@@ -303,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn quoted_words_come_back_as_they_were(words in proptest::collection::vec("\\PC{1,12}", 1..5)) {
+    fn quoted_args_round_trip(words in proptest::collection::vec("\\PC{1,12}", 1..5)) {
         let text = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
         let read = shell::read(&text);
         prop_assert!(!read.unreadable);
@@ -317,7 +317,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denied_command_is_found_wherever_it_stands(
+    fn denied_command_is_found_anywhere_in_a_line(
         wraps in proptest::collection::vec(0_u8..8, 0..4),
         before in 0_usize..8,
         after in 0_usize..8,
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn patterns_match_as_a_plain_reading_says(pattern in "[ab*?]{0,6}", text in "[ab]{0,6}") {
+    fn pattern_matching_equals_the_reference(pattern in "[ab*?]{0,6}", text in "[ab]{0,6}") {
         fn plain(p: &[u8], t: &[u8]) -> bool {
             match (p.first(), t.first()) {
                 (None, None) => true,
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn what_might_be_is_found(pattern in "[ab*]{0,5}", text in proptest::collection::vec("[ab]{0,2}", 1..4), filled in proptest::collection::vec("[ab]{0,3}", 3)) {
+    fn possible_match_is_found(pattern in "[ab*]{0,5}", text in proptest::collection::vec("[ab]{0,2}", 1..4), filled in proptest::collection::vec("[ab]{0,3}", 3)) {
         // If some filling of the unknown places fits, the text with its unknown places might.
         let (mut unknown, mut known_text) = (Vec::new(), String::new());
         for (index, piece) in text.iter().enumerate() {

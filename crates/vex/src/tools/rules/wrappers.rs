@@ -5,7 +5,7 @@ use super::shell::{Glyph, Word, known};
 /// What a command would run.
 pub(super) enum Wrapped {
     /// A command of these words, perhaps.
-    Words(Vec<Word>),
+    Command(Vec<Word>),
     /// A line for a shell.
     Line(String),
     /// Something that cannot be read.
@@ -50,7 +50,7 @@ const WRAPPERS: [&str; 32] = [
     "taskset",
 ];
 /// How far into its words the command after a wrapper is looked for.
-const MAX_WORDS: usize = 64;
+const MAX_WRAPPER_ARGS: usize = 64;
 /// Verbs of git that run a line.
 const GIT_RUNS: [&str; 4] = ["rebase", "bisect", "submodule", "filter-branch"];
 
@@ -61,7 +61,7 @@ pub(super) fn program(word: &[Glyph]) -> Option<String> {
 
 /// All that a command may run, as far as its words tell.
 pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
-    let Some((first, rest)) = words.split_first() else {
+    let Some((first, args)) = words.split_first() else {
         return Vec::new();
     };
     let Some(name) = program(first) else {
@@ -69,30 +69,30 @@ pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
     };
     let name = name.as_str();
     if name == "eval" {
-        let texts: Option<Vec<String>> = rest.iter().map(|word| known(word)).collect();
+        let texts: Option<Vec<String>> = args.iter().map(|word| known(word)).collect();
         return vec![texts.map_or(Wrapped::Unknown, |texts| Wrapped::Line(texts.join(" ")))];
     }
     if SHELLS.contains(&name) {
-        return shell(rest);
+        return shell(args);
     }
-    let verb = rest
+    let verb = args
         .iter()
         .find_map(|word| known(word).filter(|text| GIT_RUNS.contains(&text.as_str())));
     if WRAPPERS.contains(&name) || (name == "git" && verb.is_some()) {
         // They add words of their own.
         let fed = ["xargs", "parallel", "find", "fd"].contains(&name);
-        let too_many = (rest.len() > MAX_WORDS).then_some(Wrapped::Unknown);
-        return rest
+        let too_many = (args.len() > MAX_WRAPPER_ARGS).then_some(Wrapped::Unknown);
+        return args
             .iter()
             .enumerate()
-            .take(MAX_WORDS)
+            .take(MAX_WRAPPER_ARGS)
             .flat_map(|(index, word)| {
                 let line = known(word)
                     .filter(|text| text.contains(|c: char| c.is_whitespace() || ";&|".contains(c)));
                 // Where its options end is not known, so the command may begin with any word.
-                let mut words = rest[index..].to_vec();
+                let mut words = args[index..].to_vec();
                 words.extend(fed.then(|| vec![Glyph::Any]));
-                [Some(Wrapped::Words(words)), line.map(Wrapped::Line)]
+                [Some(Wrapped::Command(words)), line.map(Wrapped::Line)]
             })
             .flatten()
             .chain(too_many)

@@ -96,7 +96,7 @@ fn a_glob_lists_what_a_search_would_walk() {
 }
 
 #[test]
-fn much_is_bounded_and_counted() {
+fn search_results_are_bounded_and_counted() {
     let bench = Bench::new();
     for i in 0..300 {
         bench.put(&format!("d/{i:03}.txt"), "needle\n".repeat(100));
@@ -147,7 +147,7 @@ fn other_encodings_and_endless_lines_do_no_harm() {
 }
 
 #[test]
-fn several_paths_in_one_are_told_apart_from_one_that_is_not_there() {
+fn several_paths_in_one_argument_are_explained() {
     let bench = Bench::new();
     bench.put("a.py", "x\n");
     bench.put("b.py", "x\n");

@@ -5,16 +5,16 @@ fn now() -> Timestamp {
     "2026-11-22T10:00:00Z".parse().unwrap()
 }
 
-fn asked(headers: &[(&str, &str)], words: &str) -> Option<u128> {
+fn asked(headers: &[(&str, &str)], text: &str) -> Option<u128> {
     let header = |name: &str| {
         let found = headers.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    asked_wait(&header, words, now()).map(|wait| wait.as_millis())
+    requested_wait(&header, text, now()).map(|wait| wait.as_millis())
 }
 
 #[test]
-fn each_form_of_a_hint_is_understood() {
+fn retry_hint_is_read_in_each_form() {
     assert_eq!(asked(&[("retry-after", "7")], ""), Some(7000));
     assert_eq!(asked(&[("retry-after", "0.5")], ""), Some(500));
     assert_eq!(
@@ -59,7 +59,7 @@ fn each_form_of_a_hint_is_understood() {
 }
 
 #[test]
-fn what_is_no_hint_is_none() {
+fn retry_hint_is_none_without_a_valid_form() {
     for bad in ["", "-1", "soon", "NaN", "inf", "1e400"] {
         assert_eq!(asked(&[("retry-after", bad)], ""), None, "{bad}");
         assert_eq!(asked(&[("x-ratelimit-reset-requests", bad)], ""), None, "{bad}");
@@ -69,7 +69,7 @@ fn what_is_no_hint_is_none() {
 }
 
 #[test]
-fn the_limit_that_is_used_up_counts() {
+fn retry_hint_uses_the_exhausted_limit() {
     let headers = [
         ("x-ratelimit-reset-requests", "2s"),
         ("x-ratelimit-remaining-requests", "0"),
@@ -96,7 +96,7 @@ fn tries(made: u32, broken: u32) -> Tries {
 }
 
 #[test]
-fn waits_grow_and_end() {
+fn retry_waits_grow_and_end() {
     let settings = RetrySettings::default();
     let overloaded = failure(Fault::Overloaded, None);
     let waits: Vec<_> = (1..=8)
@@ -115,7 +115,7 @@ fn waits_grow_and_end() {
 }
 
 #[test]
-fn a_wait_that_is_too_long_is_not_waited() {
+fn retry_stops_if_the_wait_is_too_long() {
     let settings = RetrySettings::default();
     let hour = failure(Fault::RateLimit, Some(Duration::from_secs(3600)));
     assert_eq!(decide(&hour, tries(1, 0), settings, false, 0), Decision::Stop);
@@ -132,7 +132,7 @@ fn a_wait_that_is_too_long_is_not_waited() {
 }
 
 #[test]
-fn what_no_wait_mends_ends_at_once() {
+fn permanent_faults_are_not_retried() {
     let settings = RetrySettings::default();
     for fault in [
         Fault::Auth,
@@ -184,7 +184,7 @@ proptest! {
     /// It always comes to an end, never waits longer than the time that is left or than the longest wait and a bit, and
     /// falls back only where there is something to fall back to.
     #[test]
-    fn every_decision_is_bounded(
+    fn retry_decisions_are_bounded(
         fault in prop::sample::select(FAULTS),
         asked in prop::option::of(0_u64..200_000),
         left in 0_u64..1_000_000,
@@ -214,9 +214,9 @@ proptest! {
 
     /// No text of a provider makes it stumble.
     #[test]
-    fn any_hint_is_read(text in "\\PC{0,40}", words in "[a-z0-9\". :_]{0,60}") {
+    fn retry_hint_accepts_any_text(text in "\\PC{0,40}", message in "[a-z0-9\". :_]{0,60}") {
         let header = |_: &str| Some(text.clone());
-        let _ = asked_wait(&header, &words, now());
-        let _ = asked_wait(&|_| None, &words, now());
+        let _ = requested_wait(&header, &message, now());
+        let _ = requested_wait(&|_| None, &message, now());
     }
 }

@@ -137,9 +137,9 @@ fn chunks<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
         let length = lengths
             .next()
             .map_or(bytes.len(), |length| length.clamp(&1, &bytes.len()).to_owned());
-        let (chunk, rest) = bytes.split_at(length);
+        let (chunk, tail) = bytes.split_at(length);
         chunks.push(chunk);
-        bytes = rest;
+        bytes = tail;
     }
     chunks
 }
@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_and_any_chunks_give_the_same_turn(
+    fn turn_is_the_same_for_any_order_and_chunks(
         made in made(),
         lengths in prop::collection::vec(1usize..60, 0..8),
     ) {
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_give_the_same_in_any_chunks(
+    fn turn_from_noise_is_the_same_in_any_chunks(
         noise in prop::collection::vec(any::<u8>(), 0..40),
         which in any::<prop::sample::Index>(),
         at in any::<prop::sample::Index>(),

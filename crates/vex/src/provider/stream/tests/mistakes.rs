@@ -25,13 +25,13 @@ fn call(index: u64, id: &str, name: &str, arguments: &str) -> String {
 
 fn fault(outcome: &Outcome) -> Fault {
     match &outcome.turn {
-        Err(StreamError::Reported { said, status }) => fault_of(*status, said),
+        Err(StreamError::Reported { body, status }) => fault_of(*status, body),
         other => panic!("no error was reported: {other:?}"),
     }
 }
 
 #[test]
-fn an_error_event_is_never_an_empty_or_a_finished_answer() {
+fn error_event_is_never_an_empty_or_finished_answer() {
     let cases = [
         (Protocol::Messages, "overloaded-in-the-middle", Fault::Overloaded),
         (Protocol::Chat, "an-error-in-the-middle", Fault::RateLimit),
@@ -74,7 +74,7 @@ fn an_error_event_is_never_an_empty_or_a_finished_answer() {
 }
 
 #[test]
-fn an_answer_without_content_is_an_error() {
+fn answer_without_content_is_an_error() {
     let messages = "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n\
         data: {\"type\":\"message_stop\"}\n\n";
     let responses = "data: {\"type\":\"response.completed\",\"response\":{\"output\":[]}}\n\n";
@@ -109,7 +109,7 @@ fn an_answer_without_content_is_an_error() {
 }
 
 #[test]
-fn an_answer_cut_off_before_its_first_word_is_no_network_fault() {
+fn answer_cut_off_before_any_text_is_no_network_fault() {
     let cut = turn(Protocol::Chat, &chat(&[&finish("length")]));
     assert_eq!((cut.stop, cut.blocks.len()), (StopReason::MaxTokens, 0));
     let refused = turn(Protocol::Chat, &chat(&[&finish("content_filter")]));
@@ -170,7 +170,7 @@ fn truncated_arguments_are_never_run() {
 }
 
 #[test]
-fn a_call_that_needs_nothing_has_no_arguments() {
+fn call_without_arguments_has_an_empty_object() {
     let turn = turn(
         Protocol::Messages,
         &named(Protocol::Messages, "redacted-thinking-and-no-arguments"),
@@ -180,7 +180,7 @@ fn a_call_that_needs_nothing_has_no_arguments() {
 }
 
 #[test]
-fn ids_are_unique_in_a_conversation() {
+fn call_ids_are_unique_in_a_conversation() {
     let before = |id: &str| {
         let call = ToolCall {
             call_id: id.to_owned(),
@@ -212,7 +212,7 @@ fn ids_are_unique_in_a_conversation() {
 }
 
 #[test]
-fn a_name_that_comes_late_or_never() {
+fn call_name_may_arrive_late_or_never() {
     let stream = chat(&[
         r#"{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{"}}]}}"#,
         r#"{"delta":{"tool_calls":[{"index":0,"function":{"name":"late","arguments":"}"}}]}}"#,
@@ -225,7 +225,7 @@ fn a_name_that_comes_late_or_never() {
 }
 
 #[test]
-fn id_and_name_in_every_piece_are_one_call() {
+fn call_with_id_and_name_in_every_chunk_is_one_call() {
     let stream = chat(&[
         &call(0, "a", "t", "{\"x\":"),
         &call(0, "a", "t", "1}"),
@@ -239,7 +239,7 @@ fn id_and_name_in_every_piece_are_one_call() {
 }
 
 #[test]
-fn an_answer_that_is_no_stream_is_read_too() {
+fn answer_without_streaming_is_read() {
     let whole = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hi\",\
         \"tool_calls\":[{\"id\":\"a\",\"type\":\"function\",\"function\":{\"name\":\"t\",\"arguments\":\"{}\"}}]},\
         \"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2}}\n\n";
@@ -251,7 +251,7 @@ fn an_answer_that_is_no_stream_is_read_too() {
 }
 
 #[test]
-fn a_character_in_two_halves_breaks_no_answer() {
+fn split_surrogate_pair_does_not_break_the_answer() {
     let stream = chat(&[
         r#"{"delta":{"content":"a\ud83d"}}"#,
         r#"{"delta":{"content":"\ude00b"}}"#,
@@ -261,7 +261,7 @@ fn a_character_in_two_halves_breaks_no_answer() {
 }
 
 #[test]
-fn calls_that_only_ids_tell_apart() {
+fn calls_are_distinguished_by_id_alone() {
     let piece = |id: &str, name: &str, json: &str| {
         let json = serde_json::to_string(json).unwrap();
         format!(
@@ -276,15 +276,15 @@ fn calls_that_only_ids_tell_apart() {
         &finish("tool_calls"),
     ]);
     let turn = turn(Protocol::Chat, &stream);
-    let told: Vec<String> = calls(&turn)
+    let shown: Vec<String> = calls(&turn)
         .iter()
         .map(|call| format!("{} {} {}", call.call_id, call.tool, call.input.json().unwrap()))
         .collect();
-    assert_eq!(told, ["a x {}", r#"b y {"n":2}"#]);
+    assert_eq!(shown, ["a x {}", r#"b y {"n":2}"#]);
 }
 
 #[test]
-fn more_than_one_answer_is_not_mixed() {
+fn choices_are_not_mixed() {
     let stream = chat(&[
         r#"{"index":1,"delta":{"content":"other"},"finish_reason":"stop"}"#,
         r#"{"index":0,"delta":{"content":"this"}}"#,
@@ -294,7 +294,7 @@ fn more_than_one_answer_is_not_mixed() {
 }
 
 #[test]
-fn what_comes_after_the_end_is_ignored() {
+fn stream_events_after_the_end_are_ignored() {
     for (protocol, name) in [
         (Protocol::Messages, "refused"),
         (Protocol::Chat, "refused"),
@@ -310,7 +310,7 @@ fn what_comes_after_the_end_is_ignored() {
 }
 
 #[test]
-fn places_and_names_of_items_may_be_told_or_not() {
+fn items_are_matched_with_or_without_index_and_id() {
     let event = |text: &str| format!("data: {text}\n\n");
     let completed = event(r#"{"type":"response.completed","response":{"output":[]}}"#);
     let call = |id: &str, name: &str| {
@@ -330,12 +330,12 @@ fn places_and_names_of_items_may_be_told_or_not() {
         })
         .collect();
     let turn = turn(Protocol::Responses, &(always_zero + &completed));
-    let told: Vec<_> = calls(&turn)
+    let shown: Vec<_> = calls(&turn)
         .iter()
         .map(|call| (call.call_id.clone(), call.input.clone()))
         .collect();
     let empty = || Arguments::Json(serde_json::json!({}));
-    assert_eq!(told, [("a".to_owned(), empty()), ("b".to_owned(), empty())]);
+    assert_eq!(shown, [("a".to_owned(), empty()), ("b".to_owned(), empty())]);
 
     let nothing = event(r#"{"type":"response.output_text.delta","delta":"a"}"#)
         + &event(r#"{"type":"response.output_text.delta","delta":"b"}"#)
@@ -377,7 +377,7 @@ fn usage_is_estimated_only_when_it_is_not_counted() {
 }
 
 #[test]
-fn a_call_that_is_written_beside_a_real_one_is_dropped() {
+fn text_call_beside_a_native_call_is_dropped() {
     let tool = ToolDefinition {
         name: "look",
         description: "",
@@ -392,10 +392,10 @@ fn a_call_that_is_written_beside_a_real_one_is_dropped() {
         tools: &[tool],
         output_schema: None,
     };
-    let words = r#"{"delta":{"content":"I look.\n{\"name\":\"look\",\"arguments\":{\"path\":\"a\"}}"}}"#;
+    let text_call = r#"{"delta":{"content":"I look.\n{\"name\":\"look\",\"arguments\":{\"path\":\"a\"}}"}}"#;
     let real = call(0, "c1", "look", r#"{"path":"b"}"#);
     let paths = |chunks: &[&str]| {
-        let mut reader = Reader::new(Protocol::Chat, &request, 0);
+        let mut reader = AnswerReader::new(Protocol::Chat, &request, 0);
         reader.push(chat(chunks).as_bytes(), &mut |_| ()).unwrap();
         let turn = reader.finish(&mut |_| ()).unwrap();
         let inputs = turn
@@ -404,11 +404,11 @@ fn a_call_that_is_written_beside_a_real_one_is_dropped() {
         (turn.text(), inputs.collect::<Vec<_>>())
     };
     assert_eq!(
-        paths(&[words, &finish("stop")]),
+        paths(&[text_call, &finish("stop")]),
         ("I look.".to_owned(), vec!["a".into()])
     );
     assert_eq!(
-        paths(&[words, &real, &finish("tool_calls")]),
+        paths(&[text_call, &real, &finish("tool_calls")]),
         ("I look.".to_owned(), vec!["b".into()])
     );
 }

@@ -31,21 +31,26 @@ fn answer<'a>(
     };
     let mut shown = Vec::new();
     let mut show = |progress: Progress<'_>| match (progress, shown.last_mut()) {
-        (Progress::Text(text), Some((false, words))) | (Progress::Thinking(text), Some((true, words))) => {
-            *words += text;
+        (Progress::Text(text), Some((false, part_text)))
+        | (Progress::Thinking(text), Some((true, part_text))) => {
+            *part_text += text;
         }
         (Progress::Text(text), _) => shown.push((false, text.to_owned())),
         (Progress::Thinking(text), _) => shown.push((true, text.to_owned())),
         _ => {}
     };
-    let mut reader = Reader::new(protocol, &request, 400);
+    let mut reader = AnswerReader::new(protocol, &request, 400);
     let pushed = chunks
         .into_iter()
         .try_for_each(|chunk| reader.push(chunk, &mut show));
     let turn = pushed.and_then(|()| reader.finish(&mut show));
-    let shown = shown
-        .into_iter()
-        .map(|(thought, words)| if thought { format!("[{words}]") } else { words });
+    let shown = shown.into_iter().map(|(thought, part_text)| {
+        if thought {
+            format!("[{part_text}]")
+        } else {
+            part_text
+        }
+    });
     Outcome {
         turn,
         shown: shown.collect(),

@@ -4,24 +4,24 @@ use super::*;
 use crate::provider::sse::SseParser;
 
 #[test]
-fn what_becomes_of_recorded_streams() {
+fn recorded_streams_give_their_turns() {
     for protocol in Protocol::ALL {
-        let mut told = String::new();
+        let mut shown = String::new();
         for (_, name, stream) in recorded().iter().filter(|(of, ..)| *of == protocol) {
             let outcome = read(protocol, [stream.as_slice()]);
             let turn = match outcome.turn {
                 Ok(turn) => serde_json::to_string_pretty(&turn).unwrap(),
                 Err(error) => format!("{error:?}\n{error}"),
             };
-            told += &format!("=== {name}\nshown: {:?}\n{turn}\n\n", outcome.shown);
+            shown += &format!("=== {name}\nshown: {:?}\n{turn}\n\n", outcome.shown);
         }
-        insta::assert_snapshot!(protocol.as_str(), told);
+        insta::assert_snapshot!(protocol.as_str(), shown);
     }
 }
 
 /// A decoder sees nothing but whole events: where these are the same, so is the turn.
 #[test]
-fn a_cut_at_any_byte_gives_the_same_events() {
+fn stream_cut_at_any_byte_gives_the_same_events() {
     let events = |chunks: &[&[u8]]| {
         let mut parser = SseParser::default();
         let mut events = Vec::new();
@@ -47,7 +47,7 @@ fn a_cut_at_any_byte_gives_the_same_events() {
 
 /// The same to the end, for all streams byte by byte, and cut at every byte for the small ones.
 #[test]
-fn a_cut_at_any_byte_gives_the_same_turn() {
+fn stream_cut_at_any_byte_gives_the_same_turn() {
     for (protocol, name, stream) in recorded() {
         let whole = read(protocol, [stream.as_slice()]);
         assert_eq!(read(protocol, stream.chunks(1)), whole, "{name} byte by byte");
@@ -61,7 +61,7 @@ fn a_cut_at_any_byte_gives_the_same_turn() {
 
 /// The mistake: a stream that broke off is taken for an answer.
 #[test]
-fn a_stream_that_breaks_off_is_never_a_turn() {
+fn broken_stream_is_never_a_turn() {
     for (protocol, name, stream) in recorded() {
         let whole = read(protocol, [stream.as_slice()]);
         let Ok(turn) = whole.turn else { continue };
@@ -75,10 +75,10 @@ fn a_stream_that_breaks_off_is_never_a_turn() {
             // All that may be missing is what comes after the last word: the count of tokens and the end mark.
             assert_eq!(early.blocks, turn.blocks, "{name} broken off at {end}");
             assert_eq!(early.stop, turn.stop, "{name} broken off at {end}");
-            let rest = std::str::from_utf8(&stream[end..]).unwrap_or_default();
-            let finished = protocol == Protocol::Chat && !rest.contains("\"finish_reason\":\"");
+            let tail = std::str::from_utf8(&stream[end..]).unwrap_or_default();
+            let finished = protocol == Protocol::Chat && !tail.contains("\"finish_reason\":\"");
             // The last empty line of all may be halved.
-            assert!(finished || rest.trim().is_empty(), "{name} broken off at {end}");
+            assert!(finished || tail.trim().is_empty(), "{name} broken off at {end}");
         }
     }
 }

@@ -66,8 +66,8 @@ fn hunks_find_their_place() {
 }
 
 #[test]
-fn what_does_not_fit_says_where_and_what_stands_there() {
-    let told = [
+fn mismatched_hunk_names_its_place_and_content() {
+    let shown = [
         update(TEXT, "-    one();\n+    four();\n"),
         update(TEXT, " fn c() {\n-    deux();\n+    four();\n }\n"),
         update(TEXT, "-\tone();\n+\tfour();\n"),
@@ -77,11 +77,11 @@ fn what_does_not_fit_says_where_and_what_stands_there() {
         patched(TEXT, "--- a/f\n+++ b/f\n@@ -3 +3 @@\n-    one();\n+    four();\n"),
     ]
     .map(Result::unwrap_err);
-    insta::assert_snapshot!(told.join("\n--\n"));
+    insta::assert_snapshot!(shown.join("\n--\n"));
 }
 
 #[test]
-fn white_space_at_line_ends_is_forgiven_and_kept() {
+fn trailing_white_space_is_ignored_and_kept() {
     assert_eq!(
         update("a  \nb\t\nc\n", " a\n-b\n+B\n c\n").unwrap(),
         "a  \nB\nc\n"
@@ -138,7 +138,7 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn a_diff_of_two_texts_makes_the_second_of_the_first(old in text(), new in text(), radius in 1..4usize) {
+    fn applying_a_diff_gives_the_second_text(old in text(), new in text(), radius in 1..4usize) {
         prop_assume!(old != new);
         let patch = TextDiff::from_lines(&old, &new)
             .unified_diff()

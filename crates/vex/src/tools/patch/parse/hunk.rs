@@ -1,6 +1,6 @@
 //! What both forms share: the lines of a hunk.
 
-use super::{Hunk, Kind, Line, ParseError, wrong};
+use super::{Hunk, HunkLine, LineKind, ParseError, wrong};
 
 /// `@@ -1,2 +3,4 @@`
 pub(super) struct Header {
@@ -10,9 +10,9 @@ pub(super) struct Header {
 }
 
 pub(super) fn header(line: &str) -> Option<Header> {
-    let rest = line.strip_prefix("@@ -")?;
-    let (old, rest) = rest.split_once(" +")?;
-    let (new, _) = rest.split_once(" @@")?;
+    let ranges = line.strip_prefix("@@ -")?;
+    let (old, ranges) = ranges.split_once(" +")?;
+    let (new, _) = ranges.split_once(" @@")?;
     let range = |text: &str| -> Option<(usize, usize)> {
         match text.split_once(',') {
             Some((line, count)) => Some((line.parse().ok()?, count.parse().ok()?)),
@@ -40,17 +40,17 @@ pub(super) fn finish(hunk: &mut Hunk, hunks: &mut Vec<Hunk>) {
 }
 
 /// An empty line without its sign: at the end of a hunk it is only space between two parts of the patch.
-pub(super) fn is_stray(line: &Line) -> bool {
-    line.kind == Kind::Keep && !line.ended && line.text.is_empty()
+pub(super) fn is_stray(line: &HunkLine) -> bool {
+    line.kind == LineKind::Keep && !line.ended && line.text.is_empty()
 }
 
 /// Adds a line to a hunk.
 pub(super) fn push(hunk: &mut Hunk, number: usize, line: &str) -> Result<(), ParseError> {
     let mut chars = line.chars();
     let kind = match chars.next() {
-        Some(' ') => Kind::Keep,
-        Some('-') => Kind::Remove,
-        Some('+') => Kind::Add,
+        Some(' ') => LineKind::Keep,
+        Some('-') => LineKind::Remove,
+        Some('+') => LineKind::Add,
         Some('\\') => {
             return match hunk.lines.last_mut() {
                 Some(last) => {
@@ -61,8 +61,8 @@ pub(super) fn push(hunk: &mut Hunk, number: usize, line: &str) -> Result<(), Par
             };
         }
         None | Some('\r') => {
-            hunk.lines.push(Line {
-                kind: Kind::Keep,
+            hunk.lines.push(HunkLine {
+                kind: LineKind::Keep,
                 text: String::new(),
                 // Until a line follows; see `is_stray`.
                 ended: false,
@@ -77,7 +77,7 @@ pub(super) fn push(hunk: &mut Hunk, number: usize, line: &str) -> Result<(), Par
     for stray in hunk.lines.iter_mut().rev().take_while(|line| is_stray(line)) {
         stray.ended = true;
     }
-    hunk.lines.push(Line {
+    hunk.lines.push(HunkLine {
         kind,
         text: chars.as_str().to_owned(),
         ended: true,

@@ -45,14 +45,14 @@ pub struct Hunk {
     /// Whether it stands at the end of the file.
     pub at_end: bool,
     /// Its lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<HunkLine>,
 }
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct HunkLine {
     /// What becomes of it.
-    pub kind: Kind,
+    pub kind: LineKind,
     /// Its text without the line feed.
     pub text: String,
     /// Whether it ends with a line feed.
@@ -61,7 +61,7 @@ pub struct Line {
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LineKind {
     /// It stays.
     Keep,
     /// It goes.
@@ -106,8 +106,8 @@ impl<'a> Lines<'a, '_> {
     }
 
     fn next(&mut self) -> Option<(usize, &'a str)> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
+        let (first, remaining) = self.0.split_first()?;
+        self.0 = remaining;
         Some(*first)
     }
 

@@ -13,8 +13,8 @@ pub(super) enum Section<'a> {
 }
 
 pub(super) fn section(line: &str) -> Option<Section<'_>> {
-    let rest = line.strip_prefix("*** ")?.trim_end();
-    let after = |word: &str| rest.strip_prefix(word).map(str::trim);
+    let heading = line.strip_prefix("*** ")?.trim_end();
+    let after = |keyword: &str| heading.strip_prefix(keyword).map(str::trim);
     if let Some(path) = after("Add File:") {
         Some(Section::Add(path))
     } else if let Some(path) = after("Delete File:") {
@@ -24,7 +24,7 @@ pub(super) fn section(line: &str) -> Option<Section<'_>> {
     } else if let Some(path) = after("Move to:") {
         Some(Section::Move(path))
     } else {
-        match rest {
+        match heading {
             "End of File" => Some(Section::EndOfFile),
             "End Patch" => Some(Section::EndOfPatch),
             _ => None,

@@ -33,7 +33,7 @@ fn shown(text: &str) -> String {
 }
 
 #[test]
-fn the_form_begin_patch() {
+fn begin_patch_form_is_parsed() {
     insta::assert_snapshot!(shown(
         "Here it is:\n*** Begin Patch\n*** Add File: src/new.rs\n+one\n+\n+two\n*** Update File: a b.txt\n\
          *** Move to: c.txt\n@@ class A\n@@ def f\n keep\n-old\n+new\n\n tail\n\n@@\n-last\n*** End of File\n\
@@ -57,8 +57,8 @@ fn unified_diffs_of_git_and_of_models() {
 }
 
 #[test]
-fn what_is_no_patch_says_why() {
-    let told: Vec<_> = [
+fn invalid_patch_gives_its_reason() {
+    let shown: Vec<_> = [
         "",
         "please change a to b",
         "*** Begin Patch\n*** End Patch\n",
@@ -76,7 +76,7 @@ fn what_is_no_patch_says_why() {
     .iter()
     .map(|text| shown(text))
     .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Unified diffs, as git and diff make them and models write them.
 
 use super::hunk::{anchor, finish, header, is_stray, push};
-use super::{Action, FileChange, Hunk, Kind, Lines, ParseError, wrong};
+use super::{Action, FileChange, Hunk, LineKind, Lines, ParseError, wrong};
 
 /// What the lines before the hunks of a file say.
 #[derive(Default)]
@@ -45,7 +45,7 @@ pub(super) fn read(mut lines: Lines<'_, '_>) -> Result<Vec<FileChange>, ParseErr
         } else if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
             return wrong(number, "binary changes cannot be applied");
         } else if head.git.is_some() {
-            let value = |word: &str| line.strip_prefix(word).map(|path| unquote(path.trim_end()));
+            let value = |prefix: &str| line.strip_prefix(prefix).map(|path| unquote(path.trim_end()));
             if let Some(path) = value("rename from ") {
                 head.from = Some(path);
             } else if let Some(path) = value("rename to ") {
@@ -102,15 +102,17 @@ fn headed(head: Head, line: usize, hunks: Vec<Hunk>) -> Result<Option<FileChange
 }
 
 fn stripped(path: &str, side: char) -> String {
-    let rest = path.strip_prefix(side).and_then(|rest| rest.strip_prefix('/'));
-    rest.unwrap_or(path).to_owned()
+    let stripped = path
+        .strip_prefix(side)
+        .and_then(|stripped| stripped.strip_prefix('/'));
+    stripped.unwrap_or(path).to_owned()
 }
 
 /// The lines of a new file.
 fn content(hunks: Vec<Hunk>, at: usize) -> Result<String, ParseError> {
     let mut content = String::new();
     for line in hunks.into_iter().flat_map(|hunk| hunk.lines) {
-        if line.kind != Kind::Add {
+        if line.kind != LineKind::Add {
             return wrong(at, "a new file has only lines with +");
         }
         content.push_str(&line.text);
@@ -158,7 +160,7 @@ fn unified_hunks(lines: &mut Lines<'_, '_>) -> Result<Vec<Hunk>, ParseError> {
             }
         }
         // Where the header counts old lines and none are given, what is new comes before the line that it names.
-        if header_counts && hunk.lines.iter().all(|line| line.kind == Kind::Add) {
+        if header_counts && hunk.lines.iter().all(|line| line.kind == LineKind::Add) {
             hunk.line = hunk.line.map(|line| line.saturating_sub(1));
         }
         let before = hunks.len();
@@ -228,20 +230,20 @@ fn unquote(text: &str) -> String {
         return text.to_owned();
     };
     let mut bytes = Vec::with_capacity(inner.len());
-    let mut rest = inner.bytes().peekable();
-    while let Some(byte) = rest.next() {
+    let mut remaining = inner.bytes().peekable();
+    while let Some(byte) = remaining.next() {
         if byte != b'\\' {
             bytes.push(byte);
             continue;
         }
-        match rest.next() {
+        match remaining.next() {
             Some(b'n') => bytes.push(b'\n'),
             Some(b't') => bytes.push(b'\t'),
             Some(b'r') => bytes.push(b'\r'),
             Some(first @ b'0'..=b'7') => {
                 let mut code = u32::from(first - b'0');
                 for _ in 0..2 {
-                    let Some(next) = rest.next_if(|byte| (b'0'..=b'7').contains(byte)) else {
+                    let Some(next) = remaining.next_if(|byte| (b'0'..=b'7').contains(byte)) else {
                         break;
                     };
                     code = code * 8 + u32::from(next - b'0');

@@ -10,15 +10,15 @@ use crate::provider::{Progress, ProviderError, Request};
 use crate::session::Entry;
 
 /// What is aimed at, as a share of the window: the further down, the rarer it happens.
-const TARGET: f64 = 0.40;
+const TARGET_SHARE: f64 = 0.40;
 /// The same as a part of the share from which on something is left out, where that is small.
-const PART: f64 = 0.60;
+const TARGET_PART_OF_SOFT: f64 = 0.60;
 /// The share that turns get at least, however much is pinned.
-const TURNS: f64 = 0.25;
+const MIN_TURNS_SHARE: f64 = 0.25;
 /// The share that a summary gets, and its bounds in bytes.
-const SUMMARY: (f64, usize, usize) = (0.08, 800, 8000);
+const SUMMARY_SHARE_AND_BOUNDS: (f64, usize, usize) = (0.08, 800, 8000);
 
-const ASK: &str = "Before older messages are left out to save room: sum up in at most 200 words what you decided and why, \
+const SUMMARY_PROMPT: &str = "Before older messages are left out to save room: sum up in at most 200 words what you decided and why, \
                    what is done, and what is still to do. Answer with these words only, without a tool call.";
 
 impl Agent<'_> {
@@ -27,13 +27,19 @@ impl Agent<'_> {
         let history = self.run.session.history();
         let context = self.run.settings.context;
         let (soft, hard) = (f64::from(context.soft) / 100.0, f64::from(context.hard) / 100.0);
-        let Some(share) = self.gauge.share(history.bytes()).filter(|share| *share >= soft) else {
+        let Some(share) = self
+            .estimator
+            .share(history.bytes())
+            .filter(|share| *share >= soft)
+        else {
             return ControlFlow::Continue(());
         };
         let pinned: usize = history.prompts().iter().map(String::len).sum();
-        let room = |share| self.gauge.room(share).unwrap_or(0);
-        let turns = self.gauge.bytes(TURNS).unwrap_or(0);
-        let target = room(TARGET.min(soft * PART)).max(pinned + turns).min(room(soft));
+        let room = |share| self.estimator.message_bytes(share).unwrap_or(0);
+        let turns = self.estimator.bytes(MIN_TURNS_SHARE).unwrap_or(0);
+        let target = room(TARGET_SHARE.min(soft * TARGET_PART_OF_SOFT))
+            .max(pinned + turns)
+            .min(room(soft));
         let Some(mut compaction) = fit(history, target, 2, self.summary_bytes()) else {
             return ControlFlow::Continue(());
         };
@@ -47,7 +53,7 @@ impl Agent<'_> {
     pub(super) fn overflow(&mut self, times: u32) -> ControlFlow<Ending, bool> {
         let history = self.run.session.history();
         let part = history.bytes() / 2;
-        let target = match self.gauge.room(TARGET) {
+        let target = match self.estimator.message_bytes(TARGET_SHARE) {
             Some(target) if times == 0 => target.min(part),
             _ => part,
         };
@@ -61,13 +67,13 @@ impl Agent<'_> {
     }
 
     fn summary_bytes(&self) -> usize {
-        let (share, least, most) = SUMMARY;
-        self.gauge.bytes(share).unwrap_or(most).clamp(least, most)
+        let (share, least, most) = SUMMARY_SHARE_AND_BOUNDS;
+        self.estimator.bytes(share).unwrap_or(most).clamp(least, most)
     }
 
     fn compact(&mut self, compaction: Compaction) -> ControlFlow<Ending> {
         let history = self.run.session.history();
-        let before_tokens = self.gauge.tokens(history.bytes());
+        let before_tokens = self.estimator.tokens(history.bytes());
         let mut compacted = Compacted {
             before_tokens,
             after_tokens: 0,
@@ -75,9 +81,9 @@ impl Agent<'_> {
             shortened_results: compaction.shortens(history.messages()) as u64,
             by_model: compaction.usage != Usage::default(),
         };
-        self.note(Entry::Compaction(Box::new(compaction)))?;
-        self.doom.forget();
-        compacted.after_tokens = self.gauge.tokens(self.run.session.history().bytes());
+        self.record_entry(Entry::Compaction(Box::new(compaction)))?;
+        self.loop_detector.forget();
+        compacted.after_tokens = self.estimator.tokens(self.run.session.history().bytes());
         self.run.journal.compaction(compacted);
         ControlFlow::Continue(())
     }
@@ -87,8 +93,10 @@ impl Agent<'_> {
         let run = &mut self.run;
         let mut messages = run.session.history().messages().to_vec();
         match messages.last_mut() {
-            Some(Message::User { text }) => text.push_str(&format!("\n\n{ASK}")),
-            _ => messages.push(Message::User { text: ASK.to_owned() }),
+            Some(Message::User { text }) => text.push_str(&format!("\n\n{SUMMARY_PROMPT}")),
+            _ => messages.push(Message::User {
+                text: SUMMARY_PROMPT.to_owned(),
+            }),
         }
         let request = Request {
             system: &run.session.head().system,
@@ -104,12 +112,12 @@ impl Agent<'_> {
             Err(ProviderError::Interrupted) => return ControlFlow::Break(self.interrupted()),
             Err(_) => return ControlFlow::Continue(()),
         };
-        self.pay(&turn);
+        self.add_usage(&turn);
         let max = self.summary_bytes();
-        let words = turn.text();
-        if let Some(summary) = compaction.summary.as_mut().filter(|_| !words.trim().is_empty()) {
+        let text = turn.text();
+        if let Some(summary) = compaction.summary.as_mut().filter(|_| !text.trim().is_empty()) {
             compaction.usage = turn.usage;
-            summary.tell(&words, max);
+            summary.set_model_summary(&text, max);
         }
         ControlFlow::Continue(())
     }

@@ -3,23 +3,23 @@
 use crate::conversation::Turn;
 
 /// Tokens a byte has where nothing is known yet.
-const GUESS: f64 = 0.25;
+const DEFAULT_TOKENS_PER_BYTE: f64 = 0.25;
 
 /// Measures requests in tokens: by the figures of the provider, before there are any by a guess.
 #[derive(Debug)]
-pub(super) struct Gauge {
+pub(super) struct TokenEstimator {
     window: Option<u64>,
     /// What each request has beside the messages: the system prompt and the tools, in bytes.
     overhead: usize,
     per_byte: f64,
 }
 
-impl Gauge {
+impl TokenEstimator {
     pub(super) fn new(window: Option<u64>, overhead: usize) -> Self {
         Self {
             window: window.filter(|window| *window > 0),
             overhead,
-            per_byte: GUESS,
+            per_byte: DEFAULT_TOKENS_PER_BYTE,
         }
     }
 
@@ -39,7 +39,7 @@ impl Gauge {
     }
 
     /// The length of messages with which a request takes this share of the window.
-    pub(super) fn room(&self, share: f64) -> Option<usize> {
+    pub(super) fn message_bytes(&self, share: f64) -> Option<usize> {
         Some(self.bytes(share)?.saturating_sub(self.overhead))
     }
 
@@ -68,11 +68,14 @@ mod tests {
     use crate::conversation::Usage;
 
     #[test]
-    fn the_figures_of_the_provider_take_the_place_of_the_guess() {
-        let mut gauge = Gauge::new(Some(1000), 400);
-        assert_eq!(gauge.tokens(400), 200);
-        assert_eq!(gauge.share(400), Some(0.2));
-        assert_eq!((gauge.bytes(0.5), gauge.room(0.5)), (Some(2000), Some(1600)));
+    fn estimator_prefers_the_figures_of_the_provider() {
+        let mut estimator = TokenEstimator::new(Some(1000), 400);
+        assert_eq!(estimator.tokens(400), 200);
+        assert_eq!(estimator.share(400), Some(0.2));
+        assert_eq!(
+            (estimator.bytes(0.5), estimator.message_bytes(0.5)),
+            (Some(2000), Some(1600))
+        );
         let turn = |input_tokens, counted| Turn {
             usage: Usage {
                 input_tokens,
@@ -81,18 +84,18 @@ mod tests {
             counted,
             ..Turn::default()
         };
-        gauge.learn(400, &turn(400, false));
-        assert_eq!(gauge.tokens(400), 200, "an estimate teaches nothing");
-        gauge.learn(400, &turn(400, true));
-        assert_eq!(gauge.tokens(400), 400);
-        gauge.learn(400, &turn(1_000_000, true));
-        assert_eq!(gauge.tokens(400), 800, "figures that cannot be are bounded");
+        estimator.learn(400, &turn(400, false));
+        assert_eq!(estimator.tokens(400), 200, "an estimate teaches nothing");
+        estimator.learn(400, &turn(400, true));
+        assert_eq!(estimator.tokens(400), 400);
+        estimator.learn(400, &turn(1_000_000, true));
+        assert_eq!(estimator.tokens(400), 800, "figures that cannot be are bounded");
     }
 
     #[test]
-    fn without_a_window_there_is_no_share() {
-        let gauge = Gauge::new(None, 0);
-        assert_eq!((gauge.share(1), gauge.bytes(0.5)), (None, None));
-        assert_eq!(Gauge::new(Some(0), 0).share(1), None);
+    fn share_is_none_without_a_context_window() {
+        let estimator = TokenEstimator::new(None, 0);
+        assert_eq!((estimator.share(1), estimator.bytes(0.5)), (None, None));
+        assert_eq!(TokenEstimator::new(Some(0), 0).share(1), None);
     }
 }

@@ -22,10 +22,10 @@ use crate::conversation::{ToolCall, ToolResult};
 pub const IDLE_TURNS: u32 = 15;
 
 /// How often the same thing may happen.
-const SAME: u32 = 3;
+const MAX_REPEATS: u32 = 3;
 
 /// The longest circle that is looked for, in turns.
-const LONGEST_CIRCLE: usize = 4;
+const MAX_CYCLE_TURNS: usize = 4;
 
 /// What a call is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +33,14 @@ pub enum Effect {
     /// It changes files.
     Change,
     /// It learns something.
-    Look,
+    Read,
     /// It notes something for itself, which is no progress.
     Note,
 }
 
 /// A way of going in circles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circle {
+pub enum LoopKind {
     /// The same call with the same result.
     SameCall,
     /// The same error.
@@ -48,19 +48,19 @@ pub enum Circle {
     /// Turns that repeat each other.
     PingPong,
     /// The same words.
-    SameWords,
+    SameText,
     /// Nothing changed, nothing learnt.
     Idle,
 }
 
-impl Circle {
+impl LoopKind {
     /// The name in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SameCall => "same_call",
             Self::SameError => "same_error",
             Self::PingPong => "ping_pong",
-            Self::SameWords => "same_words",
+            Self::SameText => "same_words",
             Self::Idle => "idle",
         }
     }
@@ -68,20 +68,20 @@ impl Circle {
 
 /// What is to be done after a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TurnAction {
     /// Go on.
-    Go,
+    Continue,
     /// Tell the model this, once.
     Correct {
         /// What it does.
-        circle: Circle,
+        circle: LoopKind,
         /// What it is told.
         message: String,
     },
     /// End the run: it was told, and goes on in circles.
     Stop {
         /// What it does.
-        circle: Circle,
+        circle: LoopKind,
         /// Why the run ends, for people.
         message: String,
     },
@@ -89,7 +89,7 @@ pub enum Verdict {
 
 /// Watches the turns of a run.
 #[derive(Debug)]
-pub struct Doom {
+pub struct LoopDetector {
     idle_limit: u32,
     /// Every call with its result, and every change, so far.
     known: HashSet<u64>,
@@ -100,16 +100,16 @@ pub struct Doom {
     /// Whether this turn went on.
     progress: bool,
     /// What this turn repeated too often, and which tool that was.
-    repeated: Option<(Circle, String)>,
+    repeated: Option<(LoopKind, String)>,
     /// The last turns, the latest last. Those that repeat others brought nothing new.
     turns: VecDeque<u64>,
-    words: u64,
-    same_words: u32,
+    last_text: u64,
+    same_text_turns: u32,
     idle: u32,
     corrected: bool,
 }
 
-impl Doom {
+impl LoopDetector {
     /// Watches a run that may be idle for so many turns.
     pub fn new(idle_turns: u32) -> Self {
         Self {
@@ -120,67 +120,67 @@ impl Doom {
             progress: false,
             repeated: None,
             turns: VecDeque::new(),
-            words: 0,
-            same_words: 0,
+            last_text: 0,
+            same_text_turns: 0,
             idle: 0,
             corrected: false,
         }
     }
 
     /// A call got its result.
-    pub fn saw(&mut self, call: &ToolCall, result: &ToolResult, effect: Effect) {
-        let asked = key(&(&call.tool, call.input.json().map(ToString::to_string)));
+    pub fn record_call(&mut self, call: &ToolCall, result: &ToolResult, effect: Effect) {
+        let asked = hash_of(&(&call.tool, call.input.json().map(ToString::to_string)));
         let output = without_durations(&result.output);
-        let deed = key(&(asked, result.is_error, result.exit_code, &output));
+        let deed = hash_of(&(asked, result.is_error, result.exit_code, &output));
         self.turn.push(deed);
         // A command that fails tells something; a tool that fails was used in a wrong way.
         let learnt = !result.is_error || result.exit_code.is_some();
         let fresh = match effect {
             Effect::Change => learnt && self.known.insert(asked),
-            Effect::Look => self.known.insert(deed) && learnt,
+            Effect::Read => self.known.insert(deed) && learnt,
             Effect::Note => false,
         };
         if fresh {
-            self.went_on();
+            self.mark_progress();
         }
-        self.count(deed, Circle::SameCall, &call.tool);
+        self.count(deed, LoopKind::SameCall, &call.tool);
         if result.is_error {
-            self.count(key(&(&call.tool, &output)), Circle::SameError, &call.tool);
+            self.count(hash_of(&(&call.tool, &output)), LoopKind::SameError, &call.tool);
         }
     }
 
     /// The turn is over; it said these words.
-    pub fn turn(&mut self, words: &str) -> Verdict {
-        let words = words.trim();
+    pub fn end_turn(&mut self, text: &str) -> TurnAction {
+        let text = text.trim();
         let deeds = std::mem::take(&mut self.turn);
         let repeated = self.repeated.take();
         self.turns
-            .push_back(key(&(deeds.is_empty().then_some(words), deeds)));
-        if self.turns.len() > 2 * LONGEST_CIRCLE {
+            .push_back(hash_of(&(deeds.is_empty().then_some(text), deeds)));
+        if self.turns.len() > 2 * MAX_CYCLE_TURNS {
             self.turns.pop_front();
         }
-        let said = key(&words);
-        self.same_words = match self.words == said {
-            _ if words.is_empty() => 0,
-            true => self.same_words + 1,
+        let text_hash = hash_of(&text);
+        self.same_text_turns = match self.last_text == text_hash {
+            _ if text.is_empty() => 0,
+            true => self.same_text_turns + 1,
             false => 1,
         };
-        self.words = said;
+        self.last_text = text_hash;
         if std::mem::take(&mut self.progress) {
-            self.same_words = self.same_words.min(1);
-            return Verdict::Go;
+            self.same_text_turns = self.same_text_turns.min(1);
+            return TurnAction::Continue;
         }
         self.idle += 1;
         let circle = match repeated {
             Some((circle, tool)) => Some((circle, tool)),
-            None if self.same_words >= SAME => Some((Circle::SameWords, String::new())),
-            None if self.goes_round() => Some((Circle::PingPong, String::new())),
-            None if self.idle >= self.idle_limit => Some((Circle::Idle, String::new())),
+            None if self.same_text_turns >= MAX_REPEATS => Some((LoopKind::SameText, String::new())),
+            None if self.repeats_cycle() => Some((LoopKind::PingPong, String::new())),
+            None if self.idle >= self.idle_limit => Some((LoopKind::Idle, String::new())),
             None => None,
         };
         match circle {
-            None => Verdict::Go,
-            Some((circle, tool)) => self.verdict(circle, &tool),
+            None => TurnAction::Continue,
+            Some((circle, tool)) => self.correct_or_stop(circle, &tool),
         }
     }
 
@@ -188,10 +188,10 @@ impl Doom {
     pub fn forget(&mut self) {
         self.known.clear();
         self.turns.clear();
-        self.went_on();
+        self.mark_progress();
     }
 
-    fn went_on(&mut self) {
+    fn mark_progress(&mut self) {
         self.progress = true;
         self.counts.clear();
         self.repeated = None;
@@ -199,18 +199,18 @@ impl Doom {
         self.corrected = false;
     }
 
-    fn count(&mut self, what: u64, circle: Circle, tool: &str) {
-        let count = self.counts.entry(key(&(what, circle as u8))).or_default();
+    fn count(&mut self, key_hash: u64, circle: LoopKind, tool: &str) {
+        let count = self.counts.entry(hash_of(&(key_hash, circle as u8))).or_default();
         *count += 1;
-        if *count >= SAME && self.repeated.is_none() {
+        if *count >= MAX_REPEATS && self.repeated.is_none() {
             self.repeated = Some((circle, tool.to_owned()));
         }
     }
 
     /// Whether the last turns repeat the ones before them.
-    fn goes_round(&self) -> bool {
+    fn repeats_cycle(&self) -> bool {
         let turns = self.turns.len();
-        (2..=LONGEST_CIRCLE).any(|length| {
+        (2..=MAX_CYCLE_TURNS).any(|length| {
             turns >= 2 * length && {
                 let from = turns - 2 * length;
                 (from..from + length).all(|at| self.turns[at] == self.turns[at + length])
@@ -218,31 +218,33 @@ impl Doom {
         })
     }
 
-    fn verdict(&mut self, circle: Circle, tool: &str) -> Verdict {
-        let what = match circle {
-            Circle::SameCall => format!("the same call of {tool} gave the same result {SAME} times"),
-            Circle::SameError => format!("{tool} failed with the same error {SAME} times"),
-            Circle::PingPong => "the same steps are repeated with the same results".to_owned(),
-            Circle::SameWords => format!("the same words were said {SAME} times, and nothing came of it"),
-            Circle::Idle => format!("{} turns changed nothing and found nothing new", self.idle),
+    fn correct_or_stop(&mut self, circle: LoopKind, tool: &str) -> TurnAction {
+        let finding = match circle {
+            LoopKind::SameCall => format!("the same call of {tool} gave the same result {MAX_REPEATS} times"),
+            LoopKind::SameError => format!("{tool} failed with the same error {MAX_REPEATS} times"),
+            LoopKind::PingPong => "the same steps are repeated with the same results".to_owned(),
+            LoopKind::SameText => {
+                format!("the same words were said {MAX_REPEATS} times, and nothing came of it")
+            }
+            LoopKind::Idle => format!("{} turns changed nothing and found nothing new", self.idle),
         };
         if self.corrected {
-            let message = format!("{what}, also after a correction");
-            return Verdict::Stop { circle, message };
+            let message = format!("{finding}, also after a correction");
+            return TurnAction::Stop { circle, message };
         }
         self.corrected = true;
-        if circle == Circle::Idle {
+        if circle == LoopKind::Idle {
             self.idle = 0;
         }
         let message = format!(
-            "You go in circles: {what}. Do not repeat it. Look at what the results say and try something different. If \
+            "You go in circles: {finding}. Do not repeat it. Look at what the results say and try something different. If \
              the task is done, say so and what you did; if it cannot be done, say why."
         );
-        Verdict::Correct { circle, message }
+        TurnAction::Correct { circle, message }
     }
 }
 
-fn key(of: &impl Hash) -> u64 {
+fn hash_of(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
@@ -254,16 +256,18 @@ fn without_durations(text: &str) -> String {
         "s", "ms", "us", "µs", "ns", "sec", "secs", "second", "seconds", "m",
     ];
     let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        let (before, number) = rest.split_at(start);
+    let mut remaining = text;
+    while let Some(start) = remaining.find(|c: char| c.is_ascii_digit()) {
+        let (before, number) = remaining.split_at(start);
         kept.push_str(before);
         let length = number
             .find(|c: char| !c.is_ascii_digit() && c != '.' && c != ':')
             .unwrap_or(number.len());
         let (number, behind) = number.split_at(length);
-        let word = behind.strip_prefix(' ').unwrap_or(behind);
-        let unit: &str = &word[..word.find(|c: char| !c.is_alphanumeric()).unwrap_or(word.len())];
+        let suffix = behind.strip_prefix(' ').unwrap_or(behind);
+        let unit: &str = &suffix[..suffix
+            .find(|c: char| !c.is_alphanumeric())
+            .unwrap_or(suffix.len())];
         let apart = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let clock = number.split(':').count() == 3;
         if !apart && (clock || UNITS.contains(&unit)) {
@@ -271,9 +275,9 @@ fn without_durations(text: &str) -> String {
         } else {
             kept.push_str(number);
         }
-        rest = behind;
+        remaining = behind;
     }
-    kept.push_str(rest);
+    kept.push_str(remaining);
     kept
 }
 

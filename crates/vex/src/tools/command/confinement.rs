@@ -63,7 +63,7 @@ impl Confinement {
     }
 
     /// In a few words, for `session_start` and the doctor.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         match self.fence() {
             Ok(Some(fence)) => format!("landlock {}", fence.abi()),
             Ok(None) => "none: the permission is full".to_owned(),

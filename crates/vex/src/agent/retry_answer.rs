@@ -10,13 +10,13 @@ use crate::provider::protocol::ToolCalls;
 use crate::repair::{Leftover, called, leftover};
 
 /// How often in a row such an answer goes back.
-const MAX_SENT_BACK: u32 = 3;
+const MAX_RETRIES: u32 = 3;
 /// How much of a failed call's result is said again, in bytes.
 const MAX_FAILURE: usize = 500;
 
 /// Why an answer without calls is no end.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Undone {
+pub(super) enum IncompleteAnswer {
     #[error("the model wrote a tool call that cannot be read")]
     Unreadable,
     #[error("there is no tool {0:?}")]
@@ -31,53 +31,57 @@ pub(super) enum Undone {
 
 impl Agent<'_> {
     /// Why an answer is no end, whatever it says: what it tells of did not happen.
-    pub(super) fn undone(&self, text: &str) -> Option<Undone> {
+    pub(super) fn incomplete_answer(&self, text: &str) -> Option<IncompleteAnswer> {
         let names = self.run.tools.definitions().iter().map(|tool| tool.name);
         match leftover(text, names) {
             Some(Leftover::Call) => Some(match called(text) {
-                Some(name) if self.run.tools.definition(name).is_none() => Undone::NoTool(name.to_owned()),
-                _ => Undone::Unreadable,
+                Some(name) if self.run.tools.definition(name).is_none() => {
+                    IncompleteAnswer::NoTool(name.to_owned())
+                }
+                _ => IncompleteAnswer::Unreadable,
             }),
-            Some(Leftover::Result) if !self.repeats_a_result(text) => Some(Undone::MadeUp),
+            Some(Leftover::Result) if !self.repeats_a_result(text) => Some(IncompleteAnswer::MadeUp),
             _ if self.called => None,
-            _ if self.patience.sent_back > 0 || self.patience.looked => Some(Undone::NoCall),
-            _ if self.planned => Some(Undone::OnlyPlan),
+            _ if self.retry_budget.retries > 0 || self.retry_budget.asked_for_review => {
+                Some(IncompleteAnswer::NoCall)
+            }
+            _ if self.planned => Some(IncompleteAnswer::OnlyPlan),
             _ => None,
         }
     }
 
     /// Whether it says, in tags, what the last call really gave.
     fn repeats_a_result(&self, text: &str) -> bool {
-        let told: Vec<&str> = text
+        let quoted: Vec<&str> = text
             .lines()
             .map(str::trim)
             .filter(|line| !line.starts_with('<'))
             .collect();
-        let told = told.join("\n");
-        let told = told.trim();
-        !told.is_empty()
+        let quoted = quoted.join("\n");
+        let quoted = quoted.trim();
+        !quoted.is_empty()
             && self
                 .last_result()
-                .is_some_and(|result| result.output.contains(told))
+                .is_some_and(|result| result.output.contains(quoted))
     }
 
-    pub(super) fn send_back(&mut self, undone: &Undone) -> ControlFlow<Ending> {
-        let why = undone.to_string();
-        self.patience.sent_back += 1;
-        if self.patience.sent_back > MAX_SENT_BACK {
+    pub(super) fn retry_answer(&mut self, incomplete: &IncompleteAnswer) -> ControlFlow<Ending> {
+        let why = incomplete.to_string();
+        self.retry_budget.retries += 1;
+        if self.retry_budget.retries > MAX_RETRIES {
             let message = format!("{why}, again and again");
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         self.run.journal.guard("no_call", &why);
         let failed = self.last_failure();
-        let next = match undone {
-            Undone::NoTool(_) => format!(
+        let next = match incomplete {
+            IncompleteAnswer::NoTool(_) => format!(
                 "A function of the code is no tool. There are {}: go on with a call of one of these.",
                 self.names()
             ),
             _ => self.one_call(),
         };
-        self.say(&format!("Nothing was done by that: {why}.{failed} {next}"))
+        self.send_to_model(&format!("Nothing was done by that: {why}.{failed} {next}"))
     }
 
     /// What the last call gave, where it failed: a model that lost its way is told of it again.

@@ -5,20 +5,20 @@ use super::*;
 use crate::conversation::Arguments;
 
 struct Run {
-    doom: Doom,
-    told: Vec<String>,
+    detector: LoopDetector,
+    verdicts: Vec<String>,
 }
 
 impl Run {
     fn new() -> Self {
         Self {
-            doom: Doom::new(IDLE_TURNS),
-            told: Vec::new(),
+            detector: LoopDetector::new(IDLE_TURNS),
+            verdicts: Vec::new(),
         }
     }
 
     /// A turn with one call; the words are different each time.
-    fn step(&mut self, tool: &str, input: Value, output: &str) -> Verdict {
+    fn step(&mut self, tool: &str, input: Value, output: &str) -> TurnAction {
         self.saw(tool, input, output, None);
         self.over()
     }
@@ -40,38 +40,38 @@ impl Run {
         let effect = match tool {
             "edit" => Effect::Change,
             "plan" => Effect::Note,
-            _ => Effect::Look,
+            _ => Effect::Read,
         };
-        self.doom.saw(&call, &result, effect);
+        self.detector.record_call(&call, &result, effect);
     }
 
-    fn over(&mut self) -> Verdict {
-        let words = format!("turn {}", self.told.len());
-        let verdict = self.doom.turn(&words);
-        self.told.push(short(&verdict));
+    fn over(&mut self) -> TurnAction {
+        let text = format!("turn {}", self.verdicts.len());
+        let verdict = self.detector.end_turn(&text);
+        self.verdicts.push(short(&verdict));
         verdict
     }
 }
 
-fn short(verdict: &Verdict) -> String {
+fn short(verdict: &TurnAction) -> String {
     match verdict {
-        Verdict::Go => "go".to_owned(),
-        Verdict::Correct { circle, .. } => format!("correct {}", circle.as_str()),
-        Verdict::Stop { circle, .. } => format!("stop {}", circle.as_str()),
+        TurnAction::Continue => "go".to_owned(),
+        TurnAction::Correct { circle, .. } => format!("correct {}", circle.as_str()),
+        TurnAction::Stop { circle, .. } => format!("stop {}", circle.as_str()),
     }
 }
 
 #[test]
-fn the_same_call_with_the_same_result() {
+fn same_call_with_the_same_result_is_corrected_then_stopped() {
     let mut run = Run::new();
     for _ in 0..4 {
         run.step("read", json!({"path": "a"}), "text");
     }
-    assert_eq!(run.told, ["go", "go", "correct same_call", "stop same_call"]);
+    assert_eq!(run.verdicts, ["go", "go", "correct same_call", "stop same_call"]);
 }
 
 #[test]
-fn three_times_in_one_turn_count_as_well() {
+fn same_call_three_times_in_one_turn_counts() {
     let mut run = Run::new();
     for _ in 0..3 {
         run.saw("read", json!({"path": "a"}), "text", None);
@@ -85,7 +85,7 @@ fn three_times_in_one_turn_count_as_well() {
 }
 
 #[test]
-fn the_same_error_of_different_calls() {
+fn same_error_of_different_calls_is_corrected_then_stopped() {
     let mut run = Run::new();
     for number in 0..4 {
         run.step(
@@ -94,11 +94,14 @@ fn the_same_error_of_different_calls() {
             "error: it does not stand in the file",
         );
     }
-    assert_eq!(run.told, ["go", "go", "correct same_error", "stop same_error"]);
+    assert_eq!(
+        run.verdicts,
+        ["go", "go", "correct same_error", "stop same_error"]
+    );
 }
 
 #[test]
-fn turns_that_repeat_each_other() {
+fn alternating_turns_are_corrected_then_stopped() {
     let mut run = Run::new();
     for number in 0..6 {
         run.step(
@@ -108,7 +111,7 @@ fn turns_that_repeat_each_other() {
         );
     }
     assert_eq!(
-        run.told,
+        run.verdicts,
         [
             "go",
             "go",
@@ -128,7 +131,7 @@ fn turns_that_repeat_each_other() {
         );
     }
     assert_eq!(
-        run.told,
+        run.verdicts,
         ["go", "go", "go", "correct ping_pong", "stop same_call"]
     );
 
@@ -141,7 +144,7 @@ fn turns_that_repeat_each_other() {
         );
     }
     assert_eq!(
-        run.told,
+        run.verdicts,
         [
             "go",
             "go",
@@ -155,64 +158,70 @@ fn turns_that_repeat_each_other() {
 }
 
 #[test]
-fn edits_that_undo_each_other_are_no_progress_the_second_time() {
+fn repeated_edits_that_undo_each_other_are_not_progress() {
     let mut run = Run::new();
     for _ in 0..4 {
         run.step("edit", json!({"old": "a", "new": "b"}), "done");
         run.step("edit", json!({"old": "b", "new": "a"}), "done");
     }
     assert_eq!(
-        run.told[..5],
+        run.verdicts[..5],
         ["go", "go", "go", "correct ping_pong", "stop ping_pong"]
     );
 }
 
 #[test]
-fn turns_without_anything_new() {
+fn idle_turns_are_corrected_then_stopped() {
     let mut run = Run::new();
     let limit = IDLE_TURNS as usize;
     for number in 0..2 * limit {
         run.step("plan", json!({"steps": number}), &format!("plan {number}"));
     }
-    assert_eq!(run.told[limit - 1], "correct idle");
-    assert_eq!(run.told[2 * limit - 1], "stop idle");
-    assert_eq!(run.told.iter().filter(|told| *told != "go").count(), 2);
+    assert_eq!(run.verdicts[limit - 1], "correct idle");
+    assert_eq!(run.verdicts[2 * limit - 1], "stop idle");
+    assert_eq!(run.verdicts.iter().filter(|verdict| *verdict != "go").count(), 2);
 }
 
 #[test]
-fn the_same_words_and_nothing_done() {
-    let mut doom = Doom::new(IDLE_TURNS);
-    let told: Vec<String> = (0..4).map(|_| short(&doom.turn("I will do it now."))).collect();
-    assert_eq!(told, ["go", "go", "correct same_words", "stop same_words"]);
+fn same_text_without_calls_is_corrected_then_stopped() {
+    let mut detector = LoopDetector::new(IDLE_TURNS);
+    let verdicts: Vec<String> = (0..4)
+        .map(|_| short(&detector.end_turn("I will do it now.")))
+        .collect();
+    assert_eq!(verdicts, ["go", "go", "correct same_words", "stop same_words"]);
 }
 
 #[test]
-fn a_correction_that_helps_is_forgotten() {
+fn correction_is_reset_after_progress() {
     let mut run = Run::new();
     for _ in 0..2 {
         for _ in 0..3 {
             run.step("edit", json!({"old": "a"}), "error: no");
         }
-        let sign = run.told.len();
+        let sign = run.verdicts.len();
         run.step("read", json!({"path": sign}), &format!("new {sign}"));
     }
-    assert_eq!(run.told[2], "correct same_call");
-    assert_eq!(run.told[6], "correct same_call");
+    assert_eq!(run.verdicts[2], "correct same_call");
+    assert_eq!(run.verdicts[6], "correct same_call");
 }
 
 #[test]
-fn after_a_compaction_everything_may_be_read_again() {
+fn compaction_allows_reading_everything_again() {
     let mut run = Run::new();
     for _ in 0..10 {
         run.step("read", json!({"path": "a"}), "text");
         run.step("read", json!({"path": "a"}), "text");
-        run.doom.forget();
+        run.detector.forget();
     }
-    assert!(run.told.iter().all(|told| told == "go"), "{:?}", run.told);
+    assert!(
+        run.verdicts.iter().all(|verdict| verdict == "go"),
+        "{:?}",
+        run.verdicts
+    );
 }
 
 #[test]
-fn honest_work_is_never_stopped() {
+fn productive_work_is_never_stopped() {
     let mut run = Run::new();
     for number in 0..100 {
         // The tests fail the same way after each edit.
@@ -228,11 +237,15 @@ fn honest_work_is_never_stopped() {
             "the same line on each page",
         );
     }
-    assert!(run.told.iter().all(|told| told == "go"), "{:?}", run.told);
+    assert!(
+        run.verdicts.iter().all(|verdict| verdict == "go"),
+        "{:?}",
+        run.verdicts
+    );
 }
 
 #[test]
-fn durations_are_no_news() {
+fn durations_are_ignored_in_comparisons() {
     let same = [
         ("1 failed in 0.02s", "1 failed in 1.17s"),
         ("took 3 ms.", "took 12 ms."),
@@ -265,29 +278,29 @@ fn durations_are_no_news() {
         );
         run.over();
     }
-    assert_eq!(run.told[2..], ["correct same_call", "stop same_call"]);
+    assert_eq!(run.verdicts[2..], ["correct same_call", "stop same_call"]);
 }
 
 proptest! {
     /// Whatever a model does with few different steps, it is stopped after a bounded number of turns.
     #[test]
-    fn a_small_world_always_ends(steps in prop::collection::vec((0..4_u8, prop::bool::ANY), 120)) {
+    fn finite_set_of_steps_always_ends(steps in prop::collection::vec((0..4_u8, prop::bool::ANY), 120)) {
         let mut run = Run::new();
         let stopped = steps.iter().position(|(step, edits)| {
             let tool = if *edits { "edit" } else { "read" };
-            matches!(run.step(tool, json!({"x": step}), "same"), Verdict::Stop { .. })
+            matches!(run.step(tool, json!({"x": step}), "same"), TurnAction::Stop { .. })
         });
         prop_assert!(stopped.is_some());
     }
 
     /// A turn with something new is never corrected, whatever came before it.
     #[test]
-    fn news_are_never_corrected(steps in prop::collection::vec(0..3_u8, 0..60)) {
+    fn turn_with_something_new_is_never_corrected(steps in prop::collection::vec(0..3_u8, 0..60)) {
         let mut run = Run::new();
         for (number, step) in steps.iter().enumerate() {
             if *step == 0 {
                 let verdict = run.step("read", json!({"path": "a"}), &format!("news number {number}"));
-                prop_assert_eq!(verdict, Verdict::Go);
+                prop_assert_eq!(verdict, TurnAction::Continue);
             } else {
                 run.step("read", json!({"path": step}), "old");
             }
@@ -296,7 +309,7 @@ proptest! {
 
     /// A stop never comes without a correction before it and nothing new since.
     #[test]
-    fn a_stop_follows_a_correction(steps in prop::collection::vec((0..5_u8, 0..3_u8), 0..80)) {
+    fn stop_always_follows_a_correction(steps in prop::collection::vec((0..5_u8, 0..3_u8), 0..80)) {
         let mut run = Run::new();
         for (step, output) in steps {
             let tool = ["read", "edit", "plan"][usize::from(step) % 3];
@@ -304,16 +317,16 @@ proptest! {
             run.step(tool, json!({"x": step}), output);
         }
         let mut corrected = false;
-        for told in &run.told {
-            if told.starts_with("stop") {
+        for verdict in &run.verdicts {
+            if verdict.starts_with("stop") {
                 prop_assert!(corrected);
             }
-            corrected |= told.starts_with("correct");
+            corrected |= verdict.starts_with("correct");
         }
     }
 
     #[test]
-    fn any_text_has_durations(text in ".*", more in "[0-9.: smµn]{0,20}") {
+    fn without_durations_accepts_any_text(text in ".*", more in "[0-9.: smµn]{0,20}") {
         without_durations(&text);
         without_durations(&more);
     }

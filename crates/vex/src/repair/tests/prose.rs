@@ -1,7 +1,7 @@
 use super::{Found, found};
 
 #[test]
-fn what_is_no_call_comes_out_as_it_is() {
+fn text_that_is_not_a_call_is_unchanged() {
     for text in [
         "",
         " \n ",
@@ -56,7 +56,7 @@ fn what_is_no_call_comes_out_as_it_is() {
 }
 
 #[test]
-fn words_are_given_while_they_come() {
+fn prose_is_emitted_as_it_arrives() {
     let mut scanner = crate::repair::TextScanner::new(&super::tools());
     let mut out = Vec::new();
     for (piece, given) in [

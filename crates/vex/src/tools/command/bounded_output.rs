@@ -7,18 +7,18 @@ pub(super) const KEEP_BYTES: usize = 12 * 1024;
 
 /// The start and the end of an output.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct BoundedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
 }
 
-impl Kept {
+impl BoundedOutput {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let (head, rest) = bytes.split_at(bytes.len().min(KEEP_BYTES - self.head.len()));
+        let (head, remaining) = bytes.split_at(bytes.len().min(KEEP_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
         // What would be pushed out again at once is not taken in.
-        let (passing, last) = rest.split_at(rest.len().saturating_sub(KEEP_BYTES));
+        let (passing, last) = remaining.split_at(remaining.len().saturating_sub(KEEP_BYTES));
         self.left_out += passing.len() as u64;
         self.tail.extend(last);
         let over = self.tail.len().saturating_sub(KEEP_BYTES);
@@ -124,13 +124,13 @@ mod tests {
     use super::*;
 
     fn text(bytes: &[u8], terminal: bool) -> String {
-        let mut kept = Kept::default();
+        let mut kept = BoundedOutput::default();
         kept.push(bytes);
         kept.into_text(terminal)
     }
 
     #[test]
-    fn what_only_a_terminal_obeys_goes() {
+    fn terminal_sequences_are_removed() {
         assert_eq!(
             text(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x\x1b(B\n", false),
             "red x\n"
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_counted() {
+    fn binary_output_is_replaced_by_its_size() {
         let noise: Vec<u8> = (0..4000_u32).map(|i| (i * 7 % 256) as u8).collect();
         assert_eq!(text(&noise, false), "[4000 bytes that are no text]\n");
     }
@@ -152,7 +152,7 @@ mod tests {
         fn any_output_in_any_pieces_stays_small_and_keeps_its_ends(
             pieces in proptest::collection::vec(proptest::collection::vec(b'a'..=b'z', 0..9000), 0..12)
         ) {
-            let mut kept = Kept::default();
+            let mut kept = BoundedOutput::default();
             for piece in &pieces {
                 kept.push(piece);
             }

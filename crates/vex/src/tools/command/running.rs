@@ -20,12 +20,12 @@ const KILL_GRACE: Duration = Duration::from_millis(600);
 /// How long what a command leaves may take to end by itself: the last of a pipe, not a server.
 const LINGER: Duration = Duration::from_millis(100);
 /// Between two looks at a tree that ends.
-const LOOK: Duration = Duration::from_millis(4);
+const POLL_INTERVAL: Duration = Duration::from_millis(4);
 /// Between two looks where the system does not tell of an end.
-const BLIND: Duration = Duration::from_millis(20);
+const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_millis(20);
 
 /// What to run and how.
-pub(super) struct Job<'a> {
+pub(super) struct CommandSpec<'a> {
     pub(super) line: &'a str,
     pub(super) cwd: &'a Path,
     /// Variables that it does not see.
@@ -41,24 +41,24 @@ pub(super) struct Job<'a> {
 
 /// How it ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct CommandEnd {
     /// Its exit code, 128 + n where a signal ended it.
     pub(crate) code: Option<i32>,
     /// Why it was stopped.
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<StopCause>,
     /// What could not be ended.
     pub(crate) survivors: usize,
 }
 
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum StopCause {
     TimedOut,
     /// The run is interrupted, or the model stops it.
     Stopped,
 }
 
-pub(super) struct Live {
+pub(super) struct RunningCommand {
     direct: Direct,
     output: Option<OwnedFd>,
     stdin: Option<(OwnedFd, Vec<u8>)>,
@@ -71,8 +71,8 @@ enum Phase {
     Ending,
 }
 
-impl Live {
-    pub(super) fn start(job: Job<'_>) -> io::Result<Self> {
+impl RunningCommand {
+    pub(super) fn start(job: CommandSpec<'_>) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command
             .arg("-c")
@@ -150,8 +150,8 @@ impl Live {
         deadline: Option<Instant>,
         wake: BorrowedFd<'_>,
         take: &mut dyn FnMut(&[u8]),
-    ) -> Ended {
-        let mut ended = Ended::default();
+    ) -> CommandEnd {
+        let mut ended = CommandEnd::default();
         let mut phase = Phase::Running;
         loop {
             let now = Instant::now();
@@ -164,7 +164,7 @@ impl Live {
                 }
                 Phase::Running if code.is_some() => phase = Phase::Lingering { until: now + LINGER },
                 Phase::Running if deadline.is_some_and(|deadline| now >= deadline) => {
-                    ended.cut = Some(Cut::TimedOut);
+                    ended.cut = Some(StopCause::TimedOut);
                     phase = self.end();
                 }
                 Phase::Lingering { until } if now >= until => phase = self.end(),
@@ -180,10 +180,14 @@ impl Live {
             let wait = match phase {
                 Phase::Running => {
                     let left = deadline.map(|deadline| deadline.saturating_duration_since(now));
-                    let blind = self.direct.ended_fd().is_none().then_some(BLIND);
+                    let blind = self
+                        .direct
+                        .ended_fd()
+                        .is_none()
+                        .then_some(POLL_INTERVAL_WITHOUT_EVENTS);
                     [left, blind].into_iter().flatten().min()
                 }
-                Phase::Lingering { .. } | Phase::Ending => Some(LOOK),
+                Phase::Lingering { .. } | Phase::Ending => Some(POLL_INTERVAL),
             };
             if self.wait(
                 wait,
@@ -192,7 +196,7 @@ impl Live {
                 ended.cut.is_some(),
                 take,
             ) {
-                ended.cut = Some(Cut::Stopped);
+                ended.cut = Some(StopCause::Stopped);
                 phase = self.end();
             }
         }
@@ -271,14 +275,16 @@ impl Live {
     }
 
     fn feed(&mut self) {
-        let Some((fd, rest)) = &mut self.stdin else { return };
-        match nix::unistd::write(&*fd, rest) {
-            Ok(written) => drop(rest.drain(..written)),
+        let Some((fd, input)) = &mut self.stdin else {
+            return;
+        };
+        match nix::unistd::write(&*fd, input) {
+            Ok(written) => drop(input.drain(..written)),
             Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
             // Who does not read it does not want it.
-            Err(_) => rest.clear(),
+            Err(_) => input.clear(),
         }
-        if rest.is_empty() {
+        if input.is_empty() {
             self.stdin = None;
         }
     }
