@@ -1,8 +1,10 @@
-//! Asking before each call: an event says what is asked, a line on stdin answers.
+//! Approval of each call by the program that controls vex: an event has the question, a line on
+//! stdin the answer.
 //!
-//! `vex exec --ask` is for a program that steers vex. Its lines are JSON: first `{"prompt": TEXT}`, then for each event
-//! `ask` one `{"ask": ID, "decision": "allow"}` or `{"ask": ID, "decision": "deny", "message": TEXT}`, in any order. Whoever
-//! says something else, or nothing more, has not allowed it.
+//! `vex exec --ask` is for a program that controls vex. Its lines are JSON: first `{"prompt":
+//! TEXT}`, then for each event `ask` one `{"ask": ID, "decision": "allow"}` or `{"ask": ID,
+//! "decision": "deny", "message": TEXT}`, in any order. An invalid line or the end of stdin denies
+//! the call.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -15,21 +17,20 @@ use serde::Deserialize;
 use crate::events::{Journal, Question};
 use crate::interrupt::Interrupt;
 
-/// The longest line, in bytes: a prompt may be as long.
+/// The maximum length of a line, in bytes: a prompt may be as long.
 const MAX_LINE: u64 = 32 * 1024 * 1024;
-/// How long the prompt may take.
+/// How long to wait for the prompt.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is said to a call.
+/// The answer for a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallDecision {
-    /// It may be made.
     Allow,
-    /// It may not; the model is told this.
+    /// Denied; the model gets this message.
     Deny(String),
 }
 
-/// Asks before each call.
+/// Requests an approval before each call.
 #[derive(Clone, Default)]
 pub struct CallApprover(Arc<Mutex<State>>);
 
@@ -43,11 +44,11 @@ impl std::fmt::Debug for CallApprover {
 struct State {
     count: u64,
     waiting: HashMap<String, SyncSender<CallDecision>>,
-    /// Why nobody answers any more.
+    /// Why no more answers can arrive.
     closed: Option<String>,
 }
 
-/// A line of who steers.
+/// A line of the controlling program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AskReply {
@@ -71,10 +72,10 @@ struct Prompt {
 }
 
 impl CallApprover {
-    /// Listens to who steers. Gives the prompt.
+    /// Starts to read from the controlling program. Returns the prompt.
     ///
     /// # Errors
-    /// When no prompt comes, in words for a person.
+    /// When no prompt arrives, as a message for people.
     pub(crate) fn listen(
         source: impl Read + Send + 'static,
         interrupt: &Interrupt,
@@ -134,7 +135,7 @@ impl CallApprover {
         Ok(())
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks for an approval and waits for the answer.
     pub(crate) fn ask(
         &self,
         mut question: Question,
@@ -152,7 +153,7 @@ impl CallApprover {
             state.waiting.insert(question.id.clone(), sender.clone());
         }
         let id = question.id.clone();
-        // Asked once it can be answered.
+        // Emitted only after the answer can be received.
         journal.ask(question);
         let _listening = interrupt.listen(move || {
             drop(sender.try_send(CallDecision::Deny("interrupted: it was not run".to_owned())));
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
     use crate::tools::{Permission, Policy};
 
-    /// A run in which each question is answered by this, in the order in which they come.
+    /// Runs calls. `answer` gives the reply to each question, in order.
     fn answered(
         answer: impl Fn(&Value) -> String + Send + 'static,
         calls: &[(&str, Value)],
@@ -210,7 +211,7 @@ mod tests {
                     let reply = answer(&event);
                     questions.push(event);
                     if reply.is_empty() {
-                        // It says nothing more.
+                        // An empty reply closes the connection.
                         break;
                     }
                     let _ = writeln!(stdin_writer, "{reply}");

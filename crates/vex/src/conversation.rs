@@ -1,6 +1,7 @@
-//! What was said: the conversation with a model, in words that no protocol owns.
+//! The conversation with a model, independent of any protocol.
 //!
-//! Providers translate it into requests and build [`Turn`]s from streams; the session log keeps it line by line.
+//! Providers translate it into requests and build [`Turn`]s from streams; the session log stores it
+//! line by line.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,9 +39,8 @@ impl Usage {
 pub enum Arguments {
     /// JSON, not yet validated.
     Json(Value),
-    /// Text that is no JSON and could not be made so without guessing. Such a call is never run.
+    /// Text that is not JSON and could not be repaired without guessing. Such a call is never run.
     Broken {
-        /// What came.
         raw: String,
         /// What is wrong with it, for the model.
         reason: String,
@@ -48,7 +48,7 @@ pub enum Arguments {
 }
 
 impl Arguments {
-    /// The JSON, where it is some.
+    /// Returns the JSON, if the arguments are valid.
     pub fn json(&self) -> Option<&Value> {
         match self {
             Self::Json(value) => Some(value),
@@ -57,28 +57,26 @@ impl Arguments {
     }
 }
 
-/// A tool call that the model asks for.
+/// A tool call of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The id that ties the result to the call. Unique in a conversation.
+    /// The id that links the result to the call. Unique in a conversation.
     pub call_id: String,
     /// The name of the tool, as the model wrote it.
     pub tool: String,
-    /// The arguments.
     pub input: Arguments,
-    /// Whether it was repaired: found in text, or its arguments mended.
+    /// Whether it was repaired: found in text, or its arguments corrected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repaired: bool,
 }
 
-/// What a tool gave back.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The id of the call.
     pub call_id: String,
     /// Whether it failed: refused, not found, or a command that did not exit with 0.
     pub is_error: bool,
-    /// The exit code, where a command ran (128 + n where a signal ended it).
+    /// The exit code, if a command ran (128 + n if a signal ended it).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The output, bounded and redacted.
@@ -88,31 +86,25 @@ pub struct ToolResult {
     pub denied: bool,
 }
 
-/// A part of an answer, in the order in which it came.
+/// A part of an answer, in the order of arrival.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
-    /// What it said.
     Text {
-        /// The words.
         text: String,
     },
-    /// What it thought.
     Thinking {
-        /// The words, or their summary.
+        /// The thinking, or a summary of it.
         text: String,
-        /// What proves to the provider that the words are its own.
+        /// Proves to the provider that it wrote this text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// What it asks for.
     ToolCall(ToolCall),
-    /// An item that only its own protocol understands (redacted thinking, server tools, encrypted reasoning); it goes
-    /// back as it came, and only there.
+    /// An item that only its own protocol understands (redacted thinking, server tools, encrypted
+    /// reasoning). It is sent back unchanged, and only to that protocol.
     Native {
-        /// The protocol.
         protocol: String,
-        /// The item.
         item: Value,
     },
 }
@@ -121,40 +113,37 @@ pub enum Block {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said all.
+    /// The answer is complete.
     #[default]
     End,
     /// It waits for the results of its calls.
     ToolUse,
-    /// The answer reached its longest length; what it holds is cut off.
+    /// The answer reached its maximum length and is cut off.
     MaxTokens,
-    /// It refused.
     Refusal,
-    /// It paused and wants to go on (server tools).
+    /// It paused and will continue (server tools).
     Pause,
 }
 
 /// One answer of the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Its parts.
     pub blocks: Vec<Block>,
-    /// Why it ended.
     #[serde(default)]
     pub stop: StopReason,
-    /// Tokens of this answer alone.
+    /// The tokens of this answer alone.
     #[serde(default)]
     pub usage: Usage,
-    /// Whether the usage was counted by the provider; else it is an estimate.
+    /// Whether the provider counted the usage; otherwise it is an estimate.
     #[serde(default)]
     pub counted: bool,
-    /// Cost of this answer alone in USD, where known.
+    /// The cost of this answer alone in USD, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
 impl Turn {
-    /// All that it said.
+    /// Returns the whole text.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
@@ -163,7 +152,7 @@ impl Turn {
         texts.collect::<Vec<_>>().join("")
     }
 
-    /// All that it thought.
+    /// Returns the whole thinking.
     pub fn thinking(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Thinking { text, .. } => Some(text.as_str()),
@@ -172,7 +161,7 @@ impl Turn {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// What it asks for, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall(call) => Some(call),
@@ -181,17 +170,15 @@ impl Turn {
     }
 }
 
-/// One entry of the conversation.
+/// One message of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// The task, a correction, or what a check found.
+    /// The task, a correction, or the output of a check.
     User {
-        /// The words.
         text: String,
     },
-    /// What the model answered.
     Assistant(Turn),
-    /// What a tool gave back. Each call has exactly one result.
+    /// The result of a tool. Each call has exactly one result.
     Tool(ToolResult),
 }

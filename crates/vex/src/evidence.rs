@@ -1,17 +1,17 @@
-//! What a run did to the repository, as git tells it.
+//! What a run did to the repository, as reported by git.
 //!
-//! The workspace is not to be trusted: git runs without hooks, fsmonitor, external diffs and text conversion, and
-//! only commits are compared, since a look at the work tree would run filters.
+//! The workspace is untrusted: git runs without hooks, fsmonitor, external diffs and text
+//! conversion, and only commits are compared, since reading the work tree would run filters.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::events::{Commit, Evidence};
 
-/// Commits that are listed at most.
+/// The maximum number of listed commits.
 const MAX_COMMITS: usize = 100;
 
-/// The state of the repository when the run began.
+/// The state of the repository at the start of the run.
 #[derive(Debug)]
 pub struct RepositoryBaseline {
     root: PathBuf,
@@ -19,7 +19,7 @@ pub struct RepositoryBaseline {
 }
 
 impl RepositoryBaseline {
-    /// Looks at the repository that `root` is part of; there may be none.
+    /// Records the state of the repository that contains `root`, if there is one.
     pub fn capture(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -27,7 +27,7 @@ impl RepositoryBaseline {
         }
     }
 
-    /// Adds the commits made since, and the files in them.
+    /// Adds the commits made since, and their files.
     pub fn add_to(&self, evidence: &mut Evidence) {
         let Some(now) = head(&self.root) else { return };
         if self.head.as_ref() == Some(&now) {

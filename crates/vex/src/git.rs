@@ -1,10 +1,10 @@
-//! git as vex runs it. The workspace is not to be trusted: nothing runs that its configuration names - no hooks, no
-//! fsmonitor, no pager, no signing program - and nothing is fetched.
+//! Runs git in an untrusted workspace: nothing that its configuration names is run (hooks,
+//! fsmonitor, pager, signing program), and nothing is fetched.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Variables by which git would work elsewhere than in the workspace.
+/// Variables that would make git work outside of the workspace.
 const ELSEWHERE: [&str; 8] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -15,7 +15,7 @@ const ELSEWHERE: [&str; 8] = [
     "GIT_PREFIX",
     "GIT_EXTERNAL_DIFF",
 ];
-/// Settings that decide what else is run, or how the output looks.
+/// Settings that decide what else is run, or the format of the output.
 const SETTINGS: [&str; 12] = [
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -31,7 +31,7 @@ const SETTINGS: [&str; 12] = [
     "maintenance.auto=false",
 ];
 
-/// A git command in this directory, its subcommand still missing.
+/// Returns a git command in this directory, without its subcommand.
 pub(crate) fn command(dir: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("--no-pager");

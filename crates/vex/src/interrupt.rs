@@ -1,4 +1,4 @@
-//! INT, TERM and HUP: one flag that everything that waits listens to.
+//! INT, TERM and HUP: one flag for everything that waits.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How long a run may take to end in order before it is cut off (the promise is 2 s).
+/// How long a run may take to end in order before it is killed (the promise is 2 s).
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// Whether the run was interrupted, and who is to be told.
+/// Whether the run was interrupted, and the callbacks to notify.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<Mutex<State>>);
 
@@ -22,7 +22,7 @@ struct State {
     next: u64,
 }
 
-/// Hears of the interrupt until it is dropped.
+/// Unregisters its callback when dropped.
 #[must_use = "nothing is heard after it is dropped"]
 pub struct ListenerGuard {
     interrupt: Interrupt,
@@ -40,7 +40,7 @@ impl Drop for ListenerGuard {
 }
 
 impl Interrupt {
-    /// An interrupt that nothing has set yet.
+    /// Creates an interrupt that is not set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -49,25 +49,24 @@ impl Interrupt {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is set.
     pub fn is_set(&self) -> bool {
         self.state().set
     }
 
-    /// Sets it and tells all who wait.
+    /// Sets the interrupt and calls all callbacks.
     pub fn set(&self) {
         self.set_by(false);
     }
 
-    /// Whether it was the time limit that set it.
+    /// Returns whether the time limit set it.
     pub fn timed_out(&self) -> bool {
         self.state().timed_out
     }
 
-    /// Sets it when this time is over.
+    /// Sets the interrupt after this time.
     ///
     /// # Errors
-    /// When there can be no thread that waits for it.
+    /// When the thread that waits for it cannot be started.
     pub fn stop_after(&self, time: Duration) -> std::io::Result<()> {
         let interrupt = self.clone();
         std::thread::Builder::new()
@@ -91,7 +90,8 @@ impl Interrupt {
         }
     }
 
-    /// Calls `tell` once when it is set, at once when it is set already, unless what this gives was dropped before.
+    /// Calls `callback` once when the interrupt is set, at once if it is set already, unless the
+    /// guard was dropped before.
     pub fn listen(&self, callback: impl FnOnce() + Send + 'static) -> ListenerGuard {
         let mut state = self.state();
         state.next += 1;
@@ -108,15 +108,16 @@ impl Interrupt {
         listening
     }
 
-    /// Waits; `false` when it was interrupted.
+    /// Sleeps. Returns `false` if interrupted.
     pub fn sleep(&self, duration: Duration) -> bool {
         let (sender, receiver) = sync_channel(1);
         let _listening = self.listen(move || notify(&sender));
         matches!(receiver.recv_timeout(duration), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Listens to INT, TERM and HUP from now on. A run that has not ended in order soon after the first of them, or
-    /// when a second comes, is cut off: all that it started is killed, `last_words` are said and the process exits with 130.
+    /// Installs handlers for INT, TERM and HUP. If the run does not end soon after the first
+    /// signal, or a second one arrives, all its processes are killed, `before_exit` is called and
+    /// the process exits with 130.
     ///
     /// # Errors
     /// When the handlers cannot be installed.
@@ -126,7 +127,7 @@ impl Interrupt {
         std::thread::Builder::new()
             .name("cut-off".to_owned())
             .spawn(move || {
-                // First word: begin to wait. Second word: wait no longer.
+                // The first message starts the grace period. The second one ends it.
                 if receiver.recv().is_err() {
                     return;
                 }
@@ -149,7 +150,7 @@ impl Interrupt {
 }
 
 fn notify(sender: &SyncSender<()>) {
-    // A full channel means that it was told already.
+    // A full channel means that the message is already queued.
     let _ = sender.try_send(());
 }
 

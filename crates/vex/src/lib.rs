@@ -1,13 +1,15 @@
 //! vex: the coding agent that is built into Vik.
 //!
-//! It is a library for the `vex` program and for `vik vex …`, which are the same. One run is one process: the prompt
-//! goes in, events come out, and the exit code tells how it ended ([`ExitReason`]). It is made to be left alone: it
-//! never asks, does not wait for a stdin that stays silent, and leaves no child behind.
+//! It is a library for the `vex` program and for `vik vex …`, which are the same. One run is one
+//! process: it takes a prompt, emits events and reports its outcome as the exit code
+//! ([`ExitReason`]). It is made for unattended use: it never asks, does not wait for a silent
+//! stdin, and leaves no child processes behind.
 //!
-//! The parts: a [`provider::Provider`] answers requests (a model API over HTTP, or [`provider::replay`], a recorded
-//! conversation); [`repair`] finds the calls that a model wrote as text; [`tools`] are run through one path (definition,
-//! validation, permission, run, bounded result); [`agent`] is the loop over both; [`session`] is the log that a
-//! conversation goes on from; [`events`] is all that the run tells the world; [`config`] says where each setting comes from.
+//! The parts: a [`provider::Provider`] answers requests (a model API over HTTP, or
+//! [`provider::replay`], a recorded conversation); [`repair`] finds the calls that a model wrote as
+//! text; [`tools`] run every call in the same way (definition, validation, permission, run, bounded
+//! result); [`agent`] is the loop over both; [`session`] is the log from which a conversation
+//! resumes; [`events`] is the output of a run; [`config`] records the origin of each setting.
 
 pub mod agent;
 mod ask;
@@ -33,15 +35,15 @@ use clap::{CommandFactory, FromArgMatches};
 pub use cli::{VexArgs, run};
 pub use events::ExitReason;
 
-/// The version that `session_start` tells.
+/// The version in the event `session_start`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The command line of `vex`, for help texts, completions and man pages.
+/// Returns the command line of `vex`, for help texts, completions and man pages.
 pub fn cli() -> clap::Command {
     VexArgs::command()
 }
 
-/// Runs vex on a whole command line, the program's name first.
+/// Runs vex on a whole command line, starting with the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let parsed = cli()
         .try_get_matches_from(args)
@@ -49,7 +51,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match parsed {
         Ok(args) => run(args),
         Err(error) => {
-            // Help and version go to stdout with 0, mistakes to stderr with 2. A closed pipe is no reason to panic.
+            // Help and version go to stdout with 0, usage errors to stderr with 2. A closed pipe
+            // must not panic.
             let text = error.render();
             if error.use_stderr() {
                 let _ = write!(std::io::stderr(), "{text}");

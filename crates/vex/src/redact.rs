@@ -1,8 +1,9 @@
-//! Secrets become placeholders: `[REDACTED:kind]`, or `[secret NAME]` for one that Vik has handed over by name.
+//! Replaces secrets with placeholders: `[REDACTED:kind]`, or `[secret NAME]` for one that Vik
+//! passed by name.
 //!
-//! Text is redacted where it enters: what tools give back, what models say, what providers report. Whatever is stored,
-//! shown or sent on holds placeholders only. What is masked and how is in [`vik_mask`]; this module says what a process
-//! of vex knows: the values of its own keys.
+//! Text is redacted where it enters: results of tools, answers of models, errors of providers.
+//! Everything stored, shown or sent contains placeholders only. [`vik_mask`] decides what is
+//! masked; this module adds what a process of vex knows: the values of its own keys.
 
 use std::borrow::Cow;
 use std::sync::Once;
@@ -10,22 +11,22 @@ use std::sync::Once;
 use serde_json::Value;
 use vik_mask::{Label, Masker};
 
-/// The variable in which Vik names the secrets that it has given to an agent.
+/// The variable in which Vik names the secrets that it passed to an agent.
 pub const SECRET_NAMES: &str = "VIK_SECRETS";
 
 static OWN: Once = Once::new();
 
-/// Masks what looks like a secret, and the values of this process's own keys.
+/// Masks text that looks like a secret, and the values of this process's own keys.
 pub fn redact(text: &str) -> Cow<'_, str> {
     process().mask(text)
 }
 
-/// As [`redact`], for each text in a value; a text whose key says that it is a secret is judged as one.
+/// Like [`redact`], for each text in a value. A text whose key names a secret is masked as one.
 pub fn redact_json(value: &Value) -> Cow<'_, Value> {
     process().mask_value(value)
 }
 
-/// From now on the values of these variables are masked, too, whatever their names say.
+/// Also masks the values of these variables from now on, whatever their names are.
 pub fn init(also: &[String]) {
     OWN.call_once(|| learn(&[]));
     learn(also);

@@ -1,4 +1,4 @@
-//! The real `vex` program: its settings, its other verbs, and where its words go.
+//! The real `vex` program: its settings, its other verbs, and its output.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(
@@ -48,7 +48,7 @@ impl Fixture {
         command
     }
 
-    /// `vex exec` on the scripted model.
+    /// `vex exec` with the scripted model.
     fn exec(&self, args: &[&str]) -> Command {
         let mut command = self.vex(&["exec", "-m", "scripted", "--base-url", &self.server.v1()]);
         command.args(args);
@@ -73,7 +73,7 @@ fn end(output: &Output) -> Value {
     serde_json::from_str(text.lines().next_back().unwrap()).unwrap()
 }
 
-/// Put together here, so that nobody takes this file for one that holds secrets.
+/// Concatenated here, so that scanners do not take this file for one with secrets.
 fn secret() -> String {
     format!("{}_{}", "ghp", "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu9")
 }
@@ -191,7 +191,7 @@ fn models_and_doctor_ask_the_provider() {
     }
     assert!(level("sandbox").is_some());
 
-    // Nobody listens there.
+    // Nothing listens there.
     let output = fixture
         .vex(&[
             "doctor",
@@ -205,7 +205,7 @@ fn models_and_doctor_ask_the_provider() {
         .unwrap();
     assert_eq!(code(&output), 1);
     assert!(fixture.plain(&output.stdout).contains("error"));
-    // Which provider?
+    // The provider is ambiguous.
     let output = fixture.vex(&["doctor"]).output().unwrap();
     assert_eq!(code(&output), 3);
     let output_text = fixture.plain(&output.stdout);
@@ -254,7 +254,7 @@ fn environment_variables_equal_flags() {
         .output()
         .unwrap();
     assert_eq!(code(&output), 0, "{}", fixture.plain(&output.stdout));
-    // A flag that is given twice: the last one counts.
+    // Of a repeated flag the last one counts.
     let output = fixture
         .exec(&["--json", "--max-turns", "9", "--max-turns", "1", "go"])
         .output()
@@ -272,7 +272,7 @@ fn the_last_message_goes_into_a_file() {
         (0, "The work is done.\n")
     );
     assert_eq!(output.stdout, b"The work is done.\n");
-    // A file that cannot be written fails the run.
+    // If the file cannot be written, the run fails.
     let output = fixture
         .exec(&["--json", "-o", "no/last.txt", "go"])
         .output()

@@ -1,4 +1,4 @@
-//! What commands may do and what is left of them: the real `vex` with real processes.
+//! What commands may do and which processes they leave: the real `vex` with real processes.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -32,7 +32,7 @@ impl Fixture {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    /// vex on these commands, one in each turn, with the exit codes that they must have.
+    /// vex with these commands, one in each turn, with their expected exit codes.
     fn vex(&self, commands: &[(&str, Option<i32>)], args: &[&str]) -> Command {
         let mut text =
             "{\"kind\":\"recording\",\"version\":1}\n{\"kind\":\"conversation\",\"name\":\"only\"}\n"
@@ -88,7 +88,7 @@ fn alive(pid: &str) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// Whether this system confines commands; says so where it does not.
+/// Whether this system confines commands; prints a note if it does not.
 fn confines() -> bool {
     let sandbox = vik_proc::Sandbox {
         write: vec!["/".into()],
@@ -103,7 +103,8 @@ fn confines() -> bool {
     }
 }
 
-/// Leaves its session, group, parent and environment, and does not want to end; says so in `name`.
+/// Leaves its session, group, parent and environment, and ignores signals; writes its pid to
+/// `name`.
 fn hide(name: &str) -> String {
     format!(
         "(env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > {name}; while :; do sleep 1000; done' &) ; \
@@ -143,12 +144,12 @@ fn a_command_writes_in_the_workspace_and_nowhere_else() {
     commands.extend(failing.iter().map(|line| (line.as_str(), Some(9))));
     fixture.ok(&commands, &["--permission", "workspace-write"]);
     assert_eq!(std::fs::read_to_string(fixture.path("there")).unwrap(), "kept");
-    // vex itself keeps its log there, which no command did.
+    // vex itself keeps its log there, but no command wrote there.
     assert!(!fixture.path("home/x").exists());
     for name in ["x", "d", "late", ".git"] {
         assert!(!fixture.path(name).exists(), "{name}");
     }
-    // With everything allowed nothing is in the way.
+    // With full permission nothing is confined.
     fixture.ok(
         &[("echo x > ../x && echo x > \"$HOME/x\"", Some(0))],
         &["--permission", "full"],

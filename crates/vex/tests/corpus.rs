@@ -1,5 +1,5 @@
-//! Repair tasks on real code: the words of the model are recorded, the tools are real, and what they did is judged by
-//! checks that no agent sees. See `corpus/README.md`.
+//! Repair tasks on real code: the answers of the model are recorded, the tools are real, and the
+//! results are judged by checks hidden from the agent. See `corpus/README.md`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 
@@ -53,7 +53,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
-/// The folders of the real rustc and python3 before the others: shims ask for the home of the user.
+/// The folders of the real rustc and python3 before the others: shims need the home of the user.
 static PATH: LazyLock<OsString> = LazyLock::new(|| {
     let text_of = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().unwrap();
@@ -66,7 +66,7 @@ static PATH: LazyLock<OsString> = LazyLock::new(|| {
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&path))).unwrap()
 });
 
-/// A command that sees nothing of the settings of the user who runs the tests.
+/// A command without the settings of the user who runs the tests.
 fn clean(program: &str, home: &Path, cwd: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -125,7 +125,7 @@ fn solve(folder: &str) {
     assert_eq!(end["reason"], "done", "{end}");
 
     ok(&check());
-    // What vex says that it changed is what it changed.
+    // The reported changes are the real ones.
     let changed = ok(&sh(
         "git diff --name-only HEAD~$(($(git rev-list --count HEAD) - 1)); git ls-files -o",
         &work,

@@ -1,4 +1,5 @@
-//! The recordings of the example fit its sample project: each conversation runs to its end with real tools.
+//! The recordings of the example match its sample project: each conversation runs to its end with
+//! real tools.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(clippy::needless_pass_by_value, reason = "an output is made for the call")]
@@ -15,7 +16,7 @@ fn examples() -> PathBuf {
         .unwrap()
 }
 
-/// A command that sees nothing of the settings of the user who runs the tests.
+/// A command without the settings of the user who runs the tests.
 fn clean(program: &str, home: &Path, cwd: &Path) -> Command {
     let mut command = Command::new(program);
     command

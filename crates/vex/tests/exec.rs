@@ -237,7 +237,7 @@ fn read_only_denies_writes_and_commands() {
 
 #[test]
 fn a_check_decides_whether_a_refused_last_call_matters() {
-    // The recording goes on behind the refusal.
+    // The recording continues after the refusal.
     let outside = || json!({"tool": "write_file", "input": {"path": "../out", "content": "x"}, "expect": {"is_error": true}});
     let inside = call("write_file", json!({"path": "a", "content": "x"}));
     let alone = [
@@ -423,7 +423,7 @@ fn a_stdin_that_stays_open_hangs_nothing() {
     wait_for(&mut out, "end");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 
-    // Waiting for the prompt, it still obeys a signal.
+    // It also obeys a signal while it waits for the prompt.
     let (mut child, mut out) = start(&fixture, "-");
     wait_for(&mut out, "session_start");
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();

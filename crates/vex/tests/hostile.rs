@@ -1,5 +1,5 @@
-//! What a workspace does to a model's plans: each row is a workspace, the calls of a recorded model with what their
-//! real results must be, and what must be true of the workspace afterwards.
+//! Unusual workspaces: each row is a workspace, the calls of a recorded model with the expectations
+//! of their real results, and conditions on the workspace afterwards.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(
@@ -12,12 +12,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// A call that succeeds, with these words in its result.
+/// A call that succeeds, with these texts in its result.
 fn good(tool: &str, input: Value, expected: &[&str]) -> Value {
     json!({"tool": tool, "input": input, "expect": {"is_error": false, "contains": expected}})
 }
 
-/// A call that fails, and says these words.
+/// A call that fails, with these texts in its result.
 fn bad(tool: &str, input: Value, expected: &[&str]) -> Value {
     json!({"tool": tool, "input": input, "expect": {"is_error": true, "contains": expected}})
 }
@@ -47,7 +47,8 @@ fn ok(output: Output, step: &str) {
     );
 }
 
-/// Makes a workspace with a script, has one call made in each turn, and judges the workspace with a script.
+/// Creates a workspace with a script, makes one call per turn, and checks the workspace with a
+/// script.
 fn play(setup: &str, calls: &[Value], afterwards: &str) {
     let dir = tempfile::tempdir().unwrap();
     let (home, work) = (dir.path(), dir.path().join("work"));

@@ -1,5 +1,5 @@
-//! Reading an answer is linear work. Time says little on a busy machine, so bytes are counted that were asked of the
-//! allocator: whoever copies, joins or parses again what was there already, asks for them.
+//! Reading an answer is linear work. Time is unreliable on a busy machine, so the allocated bytes
+//! are counted: code that copies, joins or parses the same text again allocates more.
 #![allow(unsafe_code, reason = "an allocator that counts cannot be written without it")]
 #![allow(clippy::unwrap_used, reason = "a test helper may panic")]
 
@@ -15,7 +15,7 @@ struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is handed on to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -27,7 +27,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // What is moved counts whole, though the system may be able to grow in place.
+        // A reallocation counts as a whole, though the system may be able to grow in place.
         ALLOCATED.fetch_add(size, Ordering::Relaxed);
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// An answer of that many bytes of words and as many of arguments, in pieces of five.
+/// Events of an answer with this many bytes of text and as many of arguments, in chunks of five.
 fn events(protocol: Protocol, bytes: usize) -> Vec<String> {
     let piece = "word ";
     let count = bytes / piece.len();
@@ -88,7 +88,7 @@ fn events(protocol: Protocol, bytes: usize) -> Vec<String> {
     events
 }
 
-/// Bytes that were allocated while such an answer was read.
+/// Returns the bytes allocated while such an answer was read.
 fn work(protocol: Protocol, bytes: usize) -> usize {
     let events = events(protocol, bytes);
     let request = Request {
@@ -117,7 +117,8 @@ fn work(protocol: Protocol, bytes: usize) -> usize {
     work
 }
 
-/// The mistake: 200 KB in small pieces cost seconds. Twice as long may cost twice as much, and not more.
+/// The mistake: 200 KB in small chunks took seconds. An answer of twice the length may cost twice
+/// as much, and not more.
 #[test]
 fn reading_an_answer_allocates_linearly() {
     for protocol in Protocol::ALL {

@@ -1,4 +1,5 @@
-//! The real `vex` program with a scripted model server: hundreds of turns, megabytes of output, and kills in between.
+//! The real `vex` program with a scripted model server: hundreds of turns, megabytes of output, and
+//! kills in between.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 
@@ -68,7 +69,7 @@ impl Fixture {
     }
 }
 
-/// The most memory that a process had at once, in KiB.
+/// The peak memory of a process, in KiB.
 fn peak(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -132,7 +133,7 @@ fn three_hundred_turns_with_two_megabytes_of_output() {
             extended_bytes += all.len();
         }
     }
-    // A compaction breaks the row once; where the model was asked for a summary, twice.
+    // A compaction breaks the row once; twice if the model was asked for a summary.
     assert!(
         extends + 2 * compactions >= requests.len() - 1,
         "{extends} of {}",
@@ -152,7 +153,7 @@ fn three_hundred_turns_with_two_megabytes_of_output() {
     }
 }
 
-/// Random numbers that are the same each time.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -232,7 +233,7 @@ fn resume_after_random_kills_over_compactions_repeats_no_finished_call() {
         let times = out.lines().filter(|line| *line == number.to_string()).count();
         assert!(times <= 1, "{number} was run {times} times");
     }
-    // All that providers want of a conversation holds in each request, and the task is in it.
+    // Each request satisfies the requirements of providers and contains the task.
     for request in fixture.requests() {
         assert!(request.concat().contains("Translate every file of the catalogue"));
     }

@@ -1,4 +1,4 @@
-//! The real `vex` program: conversations that go on after their process ended, however it ended.
+//! The real `vex` program: conversations that resume after their process ended in any way.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(
@@ -119,7 +119,7 @@ fn answer_received_before_a_kill_is_final_and_not_requested_again() {
     assert!(end.contains("\"end\""), "{end}");
     std::fs::write(&path, format!("{without_end}\n")).unwrap();
 
-    // The recording has nothing more to say: another request would fail.
+    // The recording is at its end: another request would fail.
     let (events, output) = fixture.run(&["--resume", &id, "-o", "../answer"]);
     assert_eq!(output.status.code(), Some(0), "{events:#?}");
     assert!(events.iter().all(|event| event["type"] != "usage"), "{events:#?}");
@@ -199,7 +199,7 @@ fn prune_lists_and_removes_old_sessions() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert_eq!(prune(&["--yes"]), "nothing is older than 720h\n");
-    // As if it had been long ago.
+    // As if it were long ago.
     let text = std::fs::read_to_string(&path).unwrap();
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
@@ -235,7 +235,7 @@ fn unwritable_home_is_a_warning() {
     );
 }
 
-/// Random numbers that are the same each time.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -248,7 +248,8 @@ impl Dice {
     }
 }
 
-/// Killed at random points again and again, it comes to its end, and no call that has a result was made twice.
+/// Killed at random points again and again, it reaches its end, and no call with a result is made
+/// twice.
 #[test]
 fn resume_after_random_kills_repeats_no_finished_call() {
     const TURNS: u64 = 20;
@@ -267,7 +268,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
         };
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut events = BufReader::new(child.stdout.take().unwrap()).lines();
-        // `session_start`, then some of what follows.
+        // `session_start`, then some of the following events.
         let events_seen: Vec<String> = events
             .by_ref()
             .take(2 + dice.throw(9) as usize)
@@ -283,7 +284,7 @@ fn resume_after_random_kills_repeats_no_finished_call() {
         assert_eq!(status.code(), None, "killed, or done: {events_seen:#?}");
         kills += 1;
         assert!(kills < 500, "it never comes to its end");
-        // A process that died before its log began left nothing to go on with.
+        // A process that died before it created its log left nothing to resume.
         session = fixture
             .path(&format!("vex/sessions/{id}.jsonl"))
             .exists()

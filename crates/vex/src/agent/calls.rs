@@ -1,4 +1,4 @@
-//! Running what an answer asks for.
+//! Running the tool calls of an answer.
 
 use std::ops::ControlFlow;
 
@@ -11,8 +11,8 @@ use crate::tools::plan::UpdatePlan;
 use crate::tools::{Need, Tool, Toolbox};
 
 impl Agent<'_> {
-    /// Runs the calls of an answer. Each result is written down as soon as it is there, and each call has one when this
-    /// returns, also when the run was cut off meanwhile.
+    /// Runs the calls of an answer. Each result is recorded as soon as it exists, and every call
+    /// has a result when this function returns, even if the run was interrupted.
     pub(super) fn call(&mut self, calls: &[ToolCall]) -> ControlFlow<Ending> {
         let run = &mut self.run;
         let (tools, journal, interrupt) = (run.tools, run.journal, run.interrupt);
@@ -49,7 +49,7 @@ impl Agent<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Sees whether the run goes in circles, now that a turn is over that said `words`.
+    /// Checks, at the end of a turn whose text is `text`, whether the run is in a loop.
     pub(super) fn check_for_loop(&mut self, text: &str) -> ControlFlow<Ending> {
         match self.loop_detector.end_turn(text) {
             TurnAction::Continue => ControlFlow::Continue(()),

@@ -1,8 +1,8 @@
-//! What requests leave out when the conversation grows too long, and what then stands in its place.
+//! What requests leave out when the conversation grows too long, and what replaces it.
 //!
-//! Old tool output goes first: its first lines and a count stay. Then whole turns: a summary of set form stands for
-//! them, made from the messages themselves. What was asked for and the plan are never left out, and a call is never
-//! parted from its result.
+//! Old tool output is shortened first: its first lines and a count remain. Then whole turns are
+//! replaced by a summary of fixed form, built from the messages themselves. The prompts and the
+//! plan are never left out, and a call is never separated from its result.
 
 mod fit;
 mod summary;
@@ -15,34 +15,33 @@ pub use summary::Summary;
 use crate::conversation::{Arguments, Block, Message, Usage};
 use crate::tools::plan::{self, Step};
 
-/// Output up to this length is not worth shrinking, in bytes.
+/// Shorter output is not worth shortening, in bytes.
 const MIN_SHRINKABLE_BYTES: usize = 600;
-/// How much of an old output stays: lines and bytes.
+/// How much of an old output is kept: lines and bytes.
 const KEPT_LINES_AND_BYTES: (usize, usize) = (6, 300);
 /// What each message costs beside its texts, in bytes.
 const MESSAGE_OVERHEAD_BYTES: usize = 40;
 
-/// A step of leaving out. It says what was decided, so that reading it again gives the same messages.
+/// One compaction step. It records the decision, so that reading it again gives the same messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
     /// Results before this message keep only their first lines.
     pub shrink_before: usize,
-    /// No result keeps more than this, in bytes.
+    /// The maximum size of any result, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cap: Option<usize>,
-    /// The first message, after the opening one, that stays; only where there is a summary.
+    /// The first message after the opening one that is kept. Used only if there is a summary.
     #[serde(default)]
     pub cut: usize,
-    /// What stands for all before it.
+    /// Replaces all messages before `cut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// What a summary in the words of the model cost.
+    /// The usage of the request for the model's own summary.
     #[serde(default)]
     pub usage: Usage,
 }
 
 impl Compaction {
-    /// All texts in it.
     pub(crate) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
         self.summary.iter_mut().flat_map(Summary::texts)
     }
@@ -57,7 +56,7 @@ impl Compaction {
         }
     }
 
-    /// How many results of those that stay it shortens.
+    /// Returns the number of kept results that this step shortens.
     pub(crate) fn shortens(&self, messages: &[Message]) -> usize {
         let kept = messages.iter().enumerate().skip(self.cut);
         kept.filter(|(index, message)| match message {
@@ -77,7 +76,8 @@ impl Compaction {
     }
 }
 
-/// The message that a shortened conversation begins with: what was asked for and where, then what was done.
+/// Returns the first message of a shortened conversation: the prompts, the environment, then the
+/// summary of the work.
 pub(crate) fn opening(prompts: &[String], environment: &str, summary: &Summary, steps: &[Step]) -> String {
     let mut text = prompts.join("\n\n");
     text.push_str("\n\n");
@@ -94,7 +94,7 @@ pub(crate) fn opening(prompts: &[String], environment: &str, summary: &Summary, 
     text
 }
 
-/// About how long a message is in a request, in bytes.
+/// Returns the approximate length of a message in a request, in bytes.
 pub(crate) fn size(message: &Message) -> usize {
     let text = match message {
         Message::User { text } => text.len(),
@@ -135,7 +135,7 @@ fn first_lines(output: &str) -> String {
 }
 
 fn both_ends(output: &str, cap: usize) -> String {
-    // The note is part of what may stay.
+    // The note counts towards the limit.
     let half = cap.saturating_sub(60) / 2;
     let head = floor(output, half);
     let tail = ceil(output, output.len() - half);
@@ -147,7 +147,7 @@ fn both_ends(output: &str, cap: usize) -> String {
     )
 }
 
-/// The last border of a character at or before `at`.
+/// Returns the last character boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -156,7 +156,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// The first border of a character at or after `at`.
+/// Returns the first character boundary at or after `at`.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,4 +1,4 @@
-//! Making room in the context of the model.
+//! Keeps the conversation within the context of the model.
 
 use std::ops::ControlFlow;
 
@@ -9,20 +9,20 @@ use crate::events::Compacted;
 use crate::provider::{Progress, ProviderError, Request};
 use crate::session::Entry;
 
-/// What is aimed at, as a share of the window: the further down, the rarer it happens.
+/// The target after a compaction, as a share of the window. A lower target makes compactions rarer.
 const TARGET_SHARE: f64 = 0.40;
-/// The same as a part of the share from which on something is left out, where that is small.
+/// The target as a part of the soft limit, if that limit is small.
 const TARGET_PART_OF_SOFT: f64 = 0.60;
-/// The share that turns get at least, however much is pinned.
+/// The minimum share for turns, however much is pinned.
 const MIN_TURNS_SHARE: f64 = 0.25;
-/// The share that a summary gets, and its bounds in bytes.
+/// The share for a summary, and its bounds in bytes.
 const SUMMARY_SHARE_AND_BOUNDS: (f64, usize, usize) = (0.08, 800, 8000);
 
 const SUMMARY_PROMPT: &str = "Before older messages are left out to save room: sum up in at most 200 words what you decided and why, \
                    what is done, and what is still to do. Answer with these words only, without a tool call.";
 
 impl Agent<'_> {
-    /// Leaves out what is old when the context is nearly full.
+    /// Compacts the conversation when the context is nearly full.
     pub(super) fn make_room(&mut self) -> ControlFlow<Ending> {
         let history = self.run.session.history();
         let context = self.run.settings.context;
@@ -49,7 +49,8 @@ impl Agent<'_> {
         self.compact(compaction)
     }
 
-    /// The provider says that the request is too long, whatever the estimate was. Whether it is shorter now.
+    /// Compacts the conversation after the provider refused a request as too long, whatever the
+    /// estimate was. Returns whether the request is shorter now.
     pub(super) fn overflow(&mut self, times: u32) -> ControlFlow<Ending, bool> {
         let history = self.run.session.history();
         let part = history.bytes() / 2;
@@ -88,7 +89,8 @@ impl Agent<'_> {
         ControlFlow::Continue(())
     }
 
-    /// The model's own words on what is left out. Without them the facts alone must do.
+    /// Asks the model for a summary of the dropped turns. If it gives none, the facts alone are
+    /// used.
     fn ask_for_summary(&mut self, compaction: &mut Compaction) -> ControlFlow<Ending> {
         let run = &mut self.run;
         let mut messages = run.session.history().messages().to_vec();
@@ -104,7 +106,7 @@ impl Agent<'_> {
             tools: run.tools.definitions(),
             output_schema: None,
         };
-        // What the answer brings is not the run's, but that one arrives is a sign of life.
+        // The content of this answer is not part of the run, but its arrival shows activity.
         let journal = run.journal;
         let mut progress = |progress: Progress<'_>| journal.progress(&progress);
         let turn = match run.provider.turn(request, &mut progress, run.interrupt) {

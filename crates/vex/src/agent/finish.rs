@@ -1,4 +1,4 @@
-//! Whether an answer without calls is the end.
+//! Decides whether an answer without calls ends the run.
 
 use std::ops::ControlFlow;
 
@@ -9,26 +9,26 @@ use super::{Agent, Ending};
 use crate::conversation::{Message, StopReason};
 use crate::events::ExitReason;
 
-/// The shortest final answer of a run that changed nothing, in characters.
+/// The minimum length of the final answer of a run that changed nothing, in characters.
 const MIN_ANSWER_CHARS: usize = 20;
-/// How often an answer may be cut off in a row.
+/// How often in a row an answer may be cut off.
 const MAX_CUT_OFFS: u32 = 2;
-/// How often an answer of nothing is borne in one run.
+/// How often an answer may be empty in one run.
 const MAX_EMPTY: u32 = 2;
-/// How much of the task is said again, in bytes.
+/// How much of the task is repeated, in bytes.
 const MAX_TASK: usize = 1000;
-/// How often an answer of the wrong form goes back.
+/// How often an answer may violate the schema.
 const MAX_MISFITS: u32 = 2;
 
-/// How often the model was sent back to work, and what happens if that does not help.
+/// Counts the retries of the model, and holds the outcome if they do not help.
 #[derive(Debug, Default)]
 pub(super) struct RetryBudget {
-    /// How the run would have ended, had the model not been asked once more.
+    /// How the run would have ended without the last retry.
     nudged: Option<Ending>,
     cut_offs: u32,
     pub(super) retries: u32,
     empty: u32,
-    /// Whether an answer that only showed something was asked about.
+    /// Whether the model was asked about an answer that only showed something.
     shown: bool,
     /// Whether the model was asked if anything is left.
     pub(super) asked_for_review: bool,
@@ -37,25 +37,25 @@ pub(super) struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Whether another empty answer may be asked about.
+    /// Returns whether another empty answer may be retried.
     pub(super) fn allow_empty(&mut self) -> bool {
         self.empty += 1;
         self.empty <= MAX_EMPTY
     }
 
-    /// Whether the check has failed in this run.
+    /// Returns whether the check has failed in this run.
     pub(super) fn failed_check(&self) -> bool {
         self.failed_checks > 0
     }
 
-    /// The end that a last request was to turn away.
+    /// Takes the outcome that the last retry was to avoid.
     pub(super) fn take_nudged_ending(&mut self) -> Option<Ending> {
         self.nudged.take()
     }
 }
 
 impl Agent<'_> {
-    /// What follows from an answer without calls: `text` is all that it said.
+    /// Handles an answer without calls. `text` is its whole text.
     pub(super) fn finish(&mut self, stop: StopReason, text: &str) -> ControlFlow<Ending> {
         match stop {
             StopReason::Refusal => {
@@ -73,7 +73,7 @@ impl Agent<'_> {
             StopReason::MaxTokens => return self.retry_cut_off(),
             StopReason::End | StopReason::ToolUse => self.retry_budget.cut_offs = 0,
         }
-        // Without a check nothing shows that the work is done although its last call was refused.
+        // Without a check, nothing shows that the work is done although its last call was refused.
         if self.run.settings.verify.is_none()
             && let Some(denial) = self.denied.take()
         {
@@ -139,7 +139,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Sends the model back once; the second time the run ends without success.
+    /// Retries the model once; the second time the run ends without success.
     fn nudge(&mut self, why: &str, message: &str) -> ControlFlow<Ending> {
         let ending = Ending::failed(ExitReason::NoProgress, why);
         if self.retry_budget.nudged.is_some() {
@@ -150,14 +150,14 @@ impl Agent<'_> {
         self.send_to_model(message)
     }
 
-    /// The beginning of what was asked for last: a model that lost its way is told of it again.
+    /// Returns the start of the last prompt, to remind a model that lost track of its task.
     fn task(&self) -> &str {
         let prompts = self.run.session.history().prompts();
         let task = prompts.last().map_or("", String::as_str);
         &task[..floor(task, MAX_TASK)]
     }
 
-    /// Asks whether anything is left, with the task and what is known to be changed before the model's eyes.
+    /// Asks whether anything is left, and shows the task and the changed files.
     fn ask_for_review(&mut self) -> ControlFlow<Ending> {
         self.retry_budget.asked_for_review = true;
         let mut changed = String::new();
@@ -181,7 +181,7 @@ impl Agent<'_> {
         ))
     }
 
-    /// After an answer of nothing at all.
+    /// Retries after an empty answer.
     pub(super) fn retry_empty(&mut self, why: &str) -> ControlFlow<Ending> {
         self.run.journal.guard("nudge", why);
         self.send_to_model(&format!(
@@ -216,7 +216,7 @@ impl Agent<'_> {
         ))
     }
 
-    /// Runs the check; what it finds goes back to the model.
+    /// Runs the check and sends its output to the model if it fails.
     fn run_check(&mut self, verify: &Verify) -> ControlFlow<Ending, bool> {
         let run = &self.run;
         let result = verify.run(run.tools, run.interrupt);
@@ -239,7 +239,8 @@ impl Agent<'_> {
         self.run
             .journal
             .evidence(|evidence| is_changed = !evidence.files_changed.is_empty());
-        // A model that only gives advice goes on giving it until it is asked for one call and nothing else.
+        // A model that only gives advice keeps giving it until it is asked for one call and nothing
+        // else.
         let next = match (is_changed, std::mem::take(&mut self.called_since_check)) {
             (true, true) => format!(
                 "Go on with the next call: find the cause and mend that, not the check. The task: {}",
@@ -258,7 +259,7 @@ impl Agent<'_> {
         ControlFlow::Continue(false)
     }
 
-    /// Says something to the model.
+    /// Sends a message to the model.
     pub(super) fn send_to_model(&mut self, message: &str) -> ControlFlow<Ending> {
         self.record(Message::User {
             text: message.to_owned(),
@@ -266,7 +267,7 @@ impl Agent<'_> {
     }
 }
 
-/// Whether a text is one fence and nothing else.
+/// Returns whether a text is one fence and nothing else.
 fn is_fence(text: &str) -> bool {
     let inner = text
         .trim()

@@ -1,24 +1,21 @@
-//! What a run may use at most.
+//! Limits of a run.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::conversation::Turn;
 
-/// What one process may use at most: what earlier processes used for the same conversation is not counted.
+/// The limits of one process. Usage of earlier processes of the same conversation is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// Answers of the model.
     pub turns: Option<NonZeroU32>,
     /// Tokens of all requests and answers together.
     pub tokens: Option<u64>,
-    /// US dollars.
     pub usd: Option<f64>,
-    /// Time from start to end.
     pub time: Option<Duration>,
 }
 
-/// What was used of it.
+/// The usage so far.
 #[derive(Debug)]
 pub(super) struct Meter {
     limits: Limits,
@@ -39,7 +36,7 @@ impl Meter {
         }
     }
 
-    /// An answer was paid for.
+    /// Counts the usage of an answer.
     pub(super) fn paid(&mut self, turn: &Turn) {
         self.tokens = self
             .tokens
@@ -49,12 +46,12 @@ impl Meter {
         self.usd += self.last_usd;
     }
 
-    /// An answer counts as a turn.
+    /// Counts an answer as a turn.
     pub(super) fn answered(&mut self) {
         self.turns += 1;
     }
 
-    /// Why there may be no further request, which would hold about `estimate` tokens.
+    /// Returns why no further request of about `estimate` tokens may be sent.
     pub(super) fn forbids(&self, estimate: u64) -> Option<String> {
         if let Some(turns) = self.limits.turns.filter(|turns| self.turns >= turns.get()) {
             return Some(format!("the limit of {turns} turns is reached"));

@@ -1,60 +1,55 @@
-//! Notices a model that goes in circles: first it is told once, then the run ends.
+//! Detects a model that repeats itself without progress: it is corrected once, then the run ends.
 //!
-//! What counts as going on is a fact, never a guess about words: a file was changed in a way in which it was not
-//! changed before, or a call gave something that it had not given before. Either clears all that was held against
-//! the model. Reading on in a file, polling logs that grow and running the tests again after an edit are going on.
-//! Without that, these are circles:
+//! Progress is a fact, never a guess about the text: a file changed in a way in which it had not
+//! changed before, or a call gave a result that it had not given before. Progress resets all
+//! counters. Reading on in a file, polling logs that grow and running the tests again after an edit
+//! are progress. Without progress, these are loops:
 //!
 //! - the same call with the same result, three times;
 //! - the same error of the same tool, three times;
-//! - turns that repeat each other in turns (A B A B, up to four different ones);
-//! - the same words, three turns long;
-//! - a number of turns with nothing changed and nothing learnt.
+//! - turns that repeat in a cycle (A B A B, up to four different ones);
+//! - the same text, three turns long;
+//! - a number of turns that changed nothing and found nothing new.
 //!
-//! How long something took is left out of the comparison: a test that fails in 0.02 s and then in 0.03 s fails the same.
+//! Durations are left out of the comparison: a test that fails in 0.02 s and then in 0.03 s fails
+//! in the same way.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::conversation::{ToolCall, ToolResult};
 
-/// Turns without any progress after which a run is corrected, where nothing else is set.
+/// The default number of turns without progress after which a run is corrected.
 pub const IDLE_TURNS: u32 = 15;
 
-/// How often the same thing may happen.
+/// How often the same event may happen.
 const MAX_REPEATS: u32 = 3;
 
-/// The longest circle that is looked for, in turns.
+/// The maximum length of a detected cycle, in turns.
 const MAX_CYCLE_TURNS: usize = 4;
 
-/// What a call is there for.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It changes files.
     Change,
-    /// It learns something.
     Read,
-    /// It notes something for itself, which is no progress.
+    /// Only writes a note of the model, which is not progress.
     Note,
 }
 
-/// A way of going in circles.
+/// A kind of loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopKind {
-    /// The same call with the same result.
     SameCall,
-    /// The same error.
     SameError,
-    /// Turns that repeat each other.
     PingPong,
-    /// The same words.
     SameText,
-    /// Nothing changed, nothing learnt.
+    /// Nothing changed and nothing new was read.
     Idle,
 }
 
 impl LoopKind {
-    /// The name in events.
+    /// Returns the name in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SameCall => "same_call",
@@ -66,42 +61,38 @@ impl LoopKind {
     }
 }
 
-/// What is to be done after a turn.
+/// What to do after a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnAction {
-    /// Go on.
     Continue,
-    /// Tell the model this, once.
+    /// Sends this message to the model, once.
     Correct {
-        /// What it does.
         circle: LoopKind,
-        /// What it is told.
         message: String,
     },
-    /// End the run: it was told, and goes on in circles.
+    /// Ends the run: the model was corrected and repeats itself again.
     Stop {
-        /// What it does.
         circle: LoopKind,
         /// Why the run ends, for people.
         message: String,
     },
 }
 
-/// Watches the turns of a run.
+/// Detects loops over the turns of a run.
 #[derive(Debug)]
 pub struct LoopDetector {
     idle_limit: u32,
     /// Every call with its result, and every change, so far.
     known: HashSet<u64>,
-    /// The same calls and errors since the last progress.
+    /// How often each call and error happened since the last progress.
     counts: HashMap<u64, u32>,
-    /// What this turn did.
+    /// The calls of this turn.
     turn: Vec<u64>,
-    /// Whether this turn went on.
+    /// Whether this turn made progress.
     progress: bool,
-    /// What this turn repeated too often, and which tool that was.
+    /// What this turn repeated too often, and the tool.
     repeated: Option<(LoopKind, String)>,
-    /// The last turns, the latest last. Those that repeat others brought nothing new.
+    /// The last turns, the latest last.
     turns: VecDeque<u64>,
     last_text: u64,
     same_text_turns: u32,
@@ -110,7 +101,7 @@ pub struct LoopDetector {
 }
 
 impl LoopDetector {
-    /// Watches a run that may be idle for so many turns.
+    /// Creates a detector for a run that may have this many turns without progress.
     pub fn new(idle_turns: u32) -> Self {
         Self {
             idle_limit: idle_turns.max(1),
@@ -127,13 +118,13 @@ impl LoopDetector {
         }
     }
 
-    /// A call got its result.
+    /// Records a call with its result.
     pub fn record_call(&mut self, call: &ToolCall, result: &ToolResult, effect: Effect) {
         let asked = hash_of(&(&call.tool, call.input.json().map(ToString::to_string)));
         let output = without_durations(&result.output);
         let deed = hash_of(&(asked, result.is_error, result.exit_code, &output));
         self.turn.push(deed);
-        // A command that fails tells something; a tool that fails was used in a wrong way.
+        // A command that fails gives information; a tool that fails was called in a wrong way.
         let learnt = !result.is_error || result.exit_code.is_some();
         let fresh = match effect {
             Effect::Change => learnt && self.known.insert(asked),
@@ -149,7 +140,7 @@ impl LoopDetector {
         }
     }
 
-    /// The turn is over; it said these words.
+    /// Ends a turn whose text is `text`.
     pub fn end_turn(&mut self, text: &str) -> TurnAction {
         let text = text.trim();
         let deeds = std::mem::take(&mut self.turn);
@@ -184,7 +175,7 @@ impl LoopDetector {
         }
     }
 
-    /// What the model knew was cut away: it may look at everything again.
+    /// Forgets everything read so far, after a compaction: the model may read it again.
     pub fn forget(&mut self) {
         self.known.clear();
         self.turns.clear();
@@ -207,7 +198,7 @@ impl LoopDetector {
         }
     }
 
-    /// Whether the last turns repeat the ones before them.
+    /// Returns whether the last turns repeat the ones before them.
     fn repeats_cycle(&self) -> bool {
         let turns = self.turns.len();
         (2..=MAX_CYCLE_TURNS).any(|length| {
@@ -250,7 +241,7 @@ fn hash_of(of: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The text with every duration and time of day replaced by one mark.
+/// Returns the text with every duration and time of day replaced by a mark.
 fn without_durations(text: &str) -> String {
     const UNITS: [&str; 10] = [
         "s", "ms", "us", "µs", "ns", "sec", "secs", "second", "seconds", "m",

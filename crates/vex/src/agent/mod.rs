@@ -1,7 +1,8 @@
-//! The loop: ask the model, run the tools it asks for, until it is done or something ends it.
+//! The agent loop: sends requests to the model and runs the tools that it calls, until the work is
+//! done or the run ends for another reason.
 //!
-//! All that happens is an entry of the session, written down before it counts. What the model is told of it is the
-//! [`History`](crate::session::History) that follows from the entries.
+//! Every event is an entry of the session, which is recorded before it takes effect. The messages
+//! to the model are the [`History`](crate::session::History) that follows from the entries.
 
 mod calls;
 pub mod compaction;
@@ -31,19 +32,18 @@ use crate::provider::{Progress, Provider, ProviderError, Request};
 use crate::session::{Entry, Session};
 use crate::tools::Toolbox;
 
-/// How a run ended, and why where it did not end well.
+/// How a run ended, and why if it failed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// How.
     pub reason: ExitReason,
     /// Why, for people.
     pub message: Option<String>,
-    /// Vik's failure class, where it is sure.
+    /// Vik's failure class, if it is certain.
     pub class: Option<String>,
 }
 
 impl Ending {
-    /// An end that is not a good one.
+    /// Creates an unsuccessful ending.
     pub fn failed(reason: ExitReason, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -66,38 +66,32 @@ impl Ending {
     }
 }
 
-/// How a run is bounded and checked.
+/// The limits and checks of a run.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// What it may use.
     pub limits: Limits,
-    /// The context window of the model, where it is known better than by the provider.
+    /// The context window of the model, if it is known better than by the provider.
     pub window: Option<u64>,
-    /// From which share of it on old parts are left out.
+    /// The shares of the window from which on old parts are left out.
     pub context: ContextSettings,
-    /// Whether the model is asked for a summary when turns are left out and there is room.
+    /// Whether the model is asked for a summary when turns are left out and there is space.
     pub summaries: bool,
     /// The check that must pass.
     pub verify: Option<Verify>,
-    /// Whether it is asked once, before the end, if anything is left.
+    /// Whether the model is asked once, before the end, if anything is left.
     pub second_look: bool,
-    /// The form of the final answer.
+    /// The schema of the final answer.
     pub output: Option<OutputSchema>,
 }
 
-/// What a run works with.
+/// The parts that a run works with.
 pub struct Run<'a> {
-    /// Who answers.
     pub provider: &'a mut dyn Provider,
-    /// What can be done.
     pub tools: &'a Toolbox,
-    /// Who is told.
     pub journal: &'a Journal,
-    /// Who may end it early.
     pub interrupt: &'a Interrupt,
-    /// The conversation, with what was asked for.
+    /// The conversation, with the prompt.
     pub session: &'a mut Session,
-    /// How it is bounded and checked.
     pub settings: &'a Settings,
 }
 
@@ -122,15 +116,15 @@ struct Agent<'a> {
     loop_detector: LoopDetector,
     /// Whether another process worked on this conversation before.
     is_resumed: bool,
-    /// Whether any call was run, but for notes.
+    /// Whether any call was run, other than notes.
     called: bool,
-    /// Whether any was since the check failed.
+    /// Whether any call was run since the check failed.
     called_since_check: bool,
     /// Whether a plan was written.
     planned: bool,
-    /// Whether the model was told that it goes in circles, and has called nothing since.
+    /// Whether the model was corrected for a loop and has called nothing since.
     corrected: bool,
-    /// Why the last calls were refused, as long as the model did nothing else since.
+    /// Why the last calls were refused, if the model did nothing else since.
     denied: Option<String>,
 }
 
@@ -176,7 +170,7 @@ impl<'a> Agent<'a> {
         }
         let mut step = ControlFlow::Continue(());
         if let Some(turn) = self.run.session.cut_off_answer().cloned() {
-            // All that is missing of an earlier process's work is its end.
+            // An earlier process received the final answer; only the end is missing.
             self.report_answer(&turn);
             step = self.finish(turn.stop, turn.text().trim());
         }
@@ -188,7 +182,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// One request and what follows from its answer.
+    /// Sends one request and handles its answer.
     fn turn(&mut self) -> ControlFlow<Ending> {
         self.check_may_proceed()?;
         self.make_room()?;
@@ -234,7 +228,7 @@ impl<'a> Agent<'a> {
         }
     }
 
-    /// The next answer of the model. Where it turns out that the conversation is too long, it is shortened first.
+    /// Returns the next answer of the model. Shortens the conversation first if it is too long.
     fn ask(&mut self) -> ControlFlow<Ending, Turn> {
         let mut shortened = 0;
         loop {
@@ -258,7 +252,7 @@ impl<'a> Agent<'a> {
                 Err(error) => error,
             };
             match error {
-                // The same request gets the same nothing: another one may not.
+                // The same request would give the same empty answer; a different one may not.
                 ProviderError::Empty(why) if self.retry_budget.allow_empty() => self.retry_empty(&why)?,
                 ProviderError::Overflow(_) if shortened < 2 && self.overflow(shortened)? => shortened += 1,
                 error => return ControlFlow::Break(self.no_answer(error)),
@@ -271,7 +265,7 @@ impl<'a> Agent<'a> {
         self.run.journal.add_usage(turn.usage, turn.cost_usd);
     }
 
-    /// Whether anything was changed or run, here or by a process before this one.
+    /// Returns whether this process or an earlier one changed a file or ran a command.
     fn acted(&self) -> bool {
         let mut acted = self.is_resumed;
         self.run.journal.evidence(|evidence| {
@@ -306,7 +300,7 @@ impl<'a> Agent<'a> {
         let message = error.to_string();
         match error {
             ProviderError::Config(_) => Ending::failed(ExitReason::Config, message),
-            // A recording has no more to say: what it said before decides.
+            // The recording has ended, so its last answer decides.
             ProviderError::Diverged(_) => {
                 match (self.denied.take(), self.retry_budget.take_nudged_ending()) {
                     (Some(denial), _) if !self.retry_budget.failed_check() => {
@@ -333,7 +327,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// Whether there is anything in an answer that a provider would take back: thoughts alone are not.
+/// Returns whether an answer has content that a provider accepts back: thinking alone is not.
 fn has_content(turn: &Turn) -> bool {
     turn.blocks.iter().any(|block| match block {
         Block::Text { text } => !text.trim().is_empty(),

@@ -1,48 +1,39 @@
-//! A final answer of a given form.
+//! A final answer that must fit a JSON Schema.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// How many mistakes are told at once.
+/// How many errors are reported at once.
 const MAX_ERRORS: usize = 8;
 
-/// The form that the final answer must have.
+/// The schema of the final answer.
 #[derive(Debug)]
 pub struct OutputSchema {
     schema: Value,
     validator: jsonschema::Validator,
 }
 
-/// Why there is no such form.
+/// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputSchemaError {
-    /// The file cannot be read.
     #[error("cannot read the output schema {path}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// It is no JSON.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("the output schema {path} is no JSON", path = path.display())]
     Json {
-        /// The file.
         path: PathBuf,
-        /// Why not.
         source: serde_json::Error,
     },
-    /// It is no JSON Schema.
+    /// The JSON is not a JSON Schema.
     #[error("this is no JSON Schema that vex can use: {0}")]
     Schema(String),
 }
 
 impl OutputSchema {
-    /// Reads it from a file.
+    /// Reads a schema from a file.
     ///
     /// # Errors
-    /// When the file cannot be read or holds no JSON Schema.
+    /// When the file cannot be read or is not a JSON Schema.
     pub fn load(path: &Path) -> Result<Self, OutputSchemaError> {
         let text = std::fs::read_to_string(path).map_err(|source| OutputSchemaError::Read {
             path: path.to_owned(),
@@ -55,25 +46,25 @@ impl OutputSchema {
         Self::new(schema)
     }
 
-    /// Takes a schema.
+    /// Compiles a schema.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is invalid.
     pub fn new(schema: Value) -> Result<Self, OutputSchemaError> {
         let validator = jsonschema::validator_for(&schema)
             .map_err(|error| OutputSchemaError::Schema(error.to_string()))?;
         Ok(Self { schema, validator })
     }
 
-    /// The schema, for providers that can be told.
+    /// Returns the schema, for providers that support it.
     pub fn schema(&self) -> &Value {
         &self.schema
     }
 
-    /// The answer, where it fits.
+    /// Parses and validates the answer.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// The violations, for the model.
     pub fn check(&self, answer: &str) -> Result<Value, String> {
         let value: Value = serde_json::from_str(json_of(answer))
             .map_err(|error| format!("it is not one JSON value and nothing else: {error}"))?;
@@ -94,7 +85,7 @@ impl OutputSchema {
     }
 }
 
-/// The JSON of an answer: all of it, or the one fenced block that it is.
+/// Returns the JSON of an answer: all of it, or the content of the one fence that it consists of.
 fn json_of(answer: &str) -> &str {
     let answer = answer.trim();
     let fenced = answer

@@ -1,4 +1,4 @@
-//! What the model is told before the task: who it is, how it works, where it is.
+//! The system prompt and the environment: instructions and the workspace.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -13,13 +13,13 @@ use crate::redact::redact;
 use crate::tools::plan::UpdatePlan;
 use crate::tools::{Permission, Tool, ToolDefinition};
 
-/// The files that a project's own instructions are read from.
+/// The files with the project's own instructions.
 pub const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// How much of the project's instructions is taken, in bytes.
+/// The maximum length of the project's instructions, in bytes.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
-/// How much of the names of files is told, in bytes.
+/// The maximum length of the list of file names, in bytes.
 const MAX_FILES: usize = 600;
 
 const WORK: &str = "\
@@ -40,9 +40,12 @@ When all is done and checked, answer without a tool call: what you changed, how 
 
 const PLAN: &str = "- Keep a plan with update_plan when the task has more than a few steps.\n";
 
-/// The system prompt: how to work, and what the project says of it in the files `instructions` of the workspace `cwd`. It
-/// is made once for a conversation; after that its bytes stay the same. All conversations about one project begin with
-/// the same bytes, so what differs between them is told after the task ([`environment`]).
+/// Returns the system prompt: how to work, and the project's instructions from the files
+/// `instructions` of the workspace `cwd`.
+///
+/// It is made once for a conversation and then stays the same. The system prompts of all
+/// conversations about one project are identical, so that providers can cache them: text that
+/// differs between conversations is in [`environment`], after the task.
 pub fn system(cwd: &Path, instructions: &[&str], tools: &[ToolDefinition]) -> String {
     let plans = tools.iter().any(|tool| tool.name == UpdatePlan::NAME);
     let mut text = WORK.replace("{PLAN}", if plans { PLAN } else { "" });
@@ -72,7 +75,8 @@ pub fn system(cwd: &Path, instructions: &[&str], tools: &[ToolDefinition]) -> St
     text
 }
 
-/// Where the work takes place: told with the task, and again where it is another one when the conversation goes on.
+/// Returns the description of the workspace. It follows the task, and is repeated if it changed
+/// when the conversation is resumed.
 pub fn environment(cwd: &Path, permission: Permission) -> String {
     let git = if cwd.join(".git").exists() { "yes" } else { "no" };
     format!(
@@ -85,7 +89,8 @@ pub fn environment(cwd: &Path, permission: Permission) -> String {
     )
 }
 
-/// The first names in a directory; directories end with a slash. A name is quoted where it could pass for something else.
+/// Lists the first names in a directory. Directories end with a slash. A name that could be
+/// mistaken for other text is quoted.
 fn files(cwd: &Path) -> String {
     let mut names: Vec<String> = std::fs::read_dir(cwd)
         .into_iter()
@@ -123,7 +128,8 @@ fn files(cwd: &Path) -> String {
     }
 }
 
-/// A regular file of the workspace, as far as it is needed. A link may lead anywhere, so none is followed.
+/// Reads the start of a regular file of the workspace. Links are not followed, since they may lead
+/// anywhere.
 fn read(path: &Path) -> Option<String> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Answers that are no end, whatever they say: what they tell of did not happen.
+//! Final answers that claim work which did not happen, and their retries.
 
 use std::ops::ControlFlow;
 
@@ -9,12 +9,12 @@ use crate::events::ExitReason;
 use crate::provider::protocol::ToolCalls;
 use crate::repair::{Leftover, called, leftover};
 
-/// How often in a row such an answer goes back.
+/// How often in a row such an answer is retried.
 const MAX_RETRIES: u32 = 3;
-/// How much of a failed call's result is said again, in bytes.
+/// How much of a failed call's result is repeated, in bytes.
 const MAX_FAILURE: usize = 500;
 
-/// Why an answer without calls is no end.
+/// Why an answer without calls cannot end the run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IncompleteAnswer {
     #[error("the model wrote a tool call that cannot be read")]
@@ -30,7 +30,7 @@ pub(super) enum IncompleteAnswer {
 }
 
 impl Agent<'_> {
-    /// Why an answer is no end, whatever it says: what it tells of did not happen.
+    /// Returns why an answer cannot end the run.
     pub(super) fn incomplete_answer(&self, text: &str) -> Option<IncompleteAnswer> {
         let names = self.run.tools.definitions().iter().map(|tool| tool.name);
         match leftover(text, names) {
@@ -50,7 +50,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Whether it says, in tags, what the last call really gave.
+    /// Returns whether the text quotes, in tags, the real result of the last call.
     fn repeats_a_result(&self, text: &str) -> bool {
         let quoted: Vec<&str> = text
             .lines()
@@ -84,7 +84,7 @@ impl Agent<'_> {
         self.send_to_model(&format!("Nothing was done by that: {why}.{failed} {next}"))
     }
 
-    /// What the last call gave, where it failed: a model that lost its way is told of it again.
+    /// Returns the result of the last call if it failed, to remind a model that lost track.
     fn last_failure(&self) -> String {
         match self.last_result() {
             Some(result) if result.is_error => {
@@ -107,7 +107,8 @@ impl Agent<'_> {
         results.next()
     }
 
-    /// What makes a model act that only talks: no word of the task, and the form of a call.
+    /// Returns the request for one call. It contains the form of a call and no text of the task,
+    /// which makes a model act that only talks.
     pub(super) fn one_call(&self) -> String {
         let form = match self.run.provider.model().tool_calls {
             ToolCalls::Native => "<tool_call>\n{\"name\": \"…\", \"arguments\": {…}}\n</tool_call>",

@@ -1,4 +1,4 @@
-//! The loop with a model that says what each test wants, and real tools.
+//! The loop with a scripted model and real tools.
 
 mod endings;
 mod long_run;
@@ -18,7 +18,7 @@ use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::session::{Head, Origin, Session, Store};
 use crate::tools::{Permission, Root, Toolbox};
 
-/// What was asked, request by request.
+/// The messages of each request.
 type Seen = Vec<Vec<Message>>;
 
 /// Answers by a function of the number of the request, from 0, and its messages.
@@ -52,12 +52,12 @@ impl<F: FnMut(usize, &[Message]) -> Result<Turn, ProviderError>> Provider for Fa
     }
 }
 
-/// Whether the model is asked to sum up what is about to be left out.
+/// Returns whether the model is asked for a summary of turns that will be dropped.
 fn is_for_summary(messages: &[Message]) -> bool {
     matches!(messages.last(), Some(Message::User { text }) if text.contains("sum up in at most"))
 }
 
-/// Where the events of a run go.
+/// Collects the events of a run.
 #[derive(Clone, Default)]
 struct Events(Arc<Mutex<Vec<u8>>>);
 
@@ -72,7 +72,7 @@ impl std::io::Write for Events {
     }
 }
 
-/// A workspace, and all that a run needs.
+/// A workspace and everything that a run needs.
 struct Scene {
     dir: tempfile::TempDir,
     task: String,
@@ -163,7 +163,7 @@ impl Scene {
         }
     }
 
-    /// As [`Scene::play`], with these answers one after the other.
+    /// Like [`Scene::play`], with these answers one after the other.
     fn play_turns(&self, turns: Vec<Turn>) -> Played {
         let mut turns = turns.into_iter();
         self.play(move |_, _| {
@@ -218,7 +218,7 @@ fn used(turn: Turn, input_tokens: u64, cost_usd: f64) -> Turn {
     }
 }
 
-/// The last words of whoever is not the model.
+/// Returns the text of the last user message.
 fn last_user(messages: &[Message]) -> &str {
     match messages.last() {
         Some(Message::User { text }) => text,

@@ -1,15 +1,16 @@
-//! How full the context of the model is.
+//! Estimates how full the context of the model is.
 
 use crate::conversation::Turn;
 
-/// Tokens a byte has where nothing is known yet.
+/// Tokens per byte before the provider has reported any figures.
 const DEFAULT_TOKENS_PER_BYTE: f64 = 0.25;
 
-/// Measures requests in tokens: by the figures of the provider, before there are any by a guess.
+/// Estimates the tokens of requests, by the figures of the provider once it has reported any.
 #[derive(Debug)]
 pub(super) struct TokenEstimator {
     window: Option<u64>,
-    /// What each request has beside the messages: the system prompt and the tools, in bytes.
+    /// The length of the system prompt and the tools, which each request contains beside the
+    /// messages, in bytes.
     overhead: usize,
     per_byte: f64,
 }
@@ -23,31 +24,32 @@ impl TokenEstimator {
         }
     }
 
-    /// About how many tokens a request with messages of this length has.
+    /// Estimates the tokens of a request with messages of this length.
     pub(super) fn tokens(&self, bytes: usize) -> u64 {
         whole((bytes + self.overhead) as f64 * self.per_byte)
     }
 
-    /// The share of the window that such a request takes; none where the window is not known.
+    /// Returns the share of the window that such a request takes, or `None` if the window is
+    /// unknown.
     pub(super) fn share(&self, bytes: usize) -> Option<f64> {
         Some(self.tokens(bytes) as f64 / self.window? as f64)
     }
 
-    /// The length of text that takes this share of the window.
+    /// Returns the length of text that takes this share of the window.
     pub(super) fn bytes(&self, share: f64) -> Option<usize> {
         Some(whole(self.window? as f64 * share / self.per_byte) as usize)
     }
 
-    /// The length of messages with which a request takes this share of the window.
+    /// Returns the length of messages with which a request takes this share of the window.
     pub(super) fn message_bytes(&self, share: f64) -> Option<usize> {
         Some(self.bytes(share)?.saturating_sub(self.overhead))
     }
 
-    /// A request with messages of this length was answered.
+    /// Learns from the answer to a request with messages of this length.
     pub(super) fn learn(&mut self, bytes: usize, turn: &Turn) {
         let bytes = (bytes + self.overhead) as f64;
         if turn.counted && turn.usage.input_tokens > 0 {
-            // Nothing that is text lies outside of these bounds: some servers only count what was not cached.
+            // No text lies outside of these bounds. Some servers count only uncached tokens.
             self.per_byte = (turn.usage.input_tokens as f64 / bytes).clamp(0.12, 1.0);
         }
     }

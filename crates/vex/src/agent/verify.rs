@@ -1,4 +1,4 @@
-//! The check that a run must pass before it is done.
+//! The check that must pass before a run is done.
 
 use std::time::Duration;
 
@@ -7,22 +7,21 @@ use crate::conversation::ToolResult;
 use crate::interrupt::Interrupt;
 use crate::tools::Toolbox;
 
-/// How much of the end of its output goes back to the model, in bytes.
+/// How much of the end of its output is sent to the model, in bytes.
 const MAX_OUTPUT_TAIL_BYTES: usize = 6 * 1024;
 
-/// A command that must exit with 0 after the model said that it is done.
+/// A command that must exit with 0 after the model reports that it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verify {
-    /// The shell command.
     pub command: String,
-    /// How often it may fail before the run has failed.
+    /// How often it may fail before the run fails.
     pub attempts: u32,
-    /// How long it may take.
+    /// The time limit of one check.
     pub timeout: Duration,
 }
 
 impl Verify {
-    /// A check that may fail three times and may take ten minutes.
+    /// Creates a check that may fail three times and may take ten minutes.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             command: command.into(),
@@ -31,7 +30,7 @@ impl Verify {
         }
     }
 
-    /// Runs it. What cannot be started has failed.
+    /// Runs the check. A command that cannot be started counts as failed.
     pub(super) fn run(&self, tools: &Toolbox, interrupt: &Interrupt) -> ToolResult {
         let ran = tools.run_for_user(&self.command, self.timeout, interrupt);
         let (exit_code, output) =
@@ -45,7 +44,7 @@ impl Verify {
         }
     }
 
-    /// How a failed check ended, in words.
+    /// Describes how a failed check ended.
     pub(super) fn ended(result: &ToolResult) -> String {
         match result.exit_code {
             Some(code) => format!("exit code {code}"),
@@ -53,7 +52,7 @@ impl Verify {
         }
     }
 
-    /// What the model is told of a failed check, and what it is to do `next`.
+    /// Returns the message to the model about a failed check, with the next step `next`.
     pub(super) fn feedback(&self, result: &ToolResult, next: &str) -> String {
         let output = result.output.trim_end();
         let start = ceil(output, output.len().saturating_sub(MAX_OUTPUT_TAIL_BYTES));

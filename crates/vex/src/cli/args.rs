@@ -1,4 +1,4 @@
-//! Flags, and the settings that they stand for.
+//! Flags, and the settings that they set.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ pub struct ChoiceArgs {
 
     /// The provider: anthropic, openai, openrouter, ollama, local, replay, or one of the settings
     ///
-    /// If absent, the one whose key is set (ANTHROPIC_API_KEY, OPENAI_API_KEY, …); `local` where --base-url is given.
+    /// If absent, the one whose key is set (ANTHROPIC_API_KEY, OPENAI_API_KEY, …); `local` where
+    /// --base-url is given.
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub provider: Option<String>,
 
@@ -40,12 +41,12 @@ pub struct ChoiceArgs {
 }
 
 impl ChoiceArgs {
-    /// The workspace, as it was given.
+    /// Returns the workspace as given.
     pub(super) fn dir(&self) -> &Path {
         self.dir.as_deref().unwrap_or(Path::new("."))
     }
 
-    /// Reads all layers of the settings, with these flags on top and `more` on top of them.
+    /// Loads all layers of the settings, with these flags on top and `more` on top of them.
     pub(super) fn load(&self, more: Vec<Flag>) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
         let mut text = |name, key, value: &Option<String>| {
@@ -59,7 +60,7 @@ impl ChoiceArgs {
         text("--provider", "provider", &self.provider);
         text("--base-url", "base_url", &self.base_url);
         flags.extend(more);
-        // Settings are looked for in the real folder, whatever links lead to it.
+        // Settings are searched in the resolved folder, whatever links lead to it.
         let workspace = self.dir().canonicalize().ok();
         LoadedConfig::load(&Sources::of_process(workspace.as_deref(), &self.config, flags))
     }
@@ -84,7 +85,8 @@ pub struct ExecArgs {
     #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub fallback_model: Option<String>,
 
-    /// How much the model thinks: minimal, low, medium, high, xhigh or max [default: the model's own]
+    /// How much the model thinks: minimal, low, medium, high, xhigh or max [default: the model's
+    /// own]
     #[arg(long, value_parser = effort, help_heading = "Model")]
     pub effort: Option<Effort>,
 
@@ -100,12 +102,13 @@ pub struct ExecArgs {
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub allow: Vec<String>,
 
-    /// Deny: TOOL or TOOL(PATTERN), for example 'run_command(git push*)'; wins over --allow; may be repeated
+    /// Deny: TOOL or TOOL(PATTERN), for example 'run_command(git push*)'; wins over --allow; may be
+    /// repeated
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub deny: Vec<String>,
 
-    /// What tools may change, as a glob below the working directory; `!` in front leaves out; may be repeated, and the last
-    /// one that fits decides [default: everything]
+    /// What tools may change, as a glob below the working directory; `!` in front leaves out; may
+    /// be repeated, and the last one that fits decides [default: everything]
     #[arg(
         long,
         value_name = "GLOB",
@@ -114,12 +117,13 @@ pub struct ExecArgs {
     )]
     pub scope: Vec<String>,
 
-    /// The variable with what tools may change: lists of globs in JSON, of which each must take a path
+    /// The variable with what tools may change: lists of globs in JSON, of which each must take a
+    /// path
     #[arg(long, value_name = "NAME", hide = true)]
     pub scope_env: Option<String>,
 
-    /// For a program that steers: stdin has lines of JSON, first `{"prompt": TEXT}`, then an answer to each event `ask`, which
-    /// comes before each call
+    /// For a program that steers: stdin has lines of JSON, first `{"prompt": TEXT}`, then an answer
+    /// to each event `ask`, which comes before each call
     #[arg(
         long,
         requires = "json",
@@ -144,7 +148,8 @@ pub struct ExecArgs {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub timeout: Option<Period>,
 
-    /// A command that must succeed when the model says it is done; a failure goes back to it, a few times
+    /// A command that must succeed when the model says it is done; a failure goes back to it, a few
+    /// times
     #[arg(long, value_name = "COMMAND", help_heading = "Check and result")]
     pub verify: Option<String>,
 
@@ -189,7 +194,8 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
-    /// What tools may change. A variable that is named must be there: without it nothing would be kept out.
+    /// Returns what tools may change. A named variable must be set: without it nothing would be
+    /// protected.
     pub(super) fn scope(&self) -> Result<Option<Scope>, String> {
         if let Some(name) = &self.scope_env {
             let text = std::env::var(name).map_err(|error| format!("--scope-env {name}: {error}"))?;
@@ -205,7 +211,7 @@ impl ExecArgs {
         Ok(Some(scope))
     }
 
-    /// The settings, with these flags on top.
+    /// Loads the settings, with these flags on top.
     pub(super) fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let mut flags = Vec::new();
         let mut set =
@@ -275,7 +281,7 @@ fn money(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Shows that a value of the command line is one of the settings, too.
+/// Shows that every value of the command line is also a setting.
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, ValueEnum};
@@ -284,7 +290,7 @@ mod tests {
     use crate::cli::VexArgs;
     use crate::config::KEYS;
 
-    /// Flags that say how one run is told, or belong to its task alone, and not how vex works.
+    /// Flags that affect the output of one run, or belong to its task alone, and not how vex works.
     const NO_SETTINGS: &[&str] = &[
         "json",
         "output",

@@ -1,4 +1,4 @@
-//! `vex config`: what holds, and who says so.
+//! `vex config`: the effective settings and their origins.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;

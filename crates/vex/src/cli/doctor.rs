@@ -1,4 +1,4 @@
-//! `vex doctor`: whether a run could begin.
+//! `vex doctor`: checks whether a run could start.
 
 use std::process::{Command, Stdio};
 
@@ -30,7 +30,7 @@ pub struct DoctorArgs {
     pub choice: ChoiceArgs,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
@@ -163,7 +163,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
     vec![Finding::new("workspace", Level::Ok, place), sandbox]
 }
 
-/// Which keys are there, by the names of their variables.
+/// Lists which keys are set, by the names of their variables.
 fn keys(settings: &Settings) -> Finding {
     let mut variables = catalog::key_variables(&settings.providers);
     variables.sort();
@@ -178,7 +178,7 @@ fn keys(settings: &Settings) -> Finding {
     Finding::new("keys", Level::Ok, format!("{} set", set.join(", ")))
 }
 
-/// The provider that a run would use, and whether it is there.
+/// Checks the provider that a run would use.
 fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
     let failed = |reason, message: String| (vec![Finding::new("provider", Level::Error, message)], reason);
     if settings.provider.as_deref() == Some(provider::REPLAY) {

@@ -160,7 +160,7 @@ fn work(args: &ExecArgs, journal: &Journal, interrupt: &Interrupt) -> Ending {
     ending
 }
 
-/// What answers. A recording and another provider do not go together.
+/// Opens the provider. A recording and another provider exclude each other.
 fn open_model(
     args: &ExecArgs,
     settings: &Settings,
@@ -179,7 +179,7 @@ fn open_model(
     }
 }
 
-/// What the settings say of what may be done.
+/// Returns the policy in the settings.
 pub(super) fn policy(settings: &Settings) -> Policy {
     Policy {
         permission: settings.permission,
@@ -198,7 +198,7 @@ pub(super) fn policy(settings: &Settings) -> Policy {
     }
 }
 
-/// What the settings say of how the run is bounded and checked.
+/// Returns the limits and checks in the settings.
 fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, OutputSchemaError> {
     Ok(agent::Settings {
         limits: Limits {
@@ -223,7 +223,7 @@ fn bounds(settings: &Settings, summaries: bool) -> Result<agent::Settings, Outpu
     })
 }
 
-/// Opens the conversation. A new one is not worth giving up the work where it cannot be kept.
+/// Opens the session. If the log of a new one cannot be written, the run continues without a log.
 fn open_session(
     args: &ExecArgs,
     unkept: bool,
@@ -236,7 +236,7 @@ fn open_session(
         (None, None) => Origin::New,
     };
     let kept = || Session::open(Some(&Store::of_user()?), origin, head.clone());
-    // What goes on is read from the log, so it is kept there, too.
+    // A resumed conversation is read from its log, so its log must be writable.
     match (!unkept || origin != Origin::New).then(kept).transpose() {
         Ok(None) => Session::open(None, origin, head),
         Ok(Some(session)) => Ok(session),
@@ -249,7 +249,7 @@ fn open_session(
     }
 }
 
-/// The end of a run whose provider cannot be asked at all.
+/// Returns the ending of a run whose provider cannot be opened.
 fn refused(error: ProviderError) -> Ending {
     let reason = models::reason(&error);
     let mut ending = Ending::failed(reason, error.to_string());
@@ -259,7 +259,7 @@ fn refused(error: ProviderError) -> Ending {
     ending
 }
 
-/// Writes the file of `-o`. A run whose answer could not be written is not done.
+/// Writes the file of `-o`. A run whose answer could not be written has failed.
 fn keep_output(args: &ExecArgs, journal: &Journal, ending: Ending) -> Ending {
     let (Some(path), Some(mut text)) = (&args.output, journal.final_text()) else {
         return ending;

@@ -24,8 +24,8 @@ use crate::events::ExitReason;
 
 /// The coding agent that is built into Vik
 ///
-/// It works on a task with a model of your choice, in a workspace of your choice, and is made to be left alone: it never asks,
-/// and its exit code tells the truth.
+/// It works on a task with a model of your choice, in a workspace of your choice, and is made to be
+/// left alone: it never asks, and its exit code tells the truth.
 #[derive(Debug, Parser)]
 #[command(
     name = "vex",
@@ -71,7 +71,7 @@ pub enum VexCommand {
     },
 }
 
-/// Runs vex on a parsed command line; listens to signals and writes to stdout and stderr.
+/// Runs vex on a parsed command line. Handles signals and writes to stdout and stderr.
 pub fn run(args: VexArgs) -> ExitCode {
     let reason = match args.command {
         VexCommand::Exec(args) => exec::run(&args),

@@ -1,4 +1,4 @@
-//! `vex models`: what a provider has.
+//! `vex models`: the models of a provider.
 
 use clap::Args;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct ModelsArgs {
 struct Model {
     model: String,
     context_window: Option<u64>,
-    /// Whether its price is known: then `--max-usd` can be kept.
+    /// Whether its price is known, which `--max-usd` requires.
     priced: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &ModelsArgs) -> ExitReason {
     output::print(&output::columns(&models.iter().map(row).collect::<Vec<_>>()))
 }
 
-/// The exit code for a provider that does not answer as it should.
+/// Returns the exit code for a failed request.
 pub(super) fn reason(error: &ProviderError) -> ExitReason {
     match error {
         ProviderError::Config(_) => ExitReason::Config,

@@ -1,4 +1,4 @@
-//! What the verbs beside `exec` say: data on stdout, mistakes on stderr.
+//! The output of the verbs other than `exec`: data on stdout, errors on stderr.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::events::ExitReason;
 use crate::redact::redact;
 
-/// Writes data to stdout; a reader that went away is no mistake.
+/// Writes data to stdout. A closed pipe is not an error.
 pub(super) fn print(text: &str) -> ExitReason {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -26,19 +26,19 @@ pub(super) fn print_json(value: &impl Serialize) -> ExitReason {
     }
 }
 
-/// Says a mistake.
+/// Prints an error and returns its exit code.
 pub(super) fn fail(reason: ExitReason, message: &str) -> ExitReason {
     warn(&format!("error: {message}"));
     reason
 }
 
-/// Says something on stderr.
+/// Prints a line on stderr.
 pub(super) fn warn(line: &str) {
-    // Nobody is left to be told where stderr fails.
+    // If stderr fails, the message cannot be reported anywhere.
     let _ = writeln!(std::io::stderr(), "{}", redact(line));
 }
 
-/// An error with its cause.
+/// Returns an error with its cause.
 pub(super) fn with_source(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -46,7 +46,7 @@ pub(super) fn with_source(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Writes a whole file or nothing: a new one takes the place of the old one.
+/// Writes a file atomically: a new file replaces the old one.
 pub(super) fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path
         .file_name()
@@ -69,7 +69,7 @@ pub(super) fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     written
 }
 
-/// Lines of columns, each as wide as its longest entry.
+/// Formats rows with aligned columns.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

@@ -8,22 +8,21 @@ use crate::agent::Ending;
 use crate::events::ExitReason;
 use crate::interrupt::Interrupt;
 
-/// The largest prompt, in bytes.
+/// The maximum size of a prompt, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// How long stdin may stay silent before its first byte: who forgets to close it is told so.
+/// How long stdin may be silent before its first byte. After that, an error reports a stdin that is
+/// not closed.
 const FIRST_BYTE: Duration = Duration::from_secs(60);
 
-/// What the thread that reads tells.
+/// An event of the thread that reads.
 enum InputEvent {
-    /// The first bytes came.
     Started,
-    /// All that came.
+    /// All bytes of the source.
     Complete(std::io::Result<Vec<u8>>),
-    /// A signal came.
     Interrupted,
 }
 
-/// The prompt. Nothing is read from stdin where the argument is one.
+/// Returns the prompt. Does not read stdin if the argument is the prompt.
 pub(super) fn read(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Ending> {
     const NONE: &str = "no prompt: give it as an argument, or `-` to read it from stdin";
     let text = match argument {
@@ -53,7 +52,7 @@ fn from(
     timeout: Duration,
     interrupt: &Interrupt,
 ) -> Result<String, Ending> {
-    // A thread of its own, so that a stdin that nobody closes can be left.
+    // A separate thread, so that a stdin that is never closed can be abandoned.
     let (sender, receiver) = sync_channel(3);
     let interrupted = sender.clone();
     let _listening = interrupt.listen(move || drop(interrupted.try_send(InputEvent::Interrupted)));
@@ -89,7 +88,7 @@ fn read_source(source: impl Read, sender: &SyncSender<InputEvent>) {
     let mut bytes = vec![0; 64 * 1024];
     let begun = source.read(&mut bytes).and_then(|count| {
         bytes.truncate(count);
-        // Nobody may listen any more.
+        // The receiver may have been dropped.
         let _ = sender.send(InputEvent::Started);
         source.read_to_end(&mut bytes)
     });

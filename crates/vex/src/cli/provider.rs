@@ -1,4 +1,4 @@
-//! Who answers: a recording, or a provider over HTTP.
+//! Opens the provider: a recording, or an API over HTTP.
 
 use std::path::Path;
 
@@ -15,23 +15,19 @@ pub(super) const REPLAY: &str = "replay";
 /// A recording, as flags name it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecordingArgs<'a> {
-    /// The file.
     pub(super) file: Option<&'a Path>,
-    /// The folder of recordings.
     pub(super) folder: Option<&'a Path>,
 }
 
-/// A provider that can be asked.
+/// A provider that is ready for requests.
 pub(super) struct OpenedProvider {
-    /// Its name.
     pub(super) name: String,
-    /// What the user should know of it.
+    /// A warning for the user.
     pub(super) warning: Option<String>,
-    /// It.
     pub(super) provider: Box<dyn Provider>,
 }
 
-/// Opens the provider that the settings mean; a recording that is named comes first.
+/// Opens the provider in the settings. A named recording takes precedence.
 pub(super) fn open_provider(
     settings: &Settings,
     recorded: RecordingArgs<'_>,

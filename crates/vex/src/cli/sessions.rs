@@ -1,4 +1,4 @@
-//! `vex sessions`: what can go on.
+//! `vex sessions`: sessions that can be resumed.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ fn print(listed: Vec<SessionInfo>, json: bool) -> ExitReason {
     output::print(&output::columns(&rows.iter().map(cells).collect::<Vec<_>>()))
 }
 
-/// Shows what is old, and removes it where that is wanted.
+/// Lists old sessions, and removes them if `yes` is set.
 fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
     let old = Store::of_user().and_then(|store| {
         let mut old = store.list()?;

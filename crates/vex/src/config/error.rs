@@ -1,4 +1,4 @@
-//! Why settings cannot be used.
+//! Errors of settings.
 
 use std::path::PathBuf;
 
@@ -7,23 +7,17 @@ use super::keys;
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file is there and cannot be read.
+    /// A file exists and cannot be read.
     #[error("cannot read the settings {path}", path = path.display())]
-    Read {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A key is not known, or a value does not fit.
+    Read { path: PathBuf, source: std::io::Error },
+    /// A key is unknown, or a value does not fit.
     #[error("{place}: {message}")]
     Invalid {
         /// The file with line and column, the variable or the flag.
         place: String,
-        /// What is wrong.
         message: String,
     },
-    /// Values that do not go together.
+    /// Values that exclude each other.
     #[error("{0}")]
     Conflict(String),
 }
@@ -36,7 +30,7 @@ impl ConfigError {
         }
     }
 
-    /// An error of the parser at `name`, with line and column.
+    /// Creates an error of the parser in `name`, with line and column.
     pub(super) fn in_text(name: &str, text: &str, error: &toml::de::Error) -> Self {
         let place = match error.span() {
             Some(span) => {
@@ -49,7 +43,7 @@ impl ConfigError {
     }
 }
 
-/// Both from 1; a column counts letters.
+/// Returns line and column, both from 1; a column counts characters.
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -63,21 +57,21 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     )
 }
 
-/// What the parser says, with the nearest known key in place of all of them.
+/// Returns the parser's message, with the nearest known key in place of the list of all keys.
 pub(super) fn friendly(message: &str) -> String {
     let message = message.trim_end();
     let Some(tail) = message.strip_prefix("unknown field `") else {
         return plain(message);
     };
     let (unknown, tail) = tail.split_once('`').unwrap_or((tail, ""));
-    // What is odd-numbered between back-ticks is a name.
+    // Every second part between back-ticks is a name.
     let known = tail.split('`').skip(1).step_by(2);
     let hint =
         keys::nearest(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
     format!("the key `{unknown}` is not known{hint}")
 }
 
-/// Without the names that only a programmer knows.
+/// Replaces terms of programmers.
 fn plain(message: &str) -> String {
     let (problem, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let problem = problem.replace('\n', " ");

@@ -1,40 +1,35 @@
-//! The keys that a variable or `--config` can set, each with its kind.
+//! The keys that a variable or `--config` can set, each with the kind of its value.
 
 use toml::Value;
 
-/// What a value of a key is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// Text.
     Text,
-    /// A whole number.
     Integer,
-    /// A number.
     Number,
     /// `true` or `false`.
     Switch,
-    /// A length of time.
     Time,
-    /// Texts, one a line in a variable.
+    /// A list of texts; a variable has one per line.
     List,
 }
 
 /// A key of the settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name, with dots between the tables.
+    /// The name, with dots between the tables.
     pub name: &'static str,
-    /// What its value is.
     pub kind: ValueKind,
 }
 
 impl Key {
-    /// The variable that sets it.
+    /// Returns the variable that sets this key.
     pub fn variable(&self) -> String {
         format!("VEX_{}", self.name.replace('.', "_").to_ascii_uppercase())
     }
 
-    /// A text as a value of this key.
+    /// Parses a text as a value of this key.
     pub(super) fn value(&self, text: &str) -> Result<Value, String> {
         let trimmed = text.trim();
         let number = |expected: &str| format!("{trimmed:?} is no {expected}");
@@ -65,7 +60,7 @@ const fn key(name: &'static str, kind: ValueKind) -> Key {
     Key { name, kind }
 }
 
-/// All keys with a place of their own; `providers.NAME.…` and `models."NAME".…` have none.
+/// All keys with a fixed name; `providers.NAME.…` and `models."NAME".…` are not among them.
 pub const KEYS: &[Key] = &[
     key("model", ValueKind::Text),
     key("fallback_model", ValueKind::Text),
@@ -105,7 +100,7 @@ pub const KEYS: &[Key] = &[
     key("no_session", ValueKind::Switch),
 ];
 
-/// Variables with the prefix that are no settings.
+/// Variables with the prefix that are not settings.
 pub(super) const OTHER_VARIABLES: &[&str] = &[
     "VEX_HOME",
     "VEX_REPLAY_DIR",
@@ -116,7 +111,7 @@ pub(super) const OTHER_VARIABLES: &[&str] = &[
     "VEX_OUTPUT",
 ];
 
-/// The known name that is most like this one, where one is.
+/// Returns the known name most similar to this one, if there is one.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|known| (strsim::jaro_winkler(name, known), known))

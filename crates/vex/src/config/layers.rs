@@ -1,4 +1,4 @@
-//! Layers of values, each checked on its own, then laid over each other.
+//! Layers of values. Each is checked on its own, then they are merged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,24 +12,19 @@ use super::error::friendly;
 use super::keys::{self, KEYS, OTHER_VARIABLES};
 use super::{ConfigError, LoadedConfig, Settings};
 
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// Lists that grow from layer to layer.
+/// Lists to which each layer adds.
 const GROWING: &[&str] = &["allow", "deny", "hooks", "env_pass", "sandbox.write"];
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
     Default,
-    /// A file.
     File(PathBuf),
-    /// A variable of the environment.
     Variable(String),
-    /// `--config`.
     Override,
-    /// A flag.
     Flag(&'static str),
 }
 
@@ -45,18 +40,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a flag sets.
+/// The value of a flag.
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// Its name, with dashes.
     pub name: &'static str,
-    /// The key.
     pub key: &'static str,
-    /// The value.
     pub value: Value,
 }
 
-/// The origins of each value by its path; a list that grows has one for each of its entries.
+/// The origins of each value by its path. A list to which layers add has one for each entry.
 pub(super) type Origins = BTreeMap<Vec<String>, Vec<Origin>>;
 
 /// The layers so far.
@@ -67,7 +59,7 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Reads a file; none is an empty layer.
+    /// Adds a file; a missing file is an empty layer.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         if let Some(text) = read(path)? {
             let (table, _) = parse(&path.display().to_string(), &text)?;
@@ -76,7 +68,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes the variables that are settings; gives warnings of those that look as if they were.
+    /// Adds the variables that are settings. Returns warnings about variables that look like
+    /// settings.
     pub(super) fn add_variables(
         &mut self,
         variables: &[(String, String)],
@@ -110,7 +103,7 @@ impl Layers {
         Ok(unknown.into_iter().map(warn).collect())
     }
 
-    /// Takes one `KEY=VALUE`; a value that is no TOML is a text.
+    /// Adds one `KEY=VALUE`; a value that is not valid TOML is a text.
     pub(super) fn add_override(&mut self, text: &str) -> Result<(), ConfigError> {
         let place = format!("--config {text}");
         let Some((key, value)) = text.split_once('=') else {
@@ -120,7 +113,7 @@ impl Layers {
             ));
         };
         let (key, value) = (key.trim(), value.trim());
-        // One line: a value cannot bring further keys along.
+        // One line: a value must not add further keys.
         let as_toml = (!value.contains('\n')).then(|| format!("{key} = {value}"));
         let as_text = format!("{key} = {}", Value::String(value.to_owned()));
         let checked = |line: &str| {
@@ -134,7 +127,8 @@ impl Layers {
         };
         let table = match as_toml.as_deref().map(checked) {
             Some(Ok(table)) => table,
-            // What is no TOML, or no fitting one, may be a text; if it is not, the first error is the better one.
+            // A value that is not valid TOML, or does not fit, may be a text; if it is not, the
+            // first error is more helpful.
             Some(Err(first)) => checked(&as_text).map_err(|second| {
                 let is_toml = as_toml
                     .as_deref()
@@ -147,7 +141,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes what a flag sets.
+    /// Adds the value of a flag.
     pub(super) fn add_flag(&mut self, flag: &Flag) -> Result<(), ConfigError> {
         self.add(flag.name, flag.key, flag.value.clone(), &Origin::Flag(flag.name))
     }
@@ -164,7 +158,7 @@ impl Layers {
         overlay(&mut self.table, &mut self.origins, table, &mut Vec::new(), origin);
     }
 
-    /// All layers as settings.
+    /// Merges all layers into settings.
     pub(super) fn finish(self) -> Result<LoadedConfig, ConfigError> {
         let settings = Settings::deserialize(self.table)
             .map_err(|error| ConfigError::Conflict(friendly(error.message())))?;
@@ -176,7 +170,7 @@ impl Layers {
     }
 }
 
-/// Lays the values of a table over those below; tables are gone through, lists that grow are joined.
+/// Puts the values of a table over those below. Tables are merged, lists that grow are joined.
 fn overlay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Vec<String>, origin: &Origin) {
     for (key, value) in above {
         path.push(key.clone());
@@ -206,7 +200,7 @@ fn overlay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Ve
     }
 }
 
-/// `a.b` and a value as tables.
+/// Returns `a.b` and a value as nested tables.
 fn nested(key: &str, value: Value) -> Table {
     match key.split_once('.') {
         Some((first, rest)) => Table::from_iter([(first.to_owned(), Value::Table(nested(rest, value)))]),
@@ -214,7 +208,7 @@ fn nested(key: &str, value: Value) -> Table {
     }
 }
 
-/// The text of a file, where it is there.
+/// Returns the text of a file, or `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     let failed = |source| ConfigError::Read {
         path: path.to_owned(),
@@ -242,7 +236,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     Ok(Some(text))
 }
 
-/// A text as a table that holds known keys with fitting values only, and as settings.
+/// Parses a text into a table with only known keys and fitting values, and into settings.
 ///
 /// # Errors
 /// With line and column.

@@ -1,9 +1,10 @@
-//! The settings of a run, and where each value comes from.
+//! The settings of a run, and the origin of each value.
 //!
-//! Layers, a later one wins: the defaults, `/etc/vex/config.toml`, the user's `config.toml`, variables of the environment
-//! (`VEX_*`), `--config KEY=VALUE`, flags. Lists that say what may or must not be done (`allow`, `deny`, `hooks`,
-//! `env_pass`, `sandbox.write`) grow from layer to layer. `.vex/config.toml` in the workspace is somebody else's: it is
-//! applied last and can only narrow (`project`).
+//! Layers, later ones win: the defaults, `/etc/vex/config.toml`, the user's `config.toml`,
+//! variables of the environment (`VEX_*`), `--config KEY=VALUE`, flags. Lists of what may or must
+//! not be done (`allow`, `deny`, `hooks`, `env_pass`, `sandbox.write`) grow from layer to layer.
+//! `.vex/config.toml` in the workspace is untrusted: it is applied last and can only narrow
+//! (`project`).
 
 mod error;
 mod keys;
@@ -135,24 +136,22 @@ impl Default for Settings {
     }
 }
 
-/// Where settings are looked for.
+/// Where settings are searched.
 pub struct Sources<'a> {
-    /// The file of the whole machine.
+    /// The file for the whole machine.
     pub system: PathBuf,
-    /// The user's file, where the user has a home.
+    /// The user's file, if the user has a home.
     pub user: Option<PathBuf>,
     /// The workspace, whose own file can only narrow.
     pub workspace: Option<&'a Path>,
-    /// The variables of the environment.
     pub variables: Vec<(String, String)>,
     /// `KEY=VALUE` of `--config`.
     pub overrides: &'a [String],
-    /// Values of flags.
     pub flags: Vec<Flag>,
 }
 
 impl<'a> Sources<'a> {
-    /// The places of this process.
+    /// Returns the sources of this process.
     pub fn of_process(workspace: Option<&'a Path>, overrides: &'a [String], flags: Vec<Flag>) -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -165,7 +164,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// The places of a process with these variables.
+    /// Returns the sources of a process with these variables.
     pub fn of_variables(variables: Vec<(String, String)>) -> Self {
         let set = |name: &str| {
             let found = variables
@@ -189,7 +188,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// The files that are looked for, in the order of the layers.
+    /// Returns the paths of the files, in the order of the layers.
     pub fn files(&self) -> Vec<PathBuf> {
         let own = self.workspace.map(project::path);
         [Some(self.system.clone()), self.user.clone(), own]
@@ -199,14 +198,13 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The settings, where they come from, and what is to be said of them.
+/// The settings with their origins and warnings.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
-    /// The settings.
     pub settings: Settings,
-    /// Where each value that was set comes from.
+    /// The origin of each value that was set.
     origins: layers::Origins,
-    /// What was left out, and why.
+    /// What was ignored, and why.
     pub warnings: Vec<String>,
 }
 
@@ -214,7 +212,7 @@ impl LoadedConfig {
     /// Reads all layers.
     ///
     /// # Errors
-    /// At the first file that cannot be read, key that is not known, or value that does not fit.
+    /// At the first unreadable file, unknown key or invalid value.
     pub fn load(sources: &Sources<'_>) -> Result<Self, ConfigError> {
         let mut layers = layers::Layers::default();
         for file in [Some(&sources.system), sources.user.as_ref()]
@@ -241,15 +239,15 @@ impl LoadedConfig {
 }
 
 impl Settings {
-    /// Reads the text of a `config.toml`; `name` is told where it is wrong.
+    /// Parses the text of a `config.toml`; errors mention `name`.
     ///
     /// # Errors
-    /// At the first key that is not known or value that does not fit, with line and column.
+    /// At the first unknown key or invalid value, with line and column.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         layers::parse(name, text).map(|(_, settings)| settings)
     }
 
-    /// Holds values against each other.
+    /// Checks values that depend on each other.
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |message: String| Err(ConfigError::Conflict(message));
         let context = self.context;

@@ -13,18 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(Duration);
 
-/// Why a text is no length of time.
+/// Why a text is not a length of time.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no length of time: write 10s, 5m, 1h or plain seconds, more than zero")]
 pub struct PeriodError(String);
 
 impl Period {
-    /// So many seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// The time.
     pub fn get(self) -> Duration {
         self.0
     }
@@ -50,7 +48,7 @@ impl FromStr for Period {
         };
         let number: f64 = number.parse().map_err(|_| wrong())?;
         let time = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
-        // Milliseconds are exact enough, and what the sum of floats leaves behind them is noise.
+        // Millisecond precision removes the rounding errors of the sum of floats.
         let time = Duration::from_millis(
             u64::try_from((time + Duration::from_micros(500)).as_millis()).map_err(|_| wrong())?,
         );

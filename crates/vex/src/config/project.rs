@@ -1,26 +1,28 @@
-//! The settings of the workspace: written by whoever wrote the code there, so they can only narrow.
+//! The settings of the workspace. Their author is the author of the code there, so they can only
+//! narrow.
 //!
-//! Taken are `deny`, limits that are lower than the user's own, and `instructions` (paths in the workspace). All else is
-//! left out, with a warning: a cloned repository must not choose where code is sent, what may run, or hooks.
+//! Accepted are `deny`, limits that are lower than the user's own, and `instructions` (paths in the
+//! workspace). All other keys are ignored with a warning: a cloned repository must not choose where
+//! code is sent, what may run, or hooks.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::layers::{self, Origin};
 use super::{ConfigError, LoadedConfig};
 
-/// Where the file is.
+/// Returns the path of the file.
 pub(super) fn path(workspace: &Path) -> PathBuf {
     workspace.join(".vex/config.toml")
 }
 
-/// Applies the workspace's file to what is settled.
+/// Applies the workspace's file to the loaded settings.
 pub(super) fn narrow(
     workspace: &Path,
     loaded: &mut LoadedConfig,
     warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
     let path = path(workspace);
-    // A broken file is an error: its `deny` must not get lost.
+    // A broken file is an error: its `deny` must not be lost.
     let Some(text) = layers::read(&path)? else {
         return Ok(());
     };

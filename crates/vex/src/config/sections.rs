@@ -1,4 +1,4 @@
-//! The tables of the settings that belong to no other part.
+//! Tables of the settings without a module of their own.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The settings as `vex config show` tells them: each value with its origin, never a secret.
+//! The settings as `vex config show` prints them: each value with its origin, never a secret.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,16 +9,16 @@ use super::layers::Origin;
 /// One value of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShownSetting {
-    /// Its key, with dots between the tables.
+    /// The key, with dots between the tables.
     pub key: String,
-    /// The value; absent where there is none.
+    /// The value; null if there is none.
     pub value: Value,
-    /// Where it comes from: `default`, a file, `$VARIABLE`, `--config` or a flag.
+    /// The origin: `default`, a file, `$VARIABLE`, `--config` or a flag.
     pub origin: String,
 }
 
 impl LoadedConfig {
-    /// All values, in the order of the settings.
+    /// Returns all values, in the order of the settings.
     pub fn shown(&self) -> Vec<ShownSetting> {
         let all = serde_json::to_value(&self.settings).unwrap_or_default();
         let mut shown = Vec::new();
@@ -35,7 +35,7 @@ impl LoadedConfig {
                     path.pop();
                 }
             }
-            // What no provider and no model says of itself is no setting of this one.
+            // An absent value of a provider or a model is not a setting.
             Value::Null if path.len() > 2 => {}
             Value::Array(entries) if !entries.is_empty() => {
                 let origins = self.origins.get(path);
@@ -75,7 +75,7 @@ fn redacted(value: &Value) -> Value {
     }
 }
 
-/// A path as TOML writes it: `models."gpt-5.2".input`.
+/// Returns a path as TOML writes it: `models."gpt-5.2".input`.
 fn dotted(path: &[String]) -> String {
     let bare = |part: &str| {
         part.bytes()

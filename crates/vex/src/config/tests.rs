@@ -51,7 +51,7 @@ impl Fixture {
         text.replace(&self.dir.path().display().to_string(), "D")
     }
 
-    /// What was set, and where.
+    /// Returns the values that were set, with their origins.
     fn origins(&self, loaded: &LoadedConfig) -> String {
         let set = loaded
             .shown()
@@ -181,7 +181,7 @@ fn override_is_toml_or_else_text() {
     assert_eq!(load("timeout=7").timeout, Some(Period::seconds(7)));
     assert_eq!(load("env_pass=[\"a\", \"b\"]").env_pass, ["a", "b"]);
     assert!(load("no_session=true").no_session);
-    // One key only: what follows on a new line is a part of the text.
+    // One key only: text on a new line is part of the value.
     let settings = load("model=\"a\"\npermission=\"full\"");
     assert_eq!(settings.model.as_deref(), Some("\"a\"\npermission=\"full\""));
     assert_eq!(settings.permission, Permission::default());
@@ -203,7 +203,7 @@ fn keys_match_the_settings() {
     leaves.sort();
     known.sort_unstable();
     assert_eq!(known, leaves);
-    // Each kind fits its key.
+    // The kind of each key fits.
     for key in KEYS {
         let text = match (key.kind, key.name) {
             (_, "permission") => "full",

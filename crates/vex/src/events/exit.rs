@@ -1,4 +1,4 @@
-//! How a run ends.
+//! Exit reasons and codes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -28,7 +28,6 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -43,7 +42,6 @@ impl ExitReason {
         }
     }
 
-    /// The name in the `end` event.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",

@@ -1,6 +1,6 @@
-//! All that a run tells the world: events as JSONL or as text for a person, and always one `end`.
+//! The output of a run: events as JSONL or as text for a person, and always one `end`.
 //!
-//! Whatever is told was redacted: what tools gave back when they gave it, all other words here.
+//! All emitted text is redacted: results of tools when the tool returns them, all other text here.
 
 mod exit;
 #[cfg(test)]
@@ -25,21 +25,21 @@ use crate::provider::Progress;
 use crate::redact::{redact, redact_json};
 use crate::tools::plan::Step;
 
-/// The shortest time from any event to an `activity` event: a long answer must not flood the output.
+/// The minimum time from any event to an `activity` event: a long answer must not flood the output.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The place where events go. Clones write to the same place.
+/// The destination of events. Clones write to the same destination.
 #[derive(Clone)]
 pub struct Journal(Arc<Mutex<Inner>>);
 
-/// How events are written.
+/// The format of the output.
 enum OutputFormat {
     /// JSON lines on stdout.
     Json,
     /// Progress on stderr, the final message on stdout.
     Text {
         text: Text,
-        /// Whether the final message is not on this terminal already.
+        /// Whether the final message is not already visible on this terminal.
         repeat_last: bool,
     },
 }
@@ -49,7 +49,7 @@ struct Inner {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     start: Instant,
-    /// When an event was written last.
+    /// When the last event was written.
     last_event: Instant,
     seq: u64,
     usage: Usage,
@@ -66,21 +66,22 @@ struct Inner {
 }
 
 impl Journal {
-    /// Events as JSON lines on stdout, or as text: progress on stderr, the final message on stdout.
+    /// Writes events as JSON lines to stdout, or as text: progress to stderr, the final message to
+    /// stdout.
     pub fn stdio(json: bool) -> Self {
         let form = if json {
             OutputFormat::Json
         } else {
             OutputFormat::Text {
                 text: Text::of_stderr(),
-                // On one terminal the last message would stand there twice.
+                // On one terminal the last message would appear twice.
                 repeat_last: !(std::io::stdout().is_terminal() && std::io::stderr().is_terminal()),
             }
         };
         Self::write_to(form, Box::new(std::io::stdout()), Box::new(std::io::stderr()))
     }
 
-    /// As [`Journal::stdio`], into other places, which are no terminals.
+    /// Like [`Journal::stdio`], with other destinations, which are not terminals.
     pub fn new(json: bool, color: bool, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
         let form = if json {
             OutputFormat::Json
@@ -119,12 +120,13 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody reads the events any more.
+    /// Returns whether the output was closed by its reader.
     pub fn is_closed(&self) -> bool {
         self.inner().closed
     }
 
-    /// What came of the run: the final answer where it had to fit a schema, else the last thing that the model said.
+    /// Returns the result of the run: the final answer if it had to fit a schema, else the last
+    /// message of the model.
     pub fn final_text(&self) -> Option<String> {
         let inner = self.inner();
         inner
@@ -134,12 +136,12 @@ impl Journal {
             .or_else(|| inner.last_message.clone())
     }
 
-    /// The run begins.
+    /// Emits the start of the run.
     pub fn session_start(&self, start: &SessionStart<'_>) {
         self.inner().emit(&Event::SessionStart(start));
     }
 
-    /// The model said something.
+    /// Emits a message of the model.
     pub fn message(&self, text: &str) {
         let text = redact(text);
         let mut inner = self.inner();
@@ -147,15 +149,15 @@ impl Journal {
         inner.last_message = Some(text.into_owned());
     }
 
-    /// The model thought something.
+    /// Emits thinking of the model.
     pub fn reasoning(&self, text: &str) {
         self.inner().emit(&Event::Reasoning { text: &redact(text) });
     }
 
-    /// Something is heard of an answer while it comes.
+    /// Reports progress while an answer streams.
     pub fn progress(&self, progress: &Progress<'_>) {
         match progress {
-            // Told when the answer is whole.
+            // Emitted when the answer is complete.
             Progress::Text(_) | Progress::Thinking(_) => {}
             Progress::Received { bytes } => self.inner().activity(*bytes as u64),
             Progress::Retry {
@@ -171,7 +173,7 @@ impl Journal {
         }
     }
 
-    /// A tool is about to run.
+    /// Emits a call that is about to run.
     pub fn tool_call(&self, call: &ToolCall) {
         let input = match &call.input {
             Arguments::Json(input) => redact_json(input),
@@ -187,7 +189,7 @@ impl Journal {
         });
     }
 
-    /// A tool gave something back.
+    /// Emits the result of a call.
     pub fn tool_result(&self, result: &ToolResult) {
         self.inner().emit(&Event::ToolResult {
             call_id: &result.call_id,
@@ -198,7 +200,7 @@ impl Journal {
         });
     }
 
-    /// A call waits for an answer.
+    /// Emits the question about a call that needs an approval.
     pub fn ask(&self, mut question: Question) {
         let texts = [&mut question.tool].into_iter().chain(&mut question.command);
         for text in texts.chain(&mut question.paths) {
@@ -207,7 +209,7 @@ impl Journal {
         self.inner().emit(&Event::Ask(&question));
     }
 
-    /// The plan is another one.
+    /// Emits a changed plan.
     pub fn plan(&self, steps: &[Step]) {
         let mut steps = steps.to_vec();
         for step in &mut steps {
@@ -216,12 +218,11 @@ impl Journal {
         self.inner().emit(&Event::Plan { steps: &steps });
     }
 
-    /// Older parts of the conversation were made shorter.
     pub fn compaction(&self, compacted: Compacted) {
         self.inner().emit(&Event::Compaction(compacted));
     }
 
-    /// The command of `--verify` ran; `result` is what it gave.
+    /// Emits a run of the command of `--verify`.
     pub fn verify(&self, command: &str, result: &ToolResult) {
         let mut inner = self.inner();
         let run = VerifyRun {
@@ -235,7 +236,7 @@ impl Journal {
         inner.verify.push(run);
     }
 
-    /// The model was told to change its ways.
+    /// Emits a correction of the model.
     pub fn guard(&self, kind: &str, message: &str) {
         self.inner().emit(&Event::Guard {
             kind,
@@ -243,14 +244,13 @@ impl Journal {
         });
     }
 
-    /// Something that a person should know.
     pub fn warning(&self, message: &str) {
         self.inner().emit(&Event::Warning {
             message: &redact(message),
         });
     }
 
-    /// A turn's tokens and cost; the event tells the totals.
+    /// Adds the tokens and cost of a turn, and emits the totals.
     pub fn add_usage(&self, usage: Usage, cost_usd: Option<f64>) {
         let mut inner = self.inner();
         inner.usage.add(usage);
@@ -265,7 +265,6 @@ impl Journal {
         inner.emit(&event);
     }
 
-    /// Something went wrong.
     pub fn error(&self, message: &str, fatal: bool, class: Option<&str>) {
         let mut inner = self.inner();
         if fatal {
@@ -278,22 +277,23 @@ impl Journal {
         });
     }
 
-    /// Changes what is known of the deeds of the run.
+    /// Updates the evidence of the run.
     pub fn evidence(&self, change: impl FnOnce(&mut Evidence)) {
         change(&mut self.inner().evidence);
     }
 
-    /// The final answer fits its schema.
+    /// Stores the final answer that fits its schema.
     pub fn set_result(&self, result: &Value) {
         self.inner().result = Some(redact_json(result).into_owned());
     }
 
-    /// The run ends; only the first call counts. `message` is the reason where it failed, else the last message.
+    /// Ends the run; only the first call has an effect. `message` is the reason of a failure, else
+    /// the last message.
     pub fn end(&self, reason: ExitReason, message: Option<&str>) -> ExitReason {
         self.inner().end(reason, message)
     }
 
-    /// As [`Journal::end`], but gives up rather than wait for a writer that hangs.
+    /// Like [`Journal::end`], but gives up instead of waiting for a blocked writer.
     pub fn try_end(&self, reason: ExitReason, message: Option<&str>) {
         if let Ok(mut inner) = self.0.try_lock() {
             inner.end(reason, message);
@@ -304,7 +304,7 @@ impl Journal {
 impl Inner {
     /// Reports that an answer is arriving, unless an event was written a moment ago.
     fn activity(&mut self, received_bytes: u64) {
-        // A person sees the answer when it is whole.
+        // People see the answer when it is complete.
         if matches!(self.form, OutputFormat::Json) && self.last_event.elapsed() >= ACTIVITY_INTERVAL {
             self.emit(&Event::Activity { received_bytes });
         }

@@ -35,7 +35,7 @@ impl Write for Full {
     }
 }
 
-/// Put together here, so that nobody takes this file for one that holds secrets.
+/// Concatenated here, so that scanners do not take this file for one with secrets.
 fn secret() -> String {
     format!("{}_{}", "ghp", "q7Rz2Lk9Xw4Tb8Vn3Pc6Jd5Hf1Gs0MyKaEu9")
 }
@@ -56,7 +56,7 @@ fn rewind(journal: &Journal) {
     inner.last_event = inner.last_event.checked_sub(ACTIVITY_INTERVAL).unwrap();
 }
 
-/// One of everything.
+/// Emits one event of every kind.
 fn emit_every_event(journal: &Journal) {
     let call = |tool: &str, input| ToolCall {
         call_id: "c1".into(),
@@ -169,7 +169,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
     }
     let stable = regex::Regex::new(r#""duration_ms":\d+"#).unwrap();
     insta::assert_snapshot!(stable.replace(&text, r#""duration_ms":0"#));
-    // A schema that takes everything would prove nothing.
+    // A schema that accepts everything would prove nothing.
     for wrong in [
         json!({"v": 1, "seq": 1, "type": "nothing"}),
         json!({"v": 1, "seq": 1, "type": "message"}),
@@ -231,7 +231,7 @@ fn full_disk_is_reported() {
         journal.message("hello");
         assert!(journal.is_closed());
     }
-    // The last message on stdout counts, too.
+    // The last message on stdout counts as well.
     let journal = Journal::new(false, false, Box::new(Full), Box::new(std::io::sink()));
     journal.message("hello");
     assert!(!journal.is_closed());

@@ -1,4 +1,4 @@
-//! Events as a person reads them: short, one thing a line, coloured where a terminal shows it.
+//! Events for people: short, one per line, in colour if the terminal supports it.
 
 use std::io::{IsTerminal, Result, Write};
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::types::{End, Event};
 use crate::tools::plan::StepStatus;
 
-/// Lines of a tool's output that are shown, at most.
+/// The maximum number of lines shown of a tool's output.
 const SHOWN_LINES: usize = 8;
-/// Lines of a reasoning that are shown, at most.
+/// The maximum number of lines shown of thinking.
 const THOUGHT_LINES: usize = 6;
-/// The width where there is no terminal to ask.
+/// The width without a terminal.
 const WIDTH: usize = 120;
 
 const BOLD: &str = "1";
@@ -20,14 +20,14 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// How text is written.
+/// The style of the text.
 pub(super) struct Text {
     color: bool,
     width: usize,
 }
 
 impl Text {
-    /// As this process's stderr shows it.
+    /// Returns the style for this process's stderr.
     pub(super) fn of_stderr() -> Self {
         let stderr = std::io::stderr();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -38,7 +38,7 @@ impl Text {
         }
     }
 
-    /// Where nothing tells the width.
+    /// Returns the style for an output of unknown width.
     pub(super) fn without_terminal(color: bool) -> Self {
         Self { color, width: WIDTH }
     }
@@ -51,7 +51,7 @@ impl Text {
         }
     }
 
-    /// One line that fits the width.
+    /// Shortens a text to one line of the width.
     fn fit(&self, line: &str, indent: usize) -> String {
         shortened(line, self.width.saturating_sub(indent))
     }
@@ -112,7 +112,7 @@ impl Text {
                     _ => Ok(()),
                 }
             }
-            // The call is told already, and an answer is shown when it is whole.
+            // The call was already shown, and an answer is shown when it is complete.
             Event::Usage { .. } | Event::Ask(_) | Event::Activity { .. } => Ok(()),
             Event::Plan { steps } => {
                 writeln!(out, "\n{}", self.paint(BOLD, "plan"))?;
@@ -175,7 +175,7 @@ impl Text {
         writeln!(out, "\n{}", self.paint(color, line))
     }
 
-    /// The first lines of a text, indented, and how many more there are.
+    /// Writes the first lines of a text, indented, and the number of the others.
     fn lines(
         &self,
         out: &mut dyn Write,
@@ -193,7 +193,7 @@ impl Text {
         }
     }
 
-    /// A line of a result; what was added and taken away has its colours.
+    /// Returns a line of a result; added and removed lines are coloured.
     fn result_line(&self, line: &str, is_error: bool) -> String {
         let color = match line.as_bytes().first() {
             _ if is_error => RED,
@@ -205,7 +205,7 @@ impl Text {
     }
 }
 
-/// The end in one line.
+/// Returns the end in one line.
 fn summary(end: &End<'_>) -> String {
     let evidence = end.evidence;
     let counted =
@@ -237,14 +237,14 @@ fn seconds(milliseconds: u64) -> String {
     }
 }
 
-/// Takes out what a terminal would obey: text from models, files and commands is only ever shown.
+/// Removes control sequences of terminals: text from models, files and commands is only displayed.
 pub(super) fn clean(text: &str) -> String {
     text.chars()
         .filter(|&c| c == '\n' || c == '\t' || !c.is_control())
         .collect()
 }
 
-/// A line of at most `width` letters.
+/// Shortens a line to `width` characters.
 fn shortened(line: &str, width: usize) -> String {
     match line.char_indices().nth(width) {
         Some(_) => {
@@ -258,7 +258,7 @@ fn shortened(line: &str, width: usize) -> String {
     }
 }
 
-/// The arguments of a call in one line: the one that tells most, else all.
+/// Returns the arguments of a call in one line: the most informative one, else all.
 fn brief(input: &Value) -> String {
     let main_keys = ["command", "path", "pattern", "query", "url"];
     let first = main_keys

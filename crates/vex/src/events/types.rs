@@ -1,5 +1,5 @@
-//! The events themselves. Their JSON is public: `docs/reference/vex-events.schema.json` is made from these types, and a
-//! later version only adds.
+//! The event types. Their JSON is public: `docs/reference/vex-events.schema.json` is generated from
+//! them, and later versions only add to it.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -276,7 +276,7 @@ pub(super) struct Envelope<'a> {
     pub(super) event: &'a Event<'a>,
 }
 
-/// The JSON Schema of a line of `vex exec --json`.
+/// Returns the JSON Schema of a line of `vex exec --json`.
 pub fn json_schema() -> Value {
     schemars::schema_for!(Envelope<'static>).to_value()
 }

@@ -1,5 +1,5 @@
-//! Which provider is asked: the known ones by name, what the settings say of them and of others, and where keys come
-//! from (the environment, and nowhere else).
+//! Selects the provider: the known ones by name, their settings and those of others, and the origin
+//! of keys (the environment, and nowhere else).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,12 +46,11 @@ impl fmt::Debug for ProviderConfig {
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text, for the one place that needs it.
+    /// Returns the text, for the one place that needs it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -63,24 +62,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A provider that can be asked.
+/// A provider that is ready for requests.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Its name.
     pub name: String,
-    /// The protocol that it speaks.
     pub protocol: Protocol,
-    /// Its address, which the protocol's own paths follow, with no `/` at the end.
+    /// The address before the protocol's own paths, without a `/` at the end.
     pub base_url: String,
-    /// Its key, where it has one.
+    /// The key, if there is one.
     pub key: Option<Secret>,
-    /// The variable that the key comes from, where it may have one.
+    /// The variable of the key, if the provider uses one.
     pub key_env: Option<String>,
-    /// The header that carries the key, where it is not the protocol's own.
+    /// The header for the key, if it differs from the protocol's own.
     pub key_header: Option<String>,
-    /// More headers of each request.
+    /// Additional headers of each request.
     pub headers: BTreeMap<String, String>,
-    /// What is added to the query of each request.
+    /// Additional query parameters of each request.
     pub query: BTreeMap<String, String>,
 }
 
@@ -98,17 +95,17 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// The address of one of the provider's paths (`/chat/completions`), without the query.
+    /// Returns the address of one of the provider's paths (`/chat/completions`), without the query.
     pub fn address(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
     }
 
-    /// Whether it is on this machine.
+    /// Returns whether it is on this machine.
     pub fn is_local(&self) -> bool {
         is_loopback(&self.base_url)
     }
 
-    /// Whether its key goes over the network for everybody on the way to read.
+    /// Returns whether its key would be sent unencrypted over the network.
     pub fn shows_key(&self) -> bool {
         self.key.is_some() && self.base_url.starts_with("http://") && !self.is_local()
     }
@@ -121,7 +118,7 @@ struct KnownProvider {
     base_url: &'static str,
     key_env: Option<&'static str>,
     url_env: Option<&'static str>,
-    /// A model to begin with.
+    /// A model for a start.
     example: &'static str,
 }
 
@@ -171,22 +168,22 @@ const KNOWN: &[KnownProvider] = &[
 /// The provider of an address that is given without a name.
 const LOCAL: &str = "local";
 
-/// Looks up a variable of the environment; an empty one is as good as none.
+/// Looks up a variable of the environment; an empty one counts as missing.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The variables of the process itself.
+/// Reads the variables of the process itself.
 pub fn process_env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The names of all providers that can be asked for.
+/// Returns the names of all available providers.
 pub fn names(configured: &BTreeMap<String, ProviderConfig>) -> Vec<String> {
     let mut names: Vec<String> = KNOWN.iter().map(|known| known.name.to_owned()).collect();
     names.extend(configured.keys().filter(|name| known(name).is_none()).cloned());
     names
 }
 
-/// The variables that may hold keys: their values must never be shown.
+/// Returns the variables that may hold keys: their values must never be shown.
 pub fn key_variables(configured: &BTreeMap<String, ProviderConfig>) -> Vec<String> {
     let known = KNOWN.iter().filter_map(|known| known.key_env.map(str::to_owned));
     let own = configured
@@ -195,13 +192,13 @@ pub fn key_variables(configured: &BTreeMap<String, ProviderConfig>) -> Vec<Strin
     known.chain(own).collect()
 }
 
-/// Finds the provider that is meant and where it is. `base_url` is what the command line gave.
+/// Finds the provider and its address. `base_url` comes from the command line.
 ///
-/// With no name it is `local` where an address is given (no key goes to an address by chance), else the one whose key is
-/// set, if it is exactly one.
+/// Without a name it is `local` if an address is given (so that no key is sent to it by chance),
+/// else the one whose key is set, if it is exactly one.
 ///
 /// # Errors
-/// When it is not clear which is meant, when it lacks an address or a key, or when its address is none.
+/// When the provider is ambiguous, lacks an address or a key, or has an invalid address.
 pub fn endpoint(
     name: Option<&str>,
     base_url: Option<&str>,
@@ -265,7 +262,7 @@ pub fn endpoint(
     })
 }
 
-/// A model of a known provider, for those who have named none.
+/// Returns a model of a known provider, for a hint.
 pub(crate) fn example_model(name: &str) -> Option<&'static str> {
     known(name).map(|known| known.example)
 }
@@ -312,7 +309,7 @@ fn only_one_with_key(
     }
 }
 
-/// The address that the protocol's own paths follow.
+/// Returns the address before the protocol's own paths.
 fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
     let url = reqwest::Url::parse(address)
         .map_err(|error| format!("{address:?} is no address of a provider: {error}"))?;
@@ -333,7 +330,7 @@ fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
     }
     let path = url.path().trim_end_matches('/');
     let path = match protocol {
-        // Its paths hold the version, which ANTHROPIC_BASE_URL does not by convention.
+        // Its paths contain the version, which ANTHROPIC_BASE_URL does not by convention.
         Protocol::Messages => path.strip_suffix("/v1").unwrap_or(path),
         Protocol::Chat | Protocol::Responses if path.is_empty() => "/v1",
         Protocol::Chat | Protocol::Responses => path,
@@ -341,7 +338,7 @@ fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
     Ok(url.origin().ascii_serialization() + path)
 }
 
-/// Whether an address is on this machine.
+/// Returns whether an address is on this machine.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let Ok(url) = reqwest::Url::parse(address) else {
         return false;
@@ -430,7 +427,7 @@ mod tests {
         let local = found(None, Some("http://127.0.0.1:9"), "", &[("OPENAI_API_KEY", "k2")]).unwrap();
         assert_eq!((local.name.as_str(), local.key), ("local", None));
         assert_eq!(local.base_url, "http://127.0.0.1:9/v1");
-        // A known provider behind a server on this machine may go without its key.
+        // A known provider behind a server on this machine may omit its key.
         let near = found(Some("anthropic"), Some("http://localhost:9/"), "", &[]).unwrap();
         assert_eq!((near.base_url.as_str(), near.key), ("http://localhost:9", None));
     }

@@ -1,4 +1,4 @@
-//! From the settings to a provider over HTTP.
+//! Creates a provider over HTTP from the settings.
 
 use super::ProviderError;
 use super::catalog::{self, Endpoint, Env};
@@ -7,13 +7,13 @@ use super::protocol::{ModelSettings, Protocol};
 use crate::config::Settings;
 use crate::interrupt::Interrupt;
 
-/// The longest answer that is asked for where the settings name no other: longer ones only eat into the context.
+/// The default for the longest answer: longer ones only use up the context.
 const LONGEST_ANSWER: u32 = 32_000;
 
-/// Where the settings say that the provider is.
+/// Returns the provider's endpoint from the settings.
 ///
 /// # Errors
-/// When they do not say it.
+/// When the settings are incomplete.
 pub fn endpoint(settings: &Settings, env: Env<'_>) -> Result<Endpoint, ProviderError> {
     catalog::endpoint(
         settings.provider.as_deref(),
@@ -23,11 +23,12 @@ pub fn endpoint(settings: &Settings, env: Env<'_>) -> Result<Endpoint, ProviderE
     )
 }
 
-/// All that the settings say of the provider and the model. Where they name no model, a server on this machine is asked
-/// for the only one that it has. `session` names the conversation for the provider's cache.
+/// Returns the setup of the provider and the model from the settings. If they name no model, a
+/// server on this machine is asked for the only one that it has. `session` identifies the
+/// conversation for the provider's cache.
 ///
 /// # Errors
-/// When it is not clear which provider and model are meant, or the server does not tell its models.
+/// When the provider or the model is ambiguous, or the server does not list its models.
 pub fn http_settings(
     settings: &Settings,
     env: Env<'_>,
@@ -40,7 +41,7 @@ pub fn http_settings(
         None => only_model(settings, &endpoint, interrupt)?,
     };
     let facts = super::prices::facts(&model, &settings.models);
-    // Only this protocol must be told; others take what the model can.
+    // Only this protocol requires the limit; others use the model's maximum.
     let asked = facts
         .max_output_tokens
         .filter(|_| endpoint.protocol == Protocol::Messages)
@@ -67,7 +68,7 @@ pub fn http_settings(
     })
 }
 
-/// The provider that the settings mean.
+/// Opens the provider in the settings.
 ///
 /// # Errors
 /// As [`http_settings`].

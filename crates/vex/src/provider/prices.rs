@@ -1,6 +1,6 @@
-//! What models cost and how much they can read: a small table of well-known ones, which the settings go before.
+//! Prices and context sizes of well-known models. The settings override this table.
 //!
-//! As the providers published it on 2026-11-22, standard service, USD for a million tokens.
+//! As the providers published them on 2026-11-22, standard service, USD for a million tokens.
 
 use std::collections::BTreeMap;
 
@@ -34,18 +34,19 @@ pub struct ModelConfig {
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Millionths of a USD for a million tokens: whole numbers, so that sums are exact.
+/// Millionths of a USD for a million tokens: integers, so that sums are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
     input: u64,
     cached: u64,
     write: u64,
     output: u64,
-    /// From how many input tokens on another price holds for the whole request, and which.
+    /// The number of input tokens from which on another price applies to the whole request, and
+    /// that price.
     long: Option<(u64, Factor)>,
 }
 
-/// How much more a long request costs.
+/// The surcharge for a long request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Factor {
     /// Twice for input and cache, one and a half times for output.
@@ -55,7 +56,7 @@ enum Factor {
 }
 
 impl Price {
-    /// In thousandths of a USD.
+    /// Creates a price, in thousandths of a USD.
     const fn of(input: u64, cached: u64, write: u64, output: u64) -> Self {
         Self {
             input: input * 1000,
@@ -73,7 +74,7 @@ impl Price {
         }
     }
 
-    /// What one request costs, in USD.
+    /// Returns the cost of one request, in USD.
     pub fn cost(&self, usage: Usage) -> f64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let write = usage.cache_write_input_tokens.min(usage.input_tokens - cached);
@@ -101,14 +102,13 @@ impl Price {
     }
 }
 
-/// What is known of a model.
+/// Facts about a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Tokens that a request and its answer may have together.
+    /// The maximum tokens of a request and its answer together.
     pub context_window: Option<u64>,
-    /// Tokens that an answer may have.
+    /// The maximum tokens of an answer.
     pub max_output_tokens: Option<u32>,
-    /// What it costs.
     pub price: Option<Price>,
 }
 
@@ -151,8 +151,8 @@ const TABLE: &[(&str, u64, u32, Price)] = &[
     ("gpt-5-mini",          400 * K, 128_000, Price::of(250, 25, 250, 2_000)),
 ];
 
-/// What is known of a model: from the settings, else from the table. Prices of the settings count only where both the
-/// input and the output have one.
+/// Returns the facts about a model: from the settings, else from the table. Prices of the settings
+/// apply only if both the input and the output have one.
 pub fn facts(model: &str, configured: &BTreeMap<String, ModelConfig>) -> Facts {
     let plain = plain_name(model);
     let row = TABLE.iter().find(|row| row.0 == plain);
@@ -181,8 +181,8 @@ fn millionths(usd: f64) -> u64 {
     whole
 }
 
-/// A name without the maker before it and the date after it, dots as dashes: `anthropic/claude-sonnet-4.5` and
-/// `claude-sonnet-4-5-20250929` are one model.
+/// Returns a name without its vendor prefix and date suffix, dots as dashes:
+/// `anthropic/claude-sonnet-4.5` and `claude-sonnet-4-5-20250929` are one model.
 fn plain_name(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model).replace('.', "-");
     let name = name.strip_suffix("-latest").unwrap_or(&name);
@@ -224,7 +224,7 @@ mod tests {
         let cost = price.cost(usage(10_000, 7_000, 2_000, 500));
         assert_eq!(cost, 0.0201);
         assert_eq!(price.cost(Usage::default()), 0.0);
-        // Nonsense from a provider costs no more than all of the input.
+        // Impossible figures of a provider cost no more than all of the input.
         assert_eq!(price.cost(usage(10, 100, 100, 0)), 0.000_003);
     }
 
@@ -269,7 +269,8 @@ mod tests {
     }
 
     proptest! {
-        /// Requests cost together what they cost one by one, to the last digit that a double has.
+        /// The cost of all requests together is the sum of their costs, to the last digit of a
+        /// double.
         #[test]
         fn costs_add_up(parts in prop::collection::vec((0_u64..100_000, 0_u64..50_000, 0_u64..50_000, 0_u64..10_000), 1..50)) {
             let price = known("claude-opus-5-5").price.unwrap();

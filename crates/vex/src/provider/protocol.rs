@@ -1,4 +1,4 @@
-//! The three protocols, as data: what a request is, where it goes, how its answer is read.
+//! The three protocols as data: the form of a request, its address, and the decoder of its answer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,10 +21,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Messages, Self::Chat, Self::Responses];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Messages => "messages",
@@ -33,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Where requests go, below the base URL.
+    /// Returns the path of requests below the base URL.
     pub fn path(self) -> &'static str {
         match self {
             Self::Messages => "/v1/messages",
@@ -42,7 +40,7 @@ impl Protocol {
         }
     }
 
-    /// Where the list of models is, below the base URL.
+    /// Returns the path of the list of models below the base URL.
     pub fn models_path(self) -> &'static str {
         match self {
             Self::Messages => "/v1/models",
@@ -50,7 +48,7 @@ impl Protocol {
         }
     }
 
-    /// The headers of every request, without the key.
+    /// Returns the headers of every request, without the key.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         const COMMON: [(&str, &str); 2] = [
             ("content-type", "application/json"),
@@ -63,7 +61,7 @@ impl Protocol {
         }
     }
 
-    /// The header with the key.
+    /// Returns the header with the key.
     pub fn auth(self, key: &str) -> (&'static str, String) {
         match self {
             Self::Messages => ("x-api-key", key.to_owned()),
@@ -71,7 +69,7 @@ impl Protocol {
         }
     }
 
-    /// What reads an answer.
+    /// Returns the decoder for an answer.
     pub fn decoder(self) -> Box<dyn Decoder> {
         match self {
             Self::Messages => Box::<messages::MessagesDecoder>::default(),
@@ -80,8 +78,8 @@ impl Protocol {
         }
     }
 
-    /// The bytes of a request. The conversation stands at their end: the next request of a conversation begins with the
-    /// same bytes, but for the brackets that close this one.
+    /// Returns the bytes of a request. The conversation is at their end: the next request of a
+    /// conversation starts with the same bytes, except for the closing brackets.
     pub fn body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
         match settings.tool_calls {
             ToolCalls::Native => self.native_body(request, settings),
@@ -135,12 +133,9 @@ pub enum Effort {
 /// Whether the model must, may or must not call tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As it wants.
     #[default]
     Auto,
-    /// It must call one.
     Required,
-    /// It must call none.
     None,
 }
 
@@ -155,35 +150,35 @@ pub enum ToolCalls {
     Text,
 }
 
-/// What a request says of the model and how it answers; the same in each request of a session.
+/// What a request specifies about the model; identical in each request of a session.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSettings {
-    /// The name of the model.
     pub model: String,
-    /// The longest answer, in tokens; the provider's own limit when not given.
+    /// The longest answer, in tokens; by default the provider's own limit.
     pub max_output_tokens: Option<u32>,
-    /// How much it thinks; the model's default when not given.
+    /// How much it thinks; by default the model's own setting.
     pub effort: Option<Effort>,
-    /// How many tokens it may think, for models of the messages protocol that take a budget.
+    /// The thinking budget in tokens, for models of the messages protocol that support it.
     pub thinking_budget: Option<u32>,
-    /// Whether it may call several tools at once; the provider's default when not given.
+    /// Whether it may call several tools at once; by default the provider's own setting.
     pub parallel_tool_calls: Option<bool>,
     /// How it calls tools.
     pub tool_calls: ToolCalls,
     /// Whether it may call tools at all.
     pub tool_choice: ToolChoice,
-    /// Whether the provider is told the schema of the final answer.
+    /// Whether the schema of the final answer is sent to the provider.
     pub structured_output: bool,
-    /// Whether the request asks the provider to cache it, where the protocol asks for that.
+    /// Whether the request asks the provider to cache it, if the protocol supports that.
     pub cache: bool,
-    /// The name of the conversation, which helps some caches to find its beginning.
+    /// The name of the conversation, which helps some caches to find its start.
     pub cache_key: Option<String>,
-    /// Further fields of the request as they are configured. They win; null takes a field away.
+    /// Additional fields of the request from the settings. They take precedence; null removes a
+    /// field.
     pub extra: Map<String, Value>,
 }
 
 impl ModelSettings {
-    /// A model with nothing special.
+    /// Creates default settings for a model.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             model: model.into(),

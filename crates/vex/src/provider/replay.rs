@@ -1,15 +1,15 @@
-//! A recorded model: the words are recorded, the tools are real.
+//! Plays a recorded model: the answers are recorded, the tools are real.
 //!
 //! A recording is a JSONL file. Each line is an object with a `kind`:
 //!
 //! - `recording` (first line): `version` 1, and a `note` for people.
 //! - `conversation`: starts one. `name`; `when`: texts that the prompt must all contain.
 //! - `turn`: one answer of the model, as [`RecordedTurn`].
-//! - `error`: in place of a turn, what the provider reports: `message`, `class`.
+//! - `error`: in place of a turn, the provider's error: `message`, `class`.
 //!
-//! Empty lines and lines that begin with `//` are skipped. The first conversation whose `when` holds answers. Before
-//! each turn the results of the calls before it are held against `expect`: a recording that no longer fits what
-//! really happened ends the run as failed, and never goes on as if nothing were.
+//! Empty lines and lines that start with `//` are skipped. The first conversation whose `when`
+//! matches is played. Before each turn, the results of the previous calls are compared with
+//! `expect`: if a recording no longer matches the real results, the run fails.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::provider::protocol::ToolCalls;
 use crate::provider::{ModelInfo, Progress, Provider, ProviderError, Request};
 
-/// The largest recording that is read, in bytes.
+/// The maximum size of a recording, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Deserialize)]
@@ -47,26 +47,23 @@ enum RecordingLine {
     },
 }
 
-/// One recorded answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedTurn {
-    /// What the model thought.
     #[serde(default)]
     pub reasoning: Option<String>,
-    /// What it said.
     #[serde(default)]
     pub text: Option<String>,
-    /// What it asked for; none in the last turn.
+    /// The tool calls; none in the last turn.
     #[serde(default)]
     pub tool_calls: Vec<RecordedCall>,
-    /// Tokens of this turn alone.
+    /// The tokens of this turn alone.
     #[serde(default)]
     pub usage: Usage,
-    /// Its cost in USD.
+    /// The cost in USD.
     #[serde(default)]
     pub cost_usd: Option<f64>,
-    /// How long the answer takes, in milliseconds.
+    /// The duration of the answer, in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
 }
@@ -75,23 +72,19 @@ pub struct RecordedTurn {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedCall {
-    /// The tool.
     pub tool: String,
-    /// Its arguments.
     pub input: Value,
-    /// What the result must be like.
+    /// The expected result.
     #[serde(default)]
     pub expect: Expect,
 }
 
-/// What a real result must be like for the recording to go on. By default: no error.
+/// Conditions on a real result. By default: no error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// Whether it is an error.
     #[serde(default)]
     pub is_error: Option<bool>,
-    /// The exit code of the command.
     #[serde(default)]
     pub exit_code: Option<i32>,
     /// Texts that the output must all contain.
@@ -140,7 +133,7 @@ struct RecordedConversation {
     steps: Vec<RecordedStep>,
 }
 
-/// A file with recorded conversations, checked.
+/// A validated file of recorded conversations.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
@@ -150,28 +143,20 @@ pub struct Recording {
 /// Why a recording could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// It could not be read.
     #[error("cannot read the recording {path}")]
-    Read {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A line is not what it should be.
+    Read { path: PathBuf, source: std::io::Error },
+    /// A line is invalid.
     #[error("{path}:{line}: {reason}", path = path.display())]
     Line {
-        /// Its path.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
         reason: String,
     },
     /// The model's name cannot be the name of a file.
     #[error("{0:?} is not the name of a recording: use letters, digits, `.`, `_` and `-`")]
     Name(String),
-    /// It is not said which recording to use.
+    /// No recording is named.
     #[error(
         "which recording? Give --replay FILE, or --model NAME with --base-url FOLDER (or VEX_REPLAY_DIR), \
          for FOLDER/NAME.jsonl"
@@ -180,8 +165,8 @@ pub enum RecordingError {
 }
 
 impl Recording {
-    /// The file to use: `replay` itself; else `<base_url>/<model>.jsonl`, where `base_url` (a path or a `file://`
-    /// URL, `VEX_REPLAY_DIR` when absent) may also be the file.
+    /// Returns the file to use: `replay` itself; else `<base_url>/<model>.jsonl`, where `base_url`
+    /// (a path or a `file://` URL, by default `VEX_REPLAY_DIR`) may also be the file.
     ///
     /// # Errors
     /// When none is named, or the model's name could leave the folder.
@@ -211,10 +196,10 @@ impl Recording {
         Ok(place.join(format!("{model}.jsonl")))
     }
 
-    /// Reads and checks a whole recording.
+    /// Reads and validates a whole recording.
     ///
     /// # Errors
-    /// When it cannot be read, or at the first line that is wrong.
+    /// When it cannot be read, or at the first invalid line.
     pub fn load(path: &Path) -> Result<Self, RecordingError> {
         let read = |source| RecordingError::Read {
             path: path.to_owned(),
@@ -287,7 +272,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A provider that answers from this recording.
+    /// Creates a provider that answers from this recording.
     pub fn new(recording: Recording, model: &str) -> Self {
         Self {
             recording,
@@ -324,7 +309,7 @@ impl Replay {
         }
     }
 
-    /// Holds the results since the last turn against what was expected.
+    /// Compares the results since the last turn with the expected ones.
     fn check(&mut self, messages: &[Message]) -> Result<(), ProviderError> {
         for (call, expect) in self.calls.drain(..) {
             let result = messages.iter().rev().find_map(|message| match message {
@@ -366,7 +351,7 @@ impl Provider for Replay {
                 _ => None,
             });
             let mut steps = self.choose(prompt.unwrap_or_default())?;
-            // What another process was answered is behind; whether it fitted was for that one to see.
+            // Answers to another process are skipped; that process checked their results.
             if self.turn > 0 {
                 steps.nth(self.turn - 1);
             }
@@ -460,7 +445,7 @@ fn quoted(texts: &[String]) -> String {
     }
 }
 
-/// The end of a text, at most `max` bytes.
+/// Returns the end of a text, at most `max` bytes.
 fn tail(text: &str, max: usize) -> &str {
     let text = text.trim_end();
     let mut start = text.len().saturating_sub(max);

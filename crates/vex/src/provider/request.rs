@@ -1,4 +1,4 @@
-//! What the requests of all protocols have in common.
+//! Common parts of the requests of all protocols.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation::{Arguments, Block, Message, ToolResult, Turn};
 
-/// What stands in the place of an answer, or a task, without words: no provider takes an empty message.
+/// Replaces an empty answer or task: no provider accepts an empty message.
 pub(crate) const NOTHING: &str = "(nothing)";
 
-/// What a tool gave back, in words.
+/// Returns the output of a tool as text.
 pub(crate) fn output(result: &ToolResult) -> &str {
     if result.output.is_empty() {
         NOTHING
@@ -20,14 +20,15 @@ pub(crate) fn output(result: &ToolResult) -> &str {
     }
 }
 
-/// How much of broken arguments goes back to the model, in bytes.
+/// How much of broken arguments is sent to the model, in bytes.
 const MAX_BROKEN_BYTES: usize = 2000;
 
-/// A request: fields in a fixed order, then the conversation as the last one, each entry serialised as it stands.
+/// A request: fields in a fixed order, then the conversation as the last one. Each entry is
+/// serialised unchanged.
 pub(crate) struct Body {
     fields: Map<String, Value>,
     list: &'static str,
-    /// The entries, with commas between them.
+    /// The entries, separated by commas.
     entries: Vec<u8>,
 }
 
@@ -40,19 +41,20 @@ impl Body {
         }
     }
 
-    /// Adds an entry of the conversation.
+    /// Appends an entry of the conversation.
     pub(crate) fn push(&mut self, entry: &impl Serialize) {
         let before = self.entries.len();
         if before > 0 {
             self.entries.push(b',');
         }
-        // Only maps with keys that are no strings, and types that refuse, can fail here: there are none.
+        // Only maps with keys that are not strings, and types that refuse, can fail here: there are
+        // none.
         if serde_json::to_writer(&mut self.entries, entry).is_err() {
             self.entries.truncate(before);
         }
     }
 
-    /// Sets configured fields over the others.
+    /// Overrides fields with configured ones.
     pub(crate) fn override_with(&mut self, extra: &Map<String, Value>) {
         for (name, value) in extra.iter().filter(|(name, _)| *name != self.list) {
             if value.is_null() {
@@ -76,9 +78,9 @@ impl Body {
     }
 }
 
-/// What one side says until the other side answers.
+/// All content of one role until the other role answers.
 pub(crate) enum Entry<'a> {
-    /// The results of the answer before, then the words of the user.
+    /// The results of the previous answer, then the text of the user.
     Input {
         results: Vec<&'a ToolResult>,
         text: Option<Cow<'a, str>>,
@@ -90,8 +92,8 @@ pub(crate) enum Entry<'a> {
     },
 }
 
-/// The conversation in alternating entries. Whatever happened to it, each call that is sent has its result right after
-/// it, and each result its call right before it.
+/// Returns the conversation in alternating entries. Each call that is sent has its result right
+/// after it, and each result its call right before it.
 pub(crate) fn entries(messages: &[Message]) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
     let mut remaining = messages;
@@ -132,7 +134,7 @@ pub(crate) fn entries(messages: &[Message]) -> Vec<Entry<'_>> {
     entries
 }
 
-/// Texts of one side as one; `needed` when there would be nothing else in the message.
+/// Joins the texts of one role. `needed` is set if the message has no other content.
 fn joined<'a>(texts: &[&'a str], needed: bool) -> Option<Cow<'a, str>> {
     let texts: Vec<&str> = texts
         .iter()
@@ -147,7 +149,7 @@ fn joined<'a>(texts: &[&'a str], needed: bool) -> Option<Cow<'a, str>> {
     }
 }
 
-/// The parts of an answer that go back, each with what belongs to it.
+/// Returns the parts of an answer to send back, each with its annex.
 pub(crate) fn parts<'a>(
     turn: &'a Turn,
     protocol: &'static str,
@@ -163,7 +165,7 @@ pub(crate) fn parts<'a>(
     })
 }
 
-/// What a block adds to the one before it, and the protocol that understands it.
+/// Returns what a block adds to the previous one, and the protocol that understands it.
 fn annex(block: &Block) -> Option<(&str, &Value)> {
     match block {
         Block::Native { protocol, item } => Some((protocol, item.get("annex")?)),
@@ -171,7 +173,7 @@ fn annex(block: &Block) -> Option<(&str, &Value)> {
     }
 }
 
-/// What belongs to a part though only the protocol understands it.
+/// Data of a part that only its protocol understands.
 #[derive(Clone, Copy)]
 pub(crate) struct Annex<'a>(Option<&'a Map<String, Value>>);
 
@@ -181,7 +183,7 @@ impl<'a> Annex<'a> {
     }
 }
 
-/// Arguments as an object, which is the only form that every provider takes back.
+/// Returns the arguments as an object, the only form that every provider accepts back.
 pub(crate) fn arguments(input: &Arguments) -> Cow<'_, Value> {
     match input {
         Arguments::Json(value) if value.is_object() => Cow::Borrowed(value),
@@ -196,12 +198,13 @@ pub(crate) fn arguments(input: &Arguments) -> Cow<'_, Value> {
     }
 }
 
-/// A name of a tool that every provider takes back; the model may have made one up that none does.
+/// Returns a name of a tool that every provider accepts back; the model may have invented an
+/// invalid one.
 pub(crate) fn tool_name(name: &str) -> Cow<'_, str> {
     named(name, 64)
 }
 
-/// Names for the wire: letters, digits, `_` and `-`.
+/// Returns a name for the wire: letters, digits, `_` and `-`.
 fn named(name: &str, longest: usize) -> Cow<'_, str> {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() {
@@ -214,7 +217,8 @@ fn named(name: &str, longest: usize) -> Cow<'_, str> {
     }
 }
 
-/// Legal and unique ids for the calls of a conversation, for providers that do not take every id of another.
+/// Valid and unique ids for the calls of a conversation, for providers that reject some ids of
+/// others.
 #[derive(Default)]
 pub(crate) struct WireIds<'a> {
     of: HashMap<&'a str, String>,
@@ -222,7 +226,7 @@ pub(crate) struct WireIds<'a> {
 }
 
 impl<'a> WireIds<'a> {
-    /// The id for the wire; the same each time for the same one.
+    /// Returns the id for the wire; always the same for one id.
     pub(crate) fn get(&mut self, id: &'a str) -> &str {
         let taken = &mut self.taken;
         self.of.entry(id).or_insert_with(|| {
@@ -236,7 +240,8 @@ impl<'a> WireIds<'a> {
     }
 }
 
-/// Whether a schema is one that providers enforce strictly: each object closed, each property required.
+/// Returns whether providers can enforce a schema strictly: each object closed, each property
+/// required.
 pub(crate) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(object) => {

@@ -1,7 +1,8 @@
-//! Server-sent events from bytes, pushed in as they come.
+//! Parses server-sent events from bytes as they arrive.
 //!
-//! The parser is the one of `sse-stream`. It is made for async streams; here a queue stands for the stream, so that the
-//! one who reads the bytes keeps its own clocks, and tests can cut a stream wherever they want.
+//! The parser is the one of `sse-stream`. It is made for async streams; here a queue replaces the
+//! stream, so that the reader of the bytes keeps its own timeouts, and tests can cut a stream
+//! anywhere.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,21 +17,19 @@ use sse_stream::SseByteStream;
 
 use super::stream::StreamError;
 
-/// The largest event that is read, in bytes. The last event of a Responses stream holds the whole answer.
+/// The maximum size of an event, in bytes. The last event of a Responses stream holds the whole
+/// answer.
 const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its name; empty when it has none.
     pub name: String,
-    /// Its data.
     pub data: String,
 }
 
 type Chunk = Cursor<Vec<u8>>;
 
-/// The bytes that wait to be parsed; it never ends, more may always be pushed.
+/// The unparsed bytes. The stream never ends; more bytes may always be pushed.
 #[derive(Clone, Default)]
 struct Queue(Rc<RefCell<VecDeque<Chunk>>>);
 
@@ -45,11 +44,12 @@ impl Stream for Queue {
     }
 }
 
-/// Bytes in, events out. Comments are skipped, and an event that was not ended by an empty line never comes out.
+/// Converts bytes to events. Comments are skipped, and an event without a final empty line is never
+/// returned.
 pub struct SseParser {
     queue: Queue,
     events: SseByteStream<Queue>,
-    /// Bytes that came since the last event.
+    /// Bytes since the last event.
     pending: usize,
 }
 
@@ -65,16 +65,15 @@ impl Default for SseParser {
 }
 
 impl SseParser {
-    /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.pending += bytes.len();
         self.queue.0.borrow_mut().push_back(Cursor::new(bytes.to_vec()));
     }
 
-    /// The next event; none as long as more bytes are needed.
+    /// Returns the next event, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// When it is no UTF-8, or an event is too large. After an error nothing more comes.
+    /// When it is not UTF-8, or an event is too large. No event follows after an error.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, StreamError> {
         let mut context = Context::from_waker(Waker::noop());
         loop {

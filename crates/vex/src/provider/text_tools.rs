@@ -1,6 +1,6 @@
-//! For models that were never taught to call tools: the tools are told in the system prompt, calls are JSON in the text
-//! of an answer, and results are words of the user. What the model writes is read as any call written as text is
-//! ([`crate::repair`]).
+//! Tool calls as text, for models without native tool calls: the system prompt describes the tools,
+//! calls are JSON in the text of an answer, and results are messages of the user. The answers are
+//! read like any call written as text ([`crate::repair`]).
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use super::request::{arguments, output};
 use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
 use crate::tools::{Need, ToolDefinition};
 
-/// What a request says instead.
+/// The replacement request.
 pub(crate) struct TextRequest {
     system: String,
     messages: Vec<Message>,
 }
 
 impl TextRequest {
-    /// The same conversation without tools. Each message becomes one that depends on nothing behind it, so a request goes
-    /// on extending the one before.
+    /// Converts the conversation to one without tools. Each message depends only on earlier ones,
+    /// so each request still extends the previous one.
     pub(crate) fn of(request: &Request<'_>) -> Self {
         let mut messages = Vec::with_capacity(request.messages.len());
         let mut calls: &[Block] = &[];
@@ -44,7 +44,7 @@ impl TextRequest {
         }
     }
 
-    /// The request in which it is said.
+    /// Returns the request for the provider.
     pub(crate) fn request<'a>(&'a self, of: &Request<'a>) -> Request<'a> {
         Request {
             system: &self.system,
@@ -55,7 +55,7 @@ impl TextRequest {
     }
 }
 
-/// A call as the model is to write it.
+/// Returns a call in the form that the model is to write.
 fn call_as_text(call: &ToolCall) -> String {
     json!({"name": call.tool, "arguments": arguments(&call.input)}).to_string()
 }
@@ -73,7 +73,8 @@ fn turn_as_text(turn: &Turn) -> Turn {
     }
 }
 
-/// A result in words. A weak model goes on calling for ever, or stops at once, unless it is asked what it wants.
+/// Returns a result as text. A weak model repeats calls for ever, or stops at once, unless it is
+/// asked for its next step.
 fn result_text(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], is_last: bool) -> String {
     let call = calls.iter().find_map(|block| match block {
         Block::ToolCall(call) if call.call_id == result.call_id => Some(call),
@@ -93,7 +94,7 @@ fn result_text(result: &ToolResult, calls: &[Block], tools: &[ToolDefinition], i
     text
 }
 
-/// The tools, with the arguments that each needs; those that may be left out only lead a weak model astray.
+/// Describes the tools with their required arguments; optional ones only confuse a weak model.
 fn catalogue(tools: &[ToolDefinition]) -> String {
     let mut text = "Tools:\n".to_owned();
     for tool in tools {
@@ -202,7 +203,7 @@ mod tests {
                 ..request
             });
             let continues = matches!(messages[cut], Message::Tool(_));
-            // Nothing is asked while results are missing.
+            // No question is asked while results are missing.
             if !continues {
                 assert_eq!(earlier.messages, as_text.messages[..cut]);
             }

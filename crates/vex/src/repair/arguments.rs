@@ -5,21 +5,22 @@ use serde_json::Value;
 use super::json::{self, End, JsonError, blank};
 use crate::conversation::Arguments;
 
-/// How often JSON may stand in a JSON text.
+/// The maximum depth of JSON encoded in JSON texts.
 const MAX_ENCODED: usize = 2;
 
-/// What the model is told where nothing was sent that could be arguments.
+/// The message to the model if nothing was sent that could be arguments.
 const NONE: &str = "there are none; send a JSON object";
 
-/// What the model is told of arguments that are cut off.
+/// The message to the model about arguments that are cut off.
 pub(super) const CUT: &str =
     "they are cut off; send the whole call again, with less in it if it was too long";
 
 /// Reads the arguments of a call.
 ///
-/// JSON is taken as it is; a key that comes twice has the last value, as for every reader of JSON. What is wrapped in
-/// a fence, encoded twice, said twice or followed by rubbish is unwrapped, and small mistakes are mended. What is cut
-/// off stays broken: nobody knows what was to come.
+/// Valid JSON is unchanged; a repeated key has the last value, as in every JSON parser. Arguments
+/// that are fenced, encoded twice, repeated or followed by garbage are unwrapped, and small
+/// mistakes are corrected. Arguments that are cut off stay broken, since the missing part is
+/// unknown.
 pub fn arguments(raw: &str) -> Arguments {
     match read(raw) {
         Ok(value) => Arguments::Json(value),
@@ -53,7 +54,8 @@ fn read(raw: &str) -> Result<Value, String> {
     })
 }
 
-/// Takes JSON out of JSON texts. A text that holds no object stays a text: the schema says what is wrong with it.
+/// Decodes JSON in JSON texts. A text without an object stays a text: the schema reports what is
+/// wrong with it.
 fn decoded(mut value: Value) -> Result<Value, String> {
     for _ in 0..MAX_ENCODED {
         let Value::String(text) = &value else { break };
@@ -70,7 +72,7 @@ fn decoded(mut value: Value) -> Result<Value, String> {
     Ok(value)
 }
 
-/// What stands within a fence around the whole text.
+/// Returns the content of a fence around the whole text.
 fn unfenced(text: &str) -> &str {
     let Some(tail) = text.strip_prefix("```") else {
         return text;
@@ -83,7 +85,8 @@ fn unfenced(text: &str) -> &str {
         .trim()
 }
 
-/// Whether what follows a value can be left out: nothing, the same value again, or what is no JSON.
+/// Returns whether the text after a value can be ignored: it is empty, the same value again, or not
+/// JSON.
 fn rubbish(value: &Value, mut tail: &str) -> bool {
     loop {
         tail = &tail[blank(tail)..];
@@ -95,13 +98,13 @@ fn rubbish(value: &Value, mut tail: &str) -> bool {
             },
             Some(b'}' | b']') => tail = &tail[1..],
             Some(b',' | b':' | b'"' | b'\'') => return false,
-            // Words or markup; another object behind them would be something that was to be said.
+            // Text or markup. Another object in it would be content that must not be lost.
             Some(_) => return !tail.contains(['{', '"']),
         }
     }
 }
 
-/// What is wrong, for the model.
+/// Explains a failure to the model.
 pub(super) fn explain(fault: JsonError, text: &str) -> String {
     match fault {
         JsonError::Cut => CUT.to_owned(),

@@ -1,8 +1,8 @@
 //! A call in the form of an element: `<function=NAME><parameter=KEY>value</parameter></function>`.
 //!
-//! A value is raw text, without one newline at its start and one at its end. It ends at the first `</parameter>`
-//! behind which the markup goes on, so that a value may hold such a tag. Which values are numbers or lists, the schema of
-//! the tool says later.
+//! A value is raw text, without one newline at its start and one at its end. It ends at the first
+//! `</parameter>` after which the markup continues, so that a value may contain such a tag. The
+//! schema of the tool decides later which values are numbers or lists.
 
 use serde_json::{Map, Value};
 
@@ -17,33 +17,39 @@ const END: &str = "</parameter>";
 pub(super) struct Element {
     name: String,
     values: Map<String, Value>,
-    /// A parameter that came twice.
+    /// A repeated parameter.
     repeated_key: Option<String>,
     part: ElementPart,
 }
 
 #[derive(Debug)]
 enum ElementPart {
-    /// Between parameters.
     Outside,
-    /// In a value that began there.
-    Value { key: String, from: usize },
-    /// Behind what may be the end of a value.
-    Behind { key: String, from: usize, to: usize },
+    /// In a value that started at `from`.
+    Value {
+        key: String,
+        from: usize,
+    },
+    /// After a possible end of a value.
+    Behind {
+        key: String,
+        from: usize,
+        to: usize,
+    },
 }
 
-/// How far an element came.
+/// The result of reading an element.
 #[derive(Debug)]
 pub(super) enum ElementStep {
     /// More text is needed.
     Wait,
-    /// It is whole.
+    /// The element is complete.
     Done(Found),
-    /// Its arguments are JSON, which begins here.
+    /// Its arguments are JSON, which starts here.
     Json(String),
     /// It is cut off.
     Cut(Found),
-    /// It is no call.
+    /// It is not a call.
     No,
 }
 
@@ -57,7 +63,8 @@ impl Element {
         }
     }
 
-    /// Goes on at `at`. `ended` says that no more text comes, and whether it was cut off.
+    /// Continues at `at`. `ended` is set if no more text comes; its value is whether the text was
+    /// cut off.
     pub(super) fn advance(&mut self, text: &str, at: &mut usize, ended: Option<bool>) -> ElementStep {
         loop {
             match std::mem::replace(&mut self.part, ElementPart::Outside) {
@@ -73,7 +80,7 @@ impl Element {
                             };
                         }
                         Tag::Close(length) => {
-                            // The tag of a wrapper is left for the one who reads the wrapper.
+                            // The reader of a wrapper handles its tag.
                             if tail.starts_with("</function>") || tail.starts_with("</invoke>") {
                                 *at += length;
                             } else if self.values.is_empty() {

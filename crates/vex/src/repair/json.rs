@@ -1,21 +1,22 @@
-//! JSON as models write it: a reader that takes what has one reading, and says where it stops being certain.
+//! A tolerant JSON parser for the output of models. It accepts text with a single reading, and
+//! reports where the reading becomes uncertain.
 
 use serde_json::{Map, Value};
 
-/// How deep arrays and objects may nest.
+/// The maximum depth of nested arrays and objects.
 const MAX_DEPTH: usize = 64;
 
-/// The longest key that is looked for behind a quotation mark that may end a text, in bytes.
+/// The maximum length of a key searched after a quotation mark that may end a string, in bytes.
 const MAX_KEY: usize = 64;
 
-/// What is known of the place where the text ends.
+/// What is known about the end of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing: the text may be cut off.
     Unknown,
-    /// The model ended there.
+    /// The model ended it there.
     Complete,
-    /// Something that closes stands behind it. Brackets missing before it can only be meant there.
+    /// A closing mark follows. Brackets missing before it can only be meant there.
     Closed,
 }
 
@@ -24,16 +25,15 @@ pub(super) enum End {
 pub(super) enum JsonError {
     /// It ends in the middle.
     Cut,
-    /// What stands there has no certain reading.
+    /// It has no certain reading.
     Wrong {
-        /// Where, in bytes.
+        /// The position, in bytes.
         at: usize,
-        /// What is wrong.
         problem: &'static str,
     },
 }
 
-/// Reads the object or array at the start of a text: the value, and where it ends.
+/// Reads the object or array at the start of a text. Returns the value and the position of its end.
 pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
     let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = strict.next() {
@@ -44,8 +44,8 @@ pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
 
 /// Reads a text that is an object or an array and nothing else.
 ///
-/// Texts whose own quotation marks are not escaped are read here, where it is known that nothing is cut off: each text
-/// ends where JSON certainly goes on.
+/// Strings with unescaped quotation marks are accepted here, since nothing is cut off: each string
+/// ends where JSON certainly continues.
 pub(super) fn read_whole(text: &str, end: End) -> Result<Value, JsonError> {
     let exact = |(value, used): (Value, usize)| match text[used..].trim_start() {
         "" => Ok(value),
@@ -67,7 +67,7 @@ pub(super) fn read_whole(text: &str, end: End) -> Result<Value, JsonError> {
     }
 }
 
-/// Where a quoted text stands, which says what may follow it.
+/// The position of a quoted string, which decides what may follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QuotePosition {
     Key,
@@ -78,9 +78,9 @@ struct JsonReader<'a> {
     text: &'a str,
     at: usize,
     end: End,
-    /// Whether quotation marks within texts may stand unescaped.
+    /// Whether quotation marks in strings may be unescaped.
     loose: bool,
-    /// The arrays and objects around, by the bracket that closes them.
+    /// The open arrays and objects, by their closing brackets.
     open: Vec<u8>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> JsonReader<'a> {
         Err(JsonError::Wrong { at: self.at, problem })
     }
 
-    /// The next byte behind white space.
+    /// Returns the next byte after white space.
     fn next(&mut self) -> Result<u8, JsonError> {
         self.at += blank(&self.text[self.at..]);
         self.byte().ok_or(JsonError::Cut)
@@ -140,10 +140,12 @@ impl<'a> JsonReader<'a> {
         Ok(value)
     }
 
-    /// Whether the array or object ends here; else a value must follow. A comma too many is left out.
+    /// Returns whether the array or object ends here; otherwise a value must follow. A superfluous
+    /// comma is skipped.
     fn ends(&mut self, close: u8, first: bool) -> Result<bool, JsonError> {
         let next = match self.next() {
-            // All that was said is whole, and something closes behind it: only this bracket can be missing.
+            // All values are complete, and a closing mark follows: only this bracket can be
+            // missing.
             Err(JsonError::Cut) if self.end == End::Closed && !first => return Ok(true),
             next => next?,
         };
@@ -167,12 +169,12 @@ impl<'a> JsonReader<'a> {
         Ok(false)
     }
 
-    /// Whether an object stands where a key belongs.
+    /// Returns whether an object is in the place of a key.
     fn is_doubled(&self) -> bool {
         self.text[self.at + 1..].trim_ascii_start().starts_with('{')
     }
 
-    /// An object in braces of its own: some models repeat the doubled braces of the template that they were given.
+    /// Reads an object in doubled braces: some models repeat those of their prompt template.
     fn doubled(&mut self) -> Result<Value, JsonError> {
         let value = self.value()?;
         match self.next() {
@@ -204,7 +206,7 @@ impl<'a> JsonReader<'a> {
             }
             self.at += 1;
             let value = self.value()?;
-            // In a text that had to be mended, a key that comes twice says that it was read wrong.
+            // In a text that had to be repaired, a repeated key means that it was misread.
             if map.insert(key, value).is_some() {
                 return self.wrong("a key comes twice");
             }
@@ -284,7 +286,8 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// A text in Python's triple quotation marks or in backticks: as it stands, where nothing in it needs a reading.
+    /// Reads a string in Python's triple quotation marks or in backticks, unchanged, if it needs no
+    /// escapes.
     fn verbatim(&mut self, marks: usize, quote: u8) -> Result<String, JsonError> {
         let start = self.at + marks;
         let mark = &self.text[self.at..start];
@@ -299,7 +302,7 @@ impl<'a> JsonReader<'a> {
         Ok(text.to_owned())
     }
 
-    /// What stands behind a backslash.
+    /// Reads an escape after a backslash.
     fn escape(&mut self, quote: u8, out: &mut String) -> Result<(), JsonError> {
         let next = self.text[self.at..].chars().next().ok_or(JsonError::Cut)?;
         let plain = match next {
@@ -311,7 +314,8 @@ impl<'a> JsonReader<'a> {
             'b' => '\u{8}',
             'f' => '\u{c}',
             'u' => return self.unicode(out),
-            // These are escapes of regular expressions, shells and C: the backslash itself is meant.
+            // These are escapes of regular expressions, shells and C: the backslash itself is
+            // meant.
             'd' | 'w' | 's' | 'D' | 'W' | 'S' | '\n' | ' ' => {
                 out.push('\\');
                 next
@@ -349,7 +353,8 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Whether JSON certainly goes on here, behind a quotation mark, so that it ended its text.
+    /// Returns whether JSON certainly continues here, after a quotation mark, so that the mark
+    /// ended its string.
     fn ends_string(&self, place: QuotePosition) -> bool {
         let tail = &self.text[self.at..];
         let tail = &tail[blank(tail)..];
@@ -374,7 +379,7 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// Whether a key and its colon stand here.
+/// Returns whether the text starts with a key and its colon.
 fn key(text: &str) -> bool {
     let Some(quote @ (b'"' | b'\'')) = text.bytes().next() else {
         return text.starts_with('}');
@@ -396,7 +401,7 @@ fn identifier(text: &str) -> usize {
         .count()
 }
 
-/// How much white space a text begins with, in bytes.
+/// Returns the length of the leading white space, in bytes.
 pub(super) fn blank(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_whitespace).count()
 }

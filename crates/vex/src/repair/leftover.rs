@@ -1,6 +1,6 @@
-//! What a model meant as a call, or made up as the result of one, in words that say nothing else.
+//! Detects text that a model meant as a call, or invented as the result of one.
 
-/// What an answer without calls holds that is not for people.
+/// Content of an answer without calls that is not meant for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// A call that cannot be read.
@@ -25,7 +25,8 @@ const RESULTS: [&str; 4] = [
     "<tool_output",
 ];
 
-/// Looks for one. Tags count at the start of a line and outside fences, JSON only where it is the whole answer.
+/// Finds a leftover. Tags count at the start of a line and outside fences, JSON only if it is the
+/// whole answer.
 pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Option<Leftover> {
     let mut fenced = false;
     let mut call = false;
@@ -45,7 +46,7 @@ pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Opt
     (call || is_call(text) || tools.any(is_tool)).then_some(Leftover::Call)
 }
 
-/// The name of the tool in a text that is a call and nothing else, where it looks like one.
+/// Returns the name of the tool in a text that is only a call, if it looks like a name.
 pub fn called(text: &str) -> Option<&str> {
     let (_, after) = unfenced(text).split_once("\"name\"")?;
     let name = after
@@ -58,7 +59,7 @@ pub fn called(text: &str) -> Option<&str> {
     (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
 }
 
-/// The text, or what stands in the one fence that it is.
+/// Returns the text, or the content of the one fence that it consists of.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     match text.strip_prefix("```").and_then(|text| text.strip_suffix("```")) {
@@ -69,7 +70,8 @@ fn unfenced(text: &str) -> &str {
     }
 }
 
-/// Whether the text, or the one fence that it is, is JSON with a name and arguments, whatever is wrong with it.
+/// Returns whether the text, or the one fence that it consists of, is JSON with a name and
+/// arguments, even if it is invalid.
 fn is_call(text: &str) -> bool {
     let inner = unfenced(text);
     let name = inner.find("\"name\"");

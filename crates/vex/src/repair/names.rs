@@ -1,17 +1,15 @@
-//! Which names mean which tool, and what its arguments are called.
+//! Maps names and aliases to tools and their arguments.
 
 use serde_json::Value;
 
 use crate::tools::{ToolDefinition, tool_name};
 
-/// What is known of a tool.
 #[derive(Debug)]
 pub(super) struct KnownTool {
     name: &'static str,
     aliases: &'static [&'static str],
     /// Its properties, under all of their names: (name as written, name).
     properties: Vec<(String, String)>,
-    /// The properties that a call must have.
     required: Vec<String>,
 }
 
@@ -34,7 +32,8 @@ impl KnownTool {
         }
     }
 
-    /// Whether an object with these keys could be its arguments: nothing unknown, nothing missing.
+    /// Returns whether an object with these keys could be its arguments: none unknown, none
+    /// missing.
     pub(super) fn fits(&self, keys: &[&str]) -> bool {
         let meant = |key: &&str| {
             let found = self.properties.iter().find(|(written, _)| written == key);
@@ -54,7 +53,7 @@ impl Catalog {
         Self(tools.iter().map(KnownTool::new).collect())
     }
 
-    /// The tool of this name, in any way of writing it, or the one that it is an alias of.
+    /// Returns the tool with this name, in any notation, or with this alias.
     pub(super) fn find(&self, written: &str) -> Option<&KnownTool> {
         let name = tool_name(written);
         self.0
@@ -62,13 +61,13 @@ impl Catalog {
             .find(|tool| tool.name == name || tool.aliases.contains(&name.as_str()))
     }
 
-    /// The names of the tools, without their aliases.
+    /// Returns the names of the tools, without their aliases.
     pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|tool| tool.name)
     }
 }
 
-/// Whether this could be the name of a tool at all.
+/// Returns whether this could be the name of a tool at all.
 pub(super) fn plausible(name: &str) -> bool {
     let mut bytes = name.bytes();
     name.len() <= MAX_NAME
@@ -76,5 +75,5 @@ pub(super) fn plausible(name: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
 }
 
-/// The longest name of a tool or a parameter, in bytes.
+/// The maximum length of the name of a tool or a parameter, in bytes.
 pub(super) const MAX_NAME: usize = 64;

@@ -1,7 +1,7 @@
-//! A part of an answer that may hold calls: from the first tag, fence or bracket to where it ends or turns out to
-//! hold none.
+//! A part of an answer that may contain calls: from the first tag, fence or bracket to its end, or
+//! until it is certain to contain none.
 //!
-//! Every byte is examined once, in whatever pieces the answer comes. What a region decides depends on the text alone.
+//! Every byte is examined once, in any chunks. The decisions depend on the text alone.
 
 use super::Found;
 use super::arguments::explain;
@@ -12,10 +12,10 @@ use super::shape::{self, CallPrefix, call_prefix};
 use super::tags::{self, Tag};
 use crate::conversation::Arguments;
 
-/// How many ends of JSON that does not balance are tried.
+/// The maximum number of tried ends of unbalanced JSON.
 const MAX_TRIES: u8 = 4;
 
-/// A fence: which mark, and how often.
+/// A fence: its mark and the number of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) mark: u8,
@@ -23,14 +23,15 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// The fence at the start of a text, where there are three marks or more.
+    /// Returns the fence at the start of a text, if it has three marks or more.
     pub(super) fn at(text: &str) -> Option<Self> {
         let mark = text.bytes().next().filter(|mark| b"`~".contains(mark))?;
         let count = marks(text, mark);
         (3..MAX_MARKS).contains(&count).then_some(Self { mark, count })
     }
 
-    /// Whether the fence at the start of a text ends this one; `None` where more text is needed.
+    /// Returns whether the fence at the start of a text ends this one; `None` if more text is
+    /// needed.
     pub(super) fn closes(self, text: &str, ended: bool) -> Option<bool> {
         let count = marks(text, self.mark);
         if count < self.count && count < text.len() {
@@ -47,13 +48,13 @@ impl Fence {
     }
 }
 
-/// The most marks that a fence may have.
+/// The maximum number of marks of a fence.
 const MAX_MARKS: usize = 64;
 
-/// How much white space may stand behind the marks that end a fence, in bytes.
+/// The maximum white space after the marks that end a fence, in bytes.
 const MAX_BLANK: usize = 256;
 
-/// How often a mark stands at the start of a text, up to [`MAX_MARKS`].
+/// Returns how often a mark is repeated at the start of a text, up to [`MAX_MARKS`].
 pub(super) fn marks(text: &str, mark: u8) -> usize {
     text.bytes().take(MAX_MARKS).take_while(|&b| b == mark).count()
 }
@@ -63,34 +64,33 @@ pub(super) fn marks(text: &str, mark: u8) -> usize {
 pub(super) enum RegionKind {
     /// Nothing: JSON on its own lines.
     Bare,
-    /// A fence.
     Fence(Fence),
-    /// Tags.
     Marked,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum RegionStep {
     /// More text is needed.
     Wait,
-    /// It went on.
+    /// The region advanced.
     Advanced,
-    /// Calls were found.
     Calls(Vec<Found>),
-    /// The region ended; what follows `Region::end` is not part of it. In a fence that is still open, the rest of the
-    /// fence follows.
-    End { open: Option<Fence> },
-    /// It holds no call.
+    /// The region ended; the text after `Region::end` is not part of it. If a fence is still open,
+    /// its remaining content follows.
+    End {
+        open: Option<Fence>,
+    },
+    /// The region contains no call.
     Nothing,
 }
 
 #[derive(Debug)]
 enum RegionPart {
-    /// Before a call, between calls, behind them.
+    /// Before a call, between calls or after them.
     Between,
     Json(Json),
-    /// Behind JSON that is read: what follows decides whether it ended there.
+    /// After JSON that was read: the following text decides whether it ended there.
     Behind {
         json: Json,
         to: usize,
@@ -101,16 +101,16 @@ enum RegionPart {
 
 #[derive(Debug)]
 struct Json {
-    /// Where it began.
     from: usize,
-    /// The tool, where it was named before the JSON, which is its arguments then.
+    /// The tool, if its name came before the JSON, which then contains its arguments.
     tool: Option<String>,
     depth: usize,
     quote: Option<u8>,
     escaped: bool,
-    /// Whether brackets and quotation marks told the wrong end: only what closes the region counts then.
+    /// Whether brackets and quotation marks led to a wrong end: then only the end of the region
+    /// counts.
     loose: bool,
-    /// Whether only white space stands on the line so far.
+    /// Whether the line has only white space so far.
     fresh: bool,
     /// The first end of the region that did not fit.
     closed: Option<usize>,
@@ -132,7 +132,7 @@ impl Json {
         }
     }
 
-    /// Takes a byte, and says whether the value is whole behind it.
+    /// Handles a byte. Returns whether the value is complete after it.
     fn feed(&mut self, byte: u8) -> bool {
         self.fresh = byte == b'\n' || (self.fresh && byte.is_ascii_whitespace());
         if self.loose {
@@ -155,22 +155,22 @@ impl Json {
     }
 }
 
-/// A part of an answer that may hold calls. Positions count from its start.
+/// A part of an answer that may contain calls. Positions count from its start.
 #[derive(Debug)]
 pub(super) struct Region {
     kind: RegionKind,
-    /// How much of it is examined.
+    /// The end of the examined text.
     at: usize,
-    /// Where the last call, or the last tag behind one, ended.
+    /// The end of the last call, or of the last tag after one.
     end: usize,
     found: bool,
-    /// Calls that count once it is known that they stand on their own lines.
+    /// Calls that count once it is known that they are on their own lines.
     held: Vec<Found>,
     part: RegionPart,
 }
 
 impl Region {
-    /// A region whose first bracket or tag stands at `at`.
+    /// Creates a region whose first bracket or tag is at `at`.
     pub(super) fn new(kind: RegionKind, at: usize) -> Self {
         Self {
             kind,
@@ -182,12 +182,12 @@ impl Region {
         }
     }
 
-    /// Where the text behind the region begins.
+    /// Returns the position of the text after the region.
     pub(super) fn end(&self) -> usize {
         self.end
     }
 
-    /// How much of it is examined.
+    /// Returns the end of the examined text.
     pub(super) fn examined(&self) -> usize {
         self.at
     }
@@ -196,7 +196,8 @@ impl Region {
         self.kind
     }
 
-    /// Goes on. `text` is all of the region so far; `ended` says that no more comes, and whether it was cut off.
+    /// Advances. `text` is all of the region so far; `ended` is set if no more comes, and its value
+    /// is whether the text was cut off.
     pub(super) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
         match std::mem::replace(&mut self.part, RegionPart::Between) {
             RegionPart::Between => self.between(text, ended, tools),
@@ -230,7 +231,7 @@ impl Region {
         RegionStep::Calls(calls)
     }
 
-    /// The region ends, as one that holds calls or as one that does not.
+    /// Ends the region, with or without calls.
     fn end_step(&mut self) -> RegionStep {
         match self.kind {
             _ if !self.found => RegionStep::Nothing,
@@ -254,7 +255,7 @@ impl Region {
             b',' | b';' if self.found => self.at += 1,
             b'<' | b'[' => match tags::read_named(tail, tools) {
                 Tag::More if ended.is_none() => return RegionStep::Wait,
-                // Markup behind bare JSON is a region of its own.
+                // Markup after bare JSON is a region of its own.
                 Tag::Open(_) | Tag::Element(..) if self.kind == RegionKind::Bare => return self.end_step(),
                 Tag::Open(length) => self.at += length,
                 Tag::Close(length) if self.found => {
@@ -292,7 +293,7 @@ impl Region {
         RegionStep::Advanced
     }
 
-    /// A word between tags: the label of a fence, or the name of a tool with its arguments behind it.
+    /// Reads a label between tags: that of a fence, or the name of a tool before its arguments.
     fn label(&mut self, tail: &str, ended: Option<bool>) -> RegionStep {
         let (start, full) = shape::beginning(tail);
         let length = start
@@ -318,7 +319,7 @@ impl Region {
         RegionStep::Advanced
     }
 
-    /// JSON begins, where it promises to be a call.
+    /// Starts JSON, if it may be a call.
     fn start_json(&mut self, tail: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
         match call_prefix(tail, tools, self.kind == RegionKind::Marked) {
             CallPrefix::More if ended.is_none() => return RegionStep::Wait,
@@ -377,7 +378,8 @@ impl Region {
         }
     }
 
-    /// Whether what closes the region may stand here, within JSON; `None` where more text is needed.
+    /// Returns whether the end mark of the region may be here, within JSON; `None` if more text is
+    /// needed.
     fn closes(
         &self,
         json: &Json,
@@ -399,7 +401,8 @@ impl Region {
         }
     }
 
-    /// JSON that does not balance, before what closes the region: it is read as it is, or that is part of a text in it.
+    /// Handles unbalanced JSON before the end mark of the region: either it is read as it is, or
+    /// the mark is part of a string in it.
     fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog) -> Result<RegionStep, Json> {
         let raw = text[json.from..self.at].trim_end();
         let fault = match self.read(&json, raw, End::Closed, tools) {
@@ -419,7 +422,7 @@ impl Region {
         Ok(self.broken(&json, text, first, fault, tools))
     }
 
-    /// Reads JSON as calls. The error is `None` where it was read and is no call.
+    /// Reads JSON as calls. The error is `None` if it was read and is not a call.
     fn read(
         &self,
         json: &Json,
@@ -439,7 +442,7 @@ impl Region {
         .ok_or(None)
     }
 
-    /// JSON that cannot be read: a broken call where it names its tool, so that the model hears of it.
+    /// Handles unreadable JSON: a broken call if it names its tool, so that the model is informed.
     fn broken(
         &mut self,
         json: &Json,
@@ -472,7 +475,7 @@ impl Region {
         self.calls_step(calls)
     }
 
-    /// Decides by what follows JSON whether it ended there.
+    /// Decides by the text after JSON whether the JSON ended there.
     fn behind(
         &mut self,
         mut json: Json,
@@ -492,7 +495,7 @@ impl Region {
             next => next,
         };
         match next {
-            // White space, and a bracket or a comma too many.
+            // White space, and a superfluous bracket or comma.
             Some(b' ' | b'\t' | b'\r' | b'}' | b']' | b',') => {
                 self.at += 1;
                 self.part = RegionPart::Behind { json, to, calls };

@@ -1,4 +1,4 @@
-//! Finds the calls in an answer while it comes.
+//! Finds calls in a streaming answer.
 
 use super::Found;
 use super::json::blank;
@@ -8,54 +8,55 @@ use super::shape::{CallPrefix, beginning, call_prefix};
 use super::tags::{self, Tag};
 use crate::tools::ToolDefinition;
 
-/// How many regions that turned out to hold no call are searched again for calls within them. It bounds the work.
+/// The maximum number of regions without a call that are searched again for calls within them. It
+/// bounds the work.
 pub(super) const MAX_RESCANS: u8 = 16;
 
-/// How far a region may look ahead for nothing without that being counted, in bytes.
+/// How far a region may look ahead in vain without being counted, in bytes.
 const MAX_AHEAD: usize = 1024;
 
 const THINK: &str = "<think>";
 const THOUGHT: &str = "</think>";
-/// How much white space may stand before the thoughts, in bytes.
+/// The maximum white space before the thinking, in bytes.
 const MAX_BLANK: usize = 64;
 
-/// Splits the text of an answer into words and calls, in whatever pieces it comes.
+/// Splits the text of an answer into prose and calls, in any chunks.
 ///
-/// What may become a call is held back until that is known; everything else is given at once. The work is linear in
-/// the length of the answer.
+/// Text that may become a call is held back until that is certain; all other text is emitted at
+/// once. The work is linear in the length of the answer.
 #[derive(Debug)]
 pub struct TextScanner {
     tools: Catalog,
-    /// What was not given yet, and what is still needed of what was.
+    /// Text not yet emitted, and earlier text that is still needed.
     text: String,
-    /// Everything before this was given.
+    /// Everything before this was emitted.
     emitted: usize,
-    /// Where the last word before `at` ended: white space is given only with the word behind it.
+    /// The end of the last word before `at`: white space is emitted only with the next word.
     text_end: usize,
     /// Everything before this was examined.
     at: usize,
     line: LineState,
     state: State,
     rescans: u8,
-    /// Whether a call, or thoughts, were the last that was given.
+    /// Whether the last emitted part was a call or thinking.
     after_call: bool,
     last: Option<Found>,
-    /// How many bytes were examined, counting each as often as it was.
+    /// The number of examined bytes, counting each as often as it was examined.
     #[cfg(test)]
     pub(super) work: usize,
 }
 
 #[derive(Debug)]
 enum State {
-    /// At the start of the answer.
     Start,
     Thinking,
     Prose,
-    /// On the first line of a fence that holds no calls.
+    /// On the first line of a fence without calls.
     Opened(Fence),
-    /// In such a fence, behind its first line.
+    /// In such a fence, after its first line.
     Fenced(Fence),
-    /// In what may hold calls, from there. The line before it is kept for the case that it does not.
+    /// In a region that starts at `from`. The state of the line before it is kept in case that it
+    /// contains no call.
     Region {
         region: Box<Region>,
         from: usize,
@@ -64,8 +65,8 @@ enum State {
 }
 
 impl Fence {
-    /// Where the first line of a fence ends, in what follows its marks, and what follows then: a backtick on it says that it
-    /// was inline code.
+    /// Returns the end of the first line of a fence, in the text after its marks, and the next
+    /// state: a backtick on the line means that it was inline code.
     fn first_line(self, text: &str) -> Option<(usize, State)> {
         let ends = |byte: u8| byte == b'\n' || (byte == b'`' && self.mark == b'`');
         let at = text.bytes().position(ends)?;
@@ -76,16 +77,16 @@ impl Fence {
     }
 }
 
-/// What is known of the line so far.
+/// The state of the current line.
 #[derive(Clone, Copy, Debug)]
 struct LineState {
-    /// Whether only white space stands on it.
+    /// Whether it has only white space.
     blank: bool,
     /// Whether it is a quotation.
     quoted: bool,
     /// Whether inline code is open.
     code: bool,
-    /// Whether a quotation mark was the last.
+    /// Whether the last character was a quotation mark.
     mark: bool,
 }
 
@@ -110,24 +111,24 @@ impl LineState {
         }
     }
 
-    /// Whether markup may stand here.
+    /// Returns whether markup may start here.
     fn open(self) -> bool {
         !self.quoted && !self.code && !self.mark
     }
 }
 
-/// What a text begins with.
+/// What a text starts with.
 enum Opening {
     Nothing,
     More,
-    /// Calls, perhaps; the first of them, or its tag, stands at this distance.
+    /// Possible calls; the first of them, or its tag, is at this offset.
     Region(RegionKind, usize),
-    /// A fence around other content, which begins at this distance.
+    /// A fence around other content, which starts at this offset.
     Fence(Fence, usize),
 }
 
 impl TextScanner {
-    /// A scanner that knows these tools.
+    /// Creates a scanner that knows these tools.
     pub fn new(tools: &[ToolDefinition]) -> Self {
         Self {
             tools: Catalog::new(tools),
@@ -145,7 +146,7 @@ impl TextScanner {
         }
     }
 
-    /// Takes the next piece of the answer, and adds what became certain to `out`.
+    /// Adds a chunk of the answer, and appends the parts that became certain to `out`.
     pub fn push(&mut self, piece: &str, out: &mut Vec<Found>) {
         self.text.push_str(piece);
         while self.step(None, out) {}
@@ -158,8 +159,8 @@ impl TextScanner {
         self.emitted = 0;
     }
 
-    /// The answer is over: all that was held back is decided. `cut` says that its end is missing: a call that is still
-    /// open is broken then. The scanner is ready for another text of the same answer.
+    /// Ends the answer and decides all held back text. `cut` is set if its end is missing: then a
+    /// call that is still open is broken. The scanner is ready for another text of the same answer.
     pub fn finish(&mut self, cut: bool, out: &mut Vec<Found>) {
         while self.step(Some(cut), out) {}
         self.text_end = self.text.len();
@@ -170,7 +171,7 @@ impl TextScanner {
         self.state = State::Prose;
     }
 
-    /// Gives the words so far.
+    /// Emits the prose so far.
     fn emit(&mut self, out: &mut Vec<Found>) {
         let mut text = &self.text[self.emitted..self.text_end];
         self.emitted = self.text_end;
@@ -187,7 +188,7 @@ impl TextScanner {
         }
     }
 
-    /// Goes on, and says whether there is more to do without more text.
+    /// Advances. Returns whether it can advance again without more text.
     fn step(&mut self, ended: Option<bool>, out: &mut Vec<Found>) -> bool {
         match &mut self.state {
             State::Start => self.start(ended.is_some()),
@@ -242,7 +243,8 @@ impl TextScanner {
         self.after_call = true;
     }
 
-    /// A region ended; what follows is searched for calls, again where the region had looked far ahead.
+    /// Ends a region. The following text is searched for calls, again if the region had looked far
+    /// ahead.
     fn end_region(&mut self, open: Option<Fence>, end: usize, examined: usize) {
         (self.emitted, self.text_end, self.at) = (end, end, end);
         self.line = LineState::NEW;
@@ -258,7 +260,7 @@ impl TextScanner {
         left.is_some()
     }
 
-    /// A region turned out to be words.
+    /// Treats a region without a call as prose.
     fn end_without_call(&mut self, kind: RegionKind, from: usize, examined: usize, line: LineState) {
         self.line = line;
         let (mut to, fence) = match kind {
@@ -276,7 +278,7 @@ impl TextScanner {
         });
     }
 
-    /// Takes everything up to `to` as words.
+    /// Accepts everything up to `to` as prose.
     fn take(&mut self, to: usize) {
         for (index, &byte) in self.text.as_bytes()[self.at..to].iter().enumerate() {
             self.line.feed(byte);
@@ -356,7 +358,8 @@ impl TextScanner {
         false
     }
 
-    /// Whether a line goes on as a fence is known at its end only; until then it holds no calls.
+    /// Whether the first line belongs to a fence is known only at its end; until then it contains
+    /// no calls.
     fn opened(&mut self, fence: Fence, out: &mut Vec<Found>) -> bool {
         let over = fence.first_line(&self.text[self.at..]);
         let progressed = over.is_some();
@@ -388,7 +391,7 @@ impl TextScanner {
         false
     }
 
-    /// What begins here, where this byte stands.
+    /// Returns what starts here, at this byte.
     fn opening(&self, byte: u8) -> Opening {
         if !b"<[{`~".contains(&byte) {
             return Opening::Nothing;
@@ -407,7 +410,8 @@ impl TextScanner {
         }
     }
 
-    /// The name of a tool as a tag may be a word of a sentence: it counts at the start of a line.
+    /// Reads a tag. The name of a tool as a tag may be part of a sentence, so it counts only at the
+    /// start of a line.
     fn tag<'a>(&self, tail: &'a str) -> Tag<'a> {
         if self.line.blank {
             tags::read_named(tail, &self.tools)

@@ -1,4 +1,4 @@
-//! Which JSON is a call.
+//! Recognises JSON that is a call.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{Arguments, Found};
 const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function_name"];
 const ARGUMENTS: [&str; 6] = ["arguments", "parameters", "args", "input", "tool_input", "params"];
 const WRAPPERS: [&str; 4] = ["function", "function_call", "tool_call", "tool_calls"];
-/// What may stand beside a name and its arguments and says nothing of the call.
+/// Keys beside a name and its arguments that have no effect on the call.
 const BESIDE: [&str; 8] = [
     "id",
     "call_id",
@@ -22,11 +22,11 @@ const BESIDE: [&str; 8] = [
     "explanation",
 ];
 
-/// How deep calls may be wrapped.
+/// The maximum depth of wrapped calls.
 const MAX_WRAPPED: usize = 4;
 
-/// The calls that a value says, or `None` where it says anything else. With `marked`, markup around it says that it
-/// is a call.
+/// Returns the calls in a value, or `None` if it contains anything else. With `marked`, markup
+/// around it marks it as a call.
 pub(super) fn calls(value: Value, tools: &Catalog, marked: bool) -> Option<Vec<Found>> {
     let mut found = Vec::new();
     collect(value, tools, marked, MAX_WRAPPED, &mut found)?;
@@ -109,7 +109,7 @@ fn call(mut map: Map<String, Value>, tools: &Catalog, marked: bool) -> Option<Fo
     Some(Found::Call { id, tool, input })
 }
 
-/// A call of the form `{"read_file": {"path": …}}`.
+/// Reads a call of the form `{"read_file": {"path": …}}`.
 fn by_key(map: Map<String, Value>, tools: &Catalog) -> Option<Found> {
     if map.len() != 1 {
         return None;
@@ -136,23 +136,22 @@ fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
     }
 }
 
-/// What the beginning of JSON tells of whether it will be a call.
+/// What the start of JSON tells about a possible call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPrefix<'a> {
-    /// It will be none.
+    /// Not a call.
     No,
-    /// It may be one.
     Maybe,
     /// It names a tool.
     Named(&'a str),
-    /// The beginning is too short to tell.
+    /// The start is too short to decide.
     More,
 }
 
-/// The longest beginning that is looked at, in bytes.
+/// The maximum length of the examined start, in bytes.
 const MAX_START: usize = 512;
 
-/// At most the first [`MAX_START`] bytes of a text, and whether it is longer.
+/// Returns at most the first [`MAX_START`] bytes of a text, and whether it is longer.
 pub(super) fn beginning(text: &str) -> (&str, bool) {
     if text.len() < MAX_START {
         return (text, false);
@@ -160,7 +159,7 @@ pub(super) fn beginning(text: &str) -> (&str, bool) {
     (&text[..text.floor_char_boundary(MAX_START)], true)
 }
 
-/// Looks at the beginning of an object or an array, without reading it all.
+/// Examines the start of an object or an array, without reading all of it.
 pub(super) fn call_prefix<'a>(text: &'a str, tools: &Catalog, marked: bool) -> CallPrefix<'a> {
     let (start, full) = beginning(text);
     let short = if full { CallPrefix::No } else { CallPrefix::More };
@@ -211,7 +210,8 @@ enum ShortString<'a> {
     More,
 }
 
-/// A short text in quotation marks, or without where that may be, and what follows it.
+/// Reads a short string in quotation marks, or without them if `bare` is set. Returns it with the
+/// text that follows.
 fn short_string(start: &str, bare: bool) -> ShortString<'_> {
     let Some(quote) = start.bytes().next() else {
         return ShortString::More;

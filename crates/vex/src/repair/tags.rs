@@ -1,4 +1,4 @@
-//! The tags in which models put calls.
+//! The tags that models put around calls.
 
 use super::names::{Catalog, MAX_NAME, plausible};
 
@@ -22,24 +22,21 @@ const CLOSE: [&str; 7] = [
 const ELEMENT: [&str; 3] = ["<function=", "<function name=", "<invoke name="];
 const PARAMETER: [&str; 2] = ["<parameter=", "<parameter name="];
 
-/// What a text begins with. Numbers are lengths in bytes.
+/// What a text starts with. Numbers are lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// No tag of these.
+    /// None of these tags.
     No,
-    /// The beginning of a tag, perhaps.
+    /// Possibly the start of a tag.
     More,
-    /// A tag around calls.
     Open(usize),
     /// The end of such a tag, or of an element.
     Close(usize),
-    /// A call, and its name.
     Element(&'a str, usize),
-    /// A parameter, and its name.
     Parameter(&'a str, usize),
 }
 
-/// Reads a tag at the start of a text that begins with `<` or `[`.
+/// Reads a tag at the start of a text that starts with `<` or `[`.
 pub(super) fn read(text: &str) -> Tag<'_> {
     let mut more = false;
     let mut is = |tag: &str| {
@@ -65,7 +62,8 @@ pub(super) fn read(text: &str) -> Tag<'_> {
     if more { Tag::More } else { Tag::No }
 }
 
-/// [`read`], and tags that are the name of a tool: `<write_file>{"path": …}</write_file>`.
+/// Like [`read`], and recognises tags with the name of a tool: `<write_file>{"path":
+/// …}</write_file>`.
 pub(super) fn read_named<'a>(text: &'a str, tools: &Catalog) -> Tag<'a> {
     let known = read(text);
     if known != Tag::No {

@@ -9,80 +9,61 @@ use crate::conversation::{Arguments, Block, Message};
 use crate::redact::{redact, redact_json};
 use crate::tools::plan::Step;
 
-/// The format of the lines. It only grows: an older line always means the same.
+/// The version of the format. An older line never changes its meaning.
 pub(super) const FORMAT: u32 = 1;
 
-/// One thing that happened to a conversation.
+/// One event of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
-    /// It began; always the first line.
+    /// The start; always the first line.
     Session(Box<Head>),
-    /// Another process goes on with it.
+    /// Another process resumes it.
     Resumed {
-        /// The version of vex.
         version: String,
-        /// The model.
         model: String,
-        /// The provider.
         provider: String,
     },
-    /// What a person or a program asks for. It is never left out of a request.
-    Prompt {
-        /// The words.
-        text: String,
-    },
-    /// Where the work takes place. The last one is never left out of a request.
-    Environment {
-        /// The words.
-        text: String,
-    },
-    /// An answer, a result, or what vex itself says to the model.
-    Message {
-        /// The message.
-        message: Message,
-    },
-    /// The plan is another one.
-    Plan {
-        /// All its steps.
-        steps: Vec<Step>,
-    },
-    /// Requests hold less of the conversation from now on.
+    /// A prompt of a person or a program. It is never left out of a request.
+    Prompt { text: String },
+    /// The description of the workspace. The last one is never left out of a request.
+    Environment { text: String },
+    /// An answer, a result, or a message of vex to the model.
+    Message { message: Message },
+    /// The plan changed.
+    Plan { steps: Vec<Step> },
+    /// Requests contain less of the conversation from now on.
     Compaction(Box<Compaction>),
     /// The process ended in order.
     End {
-        /// How: the `reason` of the `end` event.
+        /// The `reason` of the `end` event.
         reason: String,
     },
-    /// A line of a later version that changes nothing here.
+    /// A line of a later version without an effect here.
     #[serde(other)]
     Unknown,
 }
 
-/// What a conversation begins with.
+/// The first line of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its id.
     pub id: SessionId,
-    /// The format of the lines.
+    /// The version of the format.
     pub format: u32,
-    /// The version of vex.
     pub version: String,
     /// The workspace, without links.
     pub cwd: String,
-    /// The model.
     pub model: String,
-    /// The provider.
     pub provider: String,
-    /// The system prompt: its bytes stay the same as long as the conversation goes on.
+    /// The system prompt, which stays the same for the whole conversation.
     pub system: String,
-    /// The conversation that it branched off from.
+    /// The conversation from which it was forked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkPoint>,
 }
 
 impl Head {
-    /// The head of a new conversation.
+    /// Creates the head of a new conversation.
     pub fn new(cwd: String, model: String, provider: String, system: String) -> Self {
         Self {
             id: SessionId::fresh(),
@@ -107,7 +88,7 @@ pub(super) struct LogLine {
 }
 
 impl Entry {
-    /// Whether it must be on the disk before anything follows from it.
+    /// Returns whether the entry must be on the disk before anything that depends on it happens.
     pub(super) fn is_durable(&self) -> bool {
         match self {
             Self::Message { message } => !matches!(message, Message::User { .. }),
@@ -116,7 +97,7 @@ impl Entry {
         }
     }
 
-    /// The entry without secrets: what is written.
+    /// Returns the entry without secrets, as it is written.
     pub(super) fn redacted(mut self) -> Self {
         match &mut self {
             Self::Session(head) => clean(&mut head.system),
@@ -150,7 +131,7 @@ fn redact_block(block: &mut Block) {
         Block::Thinking { text, signature } => {
             if let std::borrow::Cow::Owned(redacted) = redact(text) {
                 *text = redacted;
-                // It no longer vouches for these words.
+                // The signature is not valid for the changed text.
                 *signature = None;
             }
         }
@@ -158,7 +139,7 @@ fn redact_block(block: &mut Block) {
             Arguments::Json(input) => *input = redact_json(input).into_owned(),
             Arguments::Broken { raw, .. } => clean(raw),
         },
-        // Only its provider can read it, and only as it came.
+        // Only its provider can read it, and only unchanged.
         Block::Native { .. } => {}
     }
 }

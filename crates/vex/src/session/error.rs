@@ -1,75 +1,53 @@
-//! What goes wrong with logs.
+//! Errors of session logs.
 
 use std::path::PathBuf;
 
 use super::{SessionId, entry};
 
-/// Why a conversation could not be kept or taken up.
+/// Why a conversation could not be stored or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The text is no id.
     #[error("{0:?} is not the id of a session: it is written as a UUID")]
     BadId(String),
-    /// The text after the `@` is no number.
+    /// The text after the `@` is not a number.
     #[error("{0:?} is not the number of a turn")]
     BadTurn(String),
-    /// There is no folder for sessions.
+    /// No folder for sessions is known.
     #[error("there is no place for sessions: set VEX_HOME or HOME")]
     NoHome,
-    /// There is no such session.
     #[error("no session {id} in {folder}", folder = folder.display())]
-    Unknown {
-        /// Its id.
-        id: SessionId,
-        /// Where it would be.
-        folder: PathBuf,
-    },
-    /// Its process ended before anything was asked for.
+    Unknown { id: SessionId, folder: PathBuf },
+    /// Its process ended before the first prompt.
     #[error("no session {0} to go on with: nothing was asked for in it")]
     Empty(SessionId),
-    /// Another process goes on with it right now.
+    /// Another process works on it now.
     #[error("the session {0} is in use by another process")]
     InUse(SessionId),
-    /// It was begun in another folder.
+    /// It was started in another folder.
     #[error("the session {id} belongs to {cwd}: run it there, or fork it")]
-    Elsewhere {
-        /// Its id.
-        id: SessionId,
-        /// Its folder.
-        cwd: String,
-    },
-    /// It does not have as many answers.
+    Elsewhere { id: SessionId, cwd: String },
+    /// It does not have that many answers.
     #[error("the session {id} has only {turns} turns")]
     NoSuchTurn {
-        /// Its id.
         id: SessionId,
-        /// How many it has.
+        /// The number of its answers.
         turns: u32,
     },
-    /// A line in the middle is not what it should be.
+    /// A line other than the last one is invalid.
     #[error("line {line} of {path} is damaged", path = path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
     },
-    /// It was written by a version with other lines.
+    /// It was written in a newer format.
     #[error("{path} has format {version}, this vex reads up to {known}", path = path.display(), known = entry::FORMAT)]
-    TooNew {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        version: u32,
-    },
-    /// The system says no.
+    TooNew { path: PathBuf, version: u32 },
+    /// An error of the system.
     #[error("cannot {action} {path}", path = path.display())]
     Io {
-        /// What was tried.
         action: &'static str,
-        /// The file or folder.
         path: PathBuf,
-        /// Why not.
         source: std::io::Error,
     },
 }

@@ -1,12 +1,12 @@
-//! What follows from the lines of a log: the messages that the next request holds.
+//! The state that follows from the lines of a log: the messages of the next request.
 
 use crate::agent::compaction::{self, Compaction, Summary};
 use crate::conversation::{Block, Message, Turn};
 use crate::session::Entry;
 use crate::tools::plan::Step;
 
-/// The state of a conversation. The same lines give the same state, in the process that writes them and in one that
-/// goes on later.
+/// The state of a conversation. The same lines give the same state, in the process that writes them
+/// and in one that resumes later.
 #[derive(Debug, Default)]
 pub struct History {
     prompts: Vec<String>,
@@ -20,7 +20,6 @@ pub struct History {
 }
 
 impl History {
-    /// Lets an entry count.
     pub fn apply(&mut self, entry: Entry) {
         match entry {
             Entry::Prompt { text } => {
@@ -43,7 +42,7 @@ impl History {
     }
 
     fn push(&mut self, message: Message) {
-        // Some models take no two messages of one side after another.
+        // Some models reject two messages of the same role in a row.
         if let (Message::User { text: more }, Some(Message::User { text })) =
             (&message, self.messages.last_mut())
         {
@@ -70,22 +69,22 @@ impl History {
         self.bytes = self.messages.iter().map(compaction::size).sum();
     }
 
-    /// What the next request holds.
+    /// Returns the messages of the next request.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// All that was asked for, in order.
+    /// Returns all prompts, in order.
     pub fn prompts(&self) -> &[String] {
         &self.prompts
     }
 
-    /// Where the work takes place, as it was told last.
+    /// Returns the last description of the workspace.
     pub fn environment(&self) -> &str {
         &self.environment
     }
 
-    /// The last answer, where it asks for nothing and it was not said how the run ends.
+    /// Returns the last answer if it has no calls and the run has not ended.
     pub(super) fn unended_answer(&self) -> Option<&Turn> {
         match self.messages.last() {
             Some(Message::Assistant(turn)) if !self.ended && turn.tool_calls().next().is_none() => Some(turn),
@@ -93,27 +92,26 @@ impl History {
         }
     }
 
-    /// What stands for the messages that are left out.
+    /// Returns the summary of dropped messages.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// The plan.
     pub fn plan(&self) -> &[Step] {
         &self.plan
     }
 
-    /// How many answers the model gave, those that are left out included.
+    /// Returns the number of answers, including dropped ones.
     pub fn answers(&self) -> u32 {
         self.answers
     }
 
-    /// About how long the messages are in a request, in bytes.
+    /// Returns the approximate length of the messages in a request, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The ids of the calls that have no result yet.
+    /// Returns the ids of the calls without a result.
     pub fn open_calls(&self) -> Vec<String> {
         let answer = self
             .messages

@@ -1,4 +1,4 @@
-//! Writing a log: one line at a time, each with one write, by one process.
+//! Writes a log: each line with one write, by one process at a time.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +10,7 @@ use nix::fcntl::Flock;
 use super::entry::LogLine;
 use super::{Entry, SessionError};
 
-/// A log that entries are appended to, or the place where none is kept.
+/// A log for appending, or a null log that stores nothing.
 #[derive(Debug)]
 pub struct Log(Option<OpenLog>);
 
@@ -20,12 +20,12 @@ struct OpenLog {
     path: PathBuf,
     /// The number of the next line.
     seq: u64,
-    /// The length of all whole lines.
+    /// The length of all complete lines.
     length: u64,
 }
 
 impl Log {
-    /// Keeps nothing: the conversation ends with its process.
+    /// Creates a null log: the conversation ends with its process.
     pub fn none() -> Self {
         Self(None)
     }
@@ -39,16 +39,16 @@ impl Log {
         }))
     }
 
-    /// The file, where there is one.
+    /// Returns the path of the file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.0.as_ref().map(|open| open.path.as_path())
     }
 
-    /// Appends an entry, without the secrets in it. When this returns, the line survives the end of the process; if
-    /// anything follows from it, the end of the machine too.
+    /// Appends an entry, without its secrets. When this returns, the line survives the end of the
+    /// process, and, if other actions depend on it, the loss of power.
     ///
     /// # Errors
-    /// When it cannot be written. What stands in the file is whole lines also then.
+    /// When it cannot be written. Even then the file contains only complete lines.
     pub fn append(&mut self, entry: &Entry) -> Result<(), SessionError> {
         match &mut self.0 {
             Some(open) => open.append(entry),
@@ -82,7 +82,7 @@ impl OpenLog {
                 Ok(())
             }
             Err(source) => {
-                // Half a line would end the file for every reader; it is cut off if that still can be done.
+                // Half a line would end the file for every reader, so it is removed if possible.
                 let _ = self.file.set_len(self.length);
                 Err(SessionError::Io {
                     action: "write",

@@ -1,8 +1,9 @@
-//! The log of a conversation: what was said and done, line by line, so that another process can go on with it.
+//! The log of a conversation, line by line, so that another process can resume it.
 //!
-//! `$VEX_HOME/sessions/<id>.jsonl`, one JSON object a line, only ever appended to: `{"seq":1,"at":"…","kind":"session",…}`. A line is
-//! on its way to the disk before its effect is used: an answer before its calls run, a result as soon as its tool ended.
-//! Whoever reads the lines in order has the state of the conversation; nothing else is kept anywhere.
+//! `$VEX_HOME/sessions/<id>.jsonl`, one JSON object per line, append-only:
+//! `{"seq":1,"at":"…","kind":"session",…}`. A line is written before its effect is used: an answer
+//! before its calls run, a result as soon as its tool has ended. Reading the lines in order gives
+//! the whole state of the conversation; nothing is stored elsewhere.
 
 mod entry;
 mod error;
@@ -31,7 +32,7 @@ pub use store::{SessionInfo, Store};
 pub struct SessionId(uuid::Uuid);
 
 impl SessionId {
-    /// A fresh one.
+    /// Creates a random id.
     pub fn fresh() -> Self {
         Self(uuid::Uuid::now_v7())
     }
@@ -46,7 +47,8 @@ impl fmt::Display for SessionId {
 impl FromStr for SessionId {
     type Err = SessionError;
 
-    /// Only the usual way to write a UUID is one: the text may come from anywhere and becomes the name of a file.
+    /// Parses an id. Only the usual notation of a UUID is accepted: the text may be untrusted and
+    /// becomes the name of a file.
     fn from_str(text: &str) -> Result<Self, SessionError> {
         let bad = || SessionError::BadId(text.chars().take(80).collect());
         let id = uuid::Uuid::try_parse(text).map_err(|_| bad())?;
@@ -66,12 +68,11 @@ impl<'de> Deserialize<'de> for SessionId {
     }
 }
 
-/// Where a conversation branches off from another: `ID`, or `ID@TURN`.
+/// The point at which a conversation is forked: `ID`, or `ID@TURN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkPoint {
-    /// The other conversation.
     pub id: SessionId,
-    /// The last answer that is taken over, with the results of its calls; all of them where absent.
+    /// The last answer that is copied, with the results of its calls; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
 }
@@ -102,26 +103,24 @@ impl fmt::Display for ForkPoint {
     }
 }
 
-/// What a process begins with.
+/// How a session starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// A new conversation.
     #[default]
     New,
-    /// One that is there already.
     Resume(SessionId),
-    /// A branch of one that is there already.
+    /// A fork of an existing one.
     Fork(ForkPoint),
 }
 
-/// What is said where somebody goes on with a conversation and has no words for it.
+/// The prompt for a resumed conversation without a prompt of its own.
 const RESUME_PROMPT: &str =
     "Go on where you were. What was cut off may have happened or not: look before you repeat it.";
 
-/// What a call gets for a result that was open when its process ended.
+/// The result of a call that was open when its process ended.
 pub const INTERRUPTED: &str = "[interrupted: it is not known whether this ran]";
 
-/// A conversation as it is worked on: its log, and what follows from the lines in it.
+/// An open conversation: its log, and the state that follows from the log.
 #[derive(Debug)]
 pub struct Session {
     head: Head,
@@ -131,10 +130,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins or takes up a conversation. `store` is none where nothing is to be kept; `head` is what a new one begins with.
+    /// Starts or resumes a conversation. `store` is `None` if nothing is to be stored; `head` is
+    /// the first line of a new one.
     ///
     /// # Errors
-    /// When it cannot be kept or taken up.
+    /// When it cannot be stored or resumed.
     pub fn open(store: Option<&Store>, origin: Origin, head: Head) -> Result<Self, SessionError> {
         let mut history = History::default();
         let (log, head) = match (origin, store) {
@@ -144,7 +144,7 @@ impl Session {
             (Origin::Resume(id), Some(store)) => {
                 let now = head;
                 let (log, mut head) = store.resume(id, &now.cwd, |entry| history.apply(entry))?;
-                // Another version may have other tools: what it says of them must be true.
+                // Another version may have other tools, and the system prompt must describe them.
                 if head.version != now.version {
                     head.system = now.system;
                 }
@@ -174,22 +174,21 @@ impl Session {
         Ok(session)
     }
 
-    /// What it began with.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Where it comes from.
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// What requests hold of it.
+    /// Returns the state for requests.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The last answer, where an earlier process died after it and before it said how the run ends.
+    /// Returns the final answer of an earlier process that died before it recorded the end of the
+    /// run.
     pub fn cut_off_answer(&self) -> Option<&Turn> {
         match self.origin {
             Origin::Resume(_) => self.history.unended_answer(),
@@ -197,18 +196,19 @@ impl Session {
         }
     }
 
-    /// Writes down what happens, then lets it count.
+    /// Records an entry, then applies it.
     ///
     /// # Errors
-    /// When it cannot be written: then it does not count.
+    /// When it cannot be written: then it is not applied.
     pub fn record(&mut self, entry: Entry) -> Result<(), SessionError> {
         self.log.append(&entry)?;
         self.history.apply(entry);
         Ok(())
     }
 
-    /// Asks for something, and says where it is to be done if that was not said yet. A call that an earlier process left
-    /// open gets its result first: it is never run again unasked. Without words an unfinished conversation just goes on.
+    /// Adds a prompt, and the environment if it changed. A call that an earlier process left open
+    /// first gets its result: it is never run again without a new call. Without a prompt, an
+    /// unfinished conversation continues.
     ///
     /// # Errors
     /// When it cannot be written.

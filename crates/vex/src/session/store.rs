@@ -1,4 +1,4 @@
-//! The folder of all logs: to begin one, go on with one, branch off from one, list them.
+//! The folder of all logs: creates, resumes, forks and lists sessions.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -13,7 +13,7 @@ use super::entry::{FORMAT, LogLine};
 use super::{Entry, ForkPoint, Head, Log, SessionError, SessionId};
 use crate::conversation::Message;
 
-/// How much of the end of a log is looked at for a listing, in bytes.
+/// How much of the end of a log is read for a listing, in bytes.
 const TAIL_BYTES: u64 = 64 * 1024;
 
 /// The folder of all logs.
@@ -25,22 +25,21 @@ pub struct Store {
 /// A conversation in a listing.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
-    /// What it began with.
     pub head: Head,
-    /// When it began.
     pub started_at: Timestamp,
     /// When its last line was written.
     pub updated_at: Timestamp,
     /// The first line of its first prompt.
     pub title: String,
-    /// How its last process ended; absent where it runs, or did not end in order.
+    /// How its last process ended; absent if it is running, or did not end in order.
     pub ended: Option<String>,
     /// Whether a process works on it now.
     pub running: bool,
 }
 
 impl Store {
-    /// The store of this user: below `VEX_HOME`, else `vex` below `XDG_STATE_HOME` or `~/.local/state`.
+    /// Returns the store of this user: below `VEX_HOME`, else `vex` below `XDG_STATE_HOME` or
+    /// `~/.local/state`.
     ///
     /// # Errors
     /// When none of these is set.
@@ -57,7 +56,7 @@ impl Store {
         Ok(Self::at(home.join("sessions")))
     }
 
-    /// The store in this folder.
+    /// Returns the store in this folder.
     pub fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -66,10 +65,10 @@ impl Store {
         self.folder.join(format!("{id}.jsonl"))
     }
 
-    /// Begins a conversation.
+    /// Creates a conversation.
     ///
     /// # Errors
-    /// When its file cannot be made.
+    /// When its file cannot be created.
     pub fn create(&self, head: &Head) -> Result<Log, SessionError> {
         DirBuilder::new()
             .recursive(true)
@@ -89,11 +88,11 @@ impl Store {
         Ok(log)
     }
 
-    /// Goes on with a conversation that was begun in the folder `cwd`. `fold` gets all that happened, in order. A last
-    /// line that was not written whole is cut off.
+    /// Resumes a conversation that was started in the folder `cwd`. `fold` receives all entries, in
+    /// order. An incomplete last line is removed.
     ///
     /// # Errors
-    /// When it is not there, in use, damaged, or belongs to another folder.
+    /// When it is missing, in use, damaged, or belongs to another folder.
     pub fn resume(
         &self,
         id: SessionId,
@@ -120,11 +119,12 @@ impl Store {
         Ok((Log::open(file, path, seq, length), head))
     }
 
-    /// Begins a conversation with what another one holds up to a turn. The model, the provider, the folder and the system
-    /// prompt are those of `head`, or of the other one where it goes on in the same folder.
+    /// Starts a conversation with the entries of another one up to a turn. The model, the provider,
+    /// the folder and the system prompt are those of `head`, or of the other one if the folder is
+    /// the same.
     ///
     /// # Errors
-    /// As [`Store::resume`], or when there are not so many turns.
+    /// As [`Store::resume`], or when there are fewer turns.
     pub fn fork(
         &self,
         from: ForkPoint,
@@ -139,7 +139,7 @@ impl Store {
             head.system = other.system;
         }
         head.forked_from = Some(from);
-        // Read whole before anything is made: a wrong turn leaves nothing behind.
+        // Read completely before anything is created: a wrong turn leaves no file behind.
         let mut taken = Vec::new();
         let mut turns = 0;
         while let Some(LogLine { entry, .. }) = lines.next()? {
@@ -149,7 +149,7 @@ impl Store {
             };
             let answer = matches!(message, Some(Message::Assistant(_)));
             if from.turn.is_some_and(|last| turns >= last) {
-                // After the last turn only what its own calls gave is taken over.
+                // After the last turn, only the results of its own calls are copied.
                 let follows =
                     matches!(message, Some(Message::Tool(_))) || matches!(entry, Entry::Plan { .. });
                 let first = turns == 0 && matches!(entry, Entry::Prompt { .. } | Entry::Environment { .. });
@@ -173,10 +173,10 @@ impl Store {
         Ok((log, head))
     }
 
-    /// Removes a conversation that nobody works on.
+    /// Removes a conversation that is not in use.
     ///
     /// # Errors
-    /// When it is not there, in use, or cannot be removed.
+    /// When it is missing, in use, or cannot be removed.
     pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
         let path = self.path(id);
         let file = File::open(&path).map_err(|source| self.open_error(id, source))?;
@@ -194,10 +194,10 @@ impl Store {
         io("open", &self.path(id))(source)
     }
 
-    /// All conversations that can be read, the one that was worked on last first.
+    /// Lists all readable conversations, the latest first.
     ///
     /// # Errors
-    /// When the folder cannot be read; that there is none yet is no error.
+    /// When the folder cannot be read; a missing folder is no error.
     pub fn list(&self) -> Result<Vec<SessionInfo>, SessionError> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -214,10 +214,10 @@ impl Store {
         Ok(listed)
     }
 
-    /// What a listing tells of a conversation.
+    /// Returns the listing of one conversation.
     ///
     /// # Errors
-    /// When it is not there or its first line cannot be read.
+    /// When it is missing or its first line cannot be read.
     pub fn info(&self, id: SessionId) -> Result<SessionInfo, SessionError> {
         let path = self.path(id);
         let mut file = File::open(&path).map_err(|source| self.open_error(id, source))?;
@@ -262,28 +262,28 @@ fn lock(file: File, id: SessionId, path: &Path) -> Result<Flock<File>, SessionEr
     })
 }
 
-/// The last whole line, where it is one.
+/// Returns the last complete line, if it is valid.
 fn last_line(file: &mut File) -> std::io::Result<Option<LogLine>> {
     let length = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     let mut tail = Vec::new();
     file.take(TAIL_BYTES).read_to_end(&mut tail)?;
     let mut lines = tail.rsplit(|&byte| byte == b'\n');
-    // After the last line break stands nothing, or half a line.
+    // The part after the last line break is empty or half a line.
     lines.next();
     Ok(lines.next().and_then(|line| serde_json::from_slice(line).ok()))
 }
 
-/// The whole lines of a log, in order.
+/// The complete lines of a log, in order.
 struct Lines<'a> {
     reader: BufReader<&'a File>,
     path: &'a Path,
     buffer: Vec<u8>,
-    /// The number of the last good line.
+    /// The number of the last valid line.
     seq: u64,
     /// When it was written.
     at: Timestamp,
-    /// The length of all good lines.
+    /// The length of all valid lines.
     length: u64,
 }
 
@@ -314,7 +314,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line; none at the end, and none at what the end of a process or a machine left of a last one.
+    /// Returns the next line, or `None` at the end and at an incomplete last line.
     fn next(&mut self) -> Result<Option<LogLine>, SessionError> {
         let Some(line) = self.read()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `glob_files`: the files whose paths fit a pattern.
+//! `glob_files`: the files whose paths match a pattern.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,11 @@ use super::tool::ReadOnly;
 use super::walk::{Pattern, Walk};
 use super::{Tool, ToolContext, ToolError};
 
-/// Paths that are shown at most.
+/// The maximum number of paths shown.
 const MAX_SHOWN: usize = 200;
-/// Files that are counted at most.
+/// The maximum number of files counted.
 const MAX_COUNTED: usize = 20_000;
 
-/// The arguments of `glob_files`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GlobFiles {
     pattern: String,

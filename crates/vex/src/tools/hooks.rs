@@ -1,5 +1,5 @@
-//! Hooks: programs of the user's that are asked before a call runs and after it has run. They judge; a hook that does
-//! not answer as it should has said no.
+//! Hooks: programs of the user that are run before and after a call. They decide about it; a hook
+//! without a valid answer denies.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{ToolError, Toolbox};
 use crate::conversation::ToolCall;
 use crate::interrupt::Interrupt;
 
-/// How long a hook may take where its settings do not say.
+/// The default time limit of a hook.
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 /// When a hook is asked.
@@ -62,7 +62,7 @@ struct Question<'a> {
     is_error: Option<bool>,
 }
 
-/// What a hook may say.
+/// The possible answers of a hook.
 #[derive(Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case", deny_unknown_fields)]
 enum HookDecision {
@@ -90,10 +90,10 @@ enum HookDecision {
     },
 }
 
-/// What was asked about.
+/// The call that a hook decides about.
 pub(super) struct HookSubject<'a> {
     pub(super) call: &'a ToolCall,
-    /// The tool's own name.
+    /// The tool's canonical name.
     pub(super) tool: &'static str,
     pub(super) interrupt: &'a Interrupt,
 }
@@ -105,7 +105,7 @@ impl Hook {
 }
 
 impl Toolbox {
-    /// Asks the hooks before a call. Gives the arguments where one has replaced them: what it gave may not be valid.
+    /// Runs the hooks before a call. Returns replaced arguments, if any, which may be invalid.
     pub(super) fn ask_before(
         &self,
         asked: &HookSubject<'_>,
@@ -131,7 +131,7 @@ impl Toolbox {
         Ok(replaced)
     }
 
-    /// Asks the hooks after a call. Gives the output where one has replaced it.
+    /// Runs the hooks after a call. Returns the replaced output, if any.
     pub(super) fn ask_after(
         &self,
         asked: &HookSubject<'_>,
@@ -215,13 +215,13 @@ impl Toolbox {
     }
 }
 
-/// A no that a hook has said.
+/// Returns the refusal of a hook.
 fn denied(hook: &Hook, code: Option<String>, message: Option<String>) -> Refusal {
     let message = message.unwrap_or_else(|| format!("the hook {:?} says no", hook.command));
     Refusal::new(&code.unwrap_or_else(|| "hook".to_owned()), message)
 }
 
-/// A no because a hook did not answer.
+/// Returns the refusal for a hook without a valid answer.
 fn no_answer(hook: &Hook, why: &str) -> Refusal {
     Refusal::new(
         "hook_failed",

@@ -1,5 +1,6 @@
-//! From what a model wrote to arguments that a tool takes: other names, forms of paths and numbers in quotes are put
-//! right first, then the JSON Schema of the tool judges. Nothing is guessed: each change keeps the value.
+//! Converts the input of a model to the arguments of a tool: other names, forms of paths and
+//! numbers in quotes are corrected first, then the JSON Schema of the tool validates. Nothing is
+//! guessed: each correction preserves the value.
 
 use std::path::{Component, Path};
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 use super::root::Root;
 use super::tool::{Entry, ToolDefinition};
 
-/// What models tell about a call beside its arguments; no tool obeys it.
+/// Comments of models on a call beside its arguments; all tools ignore them.
 const REMARKS: [&str; 6] = [
     "description",
     "explanation",
@@ -18,16 +19,17 @@ const REMARKS: [&str; 6] = [
     "thought",
     "comment",
 ];
-/// How many mistakes one answer names.
+/// The maximum number of reported mistakes.
 const MAX_MISTAKES: usize = 4;
 
-/// The name of a tool as it would be written here: `RunCommand`, `run-command` and `functions.run_command` are one.
+/// Returns the canonical notation of a tool's name: `RunCommand`, `run-command` and
+/// `functions.run_command` are one.
 pub(crate) fn tool_name(written: &str) -> String {
     let written = written.trim();
     snake_case(written.strip_prefix("functions.").unwrap_or(written))
 }
 
-/// Puts the arguments right, then validates them. The error is for the model.
+/// Corrects the arguments, then validates them. The error is for the model.
 pub(super) fn prepare(
     entry: &Entry,
     definition: &ToolDefinition,
@@ -61,7 +63,7 @@ fn normalise(
     };
     let mut arguments = Map::new();
     for (written, value) in given {
-        // A null says the same as nothing.
+        // A null means the same as a missing value.
         if value.is_null() {
             continue;
         }
@@ -78,7 +80,7 @@ fn normalise(
             _ => drop(arguments.insert(name, value)),
         }
     }
-    // So does an empty text, where nothing has to be said: some models fill in all that there is.
+    // So does an empty text, if no value is required: some models fill in all arguments.
     let required = schema["required"].as_array();
     let required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
     arguments.retain(|name, value| value != "" || required(name));
@@ -94,7 +96,7 @@ fn normalise(
     Ok(Value::Object(arguments))
 }
 
-/// The name that an argument has in the schema; `None` where it has none.
+/// Returns the name of an argument in the schema; `None` if it is unknown.
 fn argument_name(entry: &Entry, schema: &Value, written: &str) -> Option<String> {
     let properties = &schema["properties"];
     let snake = snake_case(written);
@@ -121,7 +123,7 @@ fn snake_case(written: &str) -> String {
     name
 }
 
-/// Brings a value into the type that its schema names, where it says the same in another form.
+/// Converts a value to the type in its schema, if it has the same meaning in another form.
 fn coerce(value: &mut Value, schema: &Value) {
     let kind = schema["type"].as_str().unwrap_or_default();
     let changed = match (kind, &*value) {
@@ -173,7 +175,7 @@ fn whole(number: Option<f64>) -> Option<i64> {
         .map(|number| number as i64)
 }
 
-/// One of the words that the schema allows, in another case or with other dashes.
+/// Returns the allowed value that differs only in case or dashes.
 fn choice(text: &str, schema: &Value) -> Option<Value> {
     let allowed = schema["enum"].as_array()?;
     if allowed.iter().any(|word| word == text) {
@@ -194,8 +196,8 @@ fn tidy_paths(value: &mut Value, root: &Root) {
     }
 }
 
-/// One form for one path: relative to the workspace where it names that, without `.` and doubled slashes. A `..` stays:
-/// what it means depends on links.
+/// Returns the canonical form of a path: relative to the workspace if inside it, without `.` and
+/// doubled slashes. A `..` is kept: its meaning depends on links.
 fn tidy_path(written: &str, root: &Path) -> String {
     let trimmed = written.trim();
     let unquoted = ['"', '\'', '`']
@@ -219,7 +221,7 @@ fn tidy_path(written: &str, root: &Path) -> String {
     }
 }
 
-/// Arguments of the right form, without sense.
+/// Returns arguments of a valid form, without meaning.
 fn example(definition: &ToolDefinition) -> Value {
     let required = definition.input_schema["required"]
         .as_array()
@@ -239,7 +241,7 @@ fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result
     let compiled = entry
         .validator
         .get_or_init(|| Validator::new(&definition.input_schema).ok());
-    // A schema that is none lets nothing through.
+    // An invalid schema accepts nothing.
     let Some(validator) = compiled else {
         return Err(format!("the arguments of {} cannot be checked", entry.name));
     };
@@ -279,7 +281,7 @@ fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result
     ))
 }
 
-/// A value in a few words.
+/// Describes a value briefly.
 fn brief(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {

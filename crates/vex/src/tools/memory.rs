@@ -1,4 +1,5 @@
-//! What the model last saw of each file, so that it never writes over what it has not seen.
+//! The content of each file that the model last saw, so that it never overwrites content that it
+//! has not seen.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,17 +7,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-/// The hash of a content.
 pub(crate) type Digest = [u8; 32];
 
-/// What is known of a file that is about to be written.
+/// The state of a file that is about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// The model never saw it.
     Never,
-    /// It is as the model last saw it.
+    /// It is unchanged since the model last saw it.
     Same,
-    /// Somebody changed it since.
+    /// It was changed since.
     Changed,
 }
 
@@ -29,17 +29,17 @@ impl FileMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The model knows this content now.
+    /// Records that the model knows this content.
     pub(crate) fn remember(&self, resolved: &Path, digest: Digest) {
         self.known().insert(resolved.to_owned(), digest);
     }
 
-    /// The file is gone.
+    /// Forgets a removed file.
     pub(crate) fn forget(&self, resolved: &Path) {
         self.known().remove(resolved);
     }
 
-    /// How the content stands to what the model knows.
+    /// Compares the content with what the model knows.
     pub(crate) fn state_of(&self, resolved: &Path, content: &[u8]) -> FileState {
         match self.known().get(resolved) {
             None => FileState::Never,
@@ -49,7 +49,6 @@ impl FileMemory {
     }
 }
 
-/// The hash of a content.
 pub(crate) fn digest(content: &[u8]) -> Digest {
     Sha256::digest(content).into()
 }

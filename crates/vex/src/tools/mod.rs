@@ -1,4 +1,5 @@
-//! Tools. Each is a type in a file of its own (`tool::Tool`); every call takes the one path (`path`).
+//! Tools. Each is a type in a file of its own (`tool::Tool`); every call takes the same path
+//! (`path`).
 
 mod command;
 mod fetch;
@@ -42,13 +43,13 @@ pub(crate) use input::tool_name;
 pub(crate) use output::{Change, RunOutcome, ToolError, WriteOutcome};
 pub(crate) use tool::{Entry, Subject, Tool, ToolContext};
 
-/// The largest output of a tool that goes into the conversation, in bytes.
+/// The maximum output of a tool in the conversation, in bytes.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 32 * 1024;
 
-/// The variable in which Vik names the file that takes what is to be done outside of the workspace.
+/// The variable with the path of the file for outputs: actions outside of the workspace.
 pub const OUTPUTS: &str = "VIK_OUTPUTS";
 
-/// Every tool, in the order in which the model is told of them.
+/// Returns every tool, in the order in which the model sees them.
 fn entries() -> Vec<(Entry, ToolDefinition)> {
     vec![
         Entry::of::<files::ReadFile>(),
@@ -70,7 +71,7 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
     ]
 }
 
-/// The own name of a tool that is called so.
+/// Returns the canonical name of a tool with this name or alias.
 fn canonical(written: &str) -> Option<&'static str> {
     let name = tool_name(written);
     let known = |(entry, _): &(Entry, ToolDefinition)| entry.is_called(&name).then_some(entry.name);
@@ -90,7 +91,7 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// The tools that the policy names, in this workspace, with its permission.
+    /// Creates the tools of the policy, in this workspace, with its permission.
     pub fn new(root: Root, policy: impl Into<Policy>) -> Self {
         let policy = policy.into();
         let is_given = |(entry, _): &(Entry, ToolDefinition)| {
@@ -109,16 +110,15 @@ impl Toolbox {
         }
     }
 
-    /// The plan of the run.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What confines the commands of this run: `landlock` and its version, or `none` and why. An error says why there is
-    /// none although the policy requires one.
+    /// Returns the confinement of the commands of this run: `landlock` and its version, or `none`
+    /// and why.
     ///
     /// # Errors
-    /// When a sandbox is required and there is none.
+    /// When a sandbox is required and unavailable.
     pub fn sandbox(&self) -> Result<String, String> {
         let confinement = self.runner.confinement();
         match confinement.fence() {
@@ -127,8 +127,9 @@ impl Toolbox {
         }
     }
 
-    /// Runs a command of the user's own, such as `--verify`, as the commands of the model are run; no rule is asked.
-    /// Gives its exit code, where it was not stopped, and its output, bounded and redacted.
+    /// Runs a command of the user, such as `--verify`, like a command of the model, but without
+    /// checking rules. Returns its exit code, unless it was stopped, and its output, bounded and
+    /// redacted.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -151,12 +152,11 @@ impl Toolbox {
         Ok((ran.exit_code, redact(&ran.text).into_owned()))
     }
 
-    /// What the model is told.
+    /// Returns the definitions for the model.
     pub fn definitions(&self) -> &[ToolDefinition] {
         &self.definitions
     }
 
-    /// The workspace.
     pub fn root(&self) -> &Root {
         &self.root
     }

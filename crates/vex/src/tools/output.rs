@@ -1,4 +1,4 @@
-//! What a tool gives back, and why it did not do what it was asked.
+//! The result of a tool, and why a tool failed.
 
 use std::fmt;
 
@@ -6,15 +6,13 @@ use serde::Serialize;
 
 use super::root::RootError;
 
-/// What a tool gives back, before it becomes a [`crate::conversation::ToolResult`].
+/// The result of a tool, before it becomes a [`crate::conversation::ToolResult`].
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) text: String,
     pub(crate) is_error: bool,
     pub(crate) exit_code: Option<i32>,
-    /// What was written.
     pub(crate) changes: Vec<Change>,
-    /// What was run.
     pub(crate) command: Option<String>,
 }
 
@@ -27,23 +25,22 @@ impl From<String> for Output {
     }
 }
 
-/// A file that was really written. Whoever saves a file makes one, and nobody else.
+/// A file that was really written. Only the functions that save a file create one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change(String);
 
 impl Change {
-    /// This path, as it is shown, has new content.
+    /// Creates a change of this path, as it is shown.
     pub(crate) fn file(shown: impl Into<String>) -> Self {
         Self(shown.into())
     }
 
-    /// The path.
     pub(crate) fn into_path(self) -> String {
         self.0
     }
 }
 
-/// The success of a tool that writes: there is none without a change.
+/// The success of a tool that writes: it requires at least one change.
 #[derive(Debug)]
 pub(crate) struct WriteOutcome {
     text: String,
@@ -52,7 +49,7 @@ pub(crate) struct WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// One change.
+    /// Creates an outcome with one change.
     pub(crate) fn one(text: impl Into<String>, change: Change) -> Self {
         Self {
             text: text.into(),
@@ -61,7 +58,6 @@ impl WriteOutcome {
         }
     }
 
-    /// More of them.
     pub(crate) fn with(mut self, changes: impl IntoIterator<Item = Change>) -> Self {
         self.others.extend(changes);
         self
@@ -78,16 +74,15 @@ impl From<WriteOutcome> for Output {
     }
 }
 
-/// How a program went.
+/// The outcome of a program.
 #[derive(Debug)]
 pub(crate) struct RunOutcome {
     /// What it printed, and how it was stopped.
     pub(crate) text: String,
     /// The command as a person would type it.
     pub(crate) command: String,
-    /// 128 + n where a signal ended it; absent where it was stopped or goes on.
+    /// 128 + n if a signal ended it; absent if it was stopped or is still running.
     pub(crate) exit_code: Option<i32>,
-    /// Whether it failed.
     pub(crate) is_error: bool,
 }
 
@@ -103,34 +98,32 @@ impl From<RunOutcome> for Output {
     }
 }
 
-/// Why a tool did not do what it was asked; the text goes to the model.
+/// Why a tool failed; the text is for the model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ToolError {
     /// The arguments or the state of the files do not fit.
     #[error("{0}")]
     Failed(String),
-    /// The permission, a rule or a hook says no.
+    /// The permission, a rule or a hook denied it.
     #[error("{0}")]
     Denied(Refusal),
-    /// Who was asked says no, in these words.
+    /// The controlling program denied it, with this message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A no that the model can act on; shown as one line of JSON.
+/// A denial that the model can act on; shown as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Refusal {
-    /// What kind of no, for programs.
+    /// The kind of denial, for programs.
     pub(crate) code: String,
-    /// Why.
     pub(crate) message: String,
     /// What may be done instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead: Option<String>,
-    /// The path that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
-    /// What is allowed: each entry is a list of globs, and a path must be in all of them.
+    /// What is allowed: each entry is a list of globs, and a path must match all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) allowed: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Several calls of one answer: those that only look run side by side, all others in their order.
+//! Several calls of one answer: read-only ones run in parallel, all others in their order.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,14 +9,14 @@ use crate::conversation::{ToolCall, ToolResult};
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
 
-/// How many calls run at the same time.
+/// The maximum number of parallel calls.
 const MAX_THREADS: usize = 8;
 
 impl Toolbox {
-    /// Runs the calls of one answer, and gives each its result, in their order. `each` sees a result as soon as it and
-    /// all before it are there: before anything that comes after a write is begun.
+    /// Runs the calls of one answer and returns their results, in their order. `each` receives a
+    /// result as soon as it and all earlier ones exist: before any call after a write starts.
     ///
-    /// Calls that only look and follow each other run side by side. An interrupt takes no call its result.
+    /// Adjacent read-only calls run in parallel. An interrupt deprives no call of its result.
     pub fn call_all(
         &self,
         calls: &[ToolCall],
@@ -64,7 +64,7 @@ impl Toolbox {
         let next = AtomicUsize::new(0);
         let (sender, receiver) = channel();
         std::thread::scope(|scope| {
-            // Reads wait for disks and hosts more than they count.
+            // Reads wait for disks and hosts more than they compute.
             for _ in 0..calls.len().min(MAX_THREADS).min(2 * cores) {
                 let (tell, next) = (sender.clone(), &next);
                 scope.spawn(move || {
@@ -93,7 +93,7 @@ impl Toolbox {
     }
 }
 
-/// The result of a call that brought its thread down.
+/// Returns the result of a call whose thread panicked.
 fn broken(call: &ToolCall) -> ToolResult {
     ToolResult {
         call_id: call.call_id.clone(),

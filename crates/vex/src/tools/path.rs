@@ -1,5 +1,5 @@
-//! The one path that every call takes, whoever makes it: definition, normalisation, validation, rules and permission,
-//! hooks, run, redacted and bounded result, hooks, event.
+//! The one path of every call: definition, normalisation, validation, rules and permission, hooks,
+//! run, redacted and bounded result, hooks, event.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::redact::redact;
 
 impl Toolbox {
-    /// Runs one call, whatever it is. Everything that goes wrong is a result that the model sees.
+    /// Runs one call. Every failure is a result for the model.
     pub fn call(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
         journal.tool_call(call);
         let result = self.execute(call, journal, interrupt);
@@ -27,7 +27,7 @@ impl Toolbox {
         result
     }
 
-    /// As [`Toolbox::call`], without its events.
+    /// Like [`Toolbox::call`], without its events.
     pub(super) fn execute(&self, call: &ToolCall, journal: &Journal, interrupt: &Interrupt) -> ToolResult {
         let context = self.context(journal, interrupt);
         let (output, denied) = match self.run(call, &context) {
@@ -53,7 +53,7 @@ impl Toolbox {
         }
     }
 
-    /// What a tool is given when it runs.
+    /// Returns the context of a tool.
     pub(super) fn context<'a>(&'a self, journal: &'a Journal, interrupt: &'a Interrupt) -> ToolContext<'a> {
         ToolContext {
             root: &self.root,
@@ -106,7 +106,7 @@ impl Toolbox {
         Ok(output)
     }
 
-    /// Asks whoever steers, where somebody does.
+    /// Asks the controlling program for an approval, if there is one.
     fn ask_outside(
         &self,
         entry: &Entry,
@@ -134,12 +134,12 @@ impl Toolbox {
         }
     }
 
-    /// Whether the call may be made.
+    /// Checks that the call is permitted.
     fn permit(&self, entry: &Entry, input: &Value) -> Result<(), Refusal> {
         self.judge(entry.name, entry.need, || (entry.subject)(input))
     }
 
-    /// Whether a tool may be used on this: a deny wins over an allow, an allow over the profile.
+    /// Decides about a tool and its subject: a deny wins over an allow, an allow over the profile.
     fn judge(&self, tool: &str, need: Need, subject: impl FnOnce() -> Subject) -> Result<(), Refusal> {
         let policy = &self.policy;
         match policy.rules.judge(tool, subject, &self.root) {
@@ -156,12 +156,12 @@ impl Toolbox {
         }
     }
 
-    /// What is known of the tool that the model calls so.
+    /// Returns the definition of the tool with this name or alias.
     pub(crate) fn definition(&self, written: &str) -> Option<&ToolDefinition> {
         self.find(written).ok().map(|(_, definition)| definition)
     }
 
-    /// The tool of this name. One that nobody knows is never run, whatever its name suggests that it does.
+    /// Returns the tool of this name. An unknown one is never run, whatever its name suggests.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
         let name = input::tool_name(written);
         let index = self.entries.iter().position(|entry| entry.is_called(&name));
@@ -187,7 +187,7 @@ impl HostPolicy for Toolbox {
     }
 }
 
-/// What was done becomes evidence.
+/// Adds the changes and commands to the evidence.
 fn record_evidence(output: &mut Output, journal: &Journal) {
     let changes = std::mem::take(&mut output.changes);
     let command = output.command.take();
@@ -207,7 +207,7 @@ fn record_evidence(output: &mut Output, journal: &Journal) {
     });
 }
 
-/// What may go to the model, the log and the events: bounded and without secrets.
+/// Returns the text for the model, the log and the events: bounded and without secrets.
 fn presentable(text: String) -> String {
     match redact(&text) {
         Cow::Borrowed(_) => bounded(text),

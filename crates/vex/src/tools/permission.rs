@@ -1,4 +1,4 @@
-//! What a run may do without being asked.
+//! The permissions of a run.
 
 use std::path::PathBuf;
 
@@ -27,18 +27,16 @@ pub enum Permission {
 /// What a tool needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// It only looks.
+    /// Read access only.
     Read,
-    /// It changes files.
     Write,
-    /// It runs a program.
     Execute,
-    /// It asks a host on the network.
+    /// Requests to a host on the network.
     Http,
 }
 
 impl Permission {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadOnly => "read-only",
@@ -47,7 +45,7 @@ impl Permission {
         }
     }
 
-    /// Whether it covers this need.
+    /// Returns whether it covers this need.
     pub fn allows(self, need: Need) -> bool {
         match need {
             Need::Read => true,
@@ -56,7 +54,7 @@ impl Permission {
         }
     }
 
-    /// The refusal of what it does not cover.
+    /// Returns the refusal of a need that it does not cover.
     pub(crate) fn refusal(self, tool: &str, need: Need) -> Refusal {
         let (verb, instead) = match need {
             Need::Read => ("read", None),
@@ -81,29 +79,28 @@ impl Permission {
     }
 }
 
-/// All that decides what a run may do. It comes from the command line, the environment and the user's own files, never
-/// from the workspace.
+/// Everything that decides what a run may do. It comes from the command line, the environment and
+/// the user's own files, never from the workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// The profile.
     pub permission: Permission,
-    /// The tools that the model has; all where none is named.
+    /// The tools of the model; all if empty.
     pub tools: Vec<ToolName>,
-    /// What is allowed and denied beyond it.
+    /// Rules beyond the profile.
     pub rules: Rules,
-    /// What else is asked before and after each call.
+    /// Hooks before and after each call.
     pub hooks: Vec<Hook>,
-    /// Who is asked before each call, after all else has allowed it.
+    /// Approves each call that all other checks have allowed.
     pub asker: Option<CallApprover>,
-    /// How long a file may be that is written anew.
+    /// Limits for rewriting whole files.
     pub write: WriteLimits,
-    /// Where commands may write, too.
+    /// Additional paths that commands may write to.
     pub sandbox_write: Vec<PathBuf>,
-    /// Whether commands are refused where the system has no sandbox.
+    /// Whether commands are refused if the system has no sandbox.
     pub sandbox_required: bool,
-    /// Variables that commands do not see, beside the keys of the built-in providers.
+    /// Variables hidden from commands, beside the keys of the built-in providers.
     pub hide_env: Vec<String>,
-    /// Variables that they see although they would be hidden.
+    /// Exceptions from the hidden variables.
     pub pass_env: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The plan of a run: what the model set out to do, pinned in its context and shown to whoever watches.
+//! The plan of a run: the steps of the model, pinned in its context and shown to people.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 use super::tool::Note;
 use super::{Tool, ToolContext, ToolError};
 
-/// Steps of a plan, at most.
+/// The maximum number of steps.
 const MAX_STEPS: usize = 50;
-/// Characters of a step, at most.
+/// The maximum length of a step, in characters.
 const MAX_STEP_CHARS: usize = 300;
 
 /// How far a step is.
@@ -38,7 +38,7 @@ pub struct Step {
     pub status: StepStatus,
 }
 
-/// The plan of a run. Clones are the same plan.
+/// The plan of a run. Clones share the same plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan(Arc<Mutex<Vec<Step>>>);
 
@@ -47,18 +47,17 @@ impl Plan {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its steps; none where there is no plan.
+    /// Returns the steps; none if there is no plan.
     pub fn steps(&self) -> Vec<Step> {
         self.inner().clone()
     }
 
-    /// Puts another plan in its place.
     pub fn set(&self, steps: Vec<Step>) {
         *self.inner() = steps;
     }
 }
 
-/// One line for each step.
+/// Renders one line per step.
 pub fn render(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps {
@@ -72,7 +71,6 @@ pub fn render(steps: &[Step]) -> String {
     text
 }
 
-/// The arguments of `update_plan`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct UpdatePlan {
     steps: Vec<Step>,
@@ -97,7 +95,8 @@ impl Tool for UpdatePlan {
         }}})
     }
 
-    /// Steps as other agents have them: `step` or `content`, `completed`, or only a text.
+    /// Corrects steps in the form of other agents: `step` or `content`, `completed`, or only a
+    /// text.
     fn mend(arguments: &mut Map<String, Value>) {
         let Some(Value::Array(steps)) = arguments.get_mut("steps") else {
             return;
@@ -127,7 +126,7 @@ impl Tool for UpdatePlan {
     }
 }
 
-/// Puts the plan of the model in the place of the one before, when it is sound.
+/// Replaces the plan, if the new one is valid.
 fn update(plan: &Plan, input: UpdatePlan) -> Result<String, ToolError> {
     let wrong = |reason: &str| Err(ToolError::Failed(format!("the plan was not changed: {reason}")));
     let mut steps = input.steps;
@@ -138,7 +137,7 @@ fn update(plan: &Plan, input: UpdatePlan) -> Result<String, ToolError> {
         return wrong(&format!("more than {MAX_STEPS} steps"));
     }
     for step in &mut steps {
-        // One line each, since it is rendered so.
+        // One line each, as it is rendered.
         step.text = step.text.split_whitespace().collect::<Vec<_>>().join(" ");
         if step.text.is_empty() {
             return wrong("a step without text");

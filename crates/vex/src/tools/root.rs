@@ -1,8 +1,8 @@
 //! The workspace as an open directory: paths of the model are resolved below it, and nowhere else.
 //!
-//! A path is first resolved with its links, which may lead anywhere inside the workspace; then the resolved path is
-//! walked again from the open root without following any link. A link that is swapped in between makes the walk
-//! fail, it cannot lead out.
+//! A path is first resolved with its links, which may lead anywhere inside the workspace; then the
+//! resolved path is walked again from the open root without following any link. A link that is
+//! swapped in between makes the walk fail; it cannot lead outside.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,10 +23,9 @@ pub enum RootError {
     Outside {
         /// The path as given.
         path: PathBuf,
-        /// The workspace.
         root: PathBuf,
     },
-    /// It may be read, and not changed.
+    /// It may be read, but not changed.
     #[error("{path} is out of the scope of this task", path = path.display())]
     OutOfScope {
         /// The path as given.
@@ -34,49 +33,46 @@ pub enum RootError {
         /// The globs of what may be changed.
         allowed: Vec<String>,
     },
-    /// It lies in a `.git` folder.
+    /// It is in a `.git` folder.
     #[error("{path} belongs to git: use git commands", path = path.display())]
     Git {
         /// The path as given.
         path: PathBuf,
     },
-    /// It is no regular file.
+    /// It is not a regular file.
     #[error("{path} is not a regular file", path = path.display())]
     NotAFile {
         /// The path as given.
         path: PathBuf,
     },
-    /// The system says no.
+    /// An error of the system.
     #[error("cannot {action} {path}", path = path.display())]
     Io {
-        /// What was tried.
         action: &'static str,
         /// The path as given.
         path: PathBuf,
-        /// Why not.
         source: std::io::Error,
     },
 }
 
 impl RootError {
-    /// Whether nothing is there.
+    /// Returns whether the path does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
 }
 
-/// The workspace.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
     handle: OwnedFd,
     /// Whether paths outside of it are allowed.
     allow_outside: bool,
-    /// What of it may be changed; `None`: all.
+    /// What may be changed; everything if `None`.
     scope: Option<Scope>,
 }
 
-/// A resolved place: an open directory and a name in it.
+/// A resolved path: an open directory and a name in it.
 #[derive(Debug)]
 pub(crate) struct ResolvedPath {
     pub(crate) parent: OwnedFd,
@@ -85,7 +81,7 @@ pub(crate) struct ResolvedPath {
     pub(crate) resolved: PathBuf,
 }
 
-/// What a place is for.
+/// The purpose of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Read,
@@ -97,7 +93,7 @@ impl Root {
     /// Opens the workspace; `open` allows paths outside of it.
     ///
     /// # Errors
-    /// When it is no directory that can be read.
+    /// When it is not a readable directory.
     pub fn open(path: &Path, open: bool) -> Result<Self, RootError> {
         let io = |source| RootError::Io {
             action: "open the directory",
@@ -114,25 +110,25 @@ impl Root {
         })
     }
 
-    /// The same workspace, of which only this may be changed by tools.
+    /// Limits the changes of tools to this scope.
     #[must_use]
     pub fn with_scope(mut self, scope: Option<Scope>) -> Self {
         self.scope = scope;
         self
     }
 
-    /// Its path, without links.
+    /// Returns its path, without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path as it is shown: relative to the workspace where it is inside.
+    /// Returns the path as it is shown: relative to the workspace if inside it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let inside = path.strip_prefix(&self.path).unwrap_or(path);
         inside.strip_prefix(".").unwrap_or(inside).display().to_string()
     }
 
-    /// The path without links, where it may be used at all. What is missing may be missing.
+    /// Returns the path without links, if it may be used at all. Parts of it may be missing.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, RootError> {
         let resolved = resolve(&self.path.join(path)).map_err(|source| RootError::Io {
             action: "resolve",
@@ -148,27 +144,27 @@ impl Root {
         })
     }
 
-    /// The path without links, wherever that is.
+    /// Returns the path without links, wherever it is.
     pub(crate) fn real(&self, path: &Path) -> Option<PathBuf> {
         resolve(&self.path.join(path)).ok()
     }
 
-    /// A place to look at.
+    /// Resolves a path for reading.
     pub(crate) fn place_to_read(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Read)
     }
 
-    /// A place to change or remove; its directory must be there.
+    /// Resolves a path to change or remove; its directory must exist.
     pub(crate) fn place_to_change(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Change)
     }
 
-    /// A place to write to; missing directories are made.
+    /// Resolves a path to write to; missing directories are created.
     pub(crate) fn place_to_create(&self, path: &Path) -> Result<ResolvedPath, RootError> {
         self.place(path, Purpose::Create)
     }
 
-    /// A path is judged by where it leads, so that no link leads out of the scope.
+    /// Checks the target of a path, so that no link leads out of the scope.
     fn in_scope(&self, path: &Path, resolved: &Path) -> Result<(), RootError> {
         let Some(scope) = &self.scope else {
             return Ok(());
@@ -242,7 +238,7 @@ impl Root {
 }
 
 impl ResolvedPath {
-    /// Opens it for reading when it is a regular file. Never waits, whatever lies there.
+    /// Opens it for reading if it is a regular file. Never blocks, whatever is there.
     pub(crate) fn read(&self, path: &Path) -> Result<File, RootError> {
         let io = |source| RootError::Io {
             action: "read",
@@ -283,14 +279,14 @@ fn directory(path: &Path) -> std::io::Result<OwnedFd> {
         .into())
 }
 
-/// Resolves all links of the part that exists; the rest may hold plain names only.
+/// Resolves all links of the existing part; the remaining part may contain plain names only.
 fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     let mut missing: Vec<OsString> = Vec::new();
     let mut here = path.to_owned();
     loop {
         match here.canonicalize() {
             Ok(mut resolved) => {
-                // A dangling link is no missing file: writing there would follow it.
+                // A dangling link is not a missing file: writing there would follow it.
                 if let Some(first) = missing.last()
                     && resolved.join(first).symlink_metadata().is_ok()
                 {

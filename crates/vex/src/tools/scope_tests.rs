@@ -1,4 +1,4 @@
-//! Out of scope nothing is changed, by whatever tool and by whatever path; the refusal says what may be.
+//! No tool changes anything out of scope, by any path; the refusal names what may be changed.
 
 use serde_json::{Value, json};
 

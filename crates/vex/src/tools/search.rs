@@ -1,4 +1,4 @@
-//! `search_files`: lines that fit a regular expression, with the engine of ripgrep.
+//! `search_files`: lines that match a regular expression, with the engine of ripgrep.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,22 +15,21 @@ use super::walk::{FoundFile, Pattern, Walk};
 use super::{Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
 
-/// Lines that are shown at most, context lines among them.
+/// The maximum number of lines shown, including context lines.
 const MAX_LINES: usize = 200;
-/// Bytes that are shown at most.
+/// The maximum size of the output, in bytes.
 const MAX_BYTES: usize = 20 * 1024;
-/// Lines of one file that are shown at most, so that others come into view.
+/// The maximum number of lines shown per file, so that others are visible.
 const MAX_LINES_OF_FILE: usize = 60;
-/// Lines that are counted at most.
+/// The maximum number of lines counted.
 const MAX_COUNTED: usize = 10_000;
-/// Bytes of a line that are shown.
+/// How much of a line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 300;
-/// The longest line that is searched, in bytes.
+/// The maximum length of a searched line, in bytes.
 const HEAP_BYTES: usize = 8 * 1024 * 1024;
-/// Lines of context, at most.
+/// The maximum number of context lines.
 const MAX_CONTEXT: usize = 10;
 
-/// The arguments of `search_files`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SearchFiles {
     pattern: String,
@@ -137,7 +136,8 @@ fn search(
     found: &FoundFile,
     hits: &mut Hits,
 ) -> Result<(), ToolError> {
-    // Opened by the workspace, which follows no link out of it, whatever was put there since the walk saw it.
+    // Opened through the workspace, which follows no link out of it, even if a path was replaced
+    // after the walk.
     let opened = context
         .root
         .place_to_read(&found.path)
@@ -169,7 +169,7 @@ fn search(
     Ok(())
 }
 
-/// A file that is read no further once the run is interrupted.
+/// A file whose reads end once the run is interrupted.
 struct InterruptibleFile<'a> {
     file: File,
     interrupt: &'a Interrupt,
@@ -184,7 +184,7 @@ impl Read for InterruptibleFile<'_> {
     }
 }
 
-/// The lines of one file.
+/// The matching lines of one file.
 struct FileHits<'a> {
     matcher: &'a RegexMatcher,
     text: String,
@@ -208,7 +208,7 @@ impl FileHits<'_> {
         self.shown += 1;
     }
 
-    /// The line, or of a long one the part around the first match.
+    /// Returns the line, or the part around the first match of a long one.
     fn cut(&self, line: &[u8]) -> String {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -253,7 +253,7 @@ impl Sink for FileHits<'_> {
     }
 }
 
-/// What was found in all files.
+/// The matches in all files.
 #[derive(Default)]
 struct Hits {
     files_only: bool,

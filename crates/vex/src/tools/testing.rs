@@ -1,4 +1,4 @@
-//! A workspace with all tools, for tests: calls go the one path, as a model's do.
+//! A workspace with all tools, for tests: calls take the same path as a model's.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// An empty workspace in which files may be written and commands run.
+    /// Creates an empty workspace in which files may be written and commands run.
     pub(crate) fn new() -> Self {
         Self::with(Permission::WorkspaceWrite)
     }
 
-    /// An empty workspace in which this may be done.
+    /// Creates an empty workspace with this policy.
     pub(crate) fn with(policy: impl Into<Policy>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path(), false).unwrap();
@@ -35,7 +35,7 @@ impl Bench {
         }
     }
 
-    /// The same, in which tools may change only this.
+    /// Creates an empty workspace in which tools may change only this scope.
     pub(crate) fn scoped(globs: &[&str]) -> Self {
         let mut bench = Self::new();
         let scope = vik_scope::Scope::new(globs).unwrap();
@@ -50,7 +50,7 @@ impl Bench {
         self.dir.path().join(path)
     }
 
-    /// Puts a file there, with its directories, without the tools.
+    /// Writes a file with its directories, without the tools.
     pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -71,7 +71,7 @@ impl Bench {
         self.tools.call(&call, &self.journal, &self.interrupt)
     }
 
-    /// The output of a call that goes well.
+    /// Returns the output of a call that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, tool: &str, input: Value) -> String {
         let result = self.call(tool, input);
@@ -79,7 +79,7 @@ impl Bench {
         result.output
     }
 
-    /// The output of a call that does not.
+    /// Returns the output of a call that must fail.
     #[track_caller]
     pub(crate) fn fails(&self, tool: &str, input: Value) -> String {
         let result = self.call(tool, input);
@@ -87,12 +87,12 @@ impl Bench {
         result.output
     }
 
-    /// What a tool is given when it runs.
+    /// Calls a function with the context of a tool.
     pub(crate) fn with_context<T>(&self, run: impl FnOnce(&ToolContext<'_>) -> T) -> T {
         run(&self.tools.context(&self.journal, &self.interrupt))
     }
 
-    /// The files that count as changed.
+    /// Returns the files that count as changed.
     pub(crate) fn changed(&self) -> Vec<String> {
         let mut changed = Vec::new();
         self.journal

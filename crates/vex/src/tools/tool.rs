@@ -1,4 +1,4 @@
-//! What a tool is: one type in one file, listed in [`super::entries`].
+//! The definition of a tool: one type in one file, listed in [`super::entries`].
 
 use std::sync::OnceLock;
 
@@ -17,55 +17,46 @@ use super::root::Root;
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
 
-/// What a model is told of a tool.
+/// The definition of a tool for the model.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
-    /// Its name.
     pub name: &'static str,
-    /// What it does.
     pub description: &'static str,
-    /// JSON Schema of its arguments.
+    /// The JSON Schema of its arguments.
     pub input_schema: Value,
-    /// What it needs.
     pub need: Need,
-    /// What models call it, too.
+    /// Other names of the tool that models use.
     pub aliases: &'static [&'static str],
-    /// What models call its arguments, too: (other name, name).
+    /// Other names of its arguments that models use: (other name, name).
     pub arguments: &'static [(&'static str, &'static str)],
 }
 
 /// What a tool may use while it runs.
 #[derive(Clone, Copy)]
 pub(crate) struct ToolContext<'a> {
-    /// The workspace.
     pub(crate) root: &'a Root,
-    /// What the model saw of its files.
+    /// The content of files that the model has seen.
     pub(crate) files: &'a FileMemory,
-    /// How long files may be that are written anew.
+    /// Limits for rewriting whole files.
     pub(crate) limits: WriteLimits,
-    /// The plan.
     pub(crate) plan: &'a Plan,
-    /// Which hosts may be asked.
     pub(crate) hosts: &'a dyn HostPolicy,
-    /// Ends what takes long.
+    /// Interrupts long operations.
     pub(crate) interrupt: &'a Interrupt,
-    /// Where events and deeds are told.
+    /// Receives events and evidence.
     pub(crate) journal: &'a Journal,
-    /// Runs commands.
     pub(crate) runner: &'a Runner,
-    /// The commands in the background.
     pub(crate) processes: &'a BackgroundCommands,
 }
 
-/// The need of a tool and what it must show for its success: the two belong together.
+/// The need of a tool and the proof of its success, which belong together.
 pub(crate) trait ToolKind {
     const NEED: Need;
-    /// Whether it may run beside others of its kind.
+    /// Whether it may run in parallel with others of its kind.
     const SIDE_BY_SIDE: bool;
     type Output: Into<Output>;
 }
 
-/// It only looks.
 pub(crate) enum ReadOnly {}
 impl ToolKind for ReadOnly {
     const NEED: Need = Need::Read;
@@ -73,7 +64,7 @@ impl ToolKind for ReadOnly {
     type Output = String;
 }
 
-/// It notes something for the run, and touches nothing outside of it.
+/// Takes notes for the run, and changes nothing outside of it.
 pub(crate) enum Note {}
 impl ToolKind for Note {
     const NEED: Need = Need::Read;
@@ -81,7 +72,7 @@ impl ToolKind for Note {
     type Output = String;
 }
 
-/// It changes files, and shows which.
+/// Changes files, and returns which.
 pub(crate) enum Write {}
 impl ToolKind for Write {
     const NEED: Need = Need::Write;
@@ -89,7 +80,7 @@ impl ToolKind for Write {
     type Output = WriteOutcome;
 }
 
-/// It runs a program, and shows how that ended.
+/// Runs a program, and returns how it ended.
 pub(crate) enum Execute {}
 impl ToolKind for Execute {
     const NEED: Need = Need::Execute;
@@ -97,7 +88,7 @@ impl ToolKind for Execute {
     type Output = RunOutcome;
 }
 
-/// It asks a host on the network.
+/// Sends requests to a host on the network.
 pub(crate) enum Fetch {}
 impl ToolKind for Fetch {
     const NEED: Need = Need::Http;
@@ -108,49 +99,46 @@ impl ToolKind for Fetch {
 /// What the pattern of a rule is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// Paths as given, relative to the workspace where they are inside.
+    /// Paths as given, relative to the workspace if inside it.
     Paths(Vec<String>),
     /// A line for the shell.
     Command(String),
-    /// The name of a host.
     Host(String),
-    /// It cannot be known: no allow with a pattern fits, and every deny does.
+    /// Unknown: no allow with a pattern matches, and every deny does.
     Unknown,
 }
 
 /// A tool. The type is its typed input.
 pub(crate) trait Tool: DeserializeOwned {
-    /// Its name.
     const NAME: &'static str;
-    /// What models call it, too.
+    /// Other names of the tool that models use.
     const ALIASES: &'static [&'static str] = &[];
     /// What it does, in a line or two.
     const DESCRIPTION: &'static str;
-    /// What it needs and what it gives back.
+    /// What it needs and returns.
     type Kind: ToolKind;
-    /// The arguments that must be there.
     const REQUIRED: &'static [&'static str];
-    /// What models call its arguments, too: (other name, name).
+    /// Other names of its arguments that models use: (other name, name).
     const ARGUMENTS: &'static [(&'static str, &'static str)] = &[];
     /// Which arguments are paths or lists of paths.
     const PATHS: &'static [&'static str] = &[];
 
-    /// JSON Schema of each argument.
+    /// Returns the JSON Schema of each argument.
     fn properties() -> Value;
 
-    /// Mends what only this tool can: called with the arguments under their own names, before validation.
+    /// Corrects mistakes specific to this tool: called with the canonical names of the arguments,
+    /// before validation.
     fn mend(_arguments: &mut Map<String, Value>) {}
 
-    /// What the pattern of a rule is matched against, in validated arguments.
+    /// Returns the subject that the pattern of a rule is matched against, from validated arguments.
     fn subject(input: &Value) -> Subject {
         paths(input, Self::PATHS)
     }
 
-    /// Does it.
     fn run(self, context: &ToolContext<'_>) -> Result<<Self::Kind as ToolKind>::Output, ToolError>;
 }
 
-/// The paths in these arguments; one that is left out is the workspace itself.
+/// Returns the paths in these arguments; a missing one is the workspace itself.
 fn paths(input: &Value, names: &[&str]) -> Subject {
     let mut all = Vec::new();
     for name in names {
@@ -170,7 +158,7 @@ fn paths(input: &Value, names: &[&str]) -> Subject {
     }
 }
 
-/// A tool as the registry keeps it.
+/// The entry of a tool in the registry.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
@@ -181,17 +169,17 @@ pub(crate) struct Entry {
     pub(crate) mend: fn(&mut Map<String, Value>),
     pub(crate) subject: fn(&Value) -> Subject,
     pub(crate) run: fn(&ToolContext<'_>, &Value) -> Result<Output, ToolError>,
-    /// Made from the schema when the tool is first called.
+    /// Compiled from the schema at the first call of the tool.
     pub(crate) validator: OnceLock<Option<Validator>>,
 }
 
 impl Entry {
-    /// Whether this is its name, or another one that models use.
+    /// Returns whether this is its name, or another one that models use.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
     }
 
-    /// What the registry and what the model know of a tool.
+    /// Returns the entry for the registry and the definition for the model.
     pub(crate) fn of<T: Tool>() -> (Self, ToolDefinition) {
         let entry = Self {
             name: T::NAME,

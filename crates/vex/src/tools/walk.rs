@@ -1,5 +1,5 @@
-//! The files below a directory as ripgrep sees them: what .gitignore and its kin name is not walked, nor what is hidden,
-//! nor links; `.git` never.
+//! Walks the files below a directory like ripgrep: without ignored and hidden files, without links,
+//! and never in `.git`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,26 +9,25 @@ use ignore::WalkBuilder;
 use super::root::Root;
 use super::{ToolContext, ToolError};
 
-/// What is walked.
+/// The parameters of a walk.
 pub(super) struct Walk {
-    /// Where it begins, as given.
+    /// The start, as given.
     pub(super) path: PathBuf,
-    /// What the path of a file must fit.
+    /// A pattern for the paths of files.
     pub(super) glob: Option<Pattern>,
-    /// Also what is hidden or ignored.
+    /// Whether hidden and ignored files are included.
     pub(super) all: bool,
 }
 
-/// A file that was found.
 pub(super) struct FoundFile {
-    /// Its path as it is shown, and as the other tools take it.
+    /// The path as it is shown, and as other tools accept it.
     pub(super) shown: String,
-    /// Its path to be opened.
+    /// The path for opening.
     pub(super) path: PathBuf,
 }
 
 impl Walk {
-    /// Hands over each file, ordered by path, until `take` has enough.
+    /// Passes each file, ordered by path, to `take` until it has enough.
     pub(super) fn files(
         &self,
         context: &ToolContext<'_>,
@@ -46,7 +45,7 @@ impl Walk {
         let mut builder = WalkBuilder::new(&start);
         builder
             .standard_filters(!self.all)
-            // A .gitignore says what it says also where git was not used yet.
+            // A .gitignore applies even if git is not used yet.
             .require_git(false)
             .sort_by_file_name(Ord::cmp)
             .filter_entry(|entry| {
@@ -57,7 +56,7 @@ impl Walk {
             if context.interrupt.is_set() {
                 return Err(ToolError::Failed("interrupted".to_owned()));
             }
-            // What cannot be read is passed over, as anything that vanishes meanwhile.
+            // Unreadable entries are skipped, like entries that vanish meanwhile.
             let Ok(entry) = entry else { continue };
             if !entry.file_type().is_some_and(|kind| kind.is_file()) {
                 continue;
@@ -80,7 +79,7 @@ impl Walk {
     }
 }
 
-/// What helps where several paths were given as one.
+/// Returns a hint if several paths were given as one.
 fn several(path: &Path, root: &Root) -> &'static str {
     let text = path.to_string_lossy();
     let is_there = |part: &str| {
@@ -95,12 +94,12 @@ fn several(path: &Path, root: &Root) -> &'static str {
     }
 }
 
-/// Whether a directory says of itself that it holds what can be made again (as cargo's `target` does).
+/// Returns whether a directory is marked as a cache (as cargo's `target` is).
 fn is_cache(path: &Path) -> bool {
     path.join("CACHEDIR.TAG").is_file()
 }
 
-/// A glob as ripgrep takes it: without a slash it fits the name, with one the path.
+/// A glob as in ripgrep: without a slash it matches the name, with one the path.
 pub(super) struct Pattern {
     matcher: GlobMatcher,
     whole: bool,
@@ -110,7 +109,7 @@ impl Pattern {
     pub(super) fn new(glob: &str) -> Result<Self, ToolError> {
         let bare = glob.trim().trim_start_matches("./");
         let whole = bare.contains('/');
-        // `src/` is all that lies below.
+        // `src/` is everything below.
         let bare = match bare.strip_suffix('/') {
             Some(dir) => format!("{dir}/**"),
             None => bare.to_owned(),
@@ -123,7 +122,7 @@ impl Pattern {
         Ok(Self { matcher, whole })
     }
 
-    /// Paths are taken from where the walk begins, or from the workspace.
+    /// Returns whether it matches a path relative to the start of the walk, or to the workspace.
     fn fits(&self, below: &Path, path: &Path, root: &Root) -> bool {
         if self.whole {
             let inside = path.strip_prefix(root.path()).unwrap_or(path);

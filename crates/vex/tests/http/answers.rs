@@ -1,4 +1,4 @@
-//! Good answers.
+//! Successful answers.
 
 use serde_json::json;
 use vex::conversation::{Arguments, Block, StopReason, Usage};

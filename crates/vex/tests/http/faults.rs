@@ -1,4 +1,4 @@
-//! Bad answers.
+//! Failed answers.
 
 use std::net::{Ipv4Addr, TcpListener};
 
@@ -11,7 +11,7 @@ use vik_testkit::server::ModelServer;
 
 use super::support::{KEY, ask, ask_with, settings};
 
-/// A bad answer, then a good one: the good one is taken, whole and alone.
+/// A failed answer, then a good one: only the good one is used, as a whole.
 #[track_caller]
 fn is_mended(protocol: Protocol, mut bad: Value) {
     let shown = format!("{protocol:?} {bad}");
@@ -42,7 +42,7 @@ fn transient_faults_are_retried() {
         for place in ["start", "mid", "tool"] {
             is_mended(protocol, json!({"end": place}));
         }
-        // Chat Completions has said why it stops before its last line, which some servers leave out.
+        // Chat Completions sends its stop reason before its last line, which some servers omit.
         if protocol != Protocol::Chat {
             is_mended(protocol, json!({"end": "before_done"}));
         }
@@ -55,7 +55,7 @@ fn transient_faults_are_retried() {
         for code in ["overloaded_error", "server_error", "rate_limit_exceeded"] {
             is_mended(protocol, json!({"sse_error": code}));
         }
-        // An answer without a word.
+        // An answer without text.
         is_mended(protocol, json!({"text": ""}));
         is_mended(protocol, json!({"headers": {"content-encoding": "gzip"}}));
     }
@@ -121,7 +121,7 @@ fn fallback_model_answers_when_the_first_fails() {
             (models.first(), models.last()),
             (Some(&json!("claude-sonnet-4-5")), Some(&json!("gpt-5")))
         );
-        // At the price of the one that answered: 1000 at 1.25, 20 at 10.
+        // At the price of the model that answered: 1000 at 1.25, 20 at 10.
         assert_eq!(asked.turn().cost_usd, Some(0.00145));
     }
 }

@@ -1,4 +1,4 @@
-//! One question to a scripted server, and all that was heard of it.
+//! One request to a scripted server, with everything that was observed.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use vex::provider::{Progress, Provider, ProviderError, Request};
 use vex::tools::{Need, ToolDefinition};
 use vik_testkit::server::ModelServer;
 
-/// A key that must never be seen again.
+/// A key that must never appear.
 pub const KEY: &str = "open-sesame-0123456789";
 
 pub fn endpoint(protocol: Protocol, url: &str) -> Endpoint {
@@ -39,7 +39,7 @@ pub fn settings(protocol: Protocol, url: &str) -> HttpSettings {
     }
 }
 
-/// What was heard while an answer came.
+/// What was reported while an answer streamed.
 #[derive(Debug, Default, PartialEq)]
 pub struct Observed {
     pub text: String,
@@ -47,7 +47,7 @@ pub struct Observed {
     pub delays: Vec<u64>,
     pub reasons: Vec<String>,
     pub fallback: Option<String>,
-    /// How much of the answer had arrived, each time that more did.
+    /// How much of the answer had arrived at each report.
     pub received: Vec<usize>,
 }
 
@@ -86,7 +86,7 @@ impl Asked {
         self.result.as_ref().unwrap()
     }
 
-    /// The error in words, with its class.
+    /// Returns the error message and its class.
     #[track_caller]
     pub fn error(&self) -> (String, Option<String>) {
         let error = self.result.as_ref().unwrap_err();
@@ -102,7 +102,7 @@ impl Asked {
         (error.to_string(), class)
     }
 
-    /// How many answers the server was asked for.
+    /// Returns the number of requests to the server.
     pub fn requests(&self) -> usize {
         self.server.turns().len()
     }
@@ -120,12 +120,11 @@ fn tools() -> Vec<ToolDefinition> {
     vec![define("run_command", "command"), define("read_file", "path")]
 }
 
-/// Asks once.
 pub fn ask(protocol: Protocol, script: Value) -> Asked {
     ask_with(protocol, script, |_| ())
 }
 
-/// Asks once, with other settings.
+/// Sends one request, with other settings.
 pub fn ask_with(protocol: Protocol, script: Value, change: impl FnOnce(&mut HttpSettings)) -> Asked {
     let server = ModelServer::start_json(script).unwrap();
     let mut settings = settings(protocol, &server.url());

@@ -90,7 +90,7 @@ fn signs_of_life_alone_do_not_keep_an_answer_alive() {
         let (message, class) = asked.error();
         assert_eq!(class.as_deref(), Some("network"));
         assert!(message.contains("700ms"), "{message}");
-        // Nor are they reported: at most the words before the stall are.
+        // Nor are they reported: at most the text before the stall is.
         assert!(
             asked.observed.received.len() <= 1,
             "{:?}",
@@ -109,7 +109,7 @@ fn each_piece_of_an_answer_is_reported_as_it_arrives() {
         ] {
             let asked = ask(protocol, json!([turn]));
             asked.turn();
-            // Two pieces may arrive in one read of a busy machine, but not most of them.
+            // Two chunks may arrive in one read on a busy machine, but not most of them.
             let received = &asked.observed.received;
             assert!(received.len() >= 4, "{protocol:?} {turn}: {received:?}");
             assert!(received.is_sorted(), "{received:?}");
@@ -134,7 +134,8 @@ fn the_whole_answer_has_a_deadline_too() {
     assert_eq!(asked.requests(), 1);
 }
 
-/// Interrupts when the server was asked and, where `word` is true, a word was heard; the answer must end at once.
+/// Interrupts after the request or, if `after_text` is set, after the first text; the answer must
+/// end at once.
 fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
     let server = ModelServer::start_json(json!([turn])).unwrap();
     let mut provider = HttpProvider::new(settings(protocol, &server.url())).unwrap();

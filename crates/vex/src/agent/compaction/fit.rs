@@ -1,14 +1,15 @@
-//! How much has to be left out.
+//! Decides how much must be left out.
 
 use super::{Compaction, MIN_SHRINKABLE_BYTES, first_lines, opening, size};
 use crate::conversation::Message;
 use crate::session::History;
 
-/// The least that a result keeps, in bytes.
+/// The minimum size of a shortened result, in bytes.
 const MIN_RESULT_BYTES: usize = 200;
 
-/// What must be left out for the messages to fit into `target` bytes; none where nothing has to, or nothing can. The
-/// last `recent` turns are touched last. `summary_bytes` is how long a summary may be.
+/// Returns the compaction that makes the messages fit into `target` bytes, or `None` if none is
+/// needed or none is possible. The last `recent` turns are shortened last. `summary_bytes` is the
+/// maximum length of a summary.
 pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize) -> Option<Compaction> {
     if history.bytes() <= target {
         return None;
@@ -34,7 +35,7 @@ pub fn fit(history: &History, target: usize, recent: usize, summary_bytes: usize
         return Some(compaction);
     }
 
-    // The more turns stay, the better, as long as they fit beside a summary of the longest form.
+    // Keep as many turns as fit beside a summary of maximum length.
     let pinned: usize = history.prompts().iter().map(|prompt| prompt.len() + 2).sum();
     let plan: usize = history.plan().iter().map(|step| step.text.len() + 8).sum();
     let room = target.saturating_sub(pinned + plan + summary_bytes + 100);

@@ -1,4 +1,4 @@
-//! What stands for turns that are left out: facts taken from the messages, in a set form.
+//! The summary that replaces dropped turns: facts taken from the messages, in a fixed form.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,44 +6,39 @@ use serde_json::Value;
 use super::floor;
 use crate::conversation::{Message, ToolCall, ToolResult};
 
-/// The longest text of one item, in bytes.
+/// The maximum length of one item, in bytes.
 const MAX_ITEM_BYTES: usize = 240;
-/// The most items of a kind.
+/// The maximum number of items per list.
 const MAX_ITEMS: usize = 40;
 
-/// Facts of the turns that are left out. Each list holds the last of its kind, oldest first, none twice.
+/// Facts of the dropped turns. Each list holds the latest entries of its kind, oldest first,
+/// without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Summary {
-    /// How many answers it stands for.
+    /// The number of answers that it replaces.
     pub turns: u32,
-    /// The model's own summary, where it was asked for one.
+    /// The model's own summary, if one was requested.
     #[serde(rename = "told", skip_serializing_if = "Option::is_none")]
     pub model_summary: Option<String>,
-    /// What the model said on its way: what it decided.
+    /// What the model wrote between its calls, such as its decisions.
     #[serde(rename = "said")]
     pub statements: Vec<String>,
-    /// Files that were changed.
     pub changed: Vec<String>,
-    /// Files that were read.
     pub read: Vec<String>,
     /// Commands and how they ended.
     pub commands: Vec<String>,
-    /// What failed and did not work since, and what checks said last.
+    /// What failed and has not succeeded since, and the latest results of checks.
     pub open: Vec<OpenFailure>,
 }
 
-/// Something that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenFailure {
-    /// What was tried.
     pub tried: String,
-    /// What came of it.
     pub error: String,
 }
 
 impl Summary {
-    /// All texts in it.
     pub(super) fn texts(&mut self) -> impl Iterator<Item = &mut String> {
         let open = self
             .open
@@ -58,7 +53,8 @@ impl Summary {
             .chain(open)
     }
 
-    /// Takes up what these messages tell, and keeps the whole below `max` bytes by forgetting the oldest.
+    /// Adds the facts of these messages and removes the oldest facts until the summary fits into
+    /// `max` bytes.
     pub(super) fn absorb(&mut self, messages: &[Message], max: usize) {
         let mut calls: Vec<&ToolCall> = Vec::new();
         for message in messages {
@@ -82,7 +78,7 @@ impl Summary {
         self.bound(max);
     }
 
-    /// Puts the model's own words at the top.
+    /// Puts the model's own summary at the start.
     pub(crate) fn set_model_summary(&mut self, text: &str, max: usize) {
         self.model_summary = Some(text[..floor(text, max / 2)].trim().to_owned());
         self.bound(max);
@@ -107,7 +103,7 @@ impl Summary {
                 None if result.is_error => "failed".to_owned(),
                 None => "started".to_owned(),
             };
-            // Only how it ended the last time counts.
+            // Only the last result of a command counts.
             let command = format!("{} -> ", item(command));
             self.commands.retain(|known| !known.starts_with(&command));
             remember(&mut self.commands, command + &ended);
@@ -136,7 +132,7 @@ impl Summary {
         self.open.drain(..over);
     }
 
-    /// Forgets the oldest until what is left is short enough.
+    /// Removes the oldest facts until the summary fits into `max` bytes.
     fn bound(&mut self, max: usize) {
         while self.render().len() > max {
             let lists = [
@@ -156,7 +152,7 @@ impl Summary {
         }
     }
 
-    /// The words that a model reads.
+    /// Returns the text for the model.
     pub fn render(&self) -> String {
         let mut text = format!(
             "[To save room, {} earlier answers are left out here. This is what they did; go on from here. \
@@ -187,7 +183,7 @@ impl Summary {
     }
 }
 
-/// Puts an item at the end of a list that holds each only once.
+/// Appends an item to a list without duplicates.
 fn remember(list: &mut Vec<String>, item: String) {
     list.retain(|known| *known != item);
     list.push(item);
@@ -195,7 +191,7 @@ fn remember(list: &mut Vec<String>, item: String) {
     list.drain(..over);
 }
 
-/// The start of a text, on one line.
+/// Returns the start of a text on one line.
 fn item(text: &str) -> String {
     let short = &text[..floor(text, MAX_ITEM_BYTES)];
     let mut line = short.replace('\n', " ");
@@ -205,14 +201,14 @@ fn item(text: &str) -> String {
     line
 }
 
-/// The end of a text, on one line: errors say what is wrong at their end.
+/// Returns the end of a text on one line: errors give their cause at the end.
 fn tail(text: &str) -> String {
     let start = super::ceil(text, text.len().saturating_sub(MAX_ITEM_BYTES));
     let line = text[start..].replace('\n', " ");
     if start > 0 { format!("…{line}") } else { line }
 }
 
-/// The files that a patch names as its new ones.
+/// Returns the new paths that a patch names.
 fn patched(patch: &str) -> impl Iterator<Item = &str> {
     patch.lines().filter_map(|line| {
         let path = ["*** Update File: ", "*** Add File: ", "*** Delete File: ", "+++ "]

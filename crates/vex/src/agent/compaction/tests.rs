@@ -12,11 +12,10 @@ const TASK: &str = "Rename the module `alpha` to `beta` everywhere.";
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// An answer with calls: length of the text, the outputs.
+    /// An answer with calls: the length of its text and the outputs.
     Calls(usize, Vec<(Kind, usize)>),
-    /// An answer without calls, and what it is told.
+    /// An answer without calls, followed by a message to the model.
     Answered(usize),
-    /// A later prompt.
     Prompt,
     Plan,
 }
@@ -128,7 +127,8 @@ fn user(history: &mut History, text: &str) {
     history.apply(Entry::Message { message });
 }
 
-/// What a provider takes: it begins with what was asked for, each call has its result right after it, no result stands alone.
+/// Asserts what providers require: the conversation starts with the prompt, each call has its
+/// result right after it, and no result is without its call.
 fn assert_legal(messages: &[Message]) {
     let Some(Message::User { text }) = messages.first() else {
         panic!("it does not begin with what was asked for: {messages:?}");
@@ -174,7 +174,7 @@ proptest! {
         let first = fit(&history, target, recent, summary);
         prop_assert!(before > target || first.is_none(), "nothing is left out where all has room");
         let Some(compaction) = first else { return Ok(()) };
-        // What is read again from a log is the same.
+        // A compaction that is read again from a log gives the same messages.
         let line = serde_json::to_string(&compaction).unwrap();
         let compaction: Compaction = serde_json::from_str(&line).unwrap();
         let cut = compaction.summary.is_some();
@@ -194,7 +194,8 @@ proptest! {
             }
             prop_assert!(history.summary().render().len() <= summary.max(400));
         }
-        // Where the pinned part and the least that results keep have room, all has.
+        // Everything fits if there is space for the pinned part and the minimum size of the
+        // results.
         let last = history.messages().iter().rposition(|message| matches!(message, Message::Assistant(_)));
         let tail = &history.messages()[last.unwrap_or(0)..];
         let results = tail.iter().filter(|message| matches!(message, Message::Tool(_))).count();
@@ -206,7 +207,7 @@ proptest! {
             + results * 270;
         prop_assert!(history.bytes() <= target.max(least), "{} bytes, target {}, least {}", history.bytes(), target, least);
 
-        // Once is enough.
+        // A second compaction changes nothing.
         let settled = shown(&history);
         if let Some(again) = fit(&history, target, recent, summary) {
             history.apply(Entry::Compaction(Box::new(again)));

@@ -17,7 +17,7 @@ impl Run {
         }
     }
 
-    /// A turn with one call; the words are different each time.
+    /// A turn with one call. The text differs each time.
     fn step(&mut self, tool: &str, input: Value, output: &str) -> TurnAction {
         self.saw(tool, input, output, None);
         self.over()
@@ -76,7 +76,7 @@ fn same_call_three_times_in_one_turn_counts() {
     for _ in 0..3 {
         run.saw("read", json!({"path": "a"}), "text", None);
     }
-    // The first one was new: this turn went on.
+    // The first call was new, so this turn made progress.
     assert_eq!(short(&run.over()), "go");
     assert_eq!(
         short(&run.step("read", json!({"path": "a"}), "text")),
@@ -228,7 +228,7 @@ fn productive_work_is_never_stopped() {
         run.step("edit", json!({"old": number}), "done");
         run.saw("run", json!({"command": "test"}), "1 failed in 0.02s", Some(1));
         run.over();
-        // Logs of a command in the background grow.
+        // Logs of a background command grow.
         run.step("run", json!({"logs": 1}), &format!("{number} of 100 done"));
         // A file is read page by page.
         run.step(
@@ -282,7 +282,7 @@ fn durations_are_ignored_in_comparisons() {
 }
 
 proptest! {
-    /// Whatever a model does with few different steps, it is stopped after a bounded number of turns.
+    /// A model with a finite set of steps is stopped after a bounded number of turns.
     #[test]
     fn finite_set_of_steps_always_ends(steps in prop::collection::vec((0..4_u8, prop::bool::ANY), 120)) {
         let mut run = Run::new();
@@ -307,7 +307,7 @@ proptest! {
         }
     }
 
-    /// A stop never comes without a correction before it and nothing new since.
+    /// A stop requires an earlier correction without any progress since.
     #[test]
     fn stop_always_follows_a_correction(steps in prop::collection::vec((0..5_u8, 0..3_u8), 0..80)) {
         let mut run = Run::new();

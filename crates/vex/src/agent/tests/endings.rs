@@ -150,7 +150,7 @@ fn token_and_cost_limits_end_before_the_next_request() {
     let scene = Scene::settings(|settings| settings.limits.usd = Some(1.0));
     let played = scene.play(|_, _| Ok(used(sh("true"), 1, 0.3)));
     assert_eq!((played.ending.reason, played.seen.len()), (ExitReason::Limit, 3));
-    // What was paid for already is the end that it is.
+    // Tokens already paid for do not change the outcome.
     let scene = Scene::settings(|settings| settings.limits.tokens = Some(100_000));
     let played = scene.play_turns(vec![used(text_turn(REPORT), 500_000, 0.0)]);
     assert_eq!(played.ending.reason, ExitReason::Done);
@@ -278,7 +278,7 @@ fn final_denial_is_reported_as_denied() {
     assert!(!scene.work().join("x").exists());
 }
 
-/// A run whose last call was refused, whatever else it did before, with this check.
+/// Plays a run whose last call was refused, with this check.
 fn refused_at_the_end(check: &str, answers: usize) -> Played {
     let mut scene = Scene::settings(|settings| settings.verify = Some(Verify::new(check)));
     scene.permission = Permission::ReadOnly;
@@ -346,7 +346,7 @@ fn overlong_request_is_shortened_at_most_twice() {
 fn summary_request_reports_activity() {
     let mut scene = Scene::settings(|settings| settings.summaries = true);
     scene.window = Some(20_000);
-    // Words of the model are left out by whole turns, and only for those a summary is asked for.
+    // Text of the model is dropped in whole turns, and only then is a summary requested.
     let talk = |number: usize| {
         let mut turn = sh(&format!("echo {number}"));
         let text = format!("thought number {number}, ").repeat(100);

@@ -6,7 +6,7 @@ use crate::events::ExitReason;
 
 const TURNS: usize = 300;
 
-/// What a provider would send of the messages.
+/// Returns what a provider would send of the messages.
 fn lines(messages: &[Message]) -> Vec<String> {
     messages
         .iter()
@@ -66,11 +66,11 @@ fn task_and_plan_are_in_every_request_and_requests_extend_each_other() {
         let step = format!("files up to {}", number / 50 * 50);
         assert!(all.contains(&step), "request {number}: the plan");
     }
-    // All but those right after a compaction.
+    // All requests but those right after a compaction.
     assert_eq!(extends + compactions, TURNS - 1);
     assert!(extends * 100 > TURNS * 95, "{extends} of {TURNS}");
 
-    // A process that goes on with it sees what the next request would have held.
+    // A process that resumes the conversation has the messages of the next request.
     let listed = scene.store().list().unwrap();
     scene.origin = Origin::Resume(listed[0].head.id);
     let again = scene.play(|_, _| Ok(text_turn(REPORT)));

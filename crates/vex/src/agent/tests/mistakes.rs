@@ -1,11 +1,11 @@
-//! Mistakes that other agents make. Each is a test.
+//! Regression tests for mistakes known from other agents.
 
 use super::*;
 use crate::agent::compaction;
 use crate::events::ExitReason;
 use crate::session::Entry;
 
-/// Files of so many lines in the workspace; gives the call that reads one of them.
+/// Creates files with this many lines in the workspace. Returns a function that reads one of them.
 fn big(scene: &Scene, lines: usize) -> impl Fn(usize) -> Turn + use<> {
     for number in 0..60 {
         let text: String = (0..lines)
@@ -37,7 +37,7 @@ fn task_is_never_trimmed_out_after_many_calls() {
 #[test]
 fn history_is_never_pruned_to_nothing() {
     let mut scene = Scene::turns(10);
-    // Smaller than what one call gives.
+    // Smaller than the output of one call.
     scene.window = Some(1500);
     let read = big(&scene, 500);
     let played = scene.play(|number, _| Ok(read(number)));
@@ -57,7 +57,7 @@ fn empty_final_answer_is_never_a_success() {
     assert!(played.ending.message.is_some_and(|message| !message.is_empty()));
     let played = Scene::new().play_turns(vec![Turn::default()]);
     assert_eq!(played.ending.reason, ExitReason::NoProgress);
-    // No empty message ever goes back.
+    // No empty message is sent back.
     for message in played.seen.iter().flatten() {
         assert!(compaction::size(message) > 40, "{message:?}");
     }
@@ -87,7 +87,7 @@ fn cancel_leaves_no_call_without_its_result() {
     let count = |kind| played.events.iter().filter(|event| event["type"] == kind).count();
     assert_eq!((count("tool_call"), count("tool_result")), (3, 3));
 
-    // The conversation can go on: nothing in it is open.
+    // The conversation can be resumed: no call is open.
     let mut results = 0;
     let id = scene.store().list().unwrap()[0].head.id;
     let cwd = scene.work().canonicalize().unwrap().display().to_string();
@@ -143,7 +143,7 @@ fn unreachable_model_is_no_success() {
     ] {
         let played = Scene::new().play(|_, _| Err(unreachable(class)));
         assert_eq!(played.ending.reason, reason);
-        // Not after some work either.
+        // Nor after some work.
         let mut first = true;
         let played = Scene::new().play(|_, _| {
             if std::mem::take(&mut first) {

@@ -1,4 +1,5 @@
-//! The protocol `chat`: OpenAI Chat Completions, also spoken by llama.cpp, vLLM, Ollama, OpenRouter and many others.
+//! The protocol `chat`: OpenAI Chat Completions, also spoken by llama.cpp, vLLM, Ollama, OpenRouter
+//! and many others.
 
 mod request;
 mod stream;

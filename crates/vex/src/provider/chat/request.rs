@@ -35,7 +35,8 @@ enum Message<'a> {
     },
 }
 
-/// Thoughts go back in the field in which they came; some providers refuse to go on without them.
+/// Thinking is sent back in the field in which it came; some providers refuse to continue without
+/// it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Thought<'a> {
@@ -58,7 +59,7 @@ struct Function<'a> {
     arguments: String,
 }
 
-/// The request.
+/// Builds the body of a request.
 pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
     let mut body = Body::new(fields(request, settings), "messages");
     if !request.system.trim().is_empty() {

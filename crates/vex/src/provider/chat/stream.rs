@@ -1,4 +1,4 @@
-//! Answers of the chat protocol, in the many ways in which it is spoken.
+//! Answers of the chat protocol, in its many variants.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ struct Chunk<'a> {
 struct Choice {
     index: Option<u64>,
     delta: Option<Delta>,
-    /// In place of the delta, where all comes at once.
+    /// Replaces the delta if the answer is not streamed.
     message: Option<Delta>,
     finish_reason: Option<String>,
     usage: Option<Counted>,
@@ -69,7 +69,7 @@ struct Counted {
     completion_tokens: Option<u64>,
     total_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
-    /// So it is called elsewhere.
+    /// The name of another server for `cached_tokens`.
     prompt_cache_hit_tokens: Option<u64>,
     cost: Option<f64>,
 }
@@ -88,7 +88,7 @@ impl Counted {
             .and_then(|details| details.cached_tokens)
             .or(self.prompt_cache_hit_tokens);
         let written = details.and_then(|details| details.cache_write_tokens);
-        // Some do not count reasoning as a part of the answer, but all count it in the total.
+        // Some servers do not count reasoning as part of the answer, but all count it in the total.
         let beside_input = self.total_tokens.unwrap_or_default().saturating_sub(input);
         let cached = cached.unwrap_or_default().min(input);
         StreamEvent::Usage {
@@ -103,7 +103,7 @@ impl Counted {
     }
 }
 
-/// What is written now: words of one kind are one part until words of another kind come.
+/// The current part: text of one kind is one part until another kind starts.
 #[derive(Clone, Copy, PartialEq)]
 enum Writing {
     Nothing,
@@ -122,7 +122,7 @@ pub struct ChatDecoder {
     writing: Writing,
     next: Part,
     calls: Vec<Call>,
-    /// The call that a number of the protocol, or an id, means now.
+    /// The call to which an index of the protocol, or an id, refers now.
     numbered: HashMap<u64, usize>,
     named: HashMap<String, usize>,
     last_thought: Option<Part>,
@@ -185,7 +185,7 @@ impl Decoder for ChatDecoder {
         }
         let mut silent = true;
         for choice in choices {
-            // Only one answer was asked for.
+            // Only one answer was requested.
             if choice.index.unwrap_or_default() == 0 {
                 silent = false;
                 self.choice(choice, out)?;
@@ -286,7 +286,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Content in parts, as some models that think send it.
+    /// Handles content in parts, as sent by some thinking models.
     fn parts(&mut self, parts: &[Value], out: &mut Vec<StreamEvent>) {
         for part in parts {
             if let Some(text) = part["text"].as_str() {
@@ -311,7 +311,7 @@ impl ChatDecoder {
         out.push(StreamEvent::TextDelta { part, text });
     }
 
-    /// `field` is the name under which the thought came and goes back.
+    /// `field` is the name under which the thinking came and is sent back.
     fn push_thinking(&mut self, text: String, field: &'static str, out: &mut Vec<StreamEvent>) {
         if text.is_empty() {
             return;
@@ -367,7 +367,7 @@ impl ChatDecoder {
         let json = match function.arguments {
             Some(Value::String(json)) => json,
             None | Some(Value::Null) => String::new(),
-            // Whole, as a value.
+            // Complete, as a value.
             Some(value) => value.to_string(),
         };
         if !json.is_empty() {
@@ -384,8 +384,8 @@ impl ChatDecoder {
         self.writing = Writing::Nothing;
     }
 
-    /// The call that a piece belongs to: by its number, else by its id, else the last one. Some servers give all calls
-    /// the same number: another id with a name is another call.
+    /// Finds the call of a chunk: by its index, else by its id, else the last one. Some servers
+    /// give all calls the same index: another id with a name is another call.
     fn known(&self, index: Option<u64>, id: Option<&String>, name: &str) -> Option<usize> {
         match (index, id) {
             (Some(index), id) => {
@@ -406,7 +406,7 @@ impl ChatDecoder {
     }
 }
 
-/// Joins pieces of reasoning details: those of one number and type are one.
+/// Joins chunks of reasoning details: those of the same index and type are one.
 fn gather(details: &mut Vec<Map<String, Value>>, piece: Map<String, Value>) {
     let last = details.last_mut().filter(|last| {
         let same = |key| last.get(key) == piece.get(key);

@@ -1,4 +1,4 @@
-//! One HTTP client for one provider: nothing is set up that its address does not need.
+//! One HTTP client for one provider. It sets up only what the address needs.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -41,9 +41,9 @@ impl Default for Deadlines {
     }
 }
 
-/// The largest body of an error or of a list that is read, in bytes.
+/// The maximum size of the body of an error or a list, in bytes.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-/// How long a body of an error or of a list may take.
+/// The time limit for the body of an error or a list.
 const BODY_TIME: Duration = Duration::from_secs(20);
 
 /// A client for one provider.
@@ -54,7 +54,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Sets it up. `ca_file` holds certificates to trust beside those of the system.
+    /// Creates the client. `ca_file` holds certificates to trust in addition to those of the
+    /// system.
     pub(super) fn new(
         endpoint: Endpoint,
         connect: Duration,
@@ -88,12 +89,12 @@ impl Client {
         &self.endpoint
     }
 
-    /// A request to one of the provider's paths.
+    /// Builds a request to one of the provider's paths.
     pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let address = self.endpoint.address(path);
         let mut url = match Url::parse(&address) {
             Ok(url) => url,
-            // reqwest tells the mistake when the request is sent.
+            // reqwest reports the error when the request is sent.
             Err(_) => return self.http.request(method, address),
         };
         if !self.endpoint.query.is_empty() {
@@ -112,7 +113,7 @@ impl Client {
             .map_err(|error| self.not_sent(&error))
     }
 
-    /// Reads a body that is no stream, as far as anybody wants to know it.
+    /// Reads a body that is not a stream, up to its limits.
     pub(super) async fn body(response: &mut reqwest::Response) -> Vec<u8> {
         let mut body = Vec::new();
         let read = async {
@@ -124,12 +125,12 @@ impl Client {
                 }
             }
         };
-        // What came until then is said, what did not is not missed.
+        // The part received before the time limit is used.
         let _ = tokio::time::timeout(BODY_TIME, read).await;
         body
     }
 
-    /// Takes the key out of a text.
+    /// Masks the key in a text.
     pub(super) fn masked(&self, text: &str) -> String {
         match &self.endpoint.key {
             Some(key) if !key.expose().is_empty() => text.replace(key.expose(), "[REDACTED:key]"),
@@ -137,7 +138,7 @@ impl Client {
         }
     }
 
-    /// What a request that did not get through means, in words that help.
+    /// Explains why a request could not be sent.
     pub(super) fn not_sent(&self, error: &reqwest::Error) -> Failure {
         let at = &self.endpoint.base_url;
         let name = &self.endpoint.name;
@@ -173,18 +174,19 @@ impl Client {
     }
 }
 
-/// A client that tells who it is and follows no redirect: that would carry a key, or a request, to an address that
-/// nobody judged.
+/// Returns a client that identifies itself and follows no redirect: that would send a key, or a
+/// request, to an unchecked address.
 fn basics() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .user_agent(concat!("vex/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
 }
 
-/// A client for addresses that are no provider's. The certificates of the system are read only where `secure` is set.
+/// Returns a client for addresses that do not belong to a provider. The certificates of the system
+/// are read only if `secure` is set.
 pub(crate) fn plain_client(secure: bool) -> reqwest::ClientBuilder {
     if secure {
-        // Fails only when there is one already.
+        // Fails only if one is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         basics()
     } else {
@@ -198,12 +200,13 @@ enum Tls {
     With(Vec<Certificate>),
 }
 
-/// What of TLS is needed: for http nothing, and the certificates of the system are not even read.
+/// Returns the required TLS setup: none for http, so that not even the certificates of the system
+/// are read.
 fn tls(endpoint: &Endpoint, ca_file: Option<&Path>) -> Result<Tls, ProviderError> {
     if !endpoint.base_url.starts_with("https:") && (endpoint.is_local() || !has_https_proxy()) {
         return Ok(Tls::None);
     }
-    // Fails only when there is one already.
+    // Fails only if one is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let Some(path) = ca_file else {
         return Ok(Tls::System);
@@ -229,7 +232,7 @@ fn has_https_proxy() -> bool {
         .any(|proxy| proxy.starts_with("https:"))
 }
 
-/// A configuration that trusts nobody, for connections that have no TLS.
+/// Returns a configuration that trusts no certificate, for connections without TLS.
 fn without_roots() -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider)
@@ -240,7 +243,7 @@ fn without_roots() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// The headers of each request; all that the settings give are kept out of every log.
+/// Returns the headers of each request. Those of the settings are kept out of every log.
 fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
     let mut headers = HeaderMap::new();
     for (name, value) in endpoint.protocol.headers() {
@@ -278,7 +281,7 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
     Ok(headers)
 }
 
-/// An error with its causes; the address, which may be long, is told elsewhere.
+/// Returns an error with its causes. The address, which may be long, is reported separately.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut source = error.source();
@@ -290,7 +293,7 @@ pub(super) fn causes(error: &reqwest::Error) -> String {
         source = cause.source();
     }
     match texts.last() {
-        // The outer ones only say that it failed.
+        // The outer ones only report that it failed.
         Some(innermost) => innermost.clone(),
         None => error.to_string(),
     }

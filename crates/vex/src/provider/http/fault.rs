@@ -1,4 +1,4 @@
-//! What went wrong with one try: pure, read from status, headers and words.
+//! Classifies a failed try: pure, by status, headers and text.
 
 use std::time::Duration;
 
@@ -6,43 +6,43 @@ use serde_json::Value;
 
 use crate::provider::ProviderError;
 
-/// The kinds of what can go wrong.
+/// The kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Too many requests or tokens for now.
     RateLimit,
-    /// Nothing is left to be used; waiting does not help.
+    /// The quota is used up; waiting does not help.
     Quota,
-    /// Too much to do there.
+    /// The server is overloaded.
     Overloaded,
-    /// Something is broken there.
+    /// The server is broken.
     Server,
-    /// The key is wrong, or may not do this.
+    /// The key is wrong or lacks a permission.
     Auth,
-    /// There is no such model.
+    /// The model does not exist.
     Model,
     /// The request is larger than the context of the model.
     Overflow,
-    /// The request is wrong in another way.
+    /// The request is invalid in another way.
     Request,
-    /// The address is not that of a model's API.
+    /// The address does not belong to a model's API.
     Address,
-    /// It could not be reached, or the connection broke before the answer began.
+    /// The server is unreachable, or the connection broke before the answer started.
     Network,
     /// Nothing listens at the address.
     NothingListens,
-    /// It said nothing for too long.
+    /// The server was silent for too long.
     Stalled,
     /// The answer broke off.
     Cut,
-    /// The answer holds nothing.
+    /// The answer is empty.
     Empty,
-    /// The answer cannot be understood.
+    /// The answer is malformed.
     Malformed,
 }
 
 impl Fault {
-    /// Vik's failure class.
+    /// Returns Vik's failure class.
     fn class(self) -> Option<&'static str> {
         match self {
             Self::RateLimit | Self::Quota => Some("rate_limit"),
@@ -60,7 +60,7 @@ impl Fault {
         }
     }
 
-    /// Whether an answer had begun that was no whole one.
+    /// Returns whether an answer had started and was incomplete.
     pub fn is_broken_answer(self) -> bool {
         matches!(self, Self::Cut | Self::Empty | Self::Malformed)
     }
@@ -69,20 +69,19 @@ impl Fault {
 /// Why one try gave no turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong.
     pub fault: Fault,
-    /// In words, for people; keys are taken out.
+    /// A message for people, without keys.
     pub message: String,
-    /// The HTTP status, where one came.
+    /// The HTTP status, if one was received.
     pub status: Option<u16>,
     /// How long the provider asks to wait.
     pub retry_after: Option<Duration>,
-    /// How many tokens the context of the model holds, where an overflow tells it.
+    /// The size of the model's context in tokens, if an overflow reports it.
     pub context_window: Option<u64>,
 }
 
 impl Failure {
-    /// A failure of which no more is known.
+    /// Creates a failure without further facts.
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
         Self {
             fault,
@@ -112,19 +111,18 @@ impl From<Failure> for ProviderError {
     }
 }
 
-/// What a provider says of an error.
+/// The error in a provider's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// Its words.
     pub message: String,
-    /// Its name of the error: `type` and `code`.
+    /// The names of the error: `type` and `code`.
     pub names: Vec<String>,
-    /// Whether it was said in the way of an API.
+    /// Whether the error had the form of an API.
     pub structured: bool,
 }
 
 impl ErrorBody {
-    /// Reads the body of an error, in any of the forms that are about.
+    /// Reads the body of an error, in any of the common forms.
     pub fn read(body: &[u8]) -> Self {
         let Ok(json) = serde_json::from_slice::<Value>(body) else {
             let text = String::from_utf8_lossy(body);
@@ -157,7 +155,7 @@ impl ErrorBody {
     }
 }
 
-/// Words of an error that anybody will read to the end.
+/// Shortens the message of an error.
 fn cut(text: &str) -> &str {
     text.char_indices().nth(1000).map_or(text, |(at, _)| &text[..at])
 }
@@ -168,7 +166,7 @@ const OVERFLOW_NAMES: &[&str] = &[
     "request_too_large",
     "model_context_window_exceeded",
 ];
-/// As providers say it that have no name for it.
+/// Messages of providers that have no name for an overflow.
 const OVERFLOW_PHRASES: &[&str] = &[
     "prompt is too long",
     "maximum context length",
@@ -179,8 +177,9 @@ const OVERFLOW_PHRASES: &[&str] = &[
     "input is too long",
     "reduce the length of the messages",
 ];
-/// How many tokens the context of the model holds, where the refusal of a request that is too long tells it:
-/// `"n_ctx": 4096`, `maximum context length is 128000 tokens`, `210000 tokens > 200000 maximum`.
+/// Returns the size of the model's context in tokens, if the error of a request that is too long
+/// contains it: `"n_ctx": 4096`, `maximum context length is 128000 tokens`, `210000 tokens > 200000
+/// maximum`.
 pub fn context_window_in(text: &str) -> Option<u64> {
     const BEFORE: &[&str] = &[
         "\"n_ctx\":",
@@ -204,11 +203,11 @@ const QUOTA_NAMES: &[&str] = &[
 ];
 const MODEL_NAMES: &[&str] = &["model_not_found", "model_not_available", "invalid_model"];
 
-/// What an error means. `status` is absent where the error came in an answer that had begun.
+/// Classifies an error. `status` is absent if the error came within an answer.
 pub fn fault_of(status: Option<u16>, body: &ErrorBody) -> Fault {
     let text = body.message.to_ascii_lowercase();
     let contains_any = |marks: &[&str]| marks.iter().any(|mark| text.contains(mark));
-    // Only a refusal of the request can be about its length.
+    // Only a rejected request can be about its length.
     let refused = status.is_none_or(|status| matches!(status, 400 | 413 | 422 | 500));
     if status == Some(413) || body.is_named(OVERFLOW_NAMES) || (refused && contains_any(OVERFLOW_PHRASES)) {
         return Fault::Overflow;
@@ -262,7 +261,7 @@ pub fn fault_of(status: Option<u16>, body: &ErrorBody) -> Fault {
     } else if status.is_none()
         && !body.is_named(&["invalid_request_error", "invalid_prompt", "not_found_error"])
     {
-        // In mid-answer, with another name or none.
+        // Within an answer, with another name or none.
         Fault::Server
     } else {
         Fault::Request

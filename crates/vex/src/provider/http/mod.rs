@@ -1,6 +1,6 @@
-//! Providers that are reached over HTTP: one request, its tries, its deadlines, one turn.
+//! Providers over HTTP: one request with its retries and deadlines gives one turn.
 //!
-//! A current-thread runtime lives here and nowhere else; it runs only while an answer is awaited.
+//! A current-thread runtime exists only here; it runs only while an answer is awaited.
 
 mod client;
 pub mod fault;
@@ -33,27 +33,24 @@ use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
 use crate::interrupt::Interrupt;
 
-/// All that a provider over HTTP is set up with.
+/// The setup of a provider over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// Where it is.
     pub endpoint: Endpoint,
-    /// What each request says of the model.
+    /// What each request specifies about the model.
     pub model: ModelSettings,
-    /// The model that answers when the first one does not.
+    /// The model that answers when the first one fails.
     pub fallback_model: Option<String>,
-    /// What the settings say of models.
+    /// Models in the settings.
     pub models: BTreeMap<String, ModelConfig>,
-    /// How long is waited.
     pub deadlines: Deadlines,
-    /// How often is tried again.
     pub retry: RetrySettings,
-    /// Certificates to trust beside those of the system.
+    /// Certificates to trust in addition to those of the system.
     pub ca_file: Option<PathBuf>,
 }
 
 impl HttpSettings {
-    /// A model of a provider, with nothing special.
+    /// Creates the default setup for a model of a provider.
     pub fn new(endpoint: Endpoint, model: ModelSettings) -> Self {
         Self {
             endpoint,
@@ -67,13 +64,13 @@ impl HttpSettings {
     }
 }
 
-/// A provider that is reached over HTTP.
+/// A provider over HTTP.
 pub struct HttpProvider {
     runtime: Runtime,
     runner: RequestRunner,
 }
 
-/// All of it but the runtime, which is borrowed while it runs.
+/// All state except the runtime, which is borrowed while it runs.
 struct RequestRunner {
     client: Client,
     model: ModelSettings,
@@ -87,10 +84,10 @@ struct RequestRunner {
 }
 
 impl HttpProvider {
-    /// Sets it up; nothing is sent yet.
+    /// Creates the provider without sending a request.
     ///
     /// # Errors
-    /// When the settings do not fit.
+    /// When the settings are invalid.
     pub fn new(settings: HttpSettings) -> Result<Self, ProviderError> {
         let connect = Duration::from_millis(settings.deadlines.connect_ms);
         let client = Client::new(settings.endpoint, connect, settings.ca_file.as_deref())?;
@@ -139,7 +136,7 @@ fn runtime() -> Result<Runtime, ProviderError> {
     built.map_err(|error| ProviderError::Config(format!("cannot start the runtime of the network: {error}")))
 }
 
-/// Runs something to its end or to the interrupt, whichever comes first.
+/// Runs a future until it ends or the interrupt is set.
 fn block_on<T>(
     runtime: &Runtime,
     interrupt: &Interrupt,
@@ -148,7 +145,7 @@ fn block_on<T>(
     until_interrupted(runtime, interrupt, work).unwrap_or(Err(ProviderError::Interrupted))
 }
 
-/// Runs something to its end; none where the interrupt comes first.
+/// Runs a future to its end. Returns `None` if the interrupt comes first.
 pub(crate) fn until_interrupted<T>(
     runtime: &Runtime,
     interrupt: &Interrupt,
@@ -156,12 +153,12 @@ pub(crate) fn until_interrupted<T>(
 ) -> Option<T> {
     let (sender, receiver) = oneshot::channel();
     let _listening = interrupt.listen(move || {
-        // Nobody listens any more: then it is over anyway.
+        // If the receiver was dropped, the run is over.
         let _ = sender.send(());
     });
     runtime.block_on(async {
         let interrupted = async {
-            // A listener that is gone says nothing.
+            // A dropped sender is not an interrupt.
             if receiver.await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -175,7 +172,7 @@ pub(crate) fn until_interrupted<T>(
 }
 
 impl RequestRunner {
-    /// Looks up what is known of the model that answers now.
+    /// Looks up the facts about the current model.
     fn load_model_info(&mut self) {
         self.facts = prices::facts(&self.model.model, &self.models);
         self.info = ModelInfo {
@@ -186,7 +183,7 @@ impl RequestRunner {
         };
     }
 
-    /// One answer, with all the tries that it takes.
+    /// Returns one answer, with all the tries that it needs.
     async fn answer(
         &mut self,
         request: &Request<'_>,
@@ -243,7 +240,8 @@ impl RequestRunner {
         }
     }
 
-    /// The request as it is sent, and its length; each try sends a copy that shares its bytes.
+    /// Builds the request and returns it with its length. Each try sends a copy that shares its
+    /// bytes.
     fn prepared(&self, request: &Request<'_>) -> Result<(reqwest::Request, usize), Failure> {
         let protocol = self.client.endpoint().protocol;
         let body = protocol.body(request, &self.model);
@@ -257,7 +255,6 @@ impl RequestRunner {
         Ok((prepared, length))
     }
 
-    /// One try.
     async fn attempt(
         &mut self,
         (prepared, length): &(reqwest::Request, usize),
@@ -265,8 +262,8 @@ impl RequestRunner {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Turn, Failure> {
         if std::mem::replace(&mut self.has_sent_request, true) {
-            // While tools ran nobody looked after the connection: it may be closed by now. Three rounds let the runtime
-            // see that before it is used again.
+            // The connection was unattended while tools ran and may be closed by now. Three rounds
+            // let the runtime notice that before it is used again.
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
@@ -292,7 +289,7 @@ impl RequestRunner {
             let chunk = match timeout(wait, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => {
-                    // Some servers leave out the empty line after their last event.
+                    // Some servers omit the empty line after their last event.
                     reader
                         .push(b"\n\n", progress)
                         .map_err(|error| self.broken(error))?;
@@ -319,7 +316,7 @@ impl RequestRunner {
         reader.finish(progress).map_err(|error| self.broken(error))
     }
 
-    /// Whether the answer is the stream that was asked for.
+    /// Checks that the response is the requested stream.
     async fn check(&self, response: &mut reqwest::Response) -> Result<(), Failure> {
         let status = response.status();
         let header = |name: &str| {
@@ -387,7 +384,7 @@ impl RequestRunner {
         Err(failure)
     }
 
-    /// An error status in words that help.
+    /// Returns a helpful message for an error status.
     fn status_message(&self, fault: Fault, status: u16, body: &ErrorBody) -> String {
         let endpoint = self.client.endpoint();
         let name = &endpoint.name;
@@ -415,7 +412,7 @@ impl RequestRunner {
         }
     }
 
-    /// The last words on a failure: how often it was tried, and what may be meant.
+    /// Completes the message of a failure: the number of tries, and similar model names.
     async fn explained(&self, mut failure: Failure, tries: Tries) -> Failure {
         if failure.fault == Fault::Model {
             let listing = timeout(Duration::from_secs(5), models::fetch(&self.client));
@@ -477,7 +474,7 @@ impl RequestRunner {
         }
     }
 
-    /// Adds what it costs, where the provider does not say it itself.
+    /// Adds the cost, unless the provider reports it.
     fn priced(&self, mut turn: Turn) -> Turn {
         turn.cost_usd = turn
             .cost_usd
@@ -486,7 +483,7 @@ impl RequestRunner {
     }
 }
 
-/// When something of an answer itself was heard last, and not only a sign of life.
+/// When content of an answer was last received, as opposed to keep-alives.
 struct ContentProgress {
     bytes: usize,
     at: Instant,
@@ -517,7 +514,8 @@ impl ContentProgress {
     }
 }
 
-/// A number that differs from process to process and from try to try; nothing depends on it but when to come back.
+/// Returns a number that differs between processes and tries. Only the time of the next try depends
+/// on it.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(Instant::now())

@@ -1,4 +1,4 @@
-//! What models a provider has, and whether one of them answers.
+//! Lists the models of a provider, and probes one of them.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,35 +14,32 @@ use crate::interrupt::Interrupt;
 use crate::provider::catalog::Endpoint;
 use crate::provider::{Provider, ProviderError, Request};
 
-/// How long a list may take.
+/// The time limit for a list.
 const LIST_TIME: Duration = Duration::from_secs(30);
-/// Names that are told where a model is not there.
+/// The maximum number of suggested names for an unknown model.
 const NEAREST: usize = 5;
 
 /// A model as its provider lists it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ListedModel {
-    /// Its name.
     pub name: String,
-    /// Tokens that a request and its answer may have together, where the provider tells it.
+    /// The maximum tokens of a request and its answer together, if the provider reports them.
     pub context_window: Option<u64>,
 }
 
-/// What a small request showed.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// The model that answered.
     pub model: String,
-    /// How long the whole answer took.
+    /// The duration of the whole answer.
     pub took: Duration,
-    /// The answer.
     pub turn: Turn,
 }
 
-/// Asks a provider for its models, sorted by name.
+/// Requests the models of a provider, sorted by name.
 ///
 /// # Errors
-/// When it does not tell them.
+/// When it does not list them.
 pub fn list_models(
     endpoint: Endpoint,
     ca_file: Option<&Path>,
@@ -57,10 +54,10 @@ pub fn list_models(
     block_on(&runtime()?, interrupt, list)
 }
 
-/// Sends one small request, without a second try, and takes the time.
+/// Sends one small request, without a retry, and measures its time.
 ///
 /// # Errors
-/// When no answer came: why is told as in a run.
+/// When no answer came, with the same message as in a run.
 pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, ProviderError> {
     let mut settings = HttpSettings {
         fallback_model: None,
@@ -91,7 +88,6 @@ pub fn probe(settings: HttpSettings, interrupt: &Interrupt) -> Result<Probe, Pro
     })
 }
 
-/// Asks for the list.
 pub(super) async fn fetch(client: &Client) -> Result<Vec<ListedModel>, Failure> {
     let name = &client.endpoint().name;
     let sent = client
@@ -121,7 +117,7 @@ pub(super) async fn fetch(client: &Client) -> Result<Vec<ListedModel>, Failure> 
     })
 }
 
-/// Reads a list in any of the forms that are about.
+/// Reads a list in any of the common forms.
 fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     let json: Value = serde_json::from_slice(body).ok()?;
     let list = json.get("data").or_else(|| json.get("models")).unwrap_or(&json);
@@ -131,7 +127,7 @@ fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
         .filter_map(|model| {
             let text = |key: &str| model.get(key).and_then(Value::as_str);
             let number = |at: &str| model.pointer(at).and_then(Value::as_u64);
-            // As OpenRouter, Anthropic, vLLM and llama.cpp call it.
+            // The names of OpenRouter, Anthropic, vLLM and llama.cpp.
             let window = [
                 "/context_length",
                 "/max_input_tokens",
@@ -149,7 +145,7 @@ fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     Some(models)
 }
 
-/// The names nearest to one that is not there; all of them where there are only a few.
+/// Returns the names most similar to a missing one; all of them if there are only a few.
 pub(super) fn nearest<'a>(listed: &'a [ListedModel], wanted: &str) -> Vec<&'a str> {
     let near = |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
     let mut names: Vec<(&str, f64)> = listed

@@ -1,4 +1,4 @@
-//! Whether a try that gave no turn is made again, and when: pure, decided from what is known.
+//! Decides whether and when a failed try is repeated. Pure: it depends only on its arguments.
 
 use std::time::Duration;
 
@@ -33,35 +33,31 @@ impl Default for RetrySettings {
     }
 }
 
-/// The longest wait that no provider asked for.
+/// The longest wait without a request of the provider.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(20);
-/// Tries while nothing listens there: a server that starts gets a moment, a wrong address no more.
+/// The maximum tries if nothing listens: enough for a server that is starting, not for a wrong
+/// address.
 const TRIES_WHERE_NOTHING_LISTENS: u32 = 3;
 
-/// What was tried so far for one answer of one model.
+/// The tries so far for one answer of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    /// Tries made.
     pub made: u32,
-    /// Those that broke off, were empty or could not be understood.
+    /// Tries that broke off, were empty or malformed.
     pub broken: u32,
-    /// What is left of the time for the answer.
+    /// The remaining time for the answer.
     pub left: Duration,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Another try after a wait.
     Wait(Duration),
-    /// The fallback model.
     Fallback,
-    /// No more.
     Stop,
 }
 
-/// Decides what follows a failed try, which is counted in `tries` already. `random` is any number; it shortens a wait by
-/// up to a half, so that many clients do not come back at once.
+/// Decides the step after a failed try, which is already counted in `tries`. `random` is any
+/// number; it shortens a wait by up to a half, so that many clients do not return at once.
 pub fn decide(
     failure: &Failure,
     tries: Tries,
@@ -70,7 +66,7 @@ pub fn decide(
     random: u64,
 ) -> Decision {
     let give_up = match failure.fault {
-        // Another model may be there, or have room.
+        // Another model may exist, or have capacity.
         Fault::Model | Fault::Overloaded | Fault::Server | Fault::RateLimit if has_fallback => {
             Decision::Fallback
         }
@@ -89,7 +85,7 @@ pub fn decide(
         return give_up;
     }
     let wait = match failure.retry_after {
-        // A little more than asked for: who comes to the millisecond comes too early.
+        // A little more than requested: a try at the exact millisecond is too early.
         Some(asked) => asked.saturating_add(Duration::from_millis(random % 250)),
         None => {
             let doubled = settings.first_wait_ms.saturating_mul(
@@ -112,10 +108,10 @@ pub fn decide(
     Decision::Wait(wait)
 }
 
-/// How long the provider asks to wait, from its headers and its words.
+/// Returns how long the provider asks to wait, by its headers and its message.
 ///
-/// What is most exact goes first: milliseconds, then Retry-After, then its words, then when its limits are reset (which
-/// is when all of them is there again, mostly later than needed).
+/// The most exact source is used first: milliseconds, then Retry-After, then the message, then the
+/// reset of its limits (when all of them are restored, mostly later than needed).
 pub fn requested_wait(
     header: &dyn Fn(&str) -> Option<String>,
     text: &str,
@@ -148,8 +144,9 @@ fn seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// `x-ratelimit-reset-requests: 1m30s` (OpenAI), `x-ratelimit-reset: 1700000000` (seconds or milliseconds since 1970, or
-/// seconds from now), `anthropic-ratelimit-tokens-reset: 2026-01-01T00:00:00Z`.
+/// Reads `x-ratelimit-reset-requests: 1m30s` (OpenAI), `x-ratelimit-reset: 1700000000` (seconds or
+/// milliseconds since 1970, or seconds from now) or `anthropic-ratelimit-tokens-reset:
+/// 2026-01-01T00:00:00Z`.
 fn reset(header: &dyn Fn(&str) -> Option<String>, now: Timestamp) -> Option<Duration> {
     const RESETS: &[(&str, &str)] = &[
         ("x-ratelimit-reset-requests", "x-ratelimit-remaining-requests"),
@@ -189,7 +186,7 @@ fn reset(header: &dyn Fn(&str) -> Option<String>, now: Timestamp) -> Option<Dura
 
 fn moment(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
-        // No limit lasts for years: a large number is a moment since 1970.
+        // No limit lasts for years: a large number is a time since 1970.
         let since_1970 = if number > 1e11 { number / 1000.0 } else { number };
         if number < 1e8 {
             return seconds(number);
@@ -205,7 +202,8 @@ fn moment(text: &str, now: Timestamp) -> Option<Duration> {
         .map(|(wait, _)| wait)
 }
 
-/// `Please try again in 7.5s`, `retry after 20 seconds`, `"retryDelay": "34s"`, `"retry_after_ms": 250`.
+/// Finds a wait in a message: `Please try again in 7.5s`, `retry after 20 seconds`, `"retryDelay":
+/// "34s"`, `"retry_after_ms": 250`.
 fn wait_in_text(text: &str) -> Option<Duration> {
     const MARKS: &[(&str, &str)] = &[
         ("try again in ", ""),
@@ -230,7 +228,8 @@ fn wait_in_text(text: &str) -> Option<Duration> {
     })
 }
 
-/// A length of time at the start of a text (`1m30s`, `250ms`, `7.5 seconds`), and what follows it.
+/// Parses a duration at the start of a text (`1m30s`, `250ms`, `7.5 seconds`). Returns it with the
+/// text that follows.
 fn duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut tail = text;
     let mut total = None;

@@ -12,10 +12,10 @@ use crate::provider::request::{
     Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, output, parts, tool_name,
 };
 
-/// The longest answer when none is set: the protocol wants a number.
+/// The default for the longest answer: the protocol requires a number.
 const DEFAULT_MAX_TOKENS: u32 = 32_000;
 
-/// Room for the answer beside a budget of thoughts.
+/// Tokens for the answer in addition to a thinking budget.
 const ROOM_BESIDE_BUDGET: u32 = 4096;
 
 #[derive(Serialize)]
@@ -68,14 +68,14 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The request.
+/// Builds the body of a request.
 pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
     let mut body = Body::new(fields(request, settings), "messages");
     let mut ids = WireIds::default();
     for entry in entries(request.messages) {
         match entry {
             Entry::Input { results, text } => {
-                // All results of an answer stand in one message, before any words.
+                // All results of an answer are in one message, before any text.
                 let mut content: Vec<Content<'_>> = results
                     .into_iter()
                     .map(|result| Content::ToolResult {
@@ -110,7 +110,7 @@ fn answer<'a>(turn: &'a Turn, ids: &mut WireIds<'a>, answered: impl Fn(&str) -> 
                 text,
                 citations: annex.get("citations"),
             }),
-            // Only signed thoughts are taken back: the others are another provider's.
+            // Only signed thinking is accepted back; other thinking comes from another provider.
             Block::Thinking { text, signature } => Some(Content::Thinking {
                 thinking: text,
                 signature: signature.as_deref()?,
@@ -124,7 +124,7 @@ fn answer<'a>(turn: &'a Turn, ids: &mut WireIds<'a>, answered: impl Fn(&str) -> 
             Block::Native { item, .. } => Some(Content::Native(item)),
         })
         .collect();
-    // An answer must not end with a thought.
+    // An answer must not end with thinking.
     while content.last().is_some_and(Content::is_thought) {
         content.pop();
     }
@@ -148,7 +148,8 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     set("stream", json!(true));
     let mark = settings.cache.then(|| json!({"type": "ephemeral"}));
     if let Some(mark) = &mark {
-        // The provider itself moves this mark to the last block: no byte of the conversation changes for it.
+        // The provider itself moves this mark to the last block: no byte of the conversation
+        // changes for it.
         set("cache_control", mark.clone());
     }
     if let Some(budget) = budget {
@@ -184,7 +185,7 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     if !request.system.trim().is_empty() {
         let mut block = json!({"type": "text", "text": request.system});
         if let Some(mark) = mark {
-            // Tools and system text stay in the cache also when the conversation is compacted.
+            // Tools and system text stay in the cache even when the conversation is compacted.
             block["cache_control"] = mark;
         }
         set("system", json!([block]));

@@ -42,7 +42,8 @@ struct Delta<'a> {
     stop_reason: Option<String>,
 }
 
-/// Tokens as the protocol counts them: the input is only what no cache had a part in.
+/// Tokens as the protocol counts them: the input excludes all tokens read from or written to a
+/// cache.
 #[derive(Clone, Copy, Default, Deserialize)]
 struct Counted {
     input_tokens: Option<u64>,
@@ -52,7 +53,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Figures are totals: later ones take the place of earlier ones, as far as they are told.
+    /// Figures are totals: later ones replace earlier ones, if present.
     fn update(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_creation_input_tokens = later
@@ -82,10 +83,10 @@ enum OpenBlock {
     Text,
     Thinking,
     Tool {
-        /// Arguments that came whole with the start; pieces take their place.
+        /// Complete arguments in the start event; chunks replace them.
         whole: Option<Value>,
     },
-    /// Any other block, kept as it came.
+    /// Any other block, kept unchanged.
     Native {
         block: Map<String, Value>,
         json: String,
@@ -105,7 +106,7 @@ impl Decoder for MessagesDecoder {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), StreamError> {
         let wire = match parse::<Wire<'_>>(name, data) {
             Ok(wire) => wire,
-            // An event that is not known may have any form, as long as it is JSON.
+            // An unknown event may have any form, as long as it is JSON.
             Err(error) => {
                 let value: Map<String, Value> = parse(name, data)?;
                 let kind = value.get("type").map_or(Some(name), Value::as_str);
@@ -148,7 +149,7 @@ impl Decoder for MessagesDecoder {
                 self.count(wire.usage, out);
             }
             "message_stop" => {
-                // The reason is what tells a whole answer from one that a proxy ended.
+                // The reason distinguishes a complete answer from one that a proxy ended.
                 let stop = self.stop.ok_or(StreamError::Cut)?;
                 self.done = true;
                 out.push(StreamEvent::Stop(stop));
@@ -184,7 +185,7 @@ impl MessagesDecoder {
     }
 
     fn start(&mut self, part: Part, mut block: Map<String, Value>, out: &mut Vec<StreamEvent>) {
-        // A block that was never closed ends where its number is used again.
+        // A block that was never closed ends when its index is used again.
         self.close(part, out);
         let mut text = |key: &str| match block.get_mut(key).map(Value::take) {
             Some(Value::String(text)) => text,
@@ -298,7 +299,8 @@ impl MessagesDecoder {
     }
 }
 
-/// Adds a delta that is not known to a block that is not known: texts grow, citations gather, the rest is set.
+/// Adds an unknown delta to an unknown block: texts are appended, citations collected, other values
+/// set.
 fn extend(block: &mut Map<String, Value>, delta: Map<String, Value>) {
     for (key, value) in delta {
         match (key.as_str(), value) {

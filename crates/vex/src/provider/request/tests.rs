@@ -1,4 +1,4 @@
-//! Requests of all three protocols: what people read of them, and what holds for any conversation.
+//! Requests of all three protocols: snapshots, and properties of any conversation.
 
 use proptest::prelude::*;
 
@@ -93,7 +93,7 @@ fn result(id: &str, output: &str, is_error: bool) -> Message {
     })
 }
 
-/// One of everything, with all that may have gone wrong.
+/// One of everything, with everything that may go wrong.
 fn conversation() -> Vec<Message> {
     let file = |path: &str| Arguments::Json(json!({ "path": path }));
     vec![
@@ -235,7 +235,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Parts of an answer; ids and results come later.
+/// Parts of an answer; ids and results are added later.
 fn block() -> impl Strategy<Value = Block> {
     let protocol = prop::sample::select(Protocol::ALL.to_vec());
     let item = prop_oneof![
@@ -258,7 +258,8 @@ fn block() -> impl Strategy<Value = Block> {
     ]
 }
 
-/// A conversation as the loop builds it: each call gets its result, but for those that `lost` picks.
+/// A conversation as the loop builds it: each call gets its result, except for those that `lost`
+/// selects.
 fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
     let answer = (
         prop::collection::vec(block(), 0..5),
@@ -273,7 +274,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
             for block in &mut blocks {
                 if let Block::ToolCall(call) = block {
                     number += 1;
-                    // As some providers write them.
+                    // The ids of some providers.
                     call.call_id = format!("functions.{}:{number}", if number % 2 == 0 { "a" } else { "ä" });
                     if lost % 4 != 0 || number % 3 != 0 {
                         results.push(result(&call.call_id, &call.tool, lost % 2 == 0));
@@ -288,7 +289,7 @@ fn any_conversation() -> impl Strategy<Value = Vec<Message>> {
     })
 }
 
-/// Every id of a call has one result after it, and no result stands without its call.
+/// Checks that every id of a call has one result after it, and no result is without its call.
 fn check_messages(body: &Value) {
     let messages = body["messages"].as_array().unwrap();
     let mut open = Vec::new();
@@ -386,7 +387,7 @@ fn check_responses(body: &Value) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// What every cache of a provider needs: a request begins with all bytes of the one before it.
+    /// Every cache of a provider requires that a request starts with all bytes of the previous one.
     #[test]
     fn each_request_extends_the_one_before_it(messages in any_conversation(), cache in any::<bool>()) {
         let settings = ModelSettings { cache, ..ModelSettings::new("m") };

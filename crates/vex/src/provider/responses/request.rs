@@ -55,7 +55,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The request.
+/// Builds the body of a request.
 pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
     let mut body = Body::new(fields(request, settings), "input");
     for entry in entries(request.messages) {
@@ -96,11 +96,11 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> 
                 arguments: arguments(&call.input).to_string(),
             }),
             Block::Native { item, .. } => Some(Item::Native(item)),
-            // The words of a thought are only shown; what goes back is the item that it came in.
+            // The text of thinking is only for display; the item that it came in is sent back.
             Block::ToolCall(_) | Block::Thinking { .. } => None,
         })
         .collect();
-    // Reasoning without what it led to is refused.
+    // Reasoning without the item that follows it is refused.
     while items.last().is_some_and(Item::is_reasoning) {
         items.pop();
     }
@@ -115,7 +115,8 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     set("model", json!(settings.model));
     set("stream", json!(true));
-    // Nothing stays at the provider; reasoning comes back to us, sealed, and goes with the next request.
+    // Nothing is stored at the provider; encrypted reasoning is returned and sent with the next
+    // request.
     set("store", json!(false));
     set("include", json!(["reasoning.encrypted_content"]));
     if let Some(max) = settings.max_output_tokens {

@@ -16,7 +16,7 @@ struct Kind<'a> {
     kind: Cow<'a, str>,
 }
 
-/// A piece of an item, or the whole of a piece.
+/// A chunk of an item, or all of it.
 #[derive(Deserialize)]
 struct Piece {
     output_index: Option<u64>,
@@ -89,7 +89,7 @@ impl Counted {
     }
 }
 
-/// What came of an item until now.
+/// The state of an item.
 #[derive(Default)]
 struct Item {
     text: bool,
@@ -103,8 +103,8 @@ struct Item {
 #[derive(Default)]
 pub struct ResponsesDecoder {
     items: Vec<Item>,
-    /// Items by their place in the answer, as the stream tells it, and by their name. Servers tell one of them, or
-    /// both, or none.
+    /// Items by their index in the answer, as the stream reports it, and by their id. Servers send
+    /// one of the two, both or none.
     placed: HashMap<u64, usize>,
     named: HashMap<String, usize>,
     refused: bool,
@@ -129,7 +129,7 @@ impl Decoder for ResponsesDecoder {
             "response.in_progress" | "response.queued" | "keepalive" => out.push(StreamEvent::Heartbeat),
             "response.output_item.added" => {
                 let ItemEvent { output_index, item } = parse(kind, data)?;
-                // The same place once more is another item.
+                // The same index again is another item.
                 let part = self.open(output_index, name_of(&item)) as Part;
                 if is_call(&item) {
                     out.push(tool_start(part, &item));
@@ -153,7 +153,7 @@ impl Decoder for ResponsesDecoder {
                 let piece: Piece = parse(kind, data)?;
                 self.piece(kind, piece, out);
             }
-            // Their whole came in pieces, or comes with the item.
+            // Their content came in chunks, or comes with the item.
             "response.content_part.added"
             | "response.content_part.done"
             | "response.reasoning_summary_part.added"
@@ -178,7 +178,7 @@ impl Decoder for ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    /// A new item.
+    /// Opens a new item.
     fn open(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
         self.items.push(Item::default());
         let at = self.items.len() - 1;
@@ -191,7 +191,8 @@ impl ResponsesDecoder {
         at
     }
 
-    /// The item that is meant: the place is surer than the name, since some servers change names on the way.
+    /// Finds an item. The index is more reliable than the id, since some servers change ids within
+    /// an answer.
     fn find(&mut self, index: Option<u64>, id: Option<&str>) -> usize {
         let placed = index.and_then(|index| self.placed.get(&index));
         let known = match (placed, id.and_then(|id| self.named.get(id))) {
@@ -226,7 +227,7 @@ impl ResponsesDecoder {
             "response.function_call_arguments.done" => {
                 item.push_arguments(part, whole(piece.arguments, item.arguments), out);
             }
-            // Free text in place of arguments is made an object when it is whole.
+            // Free text in place of arguments becomes an object when it is complete.
             "response.custom_tool_call_input.done" => {
                 let json = json!({"input": piece.input.unwrap_or_default()}).to_string();
                 item.push_arguments(part, whole(Some(json), item.arguments), out);
@@ -288,7 +289,7 @@ impl ResponsesDecoder {
                         state.push_thinking(part, text, Some(index as u64), out);
                     }
                 }
-                // Without either the provider could do nothing with it.
+                // Without either the provider could not use it.
                 let sealed = item["encrypted_content"]
                     .as_str()
                     .is_some_and(|sealed| !sealed.is_empty());
@@ -314,7 +315,7 @@ impl ResponsesDecoder {
         out: &mut Vec<StreamEvent>,
     ) -> Result<(), StreamError> {
         let response = parse::<ResponseEvent<'_>>(kind, data)?.response;
-        // Where no item was told to be whole, the answer comes here as one.
+        // If no item was reported as complete, the answer comes here as a whole.
         if let Some(output) = response.output
             && !self.items.iter().any(|item| item.ended)
         {
@@ -375,7 +376,8 @@ impl Item {
     }
 }
 
-/// The name of an item; some servers name calls only by the id that ties the result to them.
+/// Returns the name of an item. Some servers name calls only by the id that links the result to
+/// them.
 fn name_of(item: &Value) -> Option<&str> {
     item["id"].as_str().or_else(|| item["call_id"].as_str())
 }

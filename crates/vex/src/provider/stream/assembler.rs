@@ -1,5 +1,5 @@
-//! Builds a turn from the events of a stream. The work is linear in the length of the answer: words are appended, and
-//! arguments are parsed once, at the end.
+//! Builds a turn from the events of a stream. The work is linear in the length of the answer: text
+//! is appended, and arguments are parsed once, at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -13,10 +13,10 @@ use crate::provider::{Progress, Request};
 use crate::repair::{self, Found, TextScanner};
 use crate::tools::ToolDefinition;
 
-/// The longest id of a call that is kept; every provider takes that many characters.
+/// The maximum length of an id that is kept; every provider accepts that many characters.
 const MAX_ID_BYTES: usize = 64;
 
-/// Bytes of a token, roughly, where the provider does not count.
+/// Approximate bytes per token, for providers that do not count.
 const BYTES_PER_TOKEN: usize = 4;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Call {
 }
 
 enum Content {
-    /// Words, scanned for calls, as far as they are certain.
+    /// Text, scanned for calls, as far as it is certain.
     Text {
         scanner: Option<TextScanner>,
         found: Vec<Found>,
@@ -48,14 +48,13 @@ struct Slot {
     annex: Map<String, Value>,
 }
 
-/// Builds one turn.
 pub struct Assembler<'a> {
     protocol: Protocol,
     tools: &'a [ToolDefinition],
     messages: &'a [Message],
     request_bytes: usize,
     slots: Vec<Slot>,
-    /// Where a part stands; native items are never continued.
+    /// The slot of a part; native items are never continued.
     places: HashMap<(Part, PartKind), usize>,
     meaningful: bool,
     output_bytes: usize,
@@ -65,7 +64,7 @@ pub struct Assembler<'a> {
 }
 
 impl<'a> Assembler<'a> {
-    /// For the answer to this request, which was so many bytes long.
+    /// Creates an assembler for the answer to this request, which was `request_bytes` long.
     pub fn new(protocol: Protocol, request: &Request<'a>, request_bytes: usize) -> Self {
         Self {
             protocol,
@@ -82,17 +81,17 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Whether something of the answer itself came.
+    /// Returns whether any content of the answer arrived.
     pub fn is_meaningful(&self) -> bool {
         self.meaningful
     }
 
-    /// How many bytes of it came.
+    /// Returns how many bytes of content arrived.
     pub fn received_bytes(&self) -> usize {
         self.output_bytes
     }
 
-    /// Takes the next event, and tells what there is to show.
+    /// Handles the next event, and reports progress.
     pub fn push(&mut self, event: StreamEvent, progress: &mut dyn FnMut(Progress<'_>)) {
         match event {
             StreamEvent::TextDelta { part, text } => {
@@ -146,7 +145,7 @@ impl<'a> Assembler<'a> {
                 self.slots[at].annex.insert(name.to_owned(), value);
             }
             StreamEvent::Native { part, item } => {
-                // The sealed form of a thought belongs beside its words, also when it comes later.
+                // The signed form of thinking belongs to its text, even if it comes later.
                 if let Some(&at) = self.places.get(&(part, PartKind::Thinking)) {
                     self.slots[at].sealed = Some(item);
                 } else {
@@ -165,7 +164,7 @@ impl<'a> Assembler<'a> {
         self.output_bytes += text.len();
     }
 
-    /// The place of a part, a new one at its first word.
+    /// Returns the slot of a part, a new one at its first event.
     fn slot(&mut self, part: Part, kind: PartKind, progress: &mut dyn FnMut(Progress<'_>)) -> usize {
         if let Some(&at) = self.places.get(&(part, kind)) {
             return at;
@@ -209,7 +208,7 @@ impl<'a> Assembler<'a> {
         keep(&mut self.fresh, found, progress);
     }
 
-    /// The last part ends, or another begins: what it held back as the beginning of a call is decided now.
+    /// Ends the last part, or starts another: text held back as the start of a call is decided now.
     fn flush_text(&mut self, cut: bool, progress: &mut dyn FnMut(Progress<'_>)) {
         let last = self.slots.last_mut().map(|slot| &mut slot.content);
         if let Some(Content::Text { scanner, found }) = last
@@ -220,10 +219,10 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// The turn.
+    /// Returns the turn.
     ///
     /// # Errors
-    /// When there is nothing in it.
+    /// When it is empty.
     pub fn finish(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Turn, StreamError> {
         let cut = self.stop == StopReason::MaxTokens;
         self.flush_text(cut, progress);
@@ -231,13 +230,13 @@ impl<'a> Assembler<'a> {
         let mut blocks = Vec::new();
         let slots = mem::take(&mut self.slots);
         let last = slots.len().saturating_sub(1);
-        // A model that knows how to call means what it calls so, not what it writes of calls beside it.
+        // If a model uses native calls, calls in its text are not meant as calls.
         let native = slots.iter().any(|slot| matches!(slot.content, Content::Tool(_)));
         for (at, slot) in slots.into_iter().enumerate() {
             let length = blocks.len();
             match slot.content {
                 Content::Text { scanner, mut found } => {
-                    // A part that was continued after another one began.
+                    // A part that was continued after another one started.
                     if let Some(mut scanner) = scanner {
                         scanner.finish(cut, &mut self.fresh);
                         keep(&mut self.fresh, &mut found, progress);
@@ -324,13 +323,13 @@ impl Call {
         let raw = self.json;
         let mut repaired = false;
         let input = match serde_json::from_str(&raw) {
-            // A text is JSON, but it may be that the arguments are in it.
+            // A text is valid JSON, but the arguments may be encoded in it.
             Ok(value) if !Value::is_string(&value) => Arguments::Json(value),
             _ if !whole => Arguments::Broken {
                 raw,
                 reason: "the answer was cut off before the arguments were whole".to_owned(),
             },
-            // A tool that needs nothing is often called with nothing.
+            // A tool without arguments is often called with an empty text.
             _ if raw.trim().is_empty() => Arguments::Json(json!({})),
             _ => {
                 let mended = repair::arguments(&raw);
@@ -347,7 +346,7 @@ impl Call {
     }
 }
 
-/// Keeps what was found, words that follow each other as one, and shows it.
+/// Stores new parts, joins adjacent text, and reports it.
 fn keep(fresh: &mut Vec<Found>, found: &mut Vec<Found>, progress: &mut dyn FnMut(Progress<'_>)) {
     for piece in fresh.drain(..) {
         match (&piece, found.last_mut()) {
@@ -374,7 +373,7 @@ fn keep(fresh: &mut Vec<Found>, found: &mut Vec<Found>, progress: &mut dyn FnMut
 
 fn block(found: Found, ids: &mut CallIds<'_>) -> Option<Block> {
     match found {
-        // What stood around the markup of a call.
+        // White space around the markup of a call.
         Found::Text(text) if text.trim().is_empty() => None,
         Found::Text(text) => Some(Block::Text { text }),
         Found::Thinking(text) => Some(Block::Thinking {
@@ -390,7 +389,7 @@ fn block(found: Found, ids: &mut CallIds<'_>) -> Option<Block> {
     }
 }
 
-/// The ids that a conversation has used.
+/// The ids used in a conversation.
 struct CallIds<'a> {
     old: HashSet<&'a str>,
     new: HashSet<String>,
@@ -414,7 +413,7 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// The provider's own id if it is usable and new, else a made one.
+    /// Returns the provider's own id if it is valid and new, else a generated one.
     fn take(&mut self, id: Option<String>) -> String {
         let usable = |id: &String| {
             (1..=MAX_ID_BYTES).contains(&id.len())

@@ -1,9 +1,9 @@
-//! The stream of an answer in words that no protocol owns.
+//! The stream of an answer, independent of any protocol.
 //!
-//! Three steps, all of them pure: bytes become server-sent events ([`super::sse`]), a [`Decoder`] of the protocol makes
-//! [`StreamEvent`]s of those, and the [`Assembler`] builds the [`Turn`](crate::conversation::Turn) from them.
-//! [`Reader`] is the three in a row. A turn is whole or there is none: a stream that was cut, an error in it, and an
-//! answer without content are errors.
+//! There are three pure steps: bytes become server-sent events ([`super::sse`]), a [`Decoder`] of
+//! the protocol turns them into [`StreamEvent`]s, and the [`Assembler`] builds the
+//! [`Turn`](crate::conversation::Turn). [`AnswerReader`] combines the three. A turn is complete or
+//! does not exist: a stream that was cut, an error in it, and an answer without content are errors.
 
 mod assembler;
 mod reader;
@@ -19,113 +19,90 @@ pub use reader::AnswerReader;
 use super::http::fault::ErrorBody;
 use crate::conversation::{StopReason, Usage};
 
-/// The number of a part of an answer: parts may come interleaved, and are ordered by their first word.
+/// The number of a part of an answer. Parts may be interleaved, and are ordered by their first
+/// event.
 pub type Part = u64;
 
-/// Which kind of part something belongs to; a protocol may use one number for parts of several kinds.
+/// The kind of a part. A protocol may use one number for parts of several kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartKind {
-    /// What it says.
     Text,
-    /// What it thinks.
     Thinking,
-    /// A tool call.
     Tool,
 }
 
-/// One step of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    /// The answer begins.
     Started {
-        /// The provider's id of it; empty when it gives none.
+        /// The provider's id; empty if there is none.
         id: String,
-        /// The model that really answers; empty when it is not told.
+        /// The model that really answers; empty if unknown.
         model: String,
     },
-    /// It says more.
     TextDelta {
-        /// The part.
         part: Part,
-        /// The words.
         text: String,
     },
-    /// It thinks more.
     ThinkingDelta {
-        /// The part.
         part: Part,
-        /// The words.
         text: String,
     },
-    /// More of the signature of a thought.
+    /// More of the signature of thinking.
     SignatureDelta {
-        /// The part.
         part: Part,
-        /// The piece.
         signature: String,
     },
-    /// A tool call, or what was still missing of its id and name.
+    /// A tool call, or the missing parts of its id and name.
     ToolStart {
-        /// The part.
         part: Part,
-        /// Its id, when it has one.
+        /// The id, if there is one.
         id: Option<String>,
-        /// The tool; empty while it is not told.
+        /// The tool; empty if not yet known.
         name: String,
     },
     /// More of the arguments of a tool call.
     ToolDelta {
-        /// The part.
         part: Part,
-        /// The piece of JSON.
         json: String,
     },
-    /// A tool call is whole.
+    /// A tool call is complete.
     ToolEnd {
-        /// The part.
         part: Part,
     },
-    /// Where the words of a text come from.
+    /// The source of a text.
     Citation {
         /// The part with the text.
         part: Part,
-        /// The citation, as it came.
+        /// The citation, unchanged.
         citation: Value,
     },
-    /// Something that belongs to a part and goes back with it, though only the protocol understands it.
+    /// Data that belongs to a part and is sent back with it, though only the protocol understands
+    /// it.
     Annex {
-        /// The part.
         part: Part,
-        /// Its kind.
         kind: PartKind,
         /// The name of the field.
         name: &'static str,
-        /// The field.
         value: Value,
     },
-    /// An item of its own that only the protocol understands: redacted thinking, server tools, encrypted reasoning.
+    /// A separate item that only the protocol understands: redacted thinking, server tools,
+    /// encrypted reasoning.
     Native {
-        /// The part.
         part: Part,
-        /// The item, as it came.
         item: Value,
     },
-    /// Tokens of the whole answer until now; each takes the place of the one before.
+    /// Tokens of the whole answer until now; each event replaces the previous one.
     Usage {
-        /// The tokens.
         usage: Usage,
-        /// What they cost in USD, where the provider tells it.
+        /// The cost in USD, if the provider reports it.
         cost_usd: Option<f64>,
     },
     /// Why it stops.
     Stop(StopReason),
-    /// A sign of life.
     Heartbeat,
-    /// An event that is not known. It is handed on, and never breaks an answer.
+    /// An unknown event. It is passed on, and never breaks an answer.
     Unknown {
-        /// Its name.
         name: String,
-        /// Its data.
         data: String,
     },
 }
@@ -136,26 +113,24 @@ pub enum StreamError {
     /// It ended before the answer did.
     #[error("the stream ended before the answer was whole")]
     Cut,
-    /// The answer has neither words nor thoughts nor calls.
+    /// The answer has no text, no thinking and no calls.
     #[error("the answer is empty")]
     Empty,
-    /// The provider reported an error in the midst of it.
+    /// The provider reported an error within the answer.
     #[error("{}", reported(body))]
     Reported {
-        /// What it says.
         body: ErrorBody,
-        /// The HTTP status that it stands for, where it tells one.
+        /// The equivalent HTTP status, if known.
         status: Option<u16>,
     },
-    /// An event is not what the protocol says.
+    /// An event violates the protocol.
     #[error("the stream is malformed{}: {reason}", named(event))]
     Malformed {
-        /// Its name, where known.
+        /// The name, if known.
         event: String,
-        /// What is wrong with it.
         reason: String,
     },
-    /// An event, or the answer, is larger than any answer is.
+    /// An event, or the answer, is too large.
     #[error("the stream is larger than an answer may be")]
     TooLarge,
 }
@@ -176,26 +151,26 @@ fn named(event: &str) -> String {
     }
 }
 
-/// Makes stream events of one answer's server-sent events. Pure: no clock, no input, no output.
+/// Converts one answer's server-sent events to stream events. Pure: no clock, no input, no output.
 pub trait Decoder {
-    /// Takes one event with its data, and adds what it means.
+    /// Decodes one event with its data.
     ///
     /// # Errors
-    /// When it is malformed, or reports an error. Nothing more must be given to it then.
+    /// When it is malformed, or reports an error. No further event may follow then.
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), StreamError>;
 
-    /// Says that nothing more comes.
+    /// Ends the stream.
     ///
     /// # Errors
-    /// When the answer is not whole.
+    /// When the answer is incomplete.
     fn finish(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), StreamError>;
 
-    /// Whether the last event of the protocol came: nothing more needs to be read.
+    /// Returns whether the last event of the protocol arrived: no more needs to be read.
     fn is_done(&self) -> bool;
 }
 
 impl StreamError {
-    /// An error as it stands in a stream: an object, or one that holds it as `error`.
+    /// Creates the error from an object in a stream, or from its field `error`.
     pub(crate) fn reported(value: &Value) -> Self {
         let code = value.get("error").unwrap_or(value).get("code");
         Self::Reported {
@@ -207,7 +182,7 @@ impl StreamError {
     }
 }
 
-/// Reads the data of an event.
+/// Parses the data of an event.
 pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(name: &str, data: &'a str) -> Result<T, StreamError> {
     serde_json::from_str(data).map_err(|error| StreamError::Malformed {
         event: name.to_owned(),

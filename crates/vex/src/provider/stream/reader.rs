@@ -1,4 +1,4 @@
-//! From bytes to a turn.
+//! Converts bytes to a turn.
 
 use crate::conversation::Turn;
 use crate::provider::protocol::Protocol;
@@ -8,10 +8,10 @@ use crate::provider::{Progress, Request};
 use super::surrogates::well_formed;
 use super::{Assembler, Decoder, StreamError, StreamEvent};
 
-/// The largest answer that is read, in bytes of events.
+/// The maximum size of an answer, in bytes of events.
 const MAX_ANSWER_BYTES: usize = 128 * 1024 * 1024;
 
-/// Reads one answer: bytes in, progress meanwhile, a turn at the end.
+/// Reads one answer: takes bytes, reports progress, and returns a turn at the end.
 pub struct AnswerReader<'a> {
     sse: SseParser,
     decoder: Box<dyn Decoder>,
@@ -21,8 +21,8 @@ pub struct AnswerReader<'a> {
 }
 
 impl<'a> AnswerReader<'a> {
-    /// Reads the answer to this request. `request_bytes` is how long it was on the wire: what tokens are estimated from
-    /// when the provider does not count them.
+    /// Creates a reader for the answer to this request. `request_bytes` is its length on the wire,
+    /// from which tokens are estimated if the provider does not count them.
     pub fn new(protocol: Protocol, request: &Request<'a>, request_bytes: usize) -> Self {
         Self {
             sse: SseParser::default(),
@@ -33,7 +33,7 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
-    /// Takes the next bytes. What comes after the end of the answer is ignored.
+    /// Adds bytes. Bytes after the end of the answer are ignored.
     ///
     /// # Errors
     /// When the stream is broken or reports an error; there is no turn then.
@@ -64,22 +64,22 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
-    /// Whether the answer is whole: nothing more needs to be read.
+    /// Returns whether the answer is complete: no more needs to be read.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done()
     }
 
-    /// Whether something of the answer itself came: words, thoughts, a call.
+    /// Returns whether content of the answer arrived: text, thinking or a call.
     pub fn is_meaningful(&self) -> bool {
         self.assembler.is_meaningful()
     }
 
-    /// How much of the answer itself came, in bytes; signs of life are not among it.
+    /// Returns how much content of the answer arrived, in bytes, without keep-alives.
     pub fn received_bytes(&self) -> usize {
         self.assembler.received_bytes()
     }
 
-    /// The turn, now that nothing more comes.
+    /// Returns the turn after the last byte.
     ///
     /// # Errors
     /// When the answer was cut or is empty.

@@ -1,9 +1,9 @@
-//! Halves of characters in JSON. Servers that cut texts by UTF-16 units send `\ud83d` in one event and `\ude00` in the
-//! next; neither is a character, and no parser takes them.
+//! Unpaired surrogates in JSON. Servers that cut texts by UTF-16 units send `\ud83d` in one event
+//! and `\ude00` in the next; neither is a character, and no parser accepts them.
 
 use std::borrow::Cow;
 
-/// The same JSON, each half without its other half replaced by the sign for what cannot be shown.
+/// Returns the same JSON with each unpaired surrogate replaced by the replacement character.
 pub(super) fn well_formed(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut mended = String::new();
@@ -14,7 +14,7 @@ pub(super) fn well_formed(json: &str) -> Cow<'_, str> {
         .and_then(|tail| tail.iter().position(|&byte| byte == b'\\'))
     {
         let start = at + found;
-        // An escape has two bytes, or six; where it is neither, the parser says so.
+        // An escape has two bytes, or six; if it has neither, the parser reports it.
         at = start + 2;
         let Some(unit) = unit(bytes, start) else { continue };
         at = start + 6;
@@ -39,7 +39,7 @@ pub(super) fn well_formed(json: &str) -> Cow<'_, str> {
     Cow::Owned(mended)
 }
 
-/// The UTF-16 unit that is written as `\uXXXX` here.
+/// Returns the UTF-16 unit written as `\uXXXX` here.
 fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     digits.iter().try_fold(0, |unit, &digit| {

@@ -1,4 +1,4 @@
-//! Properties of any text in any pieces.
+//! Properties of any text in any chunks.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::{Found, call, scan, tools};
 use crate::repair::TextScanner;
 use crate::repair::scanner::MAX_RESCANS;
 
-/// Words that look like markup, mixed.
+/// Mixed text that looks like markup.
 fn noise() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         4 => "[a-z ]{1,8}",
@@ -25,7 +25,7 @@ fn noise() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
 }
 
-/// Words that hold nothing that could begin a call.
+/// Text that cannot start a call.
 fn prose() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop_oneof![r"[A-Za-z(),.!? ä]{1,20}", Just("\n".to_owned())],
@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn prose_without_calls_is_unchanged(text in noise()) {
-        // A thought is no text, and an empty one comes out as nothing.
+        // Thinking is not text, and empty thinking produces nothing.
         prop_assume!(!text.trim_start().starts_with("<think>"));
         let found = scan(&[&text], false);
         if found.iter().all(|found| matches!(found, Found::Text(_))) {
@@ -120,7 +120,7 @@ proptest! {
     }
 }
 
-/// Long answers that begin many regions, in small pieces: no byte is read again and again.
+/// Long answers with the starts of many regions, in small chunks: no byte is read again and again.
 #[test]
 fn scan_is_linear() {
     let unit = [

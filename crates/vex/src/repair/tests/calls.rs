@@ -134,7 +134,7 @@ fn cut_off_call_is_reported_to_the_model() {
         }
         assert!(cut(text).starts_with("write_file {"), "{text}");
     }
-    // Quotation marks that are not escaped are read only where nothing can be missing.
+    // Unescaped quotation marks are accepted only if nothing can be missing.
     let loose = r#"{"name":"write_file","arguments":{"path":"a","content":"d = {"k": "v"}}"#;
     assert!(cut(loose).starts_with("write_file broken"), "{}", cut(loose));
 }
@@ -165,7 +165,7 @@ fn thinking_is_recognised_only_at_the_start() {
         r#"thinking "never closed </thin""#
     );
     assert_eq!(render("a <think> b"), r#""a <think> b""#);
-    // Far down is not at the start, in whatever pieces it comes.
+    // After much white space it is not at the start, in any chunks.
     let far = format!("{}<think>a</think>", " ".repeat(100));
     assert_eq!(render(&far), format!("{far:?}"));
     assert_eq!(render("<thinking> b"), r#""<thinking> b""#);

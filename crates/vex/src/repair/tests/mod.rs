@@ -15,7 +15,7 @@ pub(super) fn tools() -> Vec<ToolDefinition> {
     Toolbox::new(root, Permission::Full).definitions().to_vec()
 }
 
-/// What is found in pieces that are cut at these places, joined where only the cut parted it.
+/// Returns the parts of a text cut into these chunks; parts that only the cut separated are joined.
 fn scan(pieces: &[&str], cut: bool) -> Vec<Found> {
     let mut scanner = TextScanner::new(&tools());
     let mut all: Vec<Found> = Vec::new();
@@ -42,7 +42,7 @@ fn join(all: &mut Vec<Found>, next: Found) {
     }
 }
 
-/// What is found in a text, whatever the pieces: whole, and in single characters.
+/// Returns the parts of a text, which are the same for the whole text and for single characters.
 fn found(text: &str) -> Vec<Found> {
     found_in(text, false)
 }
@@ -55,7 +55,7 @@ fn found_in(text: &str, cut: bool) -> Vec<Found> {
     whole
 }
 
-/// One line for each part: words as they are, calls as `tool {arguments}`.
+/// Renders one line for each part: prose as it is, calls as `tool {arguments}`.
 fn render(text: &str) -> String {
     render_parts(&found(text))
 }

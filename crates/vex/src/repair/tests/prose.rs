@@ -43,7 +43,8 @@ fn text_that_is_not_a_call_is_unchanged() {
         "{'a', 'b'}",
         "<parameter=path>a</parameter>",
         "</tool_call>",
-        // Found by fuzzing: whether there is a fence was decided by how much of its first line had come.
+        // Found by fuzzing: the decision for a fence depended on how much of its first line had
+        // arrived.
         "~~~u<tool_call>\rA{~\t\u{c}~\0\0\u{e}\n~~~~~+calltool_callsool\t{\ntoo",
     ] {
         let expected = if text.is_empty() {

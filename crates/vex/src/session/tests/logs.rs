@@ -96,7 +96,7 @@ fn end() -> Entry {
     }
 }
 
-/// A conversation with two turns and a third that is the end.
+/// A conversation with two turns and a final third one.
 fn talk() -> Vec<Entry> {
     vec![
         prompt("Do it.\nPlease."),
@@ -211,7 +211,7 @@ fn session_resumes_only_in_its_folder_and_unknown_ids_fail() {
         .resume(unknown, "/w", |_| ())
         .unwrap_err()
         .to_string();
-    // The daemon knows by these words that it has to begin anew.
+    // The daemon recognises by this text that it has to start a new conversation.
     assert!(error.starts_with(&format!("no session {unknown}")), "{error}");
     assert!(!fixture.file(unknown).exists());
 }
@@ -237,7 +237,7 @@ fn fork_copies_whole_turns() {
     assert_eq!(fork(Some(0)).unwrap(), state(&talk[..2]));
     assert_eq!(fork(Some(1)).unwrap(), state(&talk[..6]));
     assert_eq!(fork(Some(2)).unwrap(), state(&talk[..8]));
-    // How the other one ended is not taken over.
+    // How the other one ended is not copied.
     assert_eq!(fork(Some(3)).unwrap(), state(&talk[..9]));
     assert_eq!(fork(None).unwrap(), state(&talk[..9]));
     let error = fork(Some(4)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Commands that go on while the model does other things.
+//! Commands that run in the background.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::interrupt::{Interrupt, ListenerGuard};
 use crate::tools::tool::Note;
 use crate::tools::{Tool, ToolContext, ToolError};
 
-/// How many may run at the same time.
+/// The maximum number of running background commands.
 const MAX_RUNNING: usize = 16;
 
 /// The background commands of a run. Dropping it ends them all.
@@ -31,10 +31,10 @@ struct Background {
     _listening: ListenerGuard,
 }
 
-/// What the watching thread and the model's calls share.
+/// State shared by the watching thread and the model's calls.
 #[derive(Default)]
 struct SharedState {
-    /// What was printed since the last look.
+    /// Output that the model has not read yet.
     unread: BoundedOutput,
     ended: Option<CommandEnd>,
 }
@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BackgroundCommands {
-    /// Takes a command that has just been started; gives its id.
+    /// Registers a command that was just started. Returns its id.
     pub(super) fn take(
         &self,
         start: impl FnOnce() -> std::io::Result<RunningCommand>,
@@ -88,7 +88,7 @@ impl BackgroundCommands {
         Ok(id)
     }
 
-    /// What a command printed since the last look, and how it stands; `stop` ends it first.
+    /// Returns the unread output of a command and its state. With `stop`, ends it first.
     fn take_output(&self, id: &str, stop: bool) -> Result<String, ToolError> {
         let mut all = lock(&self.0);
         let ids = || {
@@ -131,7 +131,7 @@ impl Background {
         let _ = nix::unistd::write(&self.wake, b"x");
     }
 
-    /// Ends it and waits for that: its watcher takes about a second at most.
+    /// Ends the command and waits for its end: its watcher takes about a second at most.
     fn stop(&mut self) {
         self.ask_to_stop();
         if let Some(watcher) = self.watcher.take() {
@@ -152,7 +152,7 @@ impl Drop for BackgroundCommands {
     }
 }
 
-/// What a background command printed.
+/// The arguments of `command_output`.
 #[derive(Deserialize)]
 pub(crate) struct CommandOutput {
     id: String,

@@ -1,4 +1,4 @@
-//! The start and the end of an output, in constant memory; and what of it a model can read.
+//! Keeps the start and the end of an output in constant memory, and converts them to readable text.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ impl BoundedOutput {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let (head, remaining) = bytes.split_at(bytes.len().min(KEEP_BYTES - self.head.len()));
         self.head.extend_from_slice(head);
-        // What would be pushed out again at once is not taken in.
+        // Bytes that would be dropped again at once are not stored.
         let (passing, last) = remaining.split_at(remaining.len().saturating_sub(KEEP_BYTES));
         self.left_out += passing.len() as u64;
         self.tail.extend(last);
@@ -26,12 +26,12 @@ impl BoundedOutput {
         self.left_out += over as u64;
     }
 
-    /// All bytes, where none was left out.
+    /// Returns all bytes if none was dropped.
     pub(crate) fn whole(&self) -> Option<Vec<u8>> {
         (self.left_out == 0).then(|| self.head.iter().chain(&self.tail).copied().collect())
     }
 
-    /// As text for a model; `terminal`: what was written to one.
+    /// Converts the output to text for a model. `terminal` is set if it was written to a terminal.
     pub(crate) fn into_text(mut self, terminal: bool) -> String {
         let tail = self.tail.make_contiguous();
         if self.left_out == 0 {
@@ -47,14 +47,14 @@ impl BoundedOutput {
     }
 }
 
-/// Text without what only a terminal obeys; of bytes that are no text only their number.
+/// Returns text without control sequences; binary output is replaced by its size.
 fn readable(bytes: &[u8], terminal: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     let strange = text
         .chars()
         .filter(|&c| c == char::REPLACEMENT_CHARACTER || c == '\0')
         .count();
-    // A cut may fall into a character; a name may be in another encoding.
+    // A cut may split a character; a name may be in another encoding.
     if strange > 8 && strange * 10 > bytes.len() {
         return format!("[{} bytes that are no text]\n", bytes.len());
     }
@@ -62,7 +62,7 @@ fn readable(bytes: &[u8], terminal: bool) -> String {
     if terminal { as_shown(&plain) } else { plain }
 }
 
-/// Takes out escape sequences and control characters.
+/// Removes escape sequences and control characters.
 fn without_sequences(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -92,7 +92,8 @@ fn without_sequences(text: &str) -> String {
     plain
 }
 
-/// What a terminal would show in the end: a line that is written over again and again stands there once.
+/// Returns the final display of a terminal: a line that is overwritten again and again appears
+/// once.
 fn as_shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! Where a command may write, and what upholds it.
+//! Where a command may write, and how that is enforced.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use vik_proc::{DEVICES, Fence, Sandbox, repository_of};
 
 use crate::tools::{OUTPUTS, Permission};
 
-/// The confinement of all commands of a run; made when the first one is run or when somebody asks.
+/// The confinement of all commands of a run; created when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     permission: Permission,
@@ -15,16 +15,16 @@ pub(crate) struct Confinement {
     fence: OnceLock<Result<Fence, String>>,
 }
 
-/// The folder of the file in which Vik takes outputs: it is no part of the workspace.
+/// The folder of the file for Vik's outputs, which is not part of the workspace.
 fn outputs_folder() -> Option<PathBuf> {
     let file = PathBuf::from(std::env::var_os(OUTPUTS)?);
     let folder = file.parent().filter(|folder| folder.is_absolute())?;
-    // What is named there and is none is not opened.
+    // A path that is not a file is ignored.
     file.is_file().then(|| folder.to_owned())
 }
 
 impl Confinement {
-    /// Looks at the workspace before anything has run in it.
+    /// Inspects the workspace before any command has run in it.
     pub(crate) fn new(permission: Permission, root: &Path, more: &[PathBuf]) -> Self {
         let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
         writable.push(std::env::temp_dir());
@@ -41,7 +41,8 @@ impl Confinement {
         }
     }
 
-    /// What is put around each command: `Ok(None)` where nothing is wanted; the error says why nothing can be.
+    /// Returns the sandbox of each command: `Ok(None)` if none is wanted; the error explains why
+    /// none is available.
     pub(crate) fn fence(&self) -> Result<Option<&Fence>, &str> {
         if self.permission == Permission::Full {
             return Ok(None);
@@ -62,7 +63,7 @@ impl Confinement {
         made.as_ref().map(Some).map_err(String::as_str)
     }
 
-    /// In a few words, for `session_start` and the doctor.
+    /// Returns a short description for `session_start` and the doctor.
     pub(crate) fn description(&self) -> String {
         match self.fence() {
             Ok(Some(fence)) => format!("landlock {}", fence.abi()),

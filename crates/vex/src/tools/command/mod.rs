@@ -1,5 +1,5 @@
-//! Running commands: each in a session of its own, confined as the permission says, with a deadline, its output kept at
-//! both ends; and nothing of it lives when it is over.
+//! Runs commands: each in a session of its own, confined by the permission, with a deadline and
+//! bounded output; all its processes end with it.
 
 mod background;
 mod bounded_output;
@@ -26,12 +26,12 @@ pub(crate) use confinement::Confinement;
 pub(crate) use running::{CommandEnd, StopCause};
 use running::{CommandSpec, RunningCommand};
 
-/// The longest time that a model may ask for, in milliseconds.
+/// The longest time that a model may request, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 30 * 60 * 1000;
-/// The time a command gets where the model does not say.
+/// The default time limit of a command.
 const DEFAULT_TIMEOUT_MS: u64 = 2 * 60 * 1000;
 
-/// The keys of the built-in providers: what a command does not see of vex's own environment.
+/// The keys of the built-in providers, which are hidden from commands.
 const KEYS: [&str; 5] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -40,7 +40,7 @@ const KEYS: [&str; 5] = [
     "VEX_API_KEY",
 ];
 
-/// What all commands of a run have in common.
+/// The common setup of all commands of a run.
 pub(crate) struct Runner {
     confinement: Confinement,
     hidden: Vec<OsString>,
@@ -52,11 +52,11 @@ pub(crate) struct Run<'a> {
     pub(crate) line: &'a str,
     pub(crate) cwd: &'a Path,
     pub(crate) timeout: Duration,
-    /// What it reads; nothing where it is absent.
+    /// The stdin; empty if absent.
     pub(crate) stdin: Option<Vec<u8>>,
     pub(crate) terminal: bool,
-    /// Whether it is one of the user's programs: not confined, and what it writes to its standard error is not part of
-    /// its output.
+    /// Whether it is one of the user's programs: it is not confined, and its standard error is not
+    /// part of its output.
     pub(crate) trusted: bool,
 }
 
@@ -100,7 +100,7 @@ impl Runner {
         })
     }
 
-    /// Runs a command to the end of all that it started.
+    /// Runs a command and waits for the end of its whole process tree.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -121,7 +121,6 @@ impl Runner {
     }
 }
 
-/// `run_command`.
 #[derive(Deserialize)]
 pub(crate) struct RunCommand {
     command: String,
@@ -175,7 +174,7 @@ impl Tool for RunCommand {
                "pty": {"type": "boolean", "description": "give it a terminal"}})
     }
 
-    /// A list of words, as some models write it, becomes the line that it means.
+    /// Joins a command given as a list, as some models write it, to a quoted line.
     fn mend(arguments: &mut Map<String, Value>) {
         let Some(Value::Array(args)) = arguments.get("command") else {
             return;
@@ -222,7 +221,7 @@ impl Tool for RunCommand {
                 timeout(self.timeout_ms),
             ));
         }
-        // Without a word about time it may run as long as vex.
+        // Without a timeout it may run as long as vex.
         let deadline = self.timeout_ms.map(|_| Instant::now() + run.timeout);
         let start = || context.runner.start(run);
         let id = context
@@ -241,7 +240,7 @@ fn timeout(asked: Option<u64>) -> Duration {
     Duration::from_millis(asked.unwrap_or(DEFAULT_TIMEOUT_MS).clamp(1, MAX_TIMEOUT_MS))
 }
 
-/// A word as the shell takes it for itself.
+/// Quotes an argument for the shell.
 pub(super) fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !arg.is_empty() && arg.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! One command that runs: its output is read, its time is kept, and at its end all that it started is ended.
+//! One running command: reads its output, enforces its time limit, and ends its whole process tree.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,27 +11,28 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use vik_proc::{Direct, Fence, Graces, Mark, Terms};
 
-/// The variable that marks what a command starts.
+/// The variable that marks the processes of a command.
 const MARK: &str = "VEX_COMMAND";
 /// How long a tree may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(500);
 /// How long KILL is repeated.
 const KILL_GRACE: Duration = Duration::from_millis(600);
-/// How long what a command leaves may take to end by itself: the last of a pipe, not a server.
+/// How long processes left by a command may take to end by themselves: enough for the last stage of
+/// a pipe, not for a server.
 const LINGER: Duration = Duration::from_millis(100);
-/// Between two looks at a tree that ends.
+/// The interval between checks of a tree that is ending.
 const POLL_INTERVAL: Duration = Duration::from_millis(4);
-/// Between two looks where the system does not tell of an end.
+/// The interval between checks if the system does not report the end of a process.
 const POLL_INTERVAL_WITHOUT_EVENTS: Duration = Duration::from_millis(20);
 
 /// What to run and how.
 pub(super) struct CommandSpec<'a> {
     pub(super) line: &'a str,
     pub(super) cwd: &'a Path,
-    /// Variables that it does not see.
+    /// Variables hidden from the command.
     pub(super) hidden: &'a [OsString],
     pub(super) fence: Option<&'a Fence>,
-    /// What it reads; nothing where it is absent.
+    /// The stdin; empty if absent.
     pub(super) stdin: Option<Vec<u8>>,
     /// Whether it gets a terminal.
     pub(super) terminal: bool,
@@ -39,14 +40,14 @@ pub(super) struct CommandSpec<'a> {
     pub(super) errors: bool,
 }
 
-/// How it ended.
+/// How a command ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommandEnd {
-    /// Its exit code, 128 + n where a signal ended it.
+    /// The exit code, 128 + n if a signal ended it.
     pub(crate) code: Option<i32>,
     /// Why it was stopped.
     pub(crate) cut: Option<StopCause>,
-    /// What could not be ended.
+    /// The number of processes that could not be ended.
     pub(crate) survivors: usize,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct CommandEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopCause {
     TimedOut,
-    /// The run is interrupted, or the model stops it.
+    /// The run was interrupted, or the model stopped it.
     Stopped,
 }
 
@@ -99,7 +100,7 @@ impl RunningCommand {
                 .stdin(pty.slave.try_clone()?)
                 .stdout(pty.slave.try_clone()?)
                 .stderr(pty.slave);
-            // Who reads from it sees its end.
+            // A reader sees the end of its input.
             nix::unistd::write(&pty.master, b"\x04")?;
             (pty.master, None)
         } else {
@@ -143,8 +144,9 @@ impl RunningCommand {
         })
     }
 
-    /// Waits for its end and brings it about when time is up or something comes on `wake`; gives what it prints to
-    /// `take`. Nothing of it lives afterwards, but for what is counted as survivors.
+    /// Waits for the end of the command, and stops it on timeout or when `wake` is readable. Passes
+    /// its output to `take`. Afterwards none of its processes is alive except for the counted
+    /// survivors.
     pub(super) fn watch(
         mut self,
         deadline: Option<Instant>,
@@ -155,7 +157,7 @@ impl RunningCommand {
         let mut phase = Phase::Running;
         loop {
             let now = Instant::now();
-            // An end that cannot be known is one that is brought about.
+            // If the exit code is unknown, the command is ended.
             let code = self.direct.try_code().unwrap_or(Some(1));
             match phase {
                 Phase::Running | Phase::Lingering { .. } if self.direct.is_gone() => {
@@ -214,7 +216,7 @@ impl RunningCommand {
         Phase::Ending
     }
 
-    /// Waits until something happens, and takes it in. `true`: it is to be stopped.
+    /// Waits for an event and handles it. Returns `true` if the command is to be stopped.
     fn wait(
         &mut self,
         wait: Option<Duration>,
@@ -254,7 +256,7 @@ impl RunningCommand {
         woken
     }
 
-    /// Reads what there is, at most so many times.
+    /// Reads available output, at most `times` times.
     fn read(&mut self, times: usize, take: &mut dyn FnMut(&[u8])) {
         let mut buffer = [0; 16 * 1024];
         for _ in 0..times {
@@ -263,13 +265,14 @@ impl RunningCommand {
                 Ok(length @ 1..) => take(&buffer[..length]),
                 Err(nix::errno::Errno::EAGAIN) => return,
                 Err(nix::errno::Errno::EINTR) => {}
-                // A terminal tells its end by an error.
+                // A terminal reports its end by an error.
                 Ok(0) | Err(_) => self.output = None,
             }
         }
     }
 
-    /// What is still in the pipe when nobody writes to it any more; what an outsider keeps open is not waited for.
+    /// Reads what is left in the pipe after the last writer ended. A pipe kept open by another
+    /// process is not waited for.
     fn drain(&mut self, take: &mut dyn FnMut(&[u8])) {
         self.read(64, take);
     }
@@ -281,7 +284,7 @@ impl RunningCommand {
         match nix::unistd::write(&*fd, input) {
             Ok(written) => drop(input.drain(..written)),
             Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EINTR) => {}
-            // Who does not read it does not want it.
+            // A program that does not read it does not need it.
             Err(_) => input.clear(),
         }
         if input.is_empty() {

@@ -77,8 +77,9 @@ fn the_time_limit_ends_the_whole_tree_even_when_it_ignores_term() {
 #[test]
 fn processes_left_by_a_command_are_killed() {
     let fixture = Fixture::new();
-    // In its group; in a session of its own; a grandchild without its parent, and deaf. What also clears its environment
-    // is looked for where nothing else runs: in the tests of the program.
+    // In its group; in a session of its own; a grandchild without its parent that ignores signals.
+    // Processes with a cleared environment are tested where nothing else runs: in the tests of the
+    // program.
     let line = "sleep 1000 & echo $! > a; setsid sleep 1000 & echo $! > b; \
                 (setsid sh -c 'echo $$ > c; trap \"\" TERM HUP; sleep 1000; sleep 1000' &) ; \
                 while ! test -s c; do sleep 0.01; done; echo done";
@@ -107,7 +108,7 @@ fn interrupt_ends_the_command() {
         }
         other.set();
     });
-    // A shell that outlives its `sleep` says of what it died.
+    // A shell that outlives its `sleep` prints how it died.
     let ran = fixture.run("touch started; exec sleep 1000", 600_000, false, &interrupt);
     setter.join().unwrap();
     assert_eq!(ran.text, "[stopped: interrupted]\n");

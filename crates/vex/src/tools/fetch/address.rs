@@ -1,9 +1,9 @@
-//! Which addresses belong to the public network. All others could be a service of this machine or its network that
-//! trusts whoever reaches it.
+//! Recognises addresses of the public network. Any other address could be a service of this machine
+//! or its network that trusts every client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether anybody on the network could reach this address.
+/// Returns whether this address is on the public network.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -37,12 +37,12 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match s {
-        // Translated and tunnelled addresses of the older network.
+        // IPv4 addresses that are translated or tunnelled.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => inner(high, low),
         [0x2002, high, low, ..] => inner(high, low),
         // Tunnels through servers, documentation.
         [0x2001, 0, ..] | [0x2001, 0xdb8, ..] => false,
-        // All that is given out lies here.
+        // All assigned addresses are in this range.
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
 }

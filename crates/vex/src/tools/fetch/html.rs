@@ -1,26 +1,28 @@
-//! HTML to text that can be read: no scripts, no styles, no layout; headings, lists and links are kept.
+//! Converts HTML to readable text: no scripts, no styles, no layout; headings, lists and links are
+//! kept.
 //!
-//! This is no browser: what it does not know it leaves out. It takes time in proportion to the length of the page.
+//! This is not a browser: unknown constructs are left out. The time is proportional to the length
+//! of the page.
 
 use reqwest::Url;
 
-/// Elements whose content is not to be read.
+/// Elements whose content is skipped.
 const SKIPPED: [&str; 7] = [
     "script", "style", "noscript", "template", "svg", "iframe", "select",
 ];
-/// Elements that stand in lines of their own.
+/// Elements on lines of their own.
 const LINES: [&str; 14] = [
     "address", "article", "aside", "dd", "div", "dt", "footer", "form", "header", "main", "nav", "section",
     "tr", "br",
 ];
 /// Elements with space around them.
 const PARAGRAPHS: [&str; 9] = ["blockquote", "dl", "hr", "ol", "p", "pre", "table", "title", "ul"];
-/// The longest tag whose quotes are heeded, in bytes.
+/// The maximum length of a tag whose quotes are respected, in bytes.
 const MAX_TAG_BYTES: usize = 8192;
-/// Links within links, at most.
+/// The maximum depth of nested links.
 const MAX_LINKS: usize = 16;
 
-/// The text of a page that came from this address.
+/// Returns the text of a page from this address.
 pub(super) fn text(html: &str, base: &Url) -> String {
     let mut out = TextBuilder::default();
     let mut links: Vec<Option<String>> = Vec::new();
@@ -97,7 +99,7 @@ pub(super) fn text(html: &str, base: &Url) -> String {
     out.text
 }
 
-/// Where a tag ends; a `>` within quotes is none, unless the quotes do not end.
+/// Returns the end of a tag; a `>` within quotes is not one, unless the quotes do not end.
 fn tag_end(tag: &str) -> Option<usize> {
     let mut quote = None;
     for (at, byte) in tag.bytes().enumerate().take(MAX_TAG_BYTES) {
@@ -111,7 +113,7 @@ fn tag_end(tag: &str) -> Option<usize> {
     tag.find('>')
 }
 
-/// What follows after the end of an element whose content is skipped.
+/// Returns the text after the end of an element whose content is skipped.
 fn after_element<'a>(html: &'a str, name: &str) -> &'a str {
     let mut tail = html;
     while let Some(at) = tail.find("</") {
@@ -126,7 +128,7 @@ fn after_element<'a>(html: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     let mut tail = attributes.trim_start();
     while !tail.is_empty() {
@@ -157,7 +159,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     None
 }
 
-/// The address of a link that leads to another page.
+/// Returns the address of a link that leads to another page.
 fn link(href: &str, base: &Url) -> Option<String> {
     let href = href.trim();
     if href.is_empty() || href.starts_with('#') {
@@ -170,7 +172,7 @@ fn link(href: &str, base: &Url) -> Option<String> {
 #[derive(Default)]
 struct TextBuilder {
     text: String,
-    /// Line breaks that come before the next words.
+    /// Line breaks before the next text.
     breaks: usize,
     space: bool,
     verbatim: usize,
@@ -182,12 +184,12 @@ impl TextBuilder {
         self.space = false;
     }
 
-    /// Whether something stands in the line.
+    /// Returns whether the line has text.
     fn in_line(&self) -> bool {
         self.breaks == 0 && !self.text.is_empty() && !self.text.ends_with('\n')
     }
 
-    /// Text of the page.
+    /// Adds text of the page.
     fn push(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -208,7 +210,7 @@ impl TextBuilder {
         }
     }
 
-    /// Text as it is.
+    /// Adds text unchanged.
     fn push_raw(&mut self, text: &str) {
         if self.breaks > 0 {
             let kept = self.text.trim_end().len();
@@ -222,7 +224,7 @@ impl TextBuilder {
     }
 }
 
-/// Text with its entities as characters; what is none stays.
+/// Replaces entities by characters; unknown ones are kept.
 fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut tail = text;

@@ -1,8 +1,9 @@
 //! `web_fetch`: a page of the network as text.
 //!
-//! Each address is judged before it is asked: the host by the permission, also where a redirect leads; what the name
-//! resolves to must be public, unless a rule names the host exactly; and the connection goes to the address that was
-//! judged, past any proxy, so that a second look-up cannot lead elsewhere. What comes is data.
+//! Each address is checked before the request, also after a redirect: the host by the permission,
+//! and the resolved address must be public, unless a rule names the host exactly. The connection
+//! goes to the checked address, without any proxy, so that a second lookup cannot lead elsewhere.
+//! The content is data, not instructions.
 
 mod address;
 mod html;
@@ -21,37 +22,34 @@ use super::{Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
 use crate::provider::http::{plain_client, until_interrupted};
 
-/// How long it may take, with all redirects.
+/// The time limit, with all redirects.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection may take.
+/// The time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// The largest page that is read, in bytes.
+/// The maximum size of a page, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// Bytes of text that come at once.
+/// How much text is returned at once, in bytes.
 const PAGE_BYTES: usize = 20 * 1024;
-/// Bytes of an error page that are shown.
+/// How much of an error page is shown, in bytes.
 const ERROR_BYTES: usize = 1000;
-/// Redirects that are followed.
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 
-/// What the permission says of a host.
+/// The decision about a host.
 #[derive(Debug)]
 pub(crate) enum HostDecision {
-    /// It may not be asked.
     Refused(Refusal),
-    /// It may be asked, if it is a public one.
+    /// Allowed, if its address is public.
     Allowed,
-    /// A rule names just this host: it may be one of this machine.
+    /// A rule names exactly this host: it may be on this machine.
     Named,
 }
 
-/// Who judges hosts.
 pub(crate) trait HostPolicy: Sync {
-    /// What is said of this host.
+    /// Returns the decision about this host.
     fn grant(&self, host: &str) -> HostDecision;
 }
 
-/// The arguments of `web_fetch`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WebFetch {
     url: String,
@@ -88,7 +86,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// What came from an address.
+/// The response of an address.
 struct Page {
     url: Url,
     kind: String,
@@ -134,7 +132,7 @@ fn fetch(hosts: &dyn HostPolicy, interrupt: &Interrupt, url: Url) -> Result<Page
     let asked = url.clone();
     let work = async { tokio::time::timeout(TIMEOUT, page(hosts, url)).await };
     let outcome = until_interrupted(&runtime, interrupt, work);
-    // A look-up that hangs is left behind.
+    // A hanging lookup is abandoned.
     runtime.shutdown_background();
     match outcome {
         Some(Ok(page)) => page,
@@ -162,7 +160,7 @@ async fn page(hosts: &dyn HostPolicy, mut url: Url) -> Result<Page, ToolError> {
     Err(failed(&url, format!("more than {MAX_REDIRECTS} redirects")))
 }
 
-/// Asks one address, once it is judged.
+/// Sends a request to one address after checking it.
 async fn ask(hosts: &dyn HostPolicy, url: &Url) -> Result<Response, ToolError> {
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err(failed(url, "only http and https addresses can be read"));
@@ -210,7 +208,7 @@ async fn ask(hosts: &dyn HostPolicy, url: &Url) -> Result<Response, ToolError> {
         .map_err(|error| failed(url, cause(&error)))
 }
 
-/// The innermost cause, which says what is wrong.
+/// Returns the innermost cause, which is the most specific one.
 fn cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -6,7 +6,7 @@ use super::*;
 use crate::tools::testing::Bench;
 use crate::tools::{Policy, Root, Rules, Toolbox};
 
-/// Names one host, refuses one, and allows all others; remembers who was asked for.
+/// Names one host, refuses one, and allows all others; records the requested hosts.
 #[derive(Default)]
 struct Judge {
     named: &'static str,

@@ -1,18 +1,18 @@
-//! A few lines that show what a write changed, so that the model sees what it did.
+//! A short diff of a write, so that the model sees what it changed.
 
 use similar::{DiffTag, TextDiff};
 
 use super::count_of_lines;
 use super::text::short_line;
 
-/// Lines that are shown at most.
+/// The maximum number of lines shown.
 const MAX_LINES: usize = 24;
-/// Bytes of a line that are shown.
+/// How much of a line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 160;
-/// Changed lines that are compared one by one at most.
+/// The maximum number of changed lines that are compared one by one.
 const MAX_COMPARED: usize = 4000;
 
-/// The changed lines, without their surroundings.
+/// Returns the changed lines, without context.
 pub(crate) fn brief(old: &str, new: &str) -> String {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
@@ -56,7 +56,7 @@ pub(crate) fn brief(old: &str, new: &str) -> String {
     text
 }
 
-/// A line without its end; what ends otherwise than usual says so.
+/// Returns a line without its line end; an unusual line end is mentioned.
 fn shown(line: &str) -> String {
     match line.strip_suffix('\n') {
         Some(line) => short_line(line.strip_suffix('\r').unwrap_or(line), MAX_LINE_BYTES).into_owned(),

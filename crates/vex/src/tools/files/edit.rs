@@ -1,4 +1,4 @@
-//! `edit_file`: one exact text gives way to another.
+//! `edit_file`: replaces one exact text by another.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,12 @@ use crate::tools::memory::{FileState, digest};
 use crate::tools::tool::Write as Writes;
 use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 
-/// The longest part of a line that is shown, in bytes.
+/// How much of a line is shown, in bytes.
 const MAX_LINE: usize = 100;
 
-/// The longest file that is shown whole to a model that guessed what stands in it, in bytes.
+/// The maximum size of a file that is shown whole to a model that guessed its content, in bytes.
 const MAX_SHOWN: usize = 2 * 1024;
 
-/// The arguments of `edit_file`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EditFile {
     pub(crate) path: PathBuf,
@@ -116,7 +115,7 @@ fn edit(context: &ToolContext<'_>, input: &EditFile) -> Result<WriteOutcome, Too
     ))
 }
 
-/// The lines in which a text begins, the first ten.
+/// Returns the first ten lines in which a text starts.
 fn places(text: &str, sought: &str) -> String {
     let mut lines: Vec<String> = text
         .match_indices(sought)

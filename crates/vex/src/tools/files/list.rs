@@ -1,4 +1,4 @@
-//! `list_dir`: what lies in one directory.
+//! `list_dir`: the entries of one directory.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,9 @@ use crate::tools::root::Root;
 use crate::tools::tool::ReadOnly;
 use crate::tools::{Tool, ToolContext, ToolError};
 
-/// Entries that are shown at most.
+/// The maximum number of entries shown.
 const MAX_ENTRIES: usize = 500;
 
-/// The arguments of `list_dir`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ListDir {
     #[serde(default = "here")]

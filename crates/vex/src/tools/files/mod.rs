@@ -1,4 +1,4 @@
-//! Reading, writing and editing files.
+//! Reads, writes and edits files.
 
 mod diff;
 mod edit;
@@ -31,24 +31,24 @@ use serde_json::{Value, json};
 use super::memory::{FileState, digest};
 use super::root::{ResolvedPath, RootError};
 
-/// Names of `path` that models use.
+/// Other names of `path` that models use.
 const PATH_NAMES: [(&str, &str); 3] = [("file_path", "path"), ("file", "path"), ("filename", "path")];
 
 fn path_schema() -> Value {
     json!({"type": "string"})
 }
 
-/// The largest file that is edited, in bytes.
+/// The maximum size of an edited file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A file as it stands.
+/// The content and mode of a file.
 #[derive(Debug)]
 pub(crate) struct StoredFile {
     pub(crate) bytes: Vec<u8>,
     pub(crate) mode: u32,
 }
 
-/// The file that stands there; none where nothing does.
+/// Reads a file. Returns `None` if it does not exist.
 pub(crate) fn load(place: &ResolvedPath, path: &Path) -> Result<Option<StoredFile>, ToolError> {
     let io = |source| {
         ToolError::from(RootError::Io {
@@ -77,7 +77,7 @@ pub(crate) fn load(place: &ResolvedPath, path: &Path) -> Result<Option<StoredFil
     }))
 }
 
-/// Whether a file may be replaced: it can be written to, and is as the model last saw it.
+/// Checks that a file may be replaced: it is writable, and the model has seen its current content.
 pub(crate) fn replaceable(
     context: &ToolContext<'_>,
     place: &ResolvedPath,
@@ -85,7 +85,8 @@ pub(crate) fn replaceable(
     stored: &StoredFile,
 ) -> Result<FileState, ToolError> {
     let fail = |reason: String| Err(ToolError::Failed(format!("{} {reason}", path.display())));
-    // Taking a file's place asks only the directory, so the file itself is asked here.
+    // Replacing a file requires only permission for the directory, so the file itself is checked
+    // here.
     let access = faccessat(
         &place.parent,
         place.name.as_os_str(),
@@ -106,7 +107,8 @@ pub(crate) fn replaceable(
     }
 }
 
-/// Writes beside the file, then takes its place: a reader sees the old or the new one, never a part.
+/// Writes a temporary file, then renames it: a reader sees the old or the new content, never a
+/// part.
 pub(crate) fn save(
     context: &ToolContext<'_>,
     place: &ResolvedPath,
@@ -119,7 +121,7 @@ pub(crate) fn save(
     Ok(Change::file(context.root.shown(path)))
 }
 
-/// A written file that has not taken its place yet; it is removed when dropped.
+/// A temporary file before its rename; it is removed when dropped.
 pub(crate) struct TemporaryFile<'a> {
     place: &'a ResolvedPath,
     path: &'a Path,
@@ -127,7 +129,7 @@ pub(crate) struct TemporaryFile<'a> {
 }
 
 impl<'a> TemporaryFile<'a> {
-    /// Writes the content beside its place.
+    /// Writes the content beside the target.
     pub(crate) fn write(
         place: &'a ResolvedPath,
         path: &'a Path,
@@ -158,7 +160,7 @@ impl<'a> TemporaryFile<'a> {
         Ok(temporary)
     }
 
-    /// Takes its place.
+    /// Renames the file to the target.
     pub(crate) fn take_place(mut self) -> Result<(), ToolError> {
         let parent = self.place.parent.as_fd();
         if let Some(name) = &self.name {
@@ -182,7 +184,6 @@ impl Drop for TemporaryFile<'_> {
     }
 }
 
-/// Removes a file.
 pub(crate) fn remove(place: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
     unlinkat(
         place.parent.as_fd(),

@@ -1,30 +1,33 @@
-//! Where a text that was not found would nearly have stood: help for the model, never a reason to write there.
+//! Finds the place most similar to a text that was not found: help for the model, never a reason to
+//! write there.
 
 use std::collections::HashSet;
 
 use super::text::short_line;
 
-/// Comparisons of lines at most; larger files get no help.
+/// The maximum number of compared lines; larger files get no help.
 const MAX_WORK: usize = 4_000_000;
-/// Lines of a place that are shown.
+/// The maximum number of lines shown of a place.
 const MAX_SHOWN: usize = 12;
-/// The shortest text that is looked for without regard to lines, in bytes: a shorter one stands in too many places.
+/// The minimum length of a text that is searched without regard to lines, in bytes: a shorter one
+/// occurs in too many places.
 const SHORTEST_BROKEN: usize = 8;
-/// Bytes of a line that are shown.
+/// How much of a line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 200;
 
-/// A place that is near to what was looked for.
+/// A place similar to the wanted text.
 #[derive(Debug, PartialEq, Eq)]
 enum Near {
-    /// The same but for white space; the first line of it, from 0.
+    /// Equal except for white space; its first line, from 0.
     Space(usize),
-    /// The same but for white space and line breaks; its first line, from 0, and how many there are.
+    /// Equal except for white space and line breaks; its first line, from 0, and the number of
+    /// lines.
     Breaks(usize, usize),
-    /// Some of its lines are the same, or its first line is alike.
+    /// Some of its lines are equal, or its first line is similar.
     Alike(usize),
 }
 
-/// What stands in the text where `wanted` was looked for and not found.
+/// Describes the place in the text that is most similar to `wanted`.
 pub(crate) fn explain(text: &str, wanted: &str) -> String {
     if let Some(hint) = slip(text, wanted) {
         return hint.to_owned();
@@ -78,7 +81,7 @@ pub(crate) fn explain(text: &str, wanted: &str) -> String {
     }
 }
 
-/// What models often do wrong: line breaks as two characters, line numbers left in.
+/// Recognises common mistakes of models: line breaks as two characters, line numbers left in.
 fn slip(text: &str, wanted: &str) -> Option<&'static str> {
     if wanted.contains("\\n") && text.contains(&wanted.replace("\\n", "\n")) {
         return Some(
@@ -115,13 +118,13 @@ fn nearest(have: &[&str], wanted: &[&str]) -> Option<Near> {
         .or_else(|| alike_line(have, wanted).map(Near::Alike))
 }
 
-/// The lines that hold the same once all white space is gone.
+/// Finds the lines that are equal without any white space.
 fn same_but_breaks(have: &[&str], wanted: &[&str]) -> Option<(usize, usize)> {
     let wanted: String = wanted.iter().flat_map(|line| line.split_whitespace()).collect();
     if wanted.len() < SHORTEST_BROKEN {
         return None;
     }
-    // Where each line ends in the text without white space.
+    // The end of each line in the text without white space.
     let mut ends = Vec::with_capacity(have.len());
     let mut text = String::new();
     for line in have {
@@ -144,7 +147,7 @@ fn same_but_space(have: &[&str], wanted: &[&str]) -> Option<usize> {
     let last = wanted.len() - 1;
     have.windows(wanted.len()).position(|window| {
         window.iter().zip(&wanted).enumerate().all(|(i, (have, wanted))| {
-            // A text may begin and end in the middle of a line.
+            // A text may start and end in the middle of a line.
             match (i == 0, i == last) {
                 (true, true) => have.contains(wanted.as_str()),
                 (true, false) => have.ends_with(wanted.as_str()),
@@ -155,7 +158,7 @@ fn same_but_space(have: &[&str], wanted: &[&str]) -> Option<usize> {
     })
 }
 
-/// The place with the most lines that are the same but for their indentation.
+/// Finds the place with the most lines that are equal except for their indentation.
 fn most_same_lines(have: &[&str], wanted: &[&str]) -> Option<usize> {
     let same = |first: usize| {
         have[first..]
@@ -174,7 +177,7 @@ fn most_same_lines(have: &[&str], wanted: &[&str]) -> Option<usize> {
     best
 }
 
-/// The place whose line shares most words with the first line that has some.
+/// Finds the line that shares the most words with the first non-empty wanted line.
 fn alike_line(have: &[&str], wanted: &[&str]) -> Option<usize> {
     fn words(line: &str) -> HashSet<&str> {
         line.split(|c: char| !c.is_alphanumeric() && c != '_')

@@ -13,18 +13,17 @@ use crate::tools::root::{Root, RootError};
 use crate::tools::tool::ReadOnly;
 use crate::tools::{MAX_OUTPUT_BYTES, Tool, ToolContext, ToolError};
 
-/// Lines of one page, where the model does not say.
+/// The default number of lines per page.
 const PAGE_LINES: usize = 1000;
-/// Bytes of one page; the notes need the rest.
+/// The maximum size of a page, in bytes; the notes need the remaining space.
 const PAGE_BYTES: usize = MAX_OUTPUT_BYTES - 1024;
-/// Bytes of a line that are shown.
+/// How much of a line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 4000;
-/// The largest file that is read, in bytes.
+/// The maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// The arguments of `read_file`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ReadFile {
     pub(crate) path: PathBuf,
@@ -112,11 +111,11 @@ fn read(context: &ToolContext<'_>, input: &ReadFile) -> Result<String, ToolError
 struct Page {
     first: usize,
     limit: usize,
-    /// The line that is being read, from 1.
+    /// The number of the current line, from 1.
     line: usize,
-    /// The start of it, as far as it may be shown.
+    /// The start of the current line, up to the limit.
     current: Vec<u8>,
-    /// Its length so far.
+    /// The length of the current line so far.
     length: usize,
     text: String,
     taken: usize,
@@ -191,7 +190,7 @@ impl Page {
             )
             .into()
         };
-        // At least one line, so that the next page is another one.
+        // At least one line, so that the next page is a different one.
         if self.taken > 0 && self.text.len() + shown.len() + 1 > PAGE_BYTES {
             self.full = true;
             return;
@@ -241,7 +240,7 @@ impl Page {
     }
 }
 
-/// Names in the same directory that the model may have meant.
+/// Returns names in the same directory that the model may have meant.
 fn alike(root: &Root, path: &Path) -> String {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));

@@ -273,7 +273,7 @@ fn link_inside_the_workspace_is_followed_and_stays_a_link() {
     bench.ok("edit_file", json!({"path": "link", "old": "one", "new": "two"}));
     assert_eq!(bench.get("real"), "two\n");
     assert!(bench.path("link").symlink_metadata().unwrap().is_symlink());
-    // What was read by one name is known by the other.
+    // A file read by one name is known by the other.
     bench.ok("write_file", json!({"path": "link", "content": "three\n"}));
     assert_eq!(bench.get("real"), "three\n");
 }

@@ -1,13 +1,13 @@
-//! Text as it lies in files: line ends, byte order marks, and how a model that knows neither edits it.
+//! Text in files: line ends, byte order marks, and edits by a model that knows neither.
 
 use std::borrow::Cow;
 
-/// The mark that some editors put before a text.
+/// The byte order mark.
 pub(crate) const BOM: &str = "\u{feff}";
-/// The largest part of a file that is looked at to tell text from other data.
+/// How much of a file is examined to distinguish text from other data.
 const SNIFF_BYTES: usize = 8 * 1024;
 
-/// How lines end.
+/// The line ends of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineEnding {
     Lf,
@@ -15,7 +15,7 @@ pub(crate) enum LineEnding {
 }
 
 impl LineEnding {
-    /// How most lines of a text end.
+    /// Returns the most frequent line end of a text.
     pub(crate) fn of(text: &str) -> Self {
         let crlf = text.matches("\r\n").count();
         if crlf > 0 && crlf * 2 >= text.matches('\n').count() {
@@ -25,7 +25,7 @@ impl LineEnding {
         }
     }
 
-    /// The text with all of its lines ending so.
+    /// Returns the text with all of its line ends converted.
     pub(crate) fn on(self, text: &str) -> Cow<'_, str> {
         let plain = if text.contains("\r\n") {
             Cow::Owned(text.replace("\r\n", "\n"))
@@ -40,10 +40,10 @@ impl LineEnding {
     }
 }
 
-/// `old` and `new` as they would stand in `text`: only line ends may differ from what the model gave.
+/// Returns `old` and `new` with the line ends of `text`; nothing else is changed.
 pub(crate) fn adapted<'a>(text: &str, old: &'a str, new: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
     if text.contains(old) {
-        // A single line tells nothing of its end: the new text follows the file.
+        // A single line does not show its line end: the new text follows the file.
         let new = match LineEnding::of(text) {
             LineEnding::CrLf if !old.contains('\n') && !new.contains("\r\n") => LineEnding::CrLf.on(new),
             _ => Cow::Borrowed(new),
@@ -59,7 +59,7 @@ pub(crate) fn adapted<'a>(text: &str, old: &'a str, new: &'a str) -> (Cow<'a, st
     (Cow::Borrowed(old), Cow::Borrowed(new))
 }
 
-/// What a content is, where it is no text that could be shown as it is.
+/// Returns the kind of a content that is not displayable text.
 pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
     const MAGIC: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "PNG image"),
@@ -78,7 +78,7 @@ pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
         (b"\xfe\xff", "UTF-16 text"),
     ];
     let start = &start[..start.len().min(SNIFF_BYTES)];
-    // A text may well begin like one of these; what follows then is text.
+    // A text may start like one of these; then text follows.
     let known = MAGIC.iter().find(|(magic, _)| start.starts_with(magic));
     match known {
         Some((_, kind)) if start.contains(&0) || std::str::from_utf8(start).is_err_and(cut_inside) => {
@@ -89,12 +89,12 @@ pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether bytes are no UTF-8 for another reason than that they were cut off.
+/// Returns whether bytes are invalid UTF-8 for another reason than a cut at the end.
 fn cut_inside(error: std::str::Utf8Error) -> bool {
     error.error_len().is_some()
 }
 
-/// The start of a line, with a note of what is left out.
+/// Returns the start of a line, with a note about the omitted part.
 pub(crate) fn short_line(line: &str, max: usize) -> Cow<'_, str> {
     if line.len() <= max {
         return Cow::Borrowed(line);

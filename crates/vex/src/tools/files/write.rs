@@ -1,4 +1,4 @@
-//! `write_file`: a whole file at once, for what is new or small.
+//! `write_file`: a whole file at once, for new or small files.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -13,7 +13,6 @@ use crate::tools::memory::FileState;
 use crate::tools::tool::Write as Writes;
 use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 
-/// The arguments of `write_file`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct WriteFile {
     pub(crate) path: PathBuf,
@@ -112,7 +111,7 @@ fn write(context: &ToolContext<'_>, input: &WriteFile) -> Result<WriteOutcome, T
     Ok(WriteOutcome::one(text, change))
 }
 
-/// The content with the line ends and the byte order mark of the file whose place it takes.
+/// Returns the content with the line ends and the byte order mark of the replaced file.
 fn in_the_style_of<'a>(stored: &StoredFile, content: &'a str) -> Cow<'a, str> {
     let Ok(before) = std::str::from_utf8(&stored.bytes) else {
         return Cow::Borrowed(content);
@@ -131,7 +130,7 @@ fn lines(text: &str) -> String {
     count_of_lines(text.lines().count())
 }
 
-/// Returns a number of lines in words: `1 line`, `2 lines`.
+/// Returns a number of lines as text: `1 line`, `2 lines`.
 pub(crate) fn count_of_lines(number: usize) -> String {
     match number {
         1 => "1 line".to_owned(),

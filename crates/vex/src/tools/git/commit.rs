@@ -1,8 +1,8 @@
-//! `git_commit`: a commit of what the model names, of all, or of what is staged.
+//! `git_commit`: commits the named paths, all changes, or the staged ones.
 //!
-//! Nothing that the repository names is run: no hooks, no filters, no signing. Who wants them runs `git commit` with
-//! run_command, where the sandbox of commands holds. A file that must pass through a filter is refused, since without
-//! it the wrong content would be committed.
+//! Nothing that the repository configures is run: no hooks, no filters, no signing. To use them,
+//! `git commit` can be run with run_command, inside the sandbox of commands. A file that requires a
+//! filter is refused, since without the filter the wrong content would be committed.
 
 use std::path::PathBuf;
 
@@ -15,12 +15,11 @@ use crate::tools::output::RunOutcome;
 use crate::tools::tool::Execute;
 use crate::tools::{Tool, ToolContext, ToolError};
 
-/// The longest message, in bytes.
+/// The maximum length of the message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 32 * 1024;
-/// The largest file that is looked into for conflict markers, in bytes.
+/// The maximum size of a file that is searched for conflict markers, in bytes.
 const MAX_CONFLICT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The arguments of `git_commit`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GitCommit {
     message: String,
@@ -75,7 +74,7 @@ impl Tool for GitCommit {
             "--cleanup=whitespace",
             "--file=-",
         ]);
-        // git commits a merge as a whole only.
+        // git commits a merge only as a whole.
         if !merging {
             commit.extend(pathspecs);
         }
@@ -101,7 +100,7 @@ impl Tool for GitCommit {
     }
 }
 
-/// git would else make up an author from the name of the machine.
+/// Otherwise git would derive an author from the name of the machine.
 fn identity(git: &Git<'_>) -> Result<(), ToolError> {
     for name in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
         if !git.run(&["-c", "user.useConfigOnly=true", "var", name])?.ok {
@@ -115,7 +114,7 @@ fn identity(git: &Git<'_>) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Refuses what must pass through a filter, such as large files that are kept elsewhere.
+/// Refuses files that require a filter, such as large files that are stored elsewhere.
 fn unfiltered(git: &Git<'_>, pathspecs: &[String]) -> Result<(), ToolError> {
     if git.filters().is_empty() {
         return Ok(());
@@ -141,7 +140,7 @@ fn unfiltered(git: &Git<'_>, pathspecs: &[String]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Refuses a merge whose conflicts still stand in the files.
+/// Refuses a merge with conflict markers in its files.
 fn no_markers(git: &Git<'_>, context: &ToolContext<'_>) -> Result<(), ToolError> {
     let unmerged = git
         .run(&[

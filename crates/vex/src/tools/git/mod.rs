@@ -1,7 +1,7 @@
-//! `git_status`, `git_diff`, `git_log`, `git_show`: the repository, looked at in a fixed way.
+//! `git_status`, `git_diff`, `git_log`, `git_show`: read-only views of the repository.
 //!
-//! What a model gives is a revision or a path and never an option: revisions stand behind `--end-of-options`, paths
-//! behind `--`, and both are checked before.
+//! An argument of the model is a revision or a path and never an option: revisions follow
+//! `--end-of-options`, paths follow `--`, and both are validated first.
 
 mod commit;
 mod run;
@@ -17,15 +17,15 @@ use run::Git;
 use super::tool::ReadOnly;
 use super::{Tool, ToolContext, ToolError};
 
-/// Bytes of a patch that are shown; of a longer one a summary comes first.
+/// How much of a patch is shown, in bytes; a longer one is preceded by a summary.
 const MAX_PATCH_BYTES: usize = 20 * 1024;
-/// Commits that are listed where the model does not say.
+/// The default number of listed commits.
 const LOG_LENGTH: usize = 20;
-/// Commits that are listed at most.
+/// The maximum number of listed commits.
 const MAX_LOG_LENGTH: usize = 200;
-/// Entries of a status that are shown.
+/// The maximum number of status entries shown.
 const MAX_STATUS: usize = 200;
-/// What keeps a diff from running what the repository names.
+/// Options that keep a diff from running programs of the repository.
 const PLAIN: [&str; 5] = [
     "--no-ext-diff",
     "--no-textconv",
@@ -33,7 +33,7 @@ const PLAIN: [&str; 5] = [
     "--ignore-submodules=dirty",
     "--submodule=short",
 ];
-/// What models call these arguments, too.
+/// Other names of these arguments that models use.
 const NAMES: &[(&str, &str)] = &[
     ("path", "paths"),
     ("file", "paths"),
@@ -53,7 +53,7 @@ fn paths_schema() -> Value {
     json!({"type": "array", "items": {"type": "string"}})
 }
 
-/// A revision or a range of them, as git may be given it.
+/// Validates a revision or a range of revisions.
 fn revision(text: &str) -> Result<&str, ToolError> {
     let text = text.trim();
     if text.is_empty() || text.starts_with('-') || text.contains(|c: char| c.is_control()) {
@@ -62,7 +62,7 @@ fn revision(text: &str) -> Result<&str, ToolError> {
     Ok(text)
 }
 
-/// Paths behind `--`, each of them inside the workspace.
+/// Returns the pathspecs after `--`, each of them inside the workspace.
 fn pathspecs(context: &ToolContext<'_>, paths: &[PathBuf]) -> Result<Vec<String>, ToolError> {
     let mut args = Vec::new();
     if !paths.is_empty() {
@@ -75,7 +75,7 @@ fn pathspecs(context: &ToolContext<'_>, paths: &[PathBuf]) -> Result<Vec<String>
     Ok(args)
 }
 
-/// A patch, and when it is long what it changes in short before it.
+/// Returns a patch, preceded by a summary if it is long.
 fn patch(git: &Git<'_>, args: &[String]) -> Result<String, ToolError> {
     let text = git.run(args)?.text()?;
     if text.len() <= MAX_PATCH_BYTES {
@@ -97,7 +97,6 @@ fn strings(parts: &[&str]) -> Vec<String> {
     parts.iter().map(|part| (*part).to_owned()).collect()
 }
 
-/// The arguments of `git_status`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GitStatus {}
 
@@ -127,7 +126,7 @@ impl Tool for GitStatus {
     }
 }
 
-/// The entries of `status -z`, one in a line, and the conflicts in words.
+/// Formats the entries of `status -z`, one per line, and describes the conflicts.
 fn status(text: &str) -> String {
     let mut out = String::new();
     let mut conflicts = Vec::new();
@@ -172,7 +171,6 @@ fn status(text: &str) -> String {
     out
 }
 
-/// The arguments of `git_diff`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GitDiff {
     #[serde(default, rename = "ref")]
@@ -223,7 +221,6 @@ impl Tool for GitDiff {
     }
 }
 
-/// The arguments of `git_log`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GitLog {
     #[serde(default, rename = "ref")]
@@ -270,7 +267,6 @@ impl Tool for GitLog {
     }
 }
 
-/// The arguments of `git_show`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct GitShow {
     #[serde(default, rename = "ref")]

@@ -1,4 +1,4 @@
-//! Running git: bounded, interruptible, and without the filters that the repository's settings name.
+//! Runs git: bounded, interruptible, and without the filters in the repository's settings.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::git;
 use crate::interrupt::Interrupt;
 use crate::tools::{ToolContext, ToolError};
 
-/// How long git may take.
+/// The time limit of git.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes of output that are read at most.
+/// The maximum output, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// What git said.
+/// The output of git.
 #[derive(Debug)]
 pub(super) struct GitOutput {
     pub(super) ok: bool,
@@ -24,7 +24,7 @@ pub(super) struct GitOutput {
 }
 
 impl GitOutput {
-    /// The output where it went well, else why it did not.
+    /// Returns the output if git succeeded, else its error.
     pub(super) fn text(self) -> Result<String, ToolError> {
         if self.ok {
             return Ok(self.text);
@@ -78,7 +78,7 @@ impl<'a> Git<'a> {
         Ok(git)
     }
 
-    /// The filters that the settings name; none of them is run.
+    /// Returns the filters in the settings; none of them is run.
     pub(super) fn filters(&self) -> &[String] {
         &self.filters
     }
@@ -88,7 +88,7 @@ impl<'a> Git<'a> {
         self.run_with(args, Vec::new())
     }
 
-    /// Runs git with this on its stdin.
+    /// Runs git with this stdin.
     pub(super) fn run_with<S: AsRef<std::ffi::OsStr>>(
         &self,
         args: &[S],
@@ -96,7 +96,7 @@ impl<'a> Git<'a> {
     ) -> Result<GitOutput, ToolError> {
         let failed = |error: std::io::Error| ToolError::Failed(format!("cannot run git: {error}"));
         let mut command = git::command(self.dir);
-        // As pairs in the environment, since a name may hold any character.
+        // As pairs in the environment, since a name may contain any character.
         let given: usize = std::env::var("GIT_CONFIG_COUNT")
             .ok()
             .and_then(|count| count.parse().ok())
@@ -133,7 +133,7 @@ impl<'a> Git<'a> {
         let status = child.wait().map_err(failed)?;
         let (text, error, cut) = outcome?;
         Ok(GitOutput {
-            // Cut off, it ends by the closed pipe.
+            // If the output is cut off, git ends by the closed pipe.
             ok: status.success() || cut,
             text,
             error,

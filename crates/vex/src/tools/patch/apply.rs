@@ -1,10 +1,10 @@
-//! Hunks onto a text: exactly, but for where they stand and for white space at the ends of lines.
+//! Applies hunks to a text: exactly, except for their positions and white space at line ends.
 
 use super::parse::{Hunk, HunkLine, LineKind};
 use crate::tools::files::explain;
 use crate::tools::files::text::LineEnding;
 
-/// Why a hunk does not fit.
+/// Why a hunk does not apply.
 #[derive(Debug, thiserror::Error)]
 #[error("hunk {number} of {total} does not fit: {reason}")]
 pub struct HunkMismatch {
@@ -13,24 +13,25 @@ pub struct HunkMismatch {
     reason: String,
 }
 
-/// Lines of the old text and what comes in their place.
+/// Lines of the old text and their replacement.
 struct Edit {
     start: usize,
     end: usize,
     new: Vec<String>,
 }
 
-/// Where a hunk fits.
+/// Where a hunk applies.
 struct HunkMatch {
     start: usize,
-    /// Whether its lines are the same to the last byte.
+    /// Whether its lines are equal to the last byte.
     exact: bool,
 }
 
-/// The text with all hunks applied. Each must fit at one place only, all of them in the old text.
+/// Returns the text with all hunks applied. Each must match exactly one place, all of them in the
+/// old text.
 ///
 /// # Errors
-/// When one does not.
+/// When one does not apply.
 pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, HunkMismatch> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut edits: Vec<Edit> = Vec::with_capacity(hunks.len());
@@ -83,7 +84,7 @@ pub fn apply(text: &str, hunks: &[Hunk]) -> Result<String, HunkMismatch> {
 fn joined(text: &str, lines: &[&str], edits: Vec<Edit>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut push = |line: &str| {
-        // What was the last line, and had no line feed, is so no longer.
+        // The former last line, without a line feed, is no longer the last one.
         if !out.is_empty() && !out.ends_with('\n') {
             out.push_str(if LineEnding::of(text) == LineEnding::CrLf {
                 "\r\n"
@@ -103,7 +104,7 @@ fn joined(text: &str, lines: &[&str], edits: Vec<Edit>) -> String {
     out
 }
 
-/// The lines that come: context stays as the file has it.
+/// Returns the new lines: context is kept as in the file.
 fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &HunkMatch) -> Vec<String> {
     let mut at = fit.start;
     let mut new = Vec::with_capacity(hunk.lines.len());
@@ -119,7 +120,7 @@ fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &HunkMatch) -> Vec<
                 new.push(format!("{}{end}", line.text));
             }
             LineKind::Add => {
-                // The patch tells nothing of line ends: they are as those beside.
+                // The patch does not contain line ends: they follow the adjacent lines.
                 let beside = lines[fit.start..at].last().or_else(|| lines.get(at));
                 let crlf = match beside {
                     Some(beside) if beside.ends_with('\n') => beside.ends_with("\r\n"),
@@ -137,7 +138,8 @@ fn replacement(text: &str, lines: &[&str], hunk: &Hunk, fit: &HunkMatch) -> Vec<
     new
 }
 
-/// Where lines come that stand beside none: after the line that is told, after the anchors, or at the end.
+/// Returns the place for lines without context: after the given line, after the anchors, or at the
+/// end.
 fn insertion(lines: &[&str], hunk: &Hunk) -> Result<usize, String> {
     if let Some(line) = hunk.line {
         return Ok(line.min(lines.len()));
@@ -154,7 +156,7 @@ fn insertion(lines: &[&str], hunk: &Hunk) -> Result<usize, String> {
     }
 }
 
-/// The line of the last anchor, each sought after the one before.
+/// Returns the line of the last anchor, each searched after the previous one.
 fn anchor(lines: &[&str], anchors: &[String]) -> Option<usize> {
     let mut from = 0;
     let mut found = None;
@@ -262,7 +264,7 @@ fn find(
         {
             return fit(*start);
         }
-        // Hunks stand in the order of the file.
+        // Hunks are in the order of the file.
         let mut later = places.iter().filter(|start| after > 0 && **start >= after);
         return match (later.next(), later.next()) {
             (Some(start), None) => fit(*start),

@@ -14,10 +14,9 @@ pub use apply::{HunkMismatch, apply};
 use parse::Action;
 use stage::{Stage, Staged};
 
-/// Files whose changes are shown line by line.
+/// The maximum number of files whose changes are shown line by line.
 const MAX_SHOWN: usize = 5;
 
-/// The arguments of `apply_patch`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ApplyPatch {
     patch: String,
@@ -41,7 +40,7 @@ impl Tool for ApplyPatch {
         json!({"patch": {"type": "string"}})
     }
 
-    /// All files of the patch: the paths that it names decide, not one argument.
+    /// Returns all files of the patch: the paths in it count, not an argument.
     fn subject(input: &Value) -> Subject {
         let Some(Ok(changes)) = input["patch"].as_str().map(parse::parse) else {
             return Subject::Unknown;

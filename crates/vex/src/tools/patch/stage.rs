@@ -1,7 +1,7 @@
-//! What a patch makes of the files: worked out in memory first, then put in place at once.
+//! Applies a patch to files: first in memory, then all files at once.
 //!
-//! When one file cannot be put in place, those before it get their old content back. Only a machine that dies in
-//! between leaves a part; directories that were made for new files stay.
+//! If one file cannot be replaced, the previous ones get their old content back. Only a crash of
+//! the machine in between leaves a part; directories created for new files are kept.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::tools::memory::digest;
 use crate::tools::root::{ResolvedPath, RootError};
 use crate::tools::{Change, ToolContext, ToolError};
 
-/// A file that a patch names.
+/// A file in a patch.
 #[derive(Debug)]
 pub(super) struct Staged {
     /// Its path as given.
     pub(super) path: PathBuf,
     resolved: PathBuf,
-    /// What stands there; none where nothing does.
+    /// The old content; `None` if the file does not exist.
     pub(super) before: Option<StoredFile>,
-    /// What is to stand there; none where nothing shall.
+    /// The new content; `None` if the file is removed.
     pub(super) after: Option<Vec<u8>>,
-    /// The mode that a moved file brings.
+    /// The mode of a moved file.
     mode: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ impl Staged {
     }
 }
 
-/// The files of a patch as it makes them, one change after the other.
+/// The files of a patch with all changes so far.
 pub(super) struct Stage<'a> {
     context: &'a ToolContext<'a>,
     files: Vec<Staged>,
@@ -46,7 +46,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Works out one change.
     pub(super) fn add(&mut self, change: &FileChange) -> Result<(), ToolError> {
         let path = Path::new(&change.path);
         match &change.action {
@@ -77,7 +76,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The files that are other than before.
+    /// Returns the changed files.
     pub(super) fn finish(mut self) -> Vec<Staged> {
         self.files.retain(Staged::changes);
         self.files
@@ -94,7 +93,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// What stands there now, after the changes so far.
+    /// Returns the current content, after the changes so far.
     fn present(&self, index: usize) -> Result<&[u8], ToolError> {
         let file = &self.files[index];
         file.after
@@ -102,7 +101,7 @@ impl<'a> Stage<'a> {
             .ok_or_else(|| failed(&file.path, "there is no such file"))
     }
 
-    /// Finds the file among those that were named before, or looks at it now.
+    /// Finds the file among the earlier ones, or reads it.
     fn open(&mut self, path: &Path) -> Result<usize, ToolError> {
         let resolved = self.context.root.resolve(path)?;
         if let Some(index) = self.files.iter().position(|file| file.resolved == resolved) {
@@ -129,7 +128,7 @@ impl<'a> Stage<'a> {
         Ok(self.files.len() - 1)
     }
 
-    /// Where a path is a link, what goes would be the file behind it.
+    /// Refuses a link: removing its path would remove the file that it points to.
     fn not_a_link(&self, path: &Path) -> Result<(), ToolError> {
         let there = self.context.root.path().join(path).symlink_metadata();
         if there.is_ok_and(|meta| meta.is_symlink()) {
@@ -146,7 +145,7 @@ fn failed(path: &Path, reason: impl std::fmt::Display) -> ToolError {
     ToolError::Failed(format!("nothing was changed. {}: {reason}", path.display()))
 }
 
-/// Puts all files in place, or none.
+/// Replaces all files, or none.
 pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec<Change>, ToolError> {
     let places: Vec<ResolvedPath> = staged
         .iter()
@@ -155,7 +154,7 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
             None => context.root.place_to_change(&file.path),
         })
         .collect::<Result<_, RootError>>()?;
-    // All that needs room is written before anything takes its place.
+    // Everything that needs space is written before any file is replaced.
     let mut steps = Vec::with_capacity(staged.len());
     for (file, place) in staged.iter().zip(&places) {
         let temporary = match &file.after {
@@ -191,7 +190,7 @@ pub(super) fn commit(context: &ToolContext<'_>, staged: &[Staged]) -> Result<Vec
         .collect())
 }
 
-/// Gives files their old content back; what could not be is returned.
+/// Restores the old content. Returns the files that could not be restored.
 fn roll_back<'a>(done: &[(&'a Staged, &ResolvedPath)]) -> Vec<&'a Path> {
     let restore = |file: &Staged, place: &ResolvedPath| match &file.before {
         Some(stored) => {
@@ -236,7 +235,7 @@ mod tests {
                 stage.add(&change).unwrap();
             }
             let staged = stage.finish();
-            // Something takes the last place in the meantime.
+            // A directory takes the last path in the meantime.
             std::fs::create_dir(bench.path("z")).unwrap();
             let error = commit(context, &staged).unwrap_err().to_string();
             assert!(error.starts_with("nothing was changed. cannot write z"), "{error}");

@@ -35,7 +35,7 @@ fn several_files_change_at_once() {
         bench.changed(),
         ["new/dir/f", "run.sh", "bin/run", "old.txt", "gone"]
     );
-    // What the patch wrote is known: it may be written again at once.
+    // Content written by the patch is known: it may be overwritten at once.
     bench.ok("write_file", json!({"path": "old.txt", "content": "new\n"}));
 }
 
@@ -110,7 +110,7 @@ fn hostile_and_impossible_patches_are_refused() {
     .map(|text| bench.fails("apply_patch", patch(&text)));
     insta::assert_snapshot!(shown.join("\n"));
     assert_eq!(bench.get("f"), "x\n");
-    // Through a link inside, an update reaches the file behind it.
+    // Through a link inside, an update reaches its target.
     bench.ok("apply_patch", patch(&update("link")));
     assert_eq!(bench.get("f"), "y\n");
 }

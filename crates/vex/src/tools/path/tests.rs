@@ -259,7 +259,7 @@ fn hook_that_hangs_crashes_or_prints_garbage_denies() {
             }]);
             let result = bench.call("write_file", json!({"path": "a", "content": "x"}));
             assert_eq!(code(&result), "hook_failed", "{command}");
-            // Before the run it keeps it from being done, after the run it keeps its result back.
+            // Before the run it prevents the call, after the run it withholds the result.
             assert_eq!(
                 bench.path("a").exists(),
                 event == HookEvent::PostTool,

@@ -1,8 +1,9 @@
-//! Rules: what is allowed and denied beyond the profile, by tool and by what a call is about.
+//! Rules: what is allowed and denied beyond the profile, by tool and by the subject of a call.
 //!
-//! `TOOL` or `TOOL(PATTERN)`. For `run_command` the pattern is matched against each simple command of the line, `*` for
-//! anything; for tools with paths it is a glob of paths; for `web_fetch` it is the name of the host. A deny wins over an
-//! allow, an allow over the profile. What cannot be read is never allowed by a pattern, and always denied by one.
+//! `TOOL` or `TOOL(PATTERN)`. For `run_command` the pattern is matched against each simple command
+//! of the line, `*` for anything; for tools with paths it is a glob of paths; for `web_fetch` it is
+//! the name of the host. A deny wins over an allow, an allow over the profile. An unreadable
+//! subject is never allowed by a pattern, and always denied by one.
 
 mod paths;
 mod shell;
@@ -19,12 +20,11 @@ use super::output::Refusal;
 use super::{Root, Subject, canonical};
 use shell::{Glyph, Word, known};
 
-/// The name of a tool that is there.
+/// The name of an existing tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolName(&'static str);
 
 impl ToolName {
-    /// The name.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -40,23 +40,22 @@ impl FromStr for ToolName {
     }
 }
 
-/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     tool: ToolName,
     pattern: Option<String>,
 }
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// A rule about nothing would keep nobody from anything.
+    /// A rule about an unknown tool would have no effect.
     #[error("there is no tool {0:?}")]
     UnknownTool(String),
-    /// The parentheses do not fit.
+    /// The parentheses do not match.
     #[error("a rule is TOOL or TOOL(PATTERN), not {0:?}")]
     Form(String),
-    /// The pattern is no glob.
+    /// The pattern is not a glob.
     #[error("{0:?} is no pattern of paths")]
     Pattern(String),
 }
@@ -101,7 +100,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// From and to text, as a rule and a name stand in settings.
+/// Serialises rules and names as texts, as they are written in settings.
 macro_rules! as_text {
     ($type:ty, $show:expr) => {
         impl<'de> Deserialize<'de> for $type {
@@ -135,23 +134,21 @@ as_text!(Rule, ToString::to_string);
 /// All rules of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// What is allowed.
     pub allow: Vec<Rule>,
-    /// What is denied.
     pub deny: Vec<Rule>,
 }
 
-/// What the rules say of a call.
+/// The decision of the rules about a call.
 #[derive(Debug)]
 pub(super) enum Ruling {
     Denied(Refusal),
     Allowed,
-    /// Nothing: the profile decides. Where an allow came near, why it does not hold.
+    /// No rule matches: the profile decides. The text explains why a similar allow does not match.
     NoMatch(Option<&'static str>),
 }
 
 impl Rules {
-    /// Whether an allow names just this, and not by a pattern that others fit, too.
+    /// Returns whether an allow names exactly this, without a pattern that also matches others.
     pub(super) fn names(&self, tool: &str, exactly: &str) -> bool {
         let names = |rule: &Rule| {
             let pattern = rule.pattern.as_deref();
@@ -160,7 +157,7 @@ impl Rules {
         !exactly.contains(['*', '?']) && self.allow.iter().any(names)
     }
 
-    /// Judges a call.
+    /// Decides about a call.
     pub(super) fn judge(&self, tool: &str, subject: impl FnOnce() -> Subject, root: &Root) -> Ruling {
         let of = |rules: &'_ [Rule]| rules.iter().any(|rule| rule.tool.0 == tool);
         if !of(&self.allow) && !of(&self.deny) {
@@ -183,7 +180,7 @@ impl Rules {
     }
 }
 
-/// What a call is about, in the form in which patterns are matched.
+/// The subject of a call, in the form that patterns are matched against.
 enum MatchTarget {
     Line(shell::CommandLine),
     Paths(Vec<paths::PathForms>),
@@ -203,7 +200,8 @@ impl MatchTarget {
         }
     }
 
-    /// Whether this pattern of a deny fits or might fit; why, where that is not plain to see.
+    /// Returns whether this pattern of a deny matches or might match. The text explains a match
+    /// that is not obvious.
     fn is_denied(&self, pattern: Option<&str>) -> Option<&'static str> {
         let Some(pattern) = pattern else { return Some("") };
         match self {
@@ -222,7 +220,8 @@ impl MatchTarget {
         }
     }
 
-    /// Whether the rules allow all of it; an error says what kept a pattern from being looked at.
+    /// Returns whether the rules allow all of it; an error explains why patterns could not be
+    /// applied.
     fn is_allowed(&self, rules: &[&Rule]) -> Result<bool, &'static str> {
         if rules.iter().any(|rule| rule.pattern.is_none()) {
             return Ok(true);
@@ -263,7 +262,7 @@ fn glyphs(text: &str) -> Vec<Glyph> {
     text.chars().map(Glyph::Char).collect()
 }
 
-/// The words as one text, quoted where they must be; `None` where something is not known.
+/// Returns the words as one text, quoted if required; `None` if any part is unknown.
 fn written(words: &[Word]) -> Option<String> {
     let words: Option<Vec<String>> = words
         .iter()
@@ -272,8 +271,8 @@ fn written(words: &[Word]) -> Option<String> {
     words.map(|words| words.join(" "))
 }
 
-/// Whether a command of these words is, or might be, what the pattern of a deny names: also by the path of the program,
-/// and behind the options that git takes before its verb.
+/// Returns whether a command of these words is, or might be, the one in the pattern of a deny: also
+/// by the path of the program, and after the options that git takes before its verb.
 fn might_run(pattern: &str, words: &[Word]) -> bool {
     let plain = join(words);
     if might_match(pattern, &plain) || written(words).is_some_and(|text| might_match(pattern, &glyphs(&text)))
@@ -317,7 +316,7 @@ fn join(words: &[Word]) -> Vec<Glyph> {
     words.join(&Glyph::Char(' '))
 }
 
-/// Where git's verb stands after its own options.
+/// Returns the position of git's verb after its own options.
 fn git_verb(args: &[Word]) -> Option<usize> {
     let with_value = [
         "-C",
@@ -340,7 +339,7 @@ fn git_verb(args: &[Word]) -> Option<usize> {
     None
 }
 
-/// Verbs of git that no alias can take the place of.
+/// Returns whether git has this verb, so that no alias can replace it.
 fn is_verb_of_git(verb: &str) -> bool {
     const VERBS: &str = " add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr \
         check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick clean clone commit \
@@ -356,8 +355,8 @@ fn is_verb_of_git(verb: &str) -> bool {
     VERBS.contains(&format!(" {verb} "))
 }
 
-/// Whether a pattern fits a text, or might where parts of that are not known. `*` is anything, `?` one character; a ` *`
-/// at the end may also be nothing at all.
+/// Returns whether a pattern matches a text, or might match if parts of the text are unknown. `*`
+/// is anything, `?` one character; a ` *` at the end may also be empty.
 fn might_match(pattern: &str, text: &[Glyph]) -> bool {
     fits(pattern, text) || pattern.strip_suffix(" *").is_some_and(|short| fits(short, text))
 }
@@ -373,7 +372,7 @@ fn fits(pattern: &str, text: &[Glyph]) -> bool {
             next[j] = match p {
                 '*' => reach[j] || (j > 0 && next[j - 1]),
                 p => {
-                    // What is not known may hold this character.
+                    // An unknown part may contain this character.
                     let within = reach[j] && text.get(j) == Some(&Glyph::Any);
                     let one = j > 0
                         && match text[j - 1] {
@@ -390,7 +389,7 @@ fn fits(pattern: &str, text: &[Glyph]) -> bool {
     reach[text.len()]
 }
 
-/// What is not known may be nothing.
+/// An unknown part may be empty.
 fn over_unknown(reach: &mut [bool], text: &[Glyph]) {
     for (j, glyph) in text.iter().enumerate() {
         if *glyph == Glyph::Any && reach[j] {

@@ -6,17 +6,17 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::tools::Root;
 
-/// A pattern; `*` stays in one folder, `**` does not.
+/// Compiles a pattern; `*` matches within one folder, `**` across folders.
 pub(super) fn glob(pattern: &str) -> Option<GlobMatcher> {
     let glob = GlobBuilder::new(pattern).literal_separator(true).build().ok()?;
     Some(glob.compile_matcher())
 }
 
-/// A path in all the ways in which it may be named.
+/// All names of a path.
 pub(super) struct PathForms {
-    /// As it is written, and with its `..` taken away.
+    /// As written, and with its `..` resolved.
     written: Vec<PathBuf>,
-    /// Without links, relative to the workspace and absolute; none where it cannot be known.
+    /// Without links, relative to the workspace and absolute; empty if unknown.
     real: Vec<PathBuf>,
 }
 
@@ -35,13 +35,14 @@ impl PathForms {
         Self { written, real }
     }
 
-    /// Whether any of the ways to name it fits; a name of a folder fits a pattern of all that is in it.
+    /// Returns whether any of the names matches; the name of a folder matches a pattern of
+    /// everything in it.
     pub(super) fn any_fits(&self, pattern: &str) -> bool {
-        // Without its real name nobody knows that it does not fit.
+        // Without its real name a match cannot be excluded.
         self.real.is_empty() || glob(pattern).is_none_or(|glob| self.all().any(|path| is_match(&glob, path)))
     }
 
-    /// Whether its real name fits.
+    /// Returns whether its real name matches.
     pub(super) fn real_fits(&self, pattern: &str) -> bool {
         glob(pattern).is_some_and(|glob| self.real.iter().any(|path| is_match(&glob, path)))
     }

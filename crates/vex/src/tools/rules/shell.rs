@@ -1,26 +1,27 @@
-//! Reads a line for the shell as far as a rule needs it: which simple commands it runs, and of which words.
+//! Parses a line for the shell as far as a rule requires: its simple commands and their words.
 //!
-//! It is careful, not complete. What only the shell will know (variables, substitutions, patterns of files) stands in a
-//! word as [`Glyph::Any`]; what cannot be read at all makes the line unreadable. Commands in substitutions, in subshells
-//! and after wrappers such as `sudo`, `env`, `xargs` and `sh -c` are among those found.
+//! It is conservative, not complete. Parts that only the shell will know (variables, substitutions,
+//! patterns of files) are [`Glyph::Any`] in a word; unreadable syntax makes the line unreadable.
+//! Commands in substitutions, in subshells and after wrappers such as `sudo`, `env`, `xargs` and
+//! `sh -c` are included.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use super::wrappers::{self, Wrapped};
 
-/// A character of a word, or what only the shell will know.
+/// A character of a word, or a part that only the shell will know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glyph {
     Char(char),
-    /// Anything, also nothing, also several words.
+    /// Anything: empty, a part of a word, or several words.
     Any,
 }
 
 /// A word without its quotes.
 pub(super) type Word = Vec<Glyph>;
 
-/// One command with its words, redirections and assignments taken off.
+/// One command with its words, without redirections and assignments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimpleCommand {
     pub(super) words: Vec<Word>,
@@ -28,26 +29,24 @@ pub(super) struct SimpleCommand {
     pub(super) does_more: bool,
 }
 
-/// A line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandLine {
     pub(super) commands: Vec<SimpleCommand>,
-    /// What wrappers and shells among them may run.
+    /// Commands that its wrappers and shells may run.
     pub(super) wrapped: Vec<Vec<Word>>,
-    /// Something in it could not be read.
+    /// A part of it could not be read.
     pub(super) unreadable: bool,
 }
 
-/// How deep lines may stand in lines.
+/// The maximum depth of lines in lines.
 const MAX_DEPTH: usize = 12;
-/// Words that lead to a command.
+/// Words that precede a command.
 const PREFIX_KEYWORDS: [&str; 13] = [
     "!", "{", "}", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "time",
 ];
-/// Words after which a line is not read on.
+/// Words after which a line is unreadable.
 const UNSUPPORTED_KEYWORDS: [&str; 7] = ["case", "select", "function", "coproc", "alias", "enable", "hash"];
 
-/// Reads a line.
 pub(super) fn read(text: &str) -> CommandLine {
     let mut line = CommandLine::default();
     read_into(text, &mut line, 0);
@@ -69,7 +68,7 @@ fn read_into(text: &str, line: &mut CommandLine, depth: usize) {
     }
 }
 
-/// The text of a word, where all of it is known.
+/// Returns the text of a word, if all of it is known.
 pub(super) fn known(word: &[Glyph]) -> Option<String> {
     word.iter()
         .map(|glyph| match glyph {
@@ -85,20 +84,20 @@ struct ShellReader<'a> {
     depth: usize,
 }
 
-/// What is gathered of the command that is being read.
+/// The state of the current command.
 #[derive(Default)]
 struct CommandBuilder {
     simple: SimpleCommand,
     word: Option<Word>,
-    /// The current word holds quotes or escapes, so it is no keyword and no number.
+    /// The current word contains quotes or escapes, so it is no keyword and no number.
     quoted: bool,
-    /// A pattern has begun in the current word: what follows in it may mean anything.
+    /// A pattern started in the current word: its remaining part may mean anything.
     open: bool,
-    /// The next word belongs to a redirection, which writes a file or not.
+    /// The next word belongs to a redirection; the value is whether that writes to a file.
     target: Option<bool>,
     /// The words of a `for` are data.
     is_for: bool,
-    /// Ends of the texts that begin on the next line, and whether they are expanded.
+    /// The ends of the heredocs that start on the next line, and whether they are expanded.
     heredocs: Vec<(String, bool, bool)>,
 }
 
@@ -112,7 +111,8 @@ impl CommandBuilder {
 }
 
 impl ShellReader<'_> {
-    /// Reads up to the end, or to the `)` that closes this list. `None`: it cannot be read.
+    /// Reads up to the end, or to the `)` that closes this list. Returns `None` if it is
+    /// unreadable.
     fn list(&mut self, close: Option<char>) -> Option<()> {
         let mut now = CommandBuilder::default();
         while let Some(c) = self.chars.next() {
@@ -135,7 +135,7 @@ impl ShellReader<'_> {
                 '(' if now.word.is_none() && now.simple.words.is_empty() && now.target.is_none() => {
                     self.nested(|reader| reader.list(Some(')')))?;
                 }
-                // A function, an array, or a pattern that only some shells know.
+                // A function, an array, or a pattern that only some shells support.
                 '(' => return None,
                 ')' => {
                     self.end_command(&mut now)?;
@@ -160,7 +160,7 @@ impl ShellReader<'_> {
         done
     }
 
-    /// What a character adds to a word outside of double quotes.
+    /// Adds a character to a word outside of double quotes.
     fn glyphs(&mut self, c: char, now: &mut CommandBuilder) -> Option<()> {
         match c {
             '\\' => match self.chars.next()? {
@@ -219,7 +219,7 @@ impl ShellReader<'_> {
         Some(())
     }
 
-    /// After a `$`.
+    /// Reads an expansion after a `$`.
     fn dollar(&mut self, now: &mut CommandBuilder, in_quotes: bool) -> Option<()> {
         match self.chars.peek().copied() {
             Some('(') => {
@@ -232,7 +232,7 @@ impl ShellReader<'_> {
                 now.glyph(Glyph::Any);
                 self.nested(|reader| reader.braces(in_quotes))
             }
-            // Shells differ in what these are.
+            // Shells interpret these differently.
             Some('\'' | '"') if !in_quotes => None,
             Some(c) if c == '_' || c.is_ascii_alphanumeric() => {
                 while self
@@ -255,13 +255,13 @@ impl ShellReader<'_> {
         }
     }
 
-    /// The rest of `${…}`: only the commands in it matter.
+    /// Reads the remaining part of `${…}`: only the commands in it matter.
     fn braces(&mut self, in_quotes: bool) -> Option<()> {
         let mut inside = CommandBuilder::default();
         loop {
             match self.chars.next()? {
                 '}' => return Some(()),
-                // Whether it quotes is told differently by different shells.
+                // Shells differ in whether it quotes.
                 '\'' if in_quotes => return None,
                 c => self.glyphs(c, &mut inside)?,
             }
@@ -286,7 +286,7 @@ impl ShellReader<'_> {
     }
 
     fn redirection(&mut self, first: char, now: &mut CommandBuilder) -> Option<()> {
-        // A number just before it is that of a descriptor.
+        // A number directly before it is a descriptor.
         let is_number = |word: &Word| word.iter().all(|glyph| matches!(glyph, Glyph::Char('0'..='9')));
         if !now.quoted && now.word.as_ref().is_some_and(is_number) {
             now.word = None;
@@ -355,7 +355,7 @@ impl ShellReader<'_> {
         (!end.is_empty()).then_some((end, quoted))
     }
 
-    /// The lines up to `end`; the commands in its substitutions matter.
+    /// Reads the lines up to `end`; the commands in its substitutions matter.
     fn heredoc(&mut self, end: &str, tabs: bool, expands: bool) -> Option<()> {
         let mut body = String::new();
         loop {
@@ -449,7 +449,7 @@ impl ShellReader<'_> {
         Some(())
     }
 
-    /// Notes what a command would run, and what that would run.
+    /// Records what a command would run, recursively.
     fn collect_wrapped(&mut self, words: &[Word]) {
         for found in wrappers::wrapped(words) {
             match found {
@@ -473,7 +473,7 @@ impl ShellReader<'_> {
     }
 }
 
-/// `NAME=…` and `NAME+=…`.
+/// Returns whether a word is `NAME=…` or `NAME+=…`.
 fn is_assignment(word: &[Glyph]) -> bool {
     let mut name = 0;
     for (index, glyph) in word.iter().enumerate() {

@@ -310,7 +310,7 @@ proptest! {
         let simple = &read.commands[0];
         let mut back: Vec<String> = simple.words.iter().map(|word| known(word).unwrap()).collect();
         if simple.does_more || back.len() < words.len() {
-            // `a=b` at the start is an assignment, and a keyword is none of the words.
+            // `a=b` at the start is an assignment, and a keyword is not among the words.
             back = words[words.len() - back.len()..].to_vec();
         }
         prop_assert_eq!(&back[..], &words[words.len() - back.len()..]);
@@ -361,7 +361,7 @@ proptest! {
 
     #[test]
     fn possible_match_is_found(pattern in "[ab*]{0,5}", text in proptest::collection::vec("[ab]{0,2}", 1..4), filled in proptest::collection::vec("[ab]{0,3}", 3)) {
-        // If some filling of the unknown places fits, the text with its unknown places might.
+        // If some values of the unknown parts match, the text with its unknown parts might match.
         let (mut unknown, mut known_text) = (Vec::new(), String::new());
         for (index, piece) in text.iter().enumerate() {
             if index > 0 {

@@ -1,20 +1,20 @@
-//! Commands that run other commands, and what of those can be read.
+//! Commands that run other commands.
 
 use super::shell::{Glyph, Word, known};
 
 /// What a command would run.
 pub(super) enum Wrapped {
-    /// A command of these words, perhaps.
+    /// Possibly a command of these words.
     Command(Vec<Word>),
     /// A line for a shell.
     Line(String),
-    /// Something that cannot be read.
+    /// An unreadable command.
     Unknown,
 }
 
-/// They take a line as an argument of `-c`, a file, or what they are fed.
+/// They take a line as an argument of `-c`, a file, or their stdin.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash"];
-/// What follows them, options aside, is a command or a line for a shell.
+/// Their arguments, except for options, are a command or a line for a shell.
 const WRAPPERS: [&str; 32] = [
     "sudo",
     "doas",
@@ -49,17 +49,17 @@ const WRAPPERS: [&str; 32] = [
     "trap",
     "taskset",
 ];
-/// How far into its words the command after a wrapper is looked for.
+/// How many words are searched for the command after a wrapper.
 const MAX_WRAPPER_ARGS: usize = 64;
 /// Verbs of git that run a line.
 const GIT_RUNS: [&str; 4] = ["rebase", "bisect", "submodule", "filter-branch"];
 
-/// The last part of the path of a program, where it is known.
+/// Returns the last part of the path of a program, if it is known.
 pub(super) fn program(word: &[Glyph]) -> Option<String> {
     known(word).map(|path| path.rsplit('/').next().unwrap_or_default().to_owned())
 }
 
-/// All that a command may run, as far as its words tell.
+/// Returns everything that a command may run, as far as its words show.
 pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
     let Some((first, args)) = words.split_first() else {
         return Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
             .flat_map(|(index, word)| {
                 let line = known(word)
                     .filter(|text| text.contains(|c: char| c.is_whitespace() || ";&|".contains(c)));
-                // Where its options end is not known, so the command may begin with any word.
+                // The end of its options is unknown, so the command may start with any word.
                 let mut words = args[index..].to_vec();
                 words.extend(fed.then(|| vec![Glyph::Any]));
                 [Some(Wrapped::Command(words)), line.map(Wrapped::Line)]
@@ -101,7 +101,7 @@ pub(super) fn wrapped(words: &[Word]) -> Vec<Wrapped> {
     Vec::new()
 }
 
-/// Whether a command is a shell, or like one.
+/// Returns whether a command is a shell, or like one.
 pub(super) fn takes_a_line(words: &[Word]) -> bool {
     words
         .first()
@@ -118,14 +118,14 @@ fn shell(words: &[Word]) -> Vec<Wrapped> {
                 let line = words.next().and_then(|line| known(line));
                 return vec![line.map_or(Wrapped::Unknown, Wrapped::Line)];
             }
-            // It reads its commands from what it is fed.
+            // It reads its commands from stdin.
             Some(option) if option.starts_with('-') && option.contains('s') => return vec![Wrapped::Unknown],
             Some(option) if option.starts_with('-') || option.starts_with('+') => {
                 if option.ends_with('o') {
                     words.next();
                 }
             }
-            // A file: what a program does is not for rules.
+            // A file: what a program does is not covered by rules.
             Some(_) => return Vec::new(),
             None => return vec![Wrapped::Unknown],
         }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::tools::testing::Bench;
 
-/// A workspace as a project has it: sources, and much that nobody wants to see.
+/// A workspace like that of a project: sources, and many irrelevant files.
 fn project() -> Bench {
     let bench = Bench::new();
     bench.put(

@@ -181,8 +181,8 @@ const FAULTS: &[Fault] = &[
 ];
 
 proptest! {
-    /// It always comes to an end, never waits longer than the time that is left or than the longest wait and a bit, and
-    /// falls back only where there is something to fall back to.
+    /// The tries always end, never wait longer than the remaining time or than the longest wait and
+    /// a little more, and use the fallback only if there is one.
     #[test]
     fn retry_decisions_are_bounded(
         fault in prop::sample::select(FAULTS),
@@ -212,7 +212,7 @@ proptest! {
         prop_assert!(waits < max_tries.max(1));
     }
 
-    /// No text of a provider makes it stumble.
+    /// No text of a provider causes a panic.
     #[test]
     fn retry_hint_accepts_any_text(text in "\\PC{0,40}", message in "[a-z0-9\". :_]{0,60}") {
         let header = |_: &str| Some(text.clone());

@@ -1,4 +1,4 @@
-//! Any chunks, any order of parallel calls: the same turn.
+//! Any chunks and any order of parallel calls give the same turn.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -21,7 +21,7 @@ struct Made {
     text: String,
     calls: Vec<(String, Value)>,
     cuts: Vec<usize>,
-    /// Whose piece comes next.
+    /// The order of the chunks.
     order: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ fn made() -> impl Strategy<Value = Made> {
 }
 
 impl Made {
-    /// The pieces of all calls, interleaved; each call's own pieces stay in order.
+    /// Returns the chunks of all calls, interleaved; each call's own chunks stay in order.
     fn interleaved(&self) -> Vec<(usize, String)> {
         let mut queues: Vec<_> = self
             .calls
@@ -129,7 +129,7 @@ impl Made {
     }
 }
 
-/// Cuts bytes into chunks of these lengths, over and over.
+/// Cuts bytes into chunks of these lengths, repeatedly.
 fn chunks<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut chunks = Vec::new();
     let mut lengths = lengths.iter().cycle();
@@ -175,7 +175,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         lengths in prop::collection::vec(1usize..40, 0..8),
     ) {
-        // A recorded stream with a piece taken out and noise put in.
+        // A recorded stream with a part removed and noise inserted.
         let streams = recorded();
         let (protocol, _, stream) = &streams[which.index(streams.len())];
         let at = at.index(stream.len());

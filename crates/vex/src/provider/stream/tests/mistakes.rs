@@ -1,4 +1,4 @@
-//! Each mistake that was seen in other agents, and each oddity of providers, has a test here.
+//! Regression tests for mistakes of other agents and peculiarities of providers.
 
 use super::*;
 use crate::conversation::Arguments;
@@ -43,7 +43,7 @@ fn error_event_is_never_an_empty_or_finished_answer() {
         let outcome = read(protocol, [named(protocol, name).as_bytes()]);
         assert_eq!(fault(&outcome), expected, "{name}");
     }
-    // Also as the first word, in the form of each protocol, and after a reason to stop.
+    // Also as the first event, in the form of each protocol, and after a stop reason.
     let first = [
         (
             Protocol::Messages,
@@ -91,7 +91,8 @@ fn answer_without_content_is_an_error() {
             "{stream}"
         );
     }
-    // No stream at all, another content, and the end of a stream that was none are no answers either.
+    // No stream at all, another content type, and the end of an invalid stream are no answers
+    // either.
     for protocol in Protocol::ALL {
         assert_eq!(read(protocol, [b"".as_slice()]).turn, Err(StreamError::Cut));
         assert_eq!(
@@ -159,10 +160,10 @@ fn truncated_arguments_are_never_run() {
         assert!(matches!(last.input, Arguments::Broken { .. }), "{name}: {last:?}");
         assert!(!last.repaired);
     }
-    // What was whole before the cut is kept.
+    // Content that was complete before the cut is kept.
     let turn = turn(Protocol::Chat, &named(Protocol::Chat, "cut-off-by-its-length"));
     assert_eq!(calls(&turn)[0].input.json().unwrap()["path"], "a");
-    // A call that no end was told of is not whole, whatever the reason to stop.
+    // A call without an end event is incomplete, whatever the stop reason.
     let open = "data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"t\"}}\n\n\
         data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"}}\n\ndata: {\"type\":\"message_stop\"}\n\n";
     let turn = super::turn(Protocol::Messages, open);
@@ -316,7 +317,7 @@ fn items_are_matched_with_or_without_index_and_id() {
     let call = |id: &str, name: &str| {
         format!(r#"{{"type":"function_call","call_id":"{id}","name":"{name}","arguments":""}}"#)
     };
-    // The same place for all; names that change; nothing at all.
+    // The same index for all; ids that change; neither.
     let always_zero: String = ["a", "b"]
         .iter()
         .flat_map(|id| {
@@ -356,7 +357,7 @@ fn usage_is_estimated_only_when_it_is_not_counted() {
         &named(Protocol::Messages, "thinking-and-parallel-calls"),
     );
     assert!(counted.counted);
-    // The input of the messages protocol leaves out what the cache had a part in; ours does not.
+    // The input of the messages protocol excludes cached tokens; ours includes them.
     assert_eq!(
         counted.usage,
         Usage {

@@ -1,4 +1,5 @@
-//! Answers of all three protocols through the real parser: recorded ones, in tests/streams, and made ones.
+//! Answers of all three protocols through the real parser: recorded ones, in tests/streams, and
+//! generated ones.
 
 mod chunks;
 mod mistakes;
@@ -9,11 +10,11 @@ use crate::conversation::{Block, Message, StopReason, ToolCall, Turn};
 use crate::provider::protocol::Protocol;
 use crate::provider::{Progress, Request};
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     turn: Result<Turn, StreamError>,
-    /// What was shown meanwhile, thoughts in brackets.
+    /// The reported progress, thinking in brackets.
     shown: String,
 }
 
@@ -61,7 +62,7 @@ fn read<'a>(protocol: Protocol, chunks: impl IntoIterator<Item = &'a [u8]>) -> O
     answer(protocol, &[], chunks)
 }
 
-/// The turn of a stream that is whole.
+/// Returns the turn of a complete stream.
 fn turn(protocol: Protocol, stream: &str) -> Turn {
     read(protocol, [stream.as_bytes()]).turn.unwrap()
 }
@@ -70,7 +71,7 @@ fn calls(turn: &Turn) -> Vec<&ToolCall> {
     turn.tool_calls().collect()
 }
 
-/// The recorded streams: protocol, name, bytes.
+/// Returns the recorded streams: protocol, name, bytes.
 fn recorded() -> Vec<(Protocol, String, Vec<u8>)> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/streams");
     let mut streams = Vec::new();

@@ -1,4 +1,4 @@
-//! Recorded streams: what becomes of them, and that it is the same wherever they are cut.
+//! Recorded streams: their turns, which are the same wherever the streams are cut.
 
 use super::*;
 use crate::provider::sse::SseParser;
@@ -19,7 +19,7 @@ fn recorded_streams_give_their_turns() {
     }
 }
 
-/// A decoder sees nothing but whole events: where these are the same, so is the turn.
+/// A decoder receives only complete events: if these are the same, so is the turn.
 #[test]
 fn stream_cut_at_any_byte_gives_the_same_events() {
     let events = |chunks: &[&[u8]]| {
@@ -45,7 +45,7 @@ fn stream_cut_at_any_byte_gives_the_same_events() {
     }
 }
 
-/// The same to the end, for all streams byte by byte, and cut at every byte for the small ones.
+/// The whole path, for all streams byte by byte, and cut at every byte for the small ones.
 #[test]
 fn stream_cut_at_any_byte_gives_the_same_turn() {
     for (protocol, name, stream) in recorded() {
@@ -65,19 +65,19 @@ fn broken_stream_is_never_a_turn() {
     for (protocol, name, stream) in recorded() {
         let whole = read(protocol, [stream.as_slice()]);
         let Ok(turn) = whole.turn else { continue };
-        // Nothing changes within an event: it is enough to look before and behind the ends of lines.
+        // Nothing changes within an event: it is enough to check before and after line ends.
         let ends =
             (0..stream.len()).filter(|&end| end == 0 || stream[end - 1] == b'\n' || stream[end] == b'\n');
         for end in ends {
             let Ok(early) = read(protocol, [&stream[..end]]).turn else {
                 continue;
             };
-            // All that may be missing is what comes after the last word: the count of tokens and the end mark.
+            // Only what follows the last content may be missing: the token count and the end mark.
             assert_eq!(early.blocks, turn.blocks, "{name} broken off at {end}");
             assert_eq!(early.stop, turn.stop, "{name} broken off at {end}");
             let tail = std::str::from_utf8(&stream[end..]).unwrap_or_default();
             let finished = protocol == Protocol::Chat && !tail.contains("\"finish_reason\":\"");
-            // The last empty line of all may be halved.
+            // The last empty line may be cut in half.
             assert!(finished || tail.trim().is_empty(), "{name} broken off at {end}");
         }
     }

@@ -1,4 +1,4 @@
-//! What both forms share: the lines of a hunk.
+//! The lines of a hunk, common to both forms.
 
 use super::{Hunk, HunkLine, LineKind, ParseError, wrong};
 
@@ -23,13 +23,13 @@ pub(super) fn header(line: &str) -> Option<Header> {
     Some(Header { line, old, new })
 }
 
-/// The line that stands after `@@`, where it is not only dots.
+/// Returns the line after `@@`, unless it is only dots.
 pub(super) fn anchor(text: &str) -> Option<String> {
     let anchor = text.trim().trim_end_matches("@@").trim_end();
     (!anchor.trim_matches('.').is_empty()).then(|| anchor.to_owned())
 }
 
-/// Ends a hunk; one without lines only adds its anchors to the next.
+/// Ends a hunk; one without lines adds its anchors to the next.
 pub(super) fn finish(hunk: &mut Hunk, hunks: &mut Vec<Hunk>) {
     while hunk.lines.last().is_some_and(is_stray) {
         hunk.lines.pop();
@@ -39,7 +39,8 @@ pub(super) fn finish(hunk: &mut Hunk, hunks: &mut Vec<Hunk>) {
     }
 }
 
-/// An empty line without its sign: at the end of a hunk it is only space between two parts of the patch.
+/// Returns whether an empty line without its sign may be only space between two parts of the patch,
+/// at the end of a hunk.
 pub(super) fn is_stray(line: &HunkLine) -> bool {
     line.kind == LineKind::Keep && !line.ended && line.text.is_empty()
 }

@@ -1,36 +1,33 @@
-//! The two forms of a patch, read into one: unified diffs, and `*** Begin Patch`.
+//! Parses the two forms of a patch: unified diffs, and `*** Begin Patch`.
 //!
-//! What a model writes is read as it was meant where there is only one way to read it (wrong counts in a hunk's
-//! header, an empty line for an empty context line, a fence around all); everything else is an error with its line.
+//! Common mistakes of models with a single reading are accepted (wrong counts in a hunk's header,
+//! an empty line for an empty context line, a fence around all); everything else is an error with
+//! its line.
 
 mod hunk;
 mod sections;
 mod unified;
 
-/// Files of a patch, at most.
+/// The maximum number of files of a patch.
 const MAX_FILES: usize = 500;
 
-/// What is to become of one file.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// Its path, as given.
     pub path: String,
-    /// What is to become of it.
     pub action: Action,
 }
 
-/// What is to become of a file.
+/// What happens to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is new, with this content.
+    /// Creates it with this content.
     Add(String),
-    /// It goes.
     Delete,
-    /// Its lines change, and its name where another is given.
+    /// Changes its lines, and its name if another one is given.
     Update {
-        /// The new path.
         to: Option<String>,
-        /// The changes; none where it is only renamed.
+        /// The changes; none if it is only renamed.
         hunks: Vec<Hunk>,
     },
 }
@@ -38,20 +35,18 @@ pub enum Action {
 /// One change of some lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hunk {
-    /// The first line of it in the old file, from 1, where it is told.
+    /// Its first line in the old file, from 1, if known.
     pub line: Option<usize>,
-    /// Lines that stand somewhere before it, one after the other.
+    /// Lines that occur before it, in this order.
     pub anchors: Vec<String>,
-    /// Whether it stands at the end of the file.
+    /// Whether it is at the end of the file.
     pub at_end: bool,
-    /// Its lines.
     pub lines: Vec<HunkLine>,
 }
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HunkLine {
-    /// What becomes of it.
     pub kind: LineKind,
     /// Its text without the line feed.
     pub text: String,
@@ -59,40 +54,33 @@ pub struct HunkLine {
     pub ended: bool,
 }
 
-/// What becomes of a line.
+/// What happens to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
-    /// It stays.
     Keep,
-    /// It goes.
     Remove,
-    /// It comes.
     Add,
 }
 
-/// Why a text is no patch.
+/// Why a text is not a patch.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// A line that fits nowhere.
     #[error("line {line} of the patch: {reason}")]
     Line {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
         reason: String,
     },
-    /// There is nothing in it.
     #[error(
         "there is no change in it; it must be a unified diff (--- a/file, +++ b/file, @@), or begin with \
          *** Begin Patch"
     )]
     Empty,
-    /// It is too long.
     #[error("it changes more than {MAX_FILES} files")]
     TooMany,
 }
 
-/// The lines that are still to be read, each with its number.
+/// The remaining lines, each with its number.
 #[derive(Clone, Copy)]
 struct Lines<'a, 'b>(&'b [(usize, &'a str)]);
 
@@ -127,17 +115,17 @@ fn wrong<T>(line: usize, reason: impl Into<String>) -> Result<T, ParseError> {
     })
 }
 
-/// Reads a patch of either form.
+/// Parses a patch of either form.
 ///
 /// # Errors
-/// When the text is none.
+/// When the text is not a patch.
 pub fn parse(text: &str) -> Result<Vec<FileChange>, ParseError> {
     let mut lines: Vec<(usize, &str)> = (1..).zip(text.split('\n')).collect();
-    // The last line feed ends a line and begins none.
+    // The last line feed ends a line and starts none.
     if lines.last().is_some_and(|(_, line)| line.is_empty()) {
         lines.pop();
     }
-    // A patch that was written with CR LF throughout; else a CR belongs to its line.
+    // A patch with CR LF throughout; otherwise a CR belongs to its line.
     if lines.iter().all(|(_, line)| line.ends_with('\r')) {
         for (_, line) in &mut lines {
             *line = &line[..line.len() - 1];
@@ -163,7 +151,7 @@ pub fn parse(text: &str) -> Result<Vec<FileChange>, ParseError> {
     }
 }
 
-/// Takes off a Markdown fence around all of it.
+/// Removes a Markdown fence around all of it.
 fn unfence(lines: &mut Vec<(usize, &str)>) {
     let blank = |(_, line): &(usize, &str)| line.trim().is_empty();
     let Some(first) = lines.iter().position(|line| !blank(line)) else {

@@ -1,9 +1,9 @@
-//! Unified diffs, as git and diff make them and models write them.
+//! Unified diffs, as made by git, diff and models.
 
 use super::hunk::{anchor, finish, header, is_stray, push};
 use super::{Action, FileChange, Hunk, LineKind, Lines, ParseError, wrong};
 
-/// What the lines before the hunks of a file say.
+/// The lines before the hunks of a file.
 #[derive(Default)]
 struct Head {
     old: Option<String>,
@@ -56,13 +56,13 @@ pub(super) fn read(mut lines: Lines<'_, '_>) -> Result<Vec<FileChange>, ParseErr
             head.is_new |= line.starts_with("new file mode ");
             head.is_deleted |= line.starts_with("deleted file mode ");
         }
-        // Anything else before a file is the letter that a patch came with.
+        // Other text before a file, such as the mail of a patch, is skipped.
     }
     changes.extend(headed(head, at, Vec::new())?);
     Ok(changes)
 }
 
-/// A file with what was said of it and its hunks; none where only a mode changes.
+/// Combines the header of a file and its hunks. Returns `None` if only the mode changes.
 fn headed(head: Head, line: usize, hunks: Vec<Hunk>) -> Result<Option<FileChange>, ParseError> {
     let change = |path: String, action| Ok(Some(FileChange { path, action }));
     if let (Some(from), Some(to)) = (head.from, head.to) {
@@ -93,7 +93,8 @@ fn headed(head: Head, line: usize, hunks: Vec<Hunk>) -> Result<Option<FileChange
         (None, Some(bare)) if bare == old => (old.clone(), old),
         _ => (old, new),
     };
-    // Without a word of a rename, the old name may be that of a backup: GNU diff compares `file.orig` and `file`.
+    // Without a header about a rename, the old name may be that of a backup: GNU diff compares
+    // `file.orig` and `file`.
     let to = (old != new && !new.is_empty()).then_some(new);
     match to {
         Some(new) if old == format!("{new}.orig") => change(new, Action::Update { to: None, hunks }),
@@ -137,7 +138,8 @@ fn unified_hunks(lines: &mut Lines<'_, '_>) -> Result<Vec<Hunk>, ParseError> {
         let header_counts = header.as_ref().is_some_and(|header| header.old > 0);
         let mut left = header.map(|header| (header.old, header.new));
         loop {
-            // A line feed at the end of a line is what a note takes away again; it counts for nothing.
+            // A line feed at the end of a line is removed by a following note; it counts for
+            // nothing.
             let note = lines.peek().is_some_and(|line| line.starts_with('\\'));
             if left == Some((0, 0)) && !note && !overruns(*lines) {
                 break;
@@ -153,13 +155,14 @@ fn unified_hunks(lines: &mut Lines<'_, '_>) -> Result<Vec<Hunk>, ParseError> {
                 *new = new.saturating_sub(usize::from(first != '-'));
             }
         }
-        // Where the counts were right, an empty line at the end is a context line that lost its space.
+        // If the counts were right, an empty line at the end is a context line that lost its space.
         if left == Some((0, 0)) {
             for stray in hunk.lines.iter_mut().rev().take_while(|line| is_stray(line)) {
                 stray.ended = true;
             }
         }
-        // Where the header counts old lines and none are given, what is new comes before the line that it names.
+        // If the header counts old lines and none are given, new lines come before the line that it
+        // names.
         if header_counts && hunk.lines.iter().all(|line| line.kind == LineKind::Add) {
             hunk.line = hunk.line.map(|line| line.saturating_sub(1));
         }
@@ -172,7 +175,7 @@ fn unified_hunks(lines: &mut Lines<'_, '_>) -> Result<Vec<Hunk>, ParseError> {
     Ok(hunks)
 }
 
-/// Whether a hunk goes on although its counts say that it is over.
+/// Returns whether a hunk continues although its counts are used up.
 fn overruns(lines: Lines<'_, '_>) -> bool {
     match lines.peek() {
         // `-- ` ends a patch that came by mail.
@@ -181,13 +184,13 @@ fn overruns(lines: Lines<'_, '_>) -> bool {
     }
 }
 
-/// Whether a hunk ends here although its counts, if there are any, say that it goes on.
+/// Returns whether a hunk ends here although its counts, if there are any, are not used up.
 fn ends(lines: Lines<'_, '_>, left: Option<(usize, usize)>) -> bool {
     let Some(line) = lines.peek() else { return true };
     if line.starts_with("@@") || line.starts_with("diff --git ") {
         return true;
     }
-    // Two lines `-- …` and `++ …` that the counts still have room for look like the names of a file.
+    // Two lines `-- …` and `++ …` within the counts look like the names of a file.
     names_ahead(lines)
         && left != Some((1, 1))
         && left.is_none_or(|(old, new)| {
@@ -195,13 +198,13 @@ fn ends(lines: Lines<'_, '_>, left: Option<(usize, usize)>) -> bool {
         })
 }
 
-/// Whether the names of another file stand here.
+/// Returns whether the names of another file follow.
 fn names_ahead(lines: Lines<'_, '_>) -> bool {
     lines.ahead(0).is_some_and(|old| old.starts_with("--- "))
         && lines.ahead(1).is_some_and(|new| new.starts_with("+++ "))
 }
 
-/// The name in `--- name`, without the time that may follow.
+/// Returns the name in `--- name`, without the time that may follow.
 fn file_name(text: &str) -> String {
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.starts_with('"') {
@@ -210,13 +213,13 @@ fn file_name(text: &str) -> String {
     text.split('\t').next().unwrap_or(text).to_owned()
 }
 
-/// The two names of `diff --git`, needed only where no others follow: then both are the same.
+/// Returns the two names of `diff --git`, needed only if no others follow: then both are the same.
 fn git_names(text: &str) -> Option<(String, String)> {
     if let Some(inner) = text.strip_prefix('"') {
         let end = inner.find("\" \"").map(|at| at + 2)?;
         return Some((unquote(&text[..end]), unquote(&text[end + 1..])));
     }
-    // `a/x b/x`: the name may hold spaces, so the halves are compared.
+    // `a/x b/x`: the name may contain spaces, so the halves are compared.
     let middle = text.len() / 2;
     match (text.get(..middle), text.get(middle + 1..)) {
         (Some(old), Some(new)) => Some((old.to_owned(), new.to_owned())),
@@ -224,7 +227,7 @@ fn git_names(text: &str) -> Option<(String, String)> {
     }
 }
 
-/// Undoes the quotes that git puts around unusual names.
+/// Removes the quotes that git puts around unusual names.
 fn unquote(text: &str) -> String {
     let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
         return text.to_owned();
