@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
 use serde_json::json;
-use vik::session::{Follower, KeptOutput, Live};
+use vik::session::{KeptOutput, Live, OutputReader};
 use vik::workflow_file::WorkflowFile;
 use vik_core::event::Event;
 use vik_core::issue::{Issue, Pull};
@@ -139,7 +139,7 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
         limit: None,
     };
     let adapter = vik_agents::adapter(profile, None);
-    let mut follower = Follower::open(raw, adapter, log, 0, Live::default(), kept).unwrap();
+    let mut follower = OutputReader::open(raw, adapter, log, 0, Live::default(), kept).unwrap();
     while follower.poll().unwrap() {}
     std::fs::metadata(&path).unwrap().len()
 }

@@ -8,20 +8,20 @@ use vik_core::ids::StageName;
 
 use super::args::AnswerArgs;
 use super::client::{self, Done as Did};
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::report::{Exit, Failure, one_line};
 
 /// Lets go on what waits for a person.
-pub fn approve(workflow: &Path, args: &AnswerArgs) -> Done {
+pub fn approve(workflow: &Path, args: &AnswerArgs) -> CliResult {
     answer(workflow, args, |message| Answer::Approve { message })
 }
 
 /// Denies what waits for a person, or says what to do instead.
-pub fn deny(workflow: &Path, args: &AnswerArgs) -> Done {
+pub fn deny(workflow: &Path, args: &AnswerArgs) -> CliResult {
     answer(workflow, args, Answer::denied)
 }
 
-fn answer(workflow: &Path, args: &AnswerArgs, say: impl FnOnce(Option<String>) -> Answer) -> Done {
+fn answer(workflow: &Path, args: &AnswerArgs, say: impl FnOnce(Option<String>) -> Answer) -> CliResult {
     let answer = say(args.message.clone().filter(|message| !message.trim().is_empty()));
     let did = match &answer {
         Answer::Approve { .. } => "approved",

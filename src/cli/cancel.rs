@@ -6,11 +6,11 @@ use vik_api::Verb;
 
 use super::args::CancelArgs;
 use super::client::{self, Done as Did};
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
 /// Stops what runs for an issue, and parks it.
-pub fn run(workflow: &Path, args: &CancelArgs) -> Done {
+pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
     let verb = Verb::Cancel {
         issue: args.issue.as_str().into(),
     };

@@ -7,13 +7,13 @@ use vik_api::Verb;
 
 use super::args::DrainArgs;
 use super::client::{self, Done as Did};
-use super::{Done, print, stop};
+use super::{CliResult, print, stop};
 use crate::daemon::Instance;
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
 /// Lets what runs come to its end, and the daemon with it.
-pub fn run(workflow: &Path, args: &DrainArgs) -> Done {
+pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     let instance = Instance::of(&absolute(workflow))?;
     match client::steer(workflow, Verb::Drain, None)? {
         Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
@@ -22,7 +22,7 @@ pub fn run(workflow: &Path, args: &DrainArgs) -> Done {
     if !args.wait {
         return Ok(Exit::Done);
     }
-    if stop::wait_gone(&instance, args.timeout.map(Duration::from_secs)) {
+    if stop::wait_until_stopped(&instance, args.timeout.map(Duration::from_secs)) {
         print("vik has ended\n");
         return Ok(Exit::Done);
     }

@@ -10,7 +10,7 @@ use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 
 use super::doctor::Scratch;
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::daemon::{Instance, host};
 use crate::host::Host;
 use crate::outputs;
@@ -20,7 +20,7 @@ use crate::template::{self, Fence, Part};
 use crate::workflow_file::LoadedWorkflow;
 
 /// Shows what `run` would start now.
-pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> Done {
+pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let workflow = &loaded.workflow;
     let instance = Instance::of(&loaded.path)?;
     let host = host(&loaded.path, workflow, &instance)?;

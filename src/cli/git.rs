@@ -13,7 +13,7 @@ use vik_core::ids::IssueId;
 
 use self::push::{Force, Push};
 use self::submodule::SubmoduleVerb;
-use super::{Done, history, print, warn};
+use super::{CliResult, history, print, warn};
 use crate::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
 use crate::host::ATTEMPT_MARK;
 use crate::report::{Exit, Failure, chain, one_line};
@@ -158,7 +158,7 @@ struct Target {
 }
 
 /// Runs a verb of git.
-pub fn run(workflow: &Path, args: &GitArgs) -> Done {
+pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
     if let GitVerb::Unknown(words) = &args.verb {
         return Err(unknown(words));
     }
@@ -259,7 +259,7 @@ fn unknown(words: &[OsString]) -> Failure {
 }
 
 impl Passed {
-    fn run(&self, view: &View, verb: &[&str]) -> Done {
+    fn run(&self, view: &View, verb: &[&str]) -> CliResult {
         if matches!(verb, ["status" | "diff", ..]) {
             prepare_files(view)?;
         } else {
@@ -324,7 +324,7 @@ impl Target {
         }
     }
 
-    fn record(&self, url: &str, branch: Option<&str>, remote: &str, force: bool) -> Done {
+    fn record(&self, url: &str, branch: Option<&str>, remote: &str, force: bool) -> CliResult {
         let saved = read_record(&self.layout, &self.issue).map_err(|error| failure(&error))?;
         if let Some(SavedRecord::Repository(record)) = &saved
             && !force
@@ -406,7 +406,7 @@ impl Target {
     }
 
     /// Gives the workspace what was fetched or pushed, and records it.
-    fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> Done {
+    fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> CliResult {
         give(view, record, pushed)?;
         self.write_record(record)?;
         Ok(Exit::Done)
@@ -445,7 +445,7 @@ fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result
     through(&mut view.git(args)).map(drop)
 }
 
-fn reset(view: &View, name: &str, quiet: bool) -> Done {
+fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
     let missing = || {
         Failure::new(
             Exit::Failed,
@@ -481,7 +481,7 @@ fn prepare_files(view: &View) -> Result<(), Failure> {
 }
 
 /// Runs git with the streams of this process.
-fn through(command: &mut Command) -> Done {
+fn through(command: &mut Command) -> CliResult {
     let _ = std::io::stdout().flush();
     let status = command
         .status()

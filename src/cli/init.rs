@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::args::{AgentKind, InitArgs, TrackerKind};
-use super::{Done, colored, doctor, print};
+use super::{CliResult, colored, doctor, print};
 use crate::host::own_environment;
 use crate::report::{Exit, Failure, clean};
 use crate::tracker::{NewIssue, Tracker};
@@ -22,7 +22,7 @@ use crate::workflow_file::absolute;
 use files::{Choice, NewFile, Repository};
 
 /// Writes a workflow, its prompts and what its tracker needs.
-pub fn run(workflow: &Path, args: &InitArgs) -> Done {
+pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
     let path = absolute(workflow);
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
     let (tracker, agent) = choose(args)?;

@@ -288,7 +288,7 @@ fn list(
     let listing = tracker.list()?;
     for broken in &listing.broken {
         // The list itself matters more than a stderr that nobody reads.
-        let _ = tell(err, broken);
+        let _ = report_broken(err, broken);
     }
     let wanted = |issue: &&TrackedIssue| states.is_empty() || states.contains(&issue.state);
     let issues: Vec<&TrackedIssue> = listing.issues.iter().filter(wanted).collect();
@@ -301,7 +301,7 @@ fn list(
     Ok(u8::from(listing.issues.is_empty() && !listing.broken.is_empty()))
 }
 
-fn tell(err: &mut dyn Write, broken: &Broken) -> std::io::Result<()> {
+fn report_broken(err: &mut dyn Write, broken: &Broken) -> std::io::Result<()> {
     writeln!(
         err,
         "skipped {}\n  hint: {}",

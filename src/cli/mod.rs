@@ -45,7 +45,7 @@ use crate::tracker::TrackerError;
 pub use args::{Cli, Verb};
 
 /// What a verb gives back.
-pub type Done = Result<Exit, Failure>;
+pub type CliResult = Result<Exit, Failure>;
 
 /// Whether colour fits this stream: a terminal, and no `NO_COLOR`.
 pub fn colored(stream: &impl IsTerminal) -> bool {
@@ -80,13 +80,13 @@ pub fn main() -> ExitCode {
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            tell(&failure, json);
+            print_failure(&failure, json);
             failure.exit.into()
         }
     }
 }
 
-fn tell(failure: &Failure, json: bool) {
+fn print_failure(failure: &Failure, json: bool) {
     if json {
         let body = serde_json::json!({ "schema": vik_api::SCHEMA, "error": failure.body() });
         print(&format!("{body}\n"));
@@ -96,7 +96,7 @@ fn tell(failure: &Failure, json: bool) {
     let _ = stderr.lock().write_all(vik_mask::mask(&text).as_bytes());
 }
 
-fn dispatch(cli: &Cli) -> Done {
+fn dispatch(cli: &Cli) -> CliResult {
     let workflow = &*cli.workflow;
     match &cli.verb {
         Verb::Init(args) => init::run(workflow, args),
@@ -117,7 +117,7 @@ fn dispatch(cli: &Cli) -> Done {
         Verb::Schedule(args) => schedule::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
         Verb::Pause(args) => pause::pause(workflow, args),
-        Verb::Continue(args) => pause::go_on(workflow, args),
+        Verb::Continue(args) => pause::resume(workflow, args),
         Verb::Cancel(args) => cancel::run(workflow, args),
         Verb::Unpark(args) => unpark::run(workflow, args),
         Verb::Approve(args) => answer::approve(workflow, args),
@@ -135,7 +135,7 @@ fn dispatch(cli: &Cli) -> Done {
     }
 }
 
-fn issue_verb(args: &issue::IssueArgs) -> Done {
+fn issue_verb(args: &issue::IssueArgs) -> CliResult {
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
         Ok(code) => Ok(Exit::from_code(code).unwrap_or(Exit::Failed)),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::{NotifyArgs, NotifyVerb};
 use super::doctor::Scratch;
-use super::{Done, print, print_json};
+use super::{CliResult, print, print_json};
 use crate::crash::wall_clock;
 use crate::daemon::{self, Instance, Signals};
 use crate::notify::{Delivering, deliver, test_notification};
@@ -15,7 +15,7 @@ use crate::report::{Exit, Failure, chain, one_line};
 use crate::workflow_file::WorkflowFile;
 
 /// Sends a test notification, now and once.
-pub fn run(workflow: &Path, args: &NotifyArgs) -> Done {
+pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
     let NotifyVerb::Test { name, json } = &args.verb;
     let loaded = WorkflowFile::valid(workflow, super::warn)?;
     let known: Vec<_> = loaded.workflow.notify.keys().cloned().collect();

@@ -7,11 +7,11 @@ use vik_core::ids::IssueId;
 
 use super::args::PauseArgs;
 use super::client::{self, Done as Did};
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
 /// Starts nothing more, for one issue or at all.
-pub fn pause(workflow: &Path, args: &PauseArgs) -> Done {
+pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Pause { issue: issue(args) };
     let did = client::steer(workflow, verb, args.issue.as_deref())?;
     print(&match (did, &args.issue) {
@@ -26,7 +26,7 @@ pub fn pause(workflow: &Path, args: &PauseArgs) -> Done {
 }
 
 /// Takes a pause back.
-pub fn go_on(workflow: &Path, args: &PauseArgs) -> Done {
+pub fn resume(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Continue { issue: issue(args) };
     let did = client::steer(workflow, verb, args.issue.as_deref())?;
     print(&match (did, &args.issue) {

@@ -14,12 +14,12 @@ use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
 
-use crate::orchestrator::{Closing, Observer, Progress};
+use crate::orchestrator::{Observer, Progress, RunSummary};
 use crate::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
 use crate::session::{AttemptEnd, Live};
 
 /// How often what runs is told, on a terminal (one line, rewritten) and elsewhere.
-const TELL_EVERY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+const REPORT_INTERVAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Writes progress lines to stderr.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Pen {
 const WAITING_LINES: usize = 1024;
 
 /// How long a reader may hold up the end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Pen {
     fn new() -> Self {
@@ -66,7 +66,7 @@ impl Pen {
     /// Waits until all is written, but not for ever.
     fn finish(self) {
         drop(self.lines);
-        let _ = self.done.recv_timeout(LAST_WORDS);
+        let _ = self.done.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
@@ -106,7 +106,7 @@ impl Screen {
     }
 
     /// Tells what runs now.
-    fn tell(&mut self) {
+    fn report_running(&mut self) {
         if self.running.is_empty() {
             return;
         }
@@ -158,12 +158,18 @@ impl Lines {
             dirty: false,
         };
         let screen = Arc::new(Mutex::new(screen));
-        let every = if terminal { TELL_EVERY.0 } else { TELL_EVERY.1 };
+        let every = if terminal {
+            REPORT_INTERVAL.0
+        } else {
+            REPORT_INTERVAL.1
+        };
         let (end, ended) = channel();
         let told = Arc::clone(&screen);
         let ticker = std::thread::spawn(move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                told.lock().unwrap_or_else(PoisonError::into_inner).tell();
+                told.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .report_running();
             }
         });
         Self {
@@ -374,7 +380,7 @@ fn as_u64(number: usize) -> u64 {
 }
 
 /// The closing summary.
-pub fn summary(closing: &Closing, once: bool) -> String {
+pub fn summary(closing: &RunSummary, once: bool) -> String {
     let mut out = String::new();
     if !closing.rows.is_empty() {
         let rows: Vec<_> = closing

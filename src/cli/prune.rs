@@ -12,7 +12,7 @@ use vik_core::workflow::Workflow;
 use vik_store::PastAttempt;
 
 use super::args::PruneArgs;
-use super::{Done, history, print, print_json};
+use super::{CliResult, history, print, print_json};
 use crate::daemon::{self, Instance, Presence};
 use crate::hooks::{self, Hook, Place};
 use crate::host::{Host, fit};
@@ -40,7 +40,7 @@ struct Old {
 }
 
 /// Shows what is old; with `--yes` removes it.
-pub fn run(workflow: &Path, args: &PruneArgs) -> Done {
+pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let path = absolute(workflow);
     if let Presence::Running(info) = Instance::of(&path)?.presence() {
         return Err(Failure::new(

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use vik_api::Verb;
 
-use super::{Done, client, print};
+use super::{CliResult, client, print};
 use crate::report::Exit;
 
 /// Asks the daemon to look at the workflow and the issues now.
-pub fn run(workflow: &Path) -> Done {
+pub fn run(workflow: &Path) -> CliResult {
     client::steer(workflow, Verb::Refresh, None)?;
     print("a pull was asked for\n");
     Ok(Exit::Done)

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::args::RestartArgs;
 use super::stop::{Left, Stopped, leave, own_daemon, quietly};
-use super::{Done, client, print};
+use super::{CliResult, client, print};
 use crate::daemon::Instance;
 use crate::workflow_file::{WorkflowFile, absolute};
 
 /// Stops the daemon, if there is one, and starts it detached, with the options it had.
-pub fn run(workflow: &Path, args: &RestartArgs) -> Done {
+pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
     // A daemon is not stopped for a workflow that could not be started again.
     WorkflowFile::valid(workflow, |_| {})?;
     let running = client::find(workflow)

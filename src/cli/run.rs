@@ -10,7 +10,7 @@ use vik_core::scheduler::Filter;
 
 use super::args::RunArgs;
 use super::progress::Lines;
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::daemon::{self, Ready, ServeOptions};
 use crate::hooks::outside;
 use crate::logging::Console;
@@ -19,9 +19,9 @@ use crate::report::{Exit, Failure};
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Runs the daemon, or one round of work.
-pub fn run(workflow: &Path, args: &RunArgs) -> Done {
+pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
     if args.detach {
-        let mut words = options(args).words();
+        let mut words = options(args).to_args();
         words.extend(args.port.map(|port| format!("--port={port}")));
         words.extend(args.port.map(|_| format!("--bind-address={}", args.bind_address)));
         return detach(workflow, words);
@@ -56,7 +56,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
         console,
         observer,
         listen: args.port.map(|port| SocketAddr::new(args.bind_address, port)),
-        listening: if args.daemon_child { |_| {} } else { say_where },
+        listening: if args.daemon_child { |_| {} } else { print_address },
     };
     let closing = daemon::serve(serve, ready)?;
     if !args.daemon_child {
@@ -65,7 +65,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> Done {
     Ok(daemon::exit_of(&closing, args.once))
 }
 
-fn say_where(api: &ApiView) {
+fn print_address(api: &ApiView) {
     print(&format!(
         "dashboard and API at http://{}/; `vik status` prints a link that opens it\n",
         api.address
@@ -126,7 +126,7 @@ fn warn_of_hooks(loaded: &LoadedWorkflow) {
 }
 
 /// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
-pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
+pub fn detach(workflow: &Path, options: Vec<String>) -> CliResult {
     // Warnings are for the person here, not for the daemon's log.
     WorkflowFile::valid(workflow, super::warn).inspect(warn_of_hooks)?;
     let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
@@ -137,7 +137,7 @@ pub fn detach(workflow: &Path, options: Vec<String>) -> Done {
         "vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"
     ));
     if let Some(api) = super::history::status(workflow).and_then(|status| status.api) {
-        say_where(&api);
+        print_address(&api);
     }
     Ok(Exit::Done)
 }

@@ -8,11 +8,11 @@ use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 
 use super::args::RunsArgs;
-use super::{Done, history, print, print_json};
+use super::{CliResult, history, print, print_json};
 use crate::report::{Exit, cost_sum, one_line, table, tokens};
 
 /// Lists runs, oldest first.
-pub fn run(workflow: &Path, args: &RunsArgs) -> Done {
+pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
     let issue = args.issue.as_deref().map(IssueId::from);
     let runs = history::runs(
         &history::root(workflow)?,

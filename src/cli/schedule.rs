@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 
 use super::args::ScheduleArgs;
-use super::{Done, history, print, print_json};
+use super::{CliResult, history, print, print_json};
 use crate::crash::wall_clock;
 use crate::report::{Exit, Failure, one_line, table, when};
 use crate::schedule::{Book, Timing};
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Lists the entries of the schedule: how they went last, and when they are due next.
-pub fn run(workflow: &Path, args: &ScheduleArgs) -> Done {
+pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
     let service = history::root(workflow)?.join("service");
     let mut book = Book::read(&service)
@@ -67,8 +67,8 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
                 entry.time_zone.clone(),
                 entry.next_due.map_or_else(dash, |due| due.to_string()),
                 last.map_or_else(dash, |last| when(last.started_at, now)),
-                last.map_or_else(dash, |last| word(last.result).to_owned()),
-                said(entry),
+                last.map_or_else(dash, |last| result_name(last.result).to_owned()),
+                detail(entry),
             ]
         })
         .collect();
@@ -79,7 +79,7 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
 }
 
 /// What there is to say: why it failed, or why it was skipped after that.
-fn said(entry: &ScheduledView) -> String {
+fn detail(entry: &ScheduledView) -> String {
     let last = entry.last.as_ref();
     let newer = |due: &Timestamp| last.is_none_or(|last| *due > last.due_at);
     match &entry.skipped {
@@ -92,7 +92,7 @@ fn said(entry: &ScheduledView) -> String {
     }
 }
 
-fn word(result: ScheduleResult) -> &'static str {
+fn result_name(result: ScheduleResult) -> &'static str {
     match result {
         ScheduleResult::Running => "running",
         ScheduleResult::Ok => "ok",

@@ -1,16 +1,16 @@
 //! `vik schema`, `vik completions`, `vik man`: what is generated from the types.
 
-use super::{Done, print, print_json};
+use super::{CliResult, print, print_json};
 use crate::report::{Exit, Failure};
 
 /// The JSON Schema of the workflow file.
-pub fn workflow() -> Done {
+pub fn workflow() -> CliResult {
     print_json(&vik_core::workflow::json_schema());
     Ok(Exit::Done)
 }
 
 /// Completions for a shell.
-pub fn completions(shell: clap_complete::Shell) -> Done {
+pub fn completions(shell: clap_complete::Shell) -> CliResult {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut super::command(), "vik", &mut out);
     print(&String::from_utf8_lossy(&out));
@@ -18,7 +18,7 @@ pub fn completions(shell: clap_complete::Shell) -> Done {
 }
 
 /// The manual page: `vik` and then each verb.
-pub fn man() -> Done {
+pub fn man() -> CliResult {
     let mut command = super::command();
     command.build();
     let mut out = Vec::new();

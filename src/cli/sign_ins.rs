@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use vik_api::{Response, SignInsPage, Verb};
 
 use super::args::{SignInsArgs, SignInsVerb};
-use super::{Done, client, print, print_json};
+use super::{CliResult, client, print, print_json};
 use crate::crash::wall_clock;
 use crate::report::{Exit, Failure, ago, one_line, table};
 
 /// Lists the browsers that are signed in to the dashboard, or signs them out.
-pub fn run(workflow: &Path, args: &SignInsArgs) -> Done {
+pub fn run(workflow: &Path, args: &SignInsArgs) -> CliResult {
     match &args.verb {
         None => list(workflow, args.json),
         Some(SignInsVerb::Revoke { id, .. }) => revoke(workflow, id.clone()),
     }
 }
 
-fn list(workflow: &Path, json: bool) -> Done {
+fn list(workflow: &Path, json: bool) -> CliResult {
     match ask(workflow, Verb::SignIns)? {
         Response::SignIns(page) if json => print_json(&page),
         Response::SignIns(page) if page.sign_ins.is_empty() => print("no browser is signed in\n"),
@@ -28,7 +28,7 @@ fn list(workflow: &Path, json: bool) -> Done {
     Ok(Exit::Done)
 }
 
-fn revoke(workflow: &Path, id: Option<String>) -> Done {
+fn revoke(workflow: &Path, id: Option<String>) -> CliResult {
     let shown = id.as_deref().map(|id| one_line(id, 40));
     match ask(workflow, Verb::RevokeSignIn { id })? {
         Response::Done { count } => {

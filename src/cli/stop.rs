@@ -10,7 +10,7 @@ use vik_api::{Response, Verb};
 use vik_proc::Graces;
 
 use super::args::StopArgs;
-use super::{Done, client, history, print};
+use super::{CliResult, client, history, print};
 use crate::control::{REFUSED, STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{INSTANCE_MARK, SHIM_MARK};
@@ -18,7 +18,7 @@ use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
 /// How often the lock is looked at while waiting.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long the shims of a dead daemon may take for their own stop ladder; one that is stuck or stopped is ended then.
 const SHIM_GRACE: Duration = Duration::from_secs(15);
@@ -27,7 +27,7 @@ const SHIM_GRACE: Duration = Duration::from_secs(15);
 const LAST_GRACE: Duration = Duration::from_secs(45);
 
 /// Stops the daemon, or what a dead one left.
-pub fn run(workflow: &Path, args: &StopArgs) -> Done {
+pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
     if args.keep_sessions {
@@ -37,7 +37,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> Done {
                 Ok(Exit::Done)
             }
             Left::Agents(count) => {
-                print(&format!("vik has stopped; {}\n", go_on(count)));
+                print(&format!("vik has stopped; {}\n", orphan_notice(count)));
                 Ok(Exit::Done)
             }
             Left::Asked => {
@@ -101,7 +101,7 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     if is_own(instance) {
         return Ok(Left::Asked);
     }
-    if wait_gone(instance, Some(timeout)) {
+    if wait_until_stopped(instance, Some(timeout)) {
         return Ok(Left::Agents(left_alone(instance)));
     }
     // No signal hurries it: it would end the agents.
@@ -129,7 +129,7 @@ pub fn left_alone(instance: &Instance) -> usize {
 }
 
 /// Agents without a daemon, and what can be done about them, in words.
-pub fn go_on(count: usize) -> String {
+pub fn orphan_notice(count: usize) -> String {
     let who = if count == 1 {
         "1 agent goes".to_owned()
     } else {
@@ -188,7 +188,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
 fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Presence {
     let deadline = Instant::now() + timeout;
     while matches!(presence, Presence::Starting) && Instant::now() < deadline {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
         presence = instance.glance();
     }
     presence
@@ -203,16 +203,16 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
         Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
         Ok(_) => {}
     }
-    if wait_gone(instance, Some(timeout)) {
+    if wait_until_stopped(instance, Some(timeout)) {
         return Ok(false);
     }
     // The second signal skips the grace of the stop ladder.
     signal(info, Signal::SIGTERM);
-    if wait_gone(instance, Some(LAST_GRACE)) {
+    if wait_until_stopped(instance, Some(LAST_GRACE)) {
         return Ok(true);
     }
     signal(info, Signal::SIGKILL);
-    if wait_gone(instance, Some(LAST_GRACE)) {
+    if wait_until_stopped(instance, Some(LAST_GRACE)) {
         Ok(true)
     } else {
         Err(too_slow())
@@ -232,7 +232,7 @@ fn signal(info: &InstanceInfo, signal: Signal) {
 }
 
 /// Waits until no daemon is there; `None` is for ever.
-pub fn wait_gone(instance: &Instance, timeout: Option<Duration>) -> bool {
+pub fn wait_until_stopped(instance: &Instance, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
         if matches!(instance.glance(), Presence::None | Presence::Dead(_)) {
@@ -241,7 +241,7 @@ pub fn wait_gone(instance: &Instance, timeout: Option<Duration>) -> bool {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return false;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -261,7 +261,7 @@ fn stop_shims(instance: &str) -> usize {
                 shim.terminate();
             }
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use vik_tui::{Endpoint, Options, TopError};
 
 use super::args::TopArgs;
-use super::{Done, client};
+use super::{CliResult, client};
 use crate::control::http::Keys;
 use crate::report::{Exit, Failure};
 
 /// Shows what a daemon does, until the person leaves.
-pub fn run(workflow: &Path, args: &TopArgs) -> Done {
+pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use super::Done;
+use super::CliResult;
 use crate::report::{Exit, Failure};
 
 /// Verbs a user may have meant are suggested.
-pub fn refuse(words: &[OsString]) -> Done {
+pub fn refuse(words: &[OsString]) -> CliResult {
     let verb = words
         .first()
         .map(|word| word.to_string_lossy().into_owned())

@@ -6,11 +6,11 @@ use vik_api::Verb;
 
 use super::args::UnparkArgs;
 use super::client::{self, Done as Did};
-use super::{Done, print};
+use super::{CliResult, print};
 use crate::report::{Exit, count, one_line};
 
 /// Frees what is parked for an issue.
-pub fn run(workflow: &Path, args: &UnparkArgs) -> Done {
+pub fn run(workflow: &Path, args: &UnparkArgs) -> CliResult {
     let verb = Verb::Unpark {
         issue: args.issue.as_str().into(),
         attempts: args.attempts,

@@ -15,7 +15,7 @@ use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
 use vik_core::scheduler::Actor;
 
 use super::http::{Keys, LogLimit};
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 
 /// The longest request.
 const MAX_REQUEST_BYTES: u64 = 64 * 1024;
@@ -43,9 +43,9 @@ pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 
 /// What stands behind the socket.
 #[derive(Clone)]
-pub struct Behind {
+pub struct ControlContext {
     /// The daemon's loop.
-    pub asks: mpsc::Sender<Asking>,
+    pub asks: mpsc::Sender<ControlRequest>,
     /// Who may not ask.
     pub refuse: Refuse,
     /// Where connections go that speak HTTP.
@@ -67,7 +67,7 @@ impl ControlServer {
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub fn listen(path: &Path, behind: Behind) -> io::Result<Self> {
+    pub fn listen(path: &Path, behind: ControlContext) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -142,7 +142,7 @@ impl Default for Agents {
 
 async fn serve(
     stream: UnixStream,
-    behind: Behind,
+    behind: ControlContext,
     permit: OwnedSemaphorePermit,
     agents: &Agents,
 ) -> io::Result<()> {
@@ -197,7 +197,7 @@ async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
     Ok(count > 0 && first.is_ascii_uppercase())
 }
 
-async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
+async fn answer(request: Request, peer: i32, behind: &ControlContext) -> Response {
     if matches!(
         request.verb,
         Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. }
@@ -213,7 +213,12 @@ async fn answer(request: Request, peer: i32, behind: &Behind) -> Response {
     let (answer, receiver) = oneshot::channel();
     let gone = || error(STOPPING, "the daemon is ending");
     let by = Actor::person(&format!("command line, pid {peer}"));
-    if behind.asks.send(Asking { request, by, answer }).await.is_err() {
+    if behind
+        .asks
+        .send(ControlRequest { request, by, answer })
+        .await
+        .is_err()
+    {
         return gone();
     }
     receiver.await.unwrap_or_else(|_| gone())

@@ -16,7 +16,7 @@ use crate::report::{Exit, Failure};
 /// How the start of a detached daemon went.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum StartResult {
     Ready {
         pid: i32,
     },
@@ -50,8 +50,8 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
         stdout.read_to_string(&mut word).map_err(|error| fail(&error))?;
     }
     match serde_json::from_str(&word) {
-        Ok(Word::Ready { pid }) => Ok(pid),
-        Ok(Word::Failed { exit, error, text }) => {
+        Ok(StartResult::Ready { pid }) => Ok(pid),
+        Ok(StartResult::Failed { exit, error, text }) => {
             let _ = child.wait();
             Err(Failure::passed_on(exit, error, text))
         }
@@ -75,7 +75,7 @@ impl Ready {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         #[expect(clippy::disallowed_methods, reason = "Vik's own log")]
         let file = OpenOptions::new().create(true).append(true).open(log)?;
-        say(&Word::Ready { pid })?;
+        write_result(&StartResult::Ready { pid })?;
         nix::unistd::dup2_stdout(&file)?;
         nix::unistd::dup2_stderr(&file)?;
         Ok(())
@@ -83,17 +83,17 @@ impl Ready {
 
     /// Tells why it is not.
     pub fn failed(self, failure: &Failure) {
-        let word = Word::Failed {
+        let word = StartResult::Failed {
             exit: failure.exit.code(),
             error: failure.body(),
             text: failure.text(false),
         };
         // The parent may be gone; then nobody asks any more.
-        let _ = say(&word);
+        let _ = write_result(&word);
     }
 }
 
-fn say(word: &Word) -> io::Result<()> {
+fn write_result(word: &StartResult) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     serde_json::to_writer(&mut stdout, word)?;
     stdout.flush()

@@ -18,7 +18,7 @@ use crate::workspace::{InstanceDir, fs as private};
 const MOMENT: Duration = Duration::from_secs(5);
 
 /// How often it is looked at meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a daemon writes about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,6 +209,6 @@ fn settle<T>(mut look: impl FnMut() -> T, stays: impl Fn(&T) -> bool) -> T {
         if stays(&found) || Instant::now() >= deadline {
             return found;
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -17,11 +17,11 @@ use crate::host::millis;
 pub(super) fn end_cut_off_logs(
     sessions: &Path,
     boot: Timestamp,
-    goes_on: impl Fn(&AttemptRecord) -> bool,
+    is_recovered: impl Fn(&AttemptRecord) -> bool,
 ) -> Result<usize, StoreError> {
     let history = History::read(sessions)?;
     let cut_off = |attempt: &&PastAttempt| {
-        attempt.ended.is_none() && attempt.record.started_at < boot && !goes_on(&attempt.record)
+        attempt.ended.is_none() && attempt.record.started_at < boot && !is_recovered(&attempt.record)
     };
     let mut count = 0;
     for attempt in history.attempts.iter().filter(cut_off) {

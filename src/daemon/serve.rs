@@ -21,11 +21,11 @@ use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
 use crate::control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
-use crate::control::{Behind, ControlServer};
+use crate::control::{ControlContext, ControlServer};
 use crate::host::{AgentShims, Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::notify::Notifiers;
-use crate::orchestrator::{Closing, Observer, Options, Orchestrator, Setup};
+use crate::orchestrator::{Observer, Options, Orchestrator, RunSummary, Setup};
 use crate::report::{Exit, Failure, chain};
 use crate::sandbox;
 use crate::schedule::{self, Schedule};
@@ -43,7 +43,7 @@ const DETACHED_GRACE: Duration = Duration::from_secs(600);
 
 /// How long notifications that are not delivered yet may hold up the end: of a daemon that was told to stop, and of one
 /// that has nothing left to do.
-const LAST_WORDS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
+const NOTIFY_TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
 
 /// How often old logs are looked for.
 const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
@@ -70,9 +70,9 @@ pub struct ServeOptions {
 ///
 /// # Errors
 /// When it could not begin.
-pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<Closing, Failure> {
+pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Failure> {
     vik_proc::lean_heap();
-    match Daemon::begin(&serve) {
+    match Daemon::start(&serve) {
         Ok(daemon) => daemon.run(serve, ready),
         Err(failure) => {
             if let Some(ready) = ready {
@@ -123,7 +123,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
 }
 
 impl Daemon {
-    fn begin(serve: &ServeOptions) -> Result<Self, Failure> {
+    fn start(serve: &ServeOptions) -> Result<Self, Failure> {
         vik_proc::keep_files_private();
         let weakness = sandbox::check(&serve.loaded.workflow)?;
         let instance = Instance::of(&serve.loaded.path)?;
@@ -147,14 +147,14 @@ impl Daemon {
             )
         })?;
         if let Some(weakness) = weakness {
-            tracing::warn!(hint = weakness.hint(), "{}", weakness.words());
+            tracing::warn!(hint = weakness.hint(), "{}", weakness.description());
         }
         // Before anything is touched: without it nothing can be kept, so nothing may be done.
         let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
-        if let Err(error) = crate::trace::sweep(&host.layout) {
+        if let Err(error) = crate::provenance::sweep(&host.layout) {
             // What stays takes room, and nothing else.
             tracing::warn!(
                 error = chain(&error),
@@ -187,7 +187,7 @@ impl Daemon {
             workflow_path: serve.loaded.path.clone(),
             root: host.layout.root().to_owned(),
             socket: instance.dir().socket(),
-            options: words(serve),
+            options: run_args(serve),
             ended_at: None,
         };
         Ok(Self {
@@ -200,7 +200,7 @@ impl Daemon {
         })
     }
 
-    fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<Closing, Failure> {
+    fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .max_blocking_threads(8)
@@ -238,11 +238,11 @@ impl Daemon {
         result
     }
 
-    async fn live(&mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<Closing, Failure> {
+    async fn live(&mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<RunSummary, Failure> {
         let fail = |what: &str, error: &std::io::Error| Failure::failed("daemon", what, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
         // Agents of the same user must not read its environment, nor open its files by /proc.
-        vik_proc::shield();
+        vik_proc::set_non_dumpable();
         vik_proc::raise_file_limit();
         vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);
@@ -260,7 +260,7 @@ impl Daemon {
             Some(_) => Keys::load(&self.instance.dir().api_token()).map_err(|error| {
                 Failure::failed("api_token", "there is no token for the HTTP API", &error)
             })?,
-            None => Keys::nobody(),
+            None => Keys::closed(),
         });
         let api = tcp.as_ref().map(Tcp::view);
         let (feed, metrics) = (Feed::default(), Metrics::default());
@@ -279,14 +279,14 @@ impl Daemon {
             watch: Some(watch),
             options: serve.options,
             observer: Box::new(Reporter::new(feed.clone(), metrics.clone(), observer)),
-            book: Box::new(Arc::clone(&self.ledger)),
+            commit_log: Box::new(Arc::clone(&self.ledger)),
             stored: std::mem::take(&mut self.stored),
             workspaces,
             orphan_grace,
             api: api.clone(),
             notify: notifiers.health(),
             webhooks: hooks.as_ref().map(Tcp::view),
-            told,
+            workflow_updates: told,
         });
         // Those of an earlier daemon live on, or end what they run.
         let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
@@ -326,7 +326,7 @@ impl Daemon {
             workflows,
             asks: asks.clone(),
         };
-        let behind = Behind {
+        let behind = ControlContext {
             asks,
             refuse,
             http: http.sockets(),
@@ -368,7 +368,7 @@ impl Daemon {
             schedule.close().await;
         }
         server.close().await;
-        telling.end(LAST_WORDS[usize::from(!closing.stopped)]).await;
+        telling.end(NOTIFY_TIMEOUTS[usize::from(!closing.stopped)]).await;
         drop(http);
         retention.abort();
         orphans.abort();
@@ -388,8 +388,8 @@ impl Daemon {
     fn traced(
         &self,
         observer: Box<dyn Observer>,
-    ) -> Result<(Option<crate::traces::Traces>, Box<dyn Observer>), Failure> {
-        let traces = crate::traces::Traces::start(self.host.layout.clone(), self.instance.name())
+    ) -> Result<(Option<crate::otel::Traces>, Box<dyn Observer>), Failure> {
+        let traces = crate::otel::Traces::start(self.host.layout.clone(), self.instance.name())
             .map_err(|error| Failure::new(Exit::Failed, "traces", error).hint(TRACES_HINT))?;
         let observer = match &traces {
             Some(traces) => traces.observe(observer),
@@ -423,8 +423,8 @@ fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
 }
 
 /// What `run` was told, for a restart.
-fn words(serve: &ServeOptions) -> Vec<String> {
-    let mut words = serve.options.words();
+fn run_args(serve: &ServeOptions) -> Vec<String> {
+    let mut words = serve.options.to_args();
     if let Some(address) = serve.listen {
         words.push(format!("--port={}", address.port()));
         words.push(format!("--bind-address={}", address.ip()));
@@ -504,7 +504,7 @@ async fn retain(logs: PathBuf, days: u32) {
 }
 
 /// How a daemon that ended by itself exits when nobody waits for a summary.
-pub fn exit_of(closing: &Closing, once: bool) -> Exit {
+pub fn exit_of(closing: &RunSummary, once: bool) -> Exit {
     // A daemon that was told to end did what it should; an interrupt at a terminal is one.
     let told = (closing.stopped || closing.drained) && !closing.interrupted;
     if told && !once { Exit::Done } else { closing.exit() }

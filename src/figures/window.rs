@@ -73,7 +73,7 @@ impl Window {
                 .max(self.since.as_millisecond()),
         );
         (self.number(self.since.as_millisecond())..=last)
-            .map(|number| self.begin(number))
+            .map(|number| self.start_of(number))
             .collect()
     }
 
@@ -93,7 +93,7 @@ impl Window {
         (millis - self.origin()).div_euclid(self.part_ms)
     }
 
-    fn begin(&self, number: i64) -> Timestamp {
+    fn start_of(&self, number: i64) -> Timestamp {
         let millis = number.saturating_mul(self.part_ms).saturating_add(self.origin());
         Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MIN)
     }

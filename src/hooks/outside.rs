@@ -3,11 +3,11 @@
 //! Such a script is read as a shell reads it, roughly: what is not understood is taken for a command in the workspace. A
 //! program in a variable, or one of the author's own that runs git, is not found.
 
-mod words;
+mod shell_commands;
 
 use vik_core::workflow::{PromptSource, Workflow};
 
-use words::{Simple, commands};
+use shell_commands::{Simple, commands};
 
 /// Programs that run what is in a repository, or what its settings name.
 const RUNNERS: &[&str] = &[

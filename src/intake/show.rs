@@ -153,14 +153,14 @@ fn read(output: &[u8], asked: &IssueId) -> Result<LookupResult, ShowError> {
 mod tests {
     use super::*;
 
-    fn seen(output: &str) -> Result<LookupResult, ShowError> {
+    fn parse(output: &str) -> Result<LookupResult, ShowError> {
         read(output.as_bytes(), &IssueId::new("7"))
     }
 
     #[test]
     fn a_snapshot_is_read_as_in_a_pull() {
         let Ok(LookupResult::Snapshot(issue)) =
-            seen("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
+            parse("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
         else {
             panic!("no snapshot")
         };
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn null_is_gone() {
-        assert!(matches!(seen(" null\n"), Ok(LookupResult::Missing)));
+        assert!(matches!(parse(" null\n"), Ok(LookupResult::Missing)));
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
             ("], [", "no JSON"),
             ("\"gone\"", "no issue"),
         ] {
-            let found = seen(output).map_err(|error| error.to_string());
+            let found = parse(output).map_err(|error| error.to_string());
             assert!(
                 found.as_ref().is_err_and(|text| text.contains(error)),
                 "{output}: {found:?}"

@@ -21,7 +21,7 @@ pub(super) enum Daily {
     /// This is remembered, and nothing is told.
     Remember(Date),
     /// The summary of this day is made.
-    Tell {
+    Due {
         /// The day.
         day: Date,
         /// From when.
@@ -33,11 +33,11 @@ pub(super) enum Daily {
 
 /// Whether it is time. `last` is the last day that was told or is not to be told. However the clock jumps, a day is told
 /// once at most, and of days that were missed the latest is told late.
-pub(super) fn look(now: Timestamp, zone: &TimeZone, at: TimeOfDay, last: Option<Date>) -> Daily {
+pub(super) fn check(now: Timestamp, zone: &TimeZone, at: TimeOfDay, last: Option<Date>) -> Daily {
     latest(now, zone, at).map_or(Daily::Wait, |(day, since, until)| match last {
         // The first look: what was before it is nobody's business.
         None => Daily::Remember(day),
-        Some(last) if last < day => Daily::Tell { day, since, until },
+        Some(last) if last < day => Daily::Due { day, since, until },
         // The clock was set back by days: go on from here.
         Some(last) if last > day && last.yesterday().ok() != Some(day) => Daily::Remember(day),
         Some(_) => Daily::Wait,
@@ -76,7 +76,7 @@ mod tests {
 
     fn look_utc(now: &str, last: Option<&str>) -> Daily {
         let last = last.map(|day| day.parse().unwrap());
-        look(now.parse().unwrap(), &TimeZone::UTC, at("08:00"), last)
+        check(now.parse().unwrap(), &TimeZone::UTC, at("08:00"), last)
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
             Daily::Remember(day("2026-03-04"))
         );
         assert_eq!(look_utc("2026-03-04T07:59:59Z", Some("2026-03-03")), Daily::Wait);
-        let told = Daily::Tell {
+        let told = Daily::Due {
             day: day("2026-03-04"),
             since: "2026-03-03T08:00:00Z".parse().unwrap(),
             until: "2026-03-04T08:00:00Z".parse().unwrap(),
@@ -106,7 +106,7 @@ mod tests {
         assert!(
             matches!(
                 look_utc("2026-03-04T07:00:00Z", Some("2026-03-01")),
-                Daily::Tell { day: told, .. } if told == day("2026-03-03")
+                Daily::Due { day: told, .. } if told == day("2026-03-03")
             ),
             "late, before the next one"
         );
@@ -132,10 +132,10 @@ mod tests {
             for jump in jumps {
                 now += jiff::SignedDuration::from_secs(jump);
                 for _ in 0..3 {
-                    match look(now, &TimeZone::UTC, at("08:00"), last) {
+                    match check(now, &TimeZone::UTC, at("08:00"), last) {
                         Daily::Wait => {}
                         Daily::Remember(day) => last = Some(day),
-                        Daily::Tell { day, since, until } => {
+                        Daily::Due { day, since, until } => {
                             prop_assert!(since < until && until <= now);
                             last = Some(day);
                             told.push(now);

@@ -129,7 +129,7 @@ fn finish(
 }
 
 /// What happened to one, in a few words.
-fn what(item: &NotifiedItem) -> &'static str {
+fn event_phrase(item: &NotifiedItem) -> &'static str {
     match &*item.event {
         "parked" => "is parked",
         "failed" => "failed",
@@ -145,7 +145,7 @@ fn title(item: &NotifiedItem) -> String {
             let issue = one_line(issue.as_str(), ID);
             format!(
                 "Issue {issue} {} at {} ({})",
-                what(item),
+                event_phrase(item),
                 one_line(stage.as_str(), ID),
                 item.reason
             )

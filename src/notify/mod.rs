@@ -6,8 +6,8 @@
 mod daily;
 mod debounce;
 mod deliver;
+mod dispatcher;
 mod fact;
-mod hub;
 mod message;
 mod outbox;
 mod watcher;
@@ -105,10 +105,10 @@ impl Notifiers {
 
     /// Begins to tell. `parked` is all that is parked now: what was parked right before the last daemon died is told
     /// too.
-    pub fn run<'a>(self, host: Arc<Host>, parked: impl Iterator<Item = Parked<'a>>) -> Telling {
+    pub fn run<'a>(self, host: Arc<Host>, parked: impl Iterator<Item = Parked<'a>>) -> NotifierTask {
         let (end, ended) = oneshot::channel();
         let parked = parked.map(|parked| Fact::parked(&parked)).collect();
-        let parts = hub::Parts {
+        let parts = dispatcher::Parts {
             host,
             facts: self.facts,
             lost: self.lost,
@@ -116,8 +116,8 @@ impl Notifiers {
             health: self.health,
             ended,
         };
-        Telling {
-            task: tokio::spawn(hub::run(parts, parked)),
+        NotifierTask {
+            task: tokio::spawn(dispatcher::run(parts, parked)),
             end,
         }
     }
@@ -125,12 +125,12 @@ impl Notifiers {
 
 /// Notifiers that run, until the watcher is gone.
 #[derive(Debug)]
-pub struct Telling {
+pub struct NotifierTask {
     task: JoinHandle<()>,
     end: oneshot::Sender<Duration>,
 }
 
-impl Telling {
+impl NotifierTask {
     /// Waits for their end. What is not delivered yet is tried once more, for so long in all; what is left then is
     /// kept for the next daemon.
     pub async fn end(self, last: Duration) {

@@ -26,16 +26,16 @@ pub(super) struct Outbox {
     #[serde(default)]
     pub(super) day: Option<Date>,
     /// By the names of the notifiers. No address and no secret is here.
-    pub(super) boxes: BTreeMap<String, Letters>,
+    pub(super) boxes: BTreeMap<String, NotifierQueue>,
 }
 
 /// What one notifier is yet to be told.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Letters {
+pub(super) struct NotifierQueue {
     /// What waits to be told together.
     pub(super) gathering: Debounce,
     /// What is to be delivered, in that order.
-    pub(super) ready: VecDeque<Letter>,
+    pub(super) ready: VecDeque<QueuedNotification>,
     /// The last day of which the summary was made; where it was not its turn yet, the day before.
     #[serde(default)]
     pub(super) summed_up: Option<Date>,
@@ -43,7 +43,7 @@ pub(super) struct Letters {
 
 /// A notification that is not delivered yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Letter {
+pub(super) struct QueuedNotification {
     pub(super) notification: Notification,
     /// How often it was tried.
     pub(super) tries: u32,
@@ -86,25 +86,25 @@ pub(super) fn file(service: &Path) -> PathBuf {
     service.join("notify.json")
 }
 
-impl Letters {
+impl NotifierQueue {
     /// Puts a notification at the end. Says how much is given up for it.
     pub(super) fn post(&mut self, notification: Notification) -> u64 {
-        self.ready.push_back(Letter {
+        self.ready.push_back(QueuedNotification {
             notification,
             tries: 0,
         });
         let mut lost = 0;
         while self.ready.len() > MOST_WAITING {
             // The first one may be on its way.
-            lost += self.ready.remove(1).map_or(0, |letter| letter.told());
+            lost += self.ready.remove(1).map_or(0, |letter| letter.item_count());
         }
         lost
     }
 }
 
-impl Letter {
+impl QueuedNotification {
     /// How much is told in it.
-    pub(super) fn told(&self) -> u64 {
+    pub(super) fn item_count(&self) -> u64 {
         let told = &self.notification;
         let items = u64::try_from(told.items.len()).unwrap_or(u64::MAX);
         (items + told.more + told.lost).max(1)
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn there_is_a_bound_and_what_is_on_its_way_stays() {
         let now = Timestamp::UNIX_EPOCH;
-        let mut letters = Letters::default();
+        let mut letters = NotifierQueue::default();
         let first = message::test("a", Path::new("/w"), now);
         letters.post(first.clone());
         let lost: u64 = (0..MOST_WAITING + 4)

@@ -52,7 +52,7 @@ impl Watcher {
         }
     }
 
-    fn tell(&self, fact: Fact) {
+    fn send(&self, fact: Fact) {
         if self.facts.try_send(fact).is_err() {
             self.lost.add();
         }
@@ -124,7 +124,7 @@ impl Observer for Watcher {
         if let Some(fact) = self.fact(progress)
             && !self.workflow.borrow().notify.is_empty()
         {
-            self.tell(fact);
+            self.send(fact);
         }
         self.next.on(progress);
     }

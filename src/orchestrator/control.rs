@@ -5,18 +5,18 @@ use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input};
 
-use super::{Asking, Orchestrator};
+use super::{ControlRequest, Orchestrator};
 use crate::control::view;
 
 impl Orchestrator {
-    pub(super) fn on_ask(&mut self, asking: Asking) {
-        let Asking {
+    pub(super) fn on_ask(&mut self, asking: ControlRequest) {
+        let ControlRequest {
             request,
             by,
             answer: answer_to,
         } = asking;
         if request.v != PROTOCOL {
-            return tell(
+            return respond(
                 answer_to,
                 error(
                     "protocol",
@@ -29,21 +29,21 @@ impl Orchestrator {
             tracing::info!(%by, verb = ?request.verb, "asked");
         }
         match request.verb {
-            Verb::Status => tell(answer_to, Response::Status(Box::new(self.status()))),
+            Verb::Status => respond(answer_to, Response::Status(Box::new(self.status()))),
             Verb::Refresh => {
                 self.refresh();
-                tell(answer_to, Response::Accepted);
+                respond(answer_to, Response::Accepted);
             }
             Verb::Stop { keep_sessions: true } => {
-                self.begin_keep();
-                tell(answer_to, Response::Accepted);
+                self.stop_keeping_sessions();
+                respond(answer_to, Response::Accepted);
             }
             Verb::Stop { keep_sessions: false } => {
                 // Asking twice is no reason to hurry: a signal does that.
                 if !self.stop.1.is_set() {
-                    self.begin_stop();
+                    self.stop();
                 }
-                tell(answer_to, Response::Accepted);
+                respond(answer_to, Response::Accepted);
             }
             Verb::Pause { issue } => self.ask(Command::Pause(issue), by, answer_to),
             Verb::Continue { issue } => self.ask(Command::Resume(issue), by, answer_to),
@@ -65,14 +65,14 @@ impl Orchestrator {
             }
             Verb::Drain => {
                 self.ask(Command::Drain, by, answer_to);
-                self.begin_drain();
+                self.drain();
             }
             Verb::Issues { after, query, limit } => {
                 let page = self.issues(after.as_ref(), query.as_deref(), limit);
-                tell(answer_to, Response::Issues(Box::new(page)));
+                respond(answer_to, Response::Issues(Box::new(page)));
             }
             // The socket has answered it.
-            Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. } => tell(
+            Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. } => respond(
                 answer_to,
                 Response::Nothing {
                     why: "HTTP is not served on TCP".to_owned(),
@@ -81,7 +81,7 @@ impl Orchestrator {
             Verb::Explain { issue } => {
                 let told = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
                 let told = told.map_or(Response::NotFound, |told| Response::Explanation(Box::new(told)));
-                tell(answer_to, told);
+                respond(answer_to, told);
             }
         }
     }
@@ -123,7 +123,7 @@ impl Orchestrator {
     fn ask(&mut self, ask: Command, by: Actor, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = crate::report::chain(&broken.error);
-            return tell(answer, error("ledger", message, "the daemon is ending"));
+            return respond(answer, error("ledger", message, "the daemon is ending"));
         }
         self.next_ask += 1;
         self.answers.insert(self.next_ask, answer);
@@ -144,7 +144,7 @@ fn steers(verb: &Verb) -> bool {
     )
 }
 
-fn tell(answer: oneshot::Sender<Response>, response: Response) {
+fn respond(answer: oneshot::Sender<Response>, response: Response) {
     // Who asked may be gone.
     let _ = answer.send(response);
 }

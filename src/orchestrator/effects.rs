@@ -10,18 +10,20 @@ use vik_core::limits::Spend;
 use vik_core::machine::{AttemptResult, RunEvent};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Effect, Input, LookupResult, Start};
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 
 use super::control::response;
+use super::notices::parked;
 use super::progress::Awaiting;
 use super::removal::{self, Removal};
-use super::told::parked;
 use super::{Event, Orchestrator, Progress, Running};
 use crate::crash;
 use crate::host::millis;
 use crate::intake;
 use crate::report::one_line;
-use crate::session::{self, Attempt, AttemptEnd, Finish, Live, News, Orders, StopLevel, What};
+use crate::session::{
+    self, Attempt, AttemptCommands, AttemptEnd, AttemptUpdate, AttemptUpdateKind, Finish, Live, StopLevel,
+};
 
 impl Orchestrator {
     /// Tells the scheduler something. What it decides is committed, then done.
@@ -32,7 +34,7 @@ impl Orchestrator {
         }
         let effects = self.scheduler.handle(self.now(), input);
         let changes = self.scheduler.take_changes();
-        let effects = self.durable.push(changes, effects);
+        let effects = self.commits.push(changes, effects);
         self.carry_out(effects);
     }
 
@@ -46,7 +48,7 @@ impl Orchestrator {
                 } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::info!(%session, ?why, "stopping an attempt");
-                        running.tell.stop(why);
+                        running.control.stop(why);
                     }
                 }
                 Effect::DeliverAnswer {
@@ -55,7 +57,7 @@ impl Orchestrator {
                 } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "answered");
-                        running.tell.answer(answered);
+                        running.control.answer(answered);
                     }
                 }
                 Effect::Warn {
@@ -64,7 +66,7 @@ impl Orchestrator {
                 } => {
                     if let Some(running) = self.running.get(&session) {
                         tracing::warn!(%session, ?limit, "a limit is near");
-                        running.tell.warn(limit);
+                        running.control.warn(limit);
                     }
                 }
                 Effect::LookUp(issue) => self.show(issue),
@@ -104,21 +106,21 @@ impl Orchestrator {
             issue = start.issue.id.as_str(), stage = %start.stage.name, agent = %start.stage.agent,
             attempt = start.attempt, session = %start.attempt_id, "attempt started"
         );
-        self.take_up(start, Timestamp::now(), false);
+        self.spawn_attempt(start, Timestamp::now(), false);
     }
 
     /// Makes an attempt, or goes on with one that an earlier daemon began.
-    pub(super) fn take_up(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
+    pub(super) fn spawn_attempt(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
         let session = start.attempt_id;
         let live = Live::default();
-        let (tell, orders) = Orders::new(self.stop.1.clone());
+        let (tell, orders) = AttemptCommands::new(self.stop.1.clone());
         self.observer.on(&Progress::Started(&start, &live));
         self.running.insert(
             session,
             Running {
                 start: start.clone(),
                 live: live.clone(),
-                tell,
+                control: tell,
                 since,
                 adopted,
                 spent: Spend::default(),
@@ -126,7 +128,7 @@ impl Orchestrator {
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let prompts = Arc::clone(&self.prompts);
-        let news = self.news.0.clone();
+        let news = self.attempt_updates.0.clone();
         let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
         tokio::spawn(async move {
             let attempt = || Attempt {
@@ -135,8 +137,8 @@ impl Orchestrator {
                 prompts: Arc::clone(&prompts),
                 start: start.clone(),
                 live: live.clone(),
-                orders: orders.clone(),
-                news: news.clone(),
+                commands: orders.clone(),
+                updates: news.clone(),
                 orphan_grace,
             };
             // A task of its own: should it panic, its agent may live, so it is taken up as after a death of the daemon.
@@ -148,9 +150,10 @@ impl Orchestrator {
             let event = match end {
                 Ok(Finish::Ended(end)) => Event::Ended(session, end),
                 Ok(Finish::Detached) => Event::Detached(session),
-                Ok(Finish::Unkept(error)) => Event::Unkept(session, error),
+                Ok(Finish::StorageFailed(error)) => Event::StorageFailed(session, error),
                 Err(broken) => {
-                    let trouble = Trouble::failed(FailureClass::Agent, format!("a bug in Vik: {broken}"));
+                    let trouble =
+                        AttemptFailure::failed(FailureClass::Agent, format!("a bug in Vik: {broken}"));
                     Event::Ended(
                         session,
                         Box::new(AttemptEnd::broken(&host, &start, trouble).await),
@@ -161,10 +164,14 @@ impl Orchestrator {
         });
     }
 
-    pub(super) fn on_news(&mut self, news: News) {
-        let News { issue, session, what } = news;
+    pub(super) fn on_attempt_update(&mut self, news: AttemptUpdate) {
+        let AttemptUpdate {
+            issue,
+            session,
+            kind: what,
+        } = news;
         match what {
-            What::Spent(spend) => {
+            AttemptUpdateKind::Spent(spend) => {
                 if let Some(running) = self.running.get_mut(&session) {
                     running.spent = spend;
                 }
@@ -174,7 +181,7 @@ impl Orchestrator {
                     spend,
                 });
             }
-            What::Awaits(request) => self.handle(Input::ApprovalPending {
+            AttemptUpdateKind::Awaits(request) => self.handle(Input::ApprovalPending {
                 issue,
                 attempt_id: session,
                 request,
@@ -195,13 +202,13 @@ impl Orchestrator {
             reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
         self.observer.on(&Progress::Ended(&start, &end));
-        self.closing.add_attempt(&start, &end);
+        self.summary.add_attempt(&start, &end);
         self.handle(Input::Ended {
             issue: start.issue.id.clone(),
             attempt_id: session,
             report: end.report,
         });
-        self.tell_day();
+        self.notify_day_limit();
     }
 
     pub(super) fn on_detached(&mut self, session: AttemptId) {
@@ -265,7 +272,7 @@ impl Orchestrator {
                 request,
             }));
         }
-        self.closing.add_note(issue, note);
+        self.summary.add_note(issue, note);
     }
 
     // --- looks and removals
@@ -281,8 +288,8 @@ impl Orchestrator {
         self.chores += 1;
         let (host, cancel, room) = (
             Arc::clone(&self.host),
-            self.no_more_looks.clone(),
-            Arc::clone(&self.looks),
+            self.cancel_lookups.clone(),
+            Arc::clone(&self.lookup_slots),
         );
         let (events, workflow) = (self.events.0.clone(), Arc::clone(&self.workflow));
         tokio::spawn(async move {
@@ -297,14 +304,14 @@ impl Orchestrator {
         self.chores -= 1;
         let seen = match seen {
             Ok(seen) => {
-                self.look_errors.remove(&issue);
+                self.lookup_errors.remove(&issue);
                 seen
             }
             Err(error) => {
                 // Each pull looks again: the same answer is told once.
-                if self.look_errors.get(&issue) != Some(&error) {
+                if self.lookup_errors.get(&issue) != Some(&error) {
                     tracing::warn!(issue = issue.as_str(), error, "the look at an issue failed");
-                    self.look_errors.insert(issue.clone(), error);
+                    self.lookup_errors.insert(issue.clone(), error);
                 }
                 LookupResult::Unknown
             }
@@ -315,7 +322,7 @@ impl Orchestrator {
     fn remove_workspace(&mut self, issue: Box<Issue>) {
         self.chores += 1;
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
-        let (stop, room) = (self.stop.1.clone(), Arc::clone(&self.removals));
+        let (stop, room) = (self.stop.1.clone(), Arc::clone(&self.removal_slots));
         let events = self.events.0.clone();
         tokio::spawn(async move {
             let _room = room.acquire_owned().await;
@@ -356,7 +363,7 @@ impl Orchestrator {
             decisions: vec![decision],
             ..Changes::default()
         };
-        let effects = self.durable.push(changes, Vec::new());
+        let effects = self.commits.push(changes, Vec::new());
         self.carry_out(effects);
     }
 }

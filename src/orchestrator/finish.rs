@@ -35,7 +35,7 @@ pub struct SummaryRow {
 
 /// What happened, in all.
 #[derive(Clone, Debug, Default)]
-pub struct Closing {
+pub struct RunSummary {
     /// Attempts in the order of their ends.
     pub rows: Vec<SummaryRow>,
     /// Whether it was asked to end.
@@ -70,7 +70,7 @@ pub struct Closing {
     succeeded: bool,
 }
 
-impl Closing {
+impl RunSummary {
     pub(super) fn add_attempt(&mut self, start: &Start, end: &AttemptEnd) {
         self.changed |= end.ended.workspace_changed == Some(true);
         self.succeeded |= end.ended.outcome == Outcome::Succeeded;
@@ -217,8 +217,8 @@ fn standing(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool
 
 impl Orchestrator {
     /// Looks over what is left.
-    pub(super) fn close(mut self) -> Closing {
-        let mut closing = std::mem::take(&mut self.closing);
+    pub(super) fn close(mut self) -> RunSummary {
+        let mut closing = std::mem::take(&mut self.summary);
         closing.broken = self.broken.take().map(|broken| broken.error);
         closing.any_pull = self.counts.ok > 0;
         closing.pull_error = self
@@ -233,15 +233,15 @@ impl Orchestrator {
             .map(|(id, _)| id.clone())
             .collect();
         closing.misspelled = std::mem::take(&mut self.misspelled);
-        self.look_over_runs(&mut closing);
+        self.summarize_runs(&mut closing);
         // Of a daemon that was told to end, what waits is no news.
         if !closing.stopped && !closing.drained {
-            self.look_over_waiting(&mut closing);
+            self.summarize_waiting(&mut closing);
         }
         closing
     }
 
-    fn look_over_runs(&self, closing: &mut Closing) {
+    fn summarize_runs(&self, closing: &mut RunSummary) {
         let Filter { issues, stages } = &self.options.filter;
         let mut runs: Vec<_> = self
             .scheduler
@@ -266,7 +266,7 @@ impl Orchestrator {
         }
     }
 
-    fn look_over_waiting(&self, closing: &mut Closing) {
+    fn summarize_waiting(&self, closing: &mut RunSummary) {
         let (waiting, _) = self.scheduler.waiting(self.now(), usize::MAX);
         for waiting in waiting {
             let list = match &waiting.hold {

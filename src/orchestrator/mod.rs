@@ -1,9 +1,10 @@
 //! The one loop: it tells the scheduler what happened and carries out what it asks for.
 
+mod commit_queue;
 mod control;
-mod durable;
 mod effects;
 mod finish;
+mod notices;
 mod pressure;
 mod progress;
 mod pulls;
@@ -11,7 +12,6 @@ mod reload;
 mod removal;
 mod status;
 mod stopping;
-mod told;
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::RandomState;
@@ -33,8 +33,8 @@ use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_store::ledger::{CommitError, LedgerError};
 
-use self::durable::Durable;
-use self::pulls::{GoodPull, Printed};
+use self::commit_queue::CommitQueue;
+use self::pulls::{LastGoodPull, PullOutput};
 use self::reload::Edits;
 use self::removal::Removal;
 use self::stopping::Broken;
@@ -42,11 +42,11 @@ use crate::daemon::Signals;
 use crate::host::Host;
 use crate::intake::PullError;
 use crate::notify::Health;
-use crate::session::{AttemptEnd, Live, News, Stop, StopLevel, Tell};
+use crate::session::{AttemptControl, AttemptEnd, AttemptUpdate, Live, Stop, StopLevel};
 use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
-pub use durable::{Book, Committing};
-pub use finish::{Closing, SummaryRow};
+pub use commit_queue::{CommitLog, Committing};
+pub use finish::{RunSummary, SummaryRow};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
 
 /// The least time between the starts of two pulls, however many things ask for one.
@@ -77,7 +77,7 @@ pub struct Options {
 
 impl Options {
     /// As words of the command line of `run`.
-    pub fn words(&self) -> Vec<String> {
+    pub fn to_args(&self) -> Vec<String> {
         let issues = self.filter.issues.iter().map(|id| format!("--issue={id}"));
         let stages = self.filter.stages.iter().map(|name| format!("--stage={name}"));
         let most = self.max_iterations.map(|most| format!("--max-iterations={most}"));
@@ -87,7 +87,7 @@ impl Options {
 
 /// A request, and where its answer goes.
 #[derive(Debug)]
-pub struct Asking {
+pub struct ControlRequest {
     /// What is asked.
     pub request: Request,
     /// By whom.
@@ -97,12 +97,12 @@ pub struct Asking {
 }
 
 enum Event {
-    Printed(Printed),
+    Printed(PullOutput),
     Pulled(Duration, u64, Pull),
     PullFailed(Duration, PullError),
     Ended(AttemptId, Box<AttemptEnd>),
     Detached(AttemptId),
-    Unkept(AttemptId, Arc<LedgerError>),
+    StorageFailed(AttemptId, Arc<LedgerError>),
     Shown(IssueId, Result<LookupResult, String>),
     Removed(IssueId, Removal),
 }
@@ -110,7 +110,7 @@ enum Event {
 struct Running {
     start: Box<Start>,
     live: Live,
-    tell: Tell,
+    control: AttemptControl,
     since: Timestamp,
     /// Whether an earlier daemon began it.
     adopted: bool,
@@ -131,7 +131,7 @@ pub struct Setup {
     /// Who is told what happens.
     pub observer: Box<dyn Observer>,
     /// Where decisions are put on disk.
-    pub book: Box<dyn Book>,
+    pub commit_log: Box<dyn CommitLog>,
     /// What was on disk.
     pub stored: Stored,
     /// The issues that have a workspace.
@@ -145,7 +145,7 @@ pub struct Setup {
     /// Where webhooks are listened for, for `status`.
     pub webhooks: Option<ApiView>,
     /// Is told the workflow each time it was edited.
-    pub told: watch::Sender<Arc<Workflow>>,
+    pub workflow_updates: watch::Sender<Arc<Workflow>>,
 }
 
 /// The loop and all it knows.
@@ -156,7 +156,7 @@ pub struct Orchestrator {
     edits: Edits,
     options: Options,
     scheduler: Scheduler,
-    durable: Durable,
+    commits: CommitQueue,
     /// Attempts that an earlier daemon began, to be taken up first.
     inherited: Vec<Start>,
     /// What the scheduler is told first.
@@ -175,7 +175,7 @@ pub struct Orchestrator {
     iterations: u64,
     counts: PullCounts,
     last_pull: Option<LastPull>,
-    last_good: Option<GoodPull>,
+    last_good: Option<LastGoodPull>,
     /// What the last good pull held that is not of its type.
     field_warnings: BTreeSet<FieldWarning>,
     digest_key: RandomState,
@@ -183,12 +183,15 @@ pub struct Orchestrator {
     found: Vec<(IssueId, bool)>,
     /// Issues of the last good pull in a state that a stage takes but for upper and lower case: a line each.
     misspelled: Vec<String>,
-    closing: Closing,
+    summary: RunSummary,
     observer: Box<dyn Observer>,
-    news: (mpsc::UnboundedSender<News>, mpsc::UnboundedReceiver<News>),
+    attempt_updates: (
+        mpsc::UnboundedSender<AttemptUpdate>,
+        mpsc::UnboundedReceiver<AttemptUpdate>,
+    ),
     default_grace: Duration,
     /// Cancels pulls and looks: what they tell does not matter any more.
-    no_more_looks: CancellationToken,
+    cancel_lookups: CancellationToken,
     /// Whether the agents are left alive.
     keeping: bool,
     broken: Option<Broken>,
@@ -196,19 +199,19 @@ pub struct Orchestrator {
     next_ask: u64,
     /// Looks and removals under way.
     chores: usize,
-    looks: Arc<Semaphore>,
+    lookup_slots: Arc<Semaphore>,
     /// Issues at which the last look failed, and why.
-    look_errors: HashMap<IssueId, String>,
-    removals: Arc<Semaphore>,
+    lookup_errors: HashMap<IssueId, String>,
+    removal_slots: Arc<Semaphore>,
     /// Why the machine has no room, as told last.
     pressed: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
     notify: Health,
     /// The last day of which it was told that it is spent.
-    day_told: Option<Date>,
+    day_limit_reported: Option<Date>,
     webhooks: Option<ApiView>,
-    told: watch::Sender<Arc<Workflow>>,
+    workflow_updates: watch::Sender<Arc<Workflow>>,
 }
 
 impl std::fmt::Debug for Orchestrator {
@@ -235,14 +238,14 @@ impl Orchestrator {
             watch,
             options,
             observer,
-            book,
+            commit_log: book,
             stored,
             workspaces,
             orphan_grace,
             api,
             notify,
             webhooks,
-            told,
+            workflow_updates: told,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -256,7 +259,7 @@ impl Orchestrator {
             edits,
             options,
             scheduler,
-            durable: Durable::new(book),
+            commits: CommitQueue::new(book),
             inherited,
             workspaces,
             epoch,
@@ -277,26 +280,26 @@ impl Orchestrator {
             digest_key: RandomState::new(),
             found,
             misspelled: Vec::new(),
-            closing: Closing::default(),
+            summary: RunSummary::default(),
             observer,
-            news: mpsc::unbounded_channel(),
+            attempt_updates: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
-            no_more_looks: CancellationToken::new(),
+            cancel_lookups: CancellationToken::new(),
             keeping: false,
             broken: None,
             answers: HashMap::new(),
             next_ask: 0,
             chores: 0,
-            looks: Arc::new(Semaphore::new(CHORES_AT_ONCE.0)),
-            look_errors: HashMap::new(),
-            removals: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
+            lookup_slots: Arc::new(Semaphore::new(CHORES_AT_ONCE.0)),
+            lookup_errors: HashMap::new(),
+            removal_slots: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
             pressed: None,
             pressure_due: epoch,
             api,
             notify,
-            day_told: None,
+            day_limit_reported: None,
             webhooks,
-            told,
+            workflow_updates: told,
         }
     }
 
@@ -306,22 +309,22 @@ impl Orchestrator {
     }
 
     /// Runs until it is stopped, or until there is nothing left to do where the options say so.
-    pub async fn run(mut self, mut signals: Signals, mut asks: mpsc::Receiver<Asking>) -> Closing {
-        self.begin();
+    pub async fn run(mut self, mut signals: Signals, mut asks: mpsc::Receiver<ControlRequest>) -> RunSummary {
+        self.recover_attempts();
         loop {
-            self.look_at_pressure();
+            self.update_pressure();
             self.start_due_pull();
             if self.is_finished() {
                 return self.close();
             }
             let wake = self.next_wakeup();
             tokio::select! {
-                committed = self.durable.next() => match committed {
+                committed = self.commits.next() => match committed {
                     Ok(effects) => self.carry_out(effects),
                     Err(error) => self.on_ledger_failure(error),
                 },
                 Some(event) = self.events.1.recv() => self.on_event(event),
-                Some(news) = self.news.1.recv() => self.on_news(news),
+                Some(news) = self.attempt_updates.1.recv() => self.on_attempt_update(news),
                 reload = self.edits.next() => self.on_reload(reload),
                 asked = signals.next() => self.on_signal(asked),
                 Some(asking) = asks.recv() => self.on_ask(asking),
@@ -331,14 +334,14 @@ impl Orchestrator {
     }
 
     /// Takes up what an earlier daemon left, before anything new is decided.
-    fn begin(&mut self) {
+    fn recover_attempts(&mut self) {
         for start in std::mem::take(&mut self.inherited) {
             tracing::info!(
                 issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
                 "taking up an attempt of an earlier daemon"
             );
             let since = self.since(&start).unwrap_or(self.started_at);
-            self.take_up(Box::new(start), since, true);
+            self.spawn_attempt(Box::new(start), since, true);
         }
         let workspaces = std::mem::take(&mut self.workspaces);
         self.handle(Input::Workspaces(workspaces));
@@ -364,7 +367,7 @@ impl Orchestrator {
             .map_or(self.default_grace, |grace| grace.0)
     }
 
-    fn look_at_pressure(&mut self) {
+    fn update_pressure(&mut self) {
         let limits = self.workflow.pressure;
         if Instant::now() < self.pressure_due {
             return;
@@ -405,7 +408,7 @@ impl Orchestrator {
             Event::PullFailed(took, error) => self.on_pull_failed(took, &error),
             Event::Ended(session, end) => self.on_ended(session, *end),
             Event::Detached(session) => self.on_detached(session),
-            Event::Unkept(session, cause) => {
+            Event::StorageFailed(session, cause) => {
                 self.on_detached(session);
                 self.on_ledger_failure(CommitError { cause });
             }
@@ -420,7 +423,7 @@ impl Orchestrator {
         if let Some(broken) = &self.broken {
             return self.running.is_empty() || Instant::now() >= broken.until;
         }
-        if self.pulling || !self.running.is_empty() || self.chores > 0 || !self.durable.is_settled() {
+        if self.pulling || !self.running.is_empty() || self.chores > 0 || !self.commits.is_settled() {
             return false;
         }
         if matches!(self.state, DaemonState::Stopping | DaemonState::Draining) || !self.may_pull() {

@@ -20,7 +20,7 @@ const MAX_WARNINGS: usize = 20;
 
 /// What a pull command printed.
 #[derive(Debug)]
-pub(super) struct Printed {
+pub(super) struct PullOutput {
     started: Instant,
     /// Under a key of this process: nobody can make a list that only looks like the one before.
     digest: u64,
@@ -29,7 +29,7 @@ pub(super) struct Printed {
 
 /// The last pull that ended well.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GoodPull {
+pub(super) struct LastGoodPull {
     digest: u64,
     issues: usize,
     skipped: usize,
@@ -67,14 +67,14 @@ impl Orchestrator {
         let (host, workflow, cancel) = (
             Arc::clone(&self.host),
             Arc::clone(&self.workflow),
-            self.no_more_looks.clone(),
+            self.cancel_lookups.clone(),
         );
         let (events, key) = (self.events.0.clone(), self.digest_key.clone());
         let started = Instant::now();
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
             let event = match intake::print(&host, &workflow, &stderr, cancel.cancelled()).await {
-                Ok(output) => Event::Printed(Printed {
+                Ok(output) => Event::Printed(PullOutput {
                     started,
                     digest: key.hash_one(&*output),
                     output,
@@ -86,8 +86,8 @@ impl Orchestrator {
     }
 
     /// A pull printed something: most print what the one before did, and reading that again is most of its cost.
-    pub(super) fn on_printed(&mut self, printed: Printed) {
-        let Printed {
+    pub(super) fn on_printed(&mut self, printed: PullOutput) {
+        let PullOutput {
             started,
             digest,
             output,
@@ -124,19 +124,19 @@ impl Orchestrator {
             tracing::warn!(issue = %warning.issue, field = warning.field, "{warning}");
         }
         self.field_warnings = warnings;
-        let good = GoodPull {
+        let good = LastGoodPull {
             digest,
             issues: pull.count,
             skipped: pull.skipped.len(),
         };
         self.last_good = Some(good);
-        self.look_for_named(&pull.issues);
+        self.mark_named_issues(&pull.issues);
         self.note_misspelled(&pull.misspelled);
         self.pulled_well(good, &pull.skipped, took);
         self.handle(Input::Pulled(pull.issues));
     }
 
-    fn pulled_well(&mut self, pull: GoodPull, skipped: &[Skipped], took: Duration) {
+    fn pulled_well(&mut self, pull: LastGoodPull, skipped: &[Skipped], took: Duration) {
         self.counts.ok += 1;
         self.counts.failed_in_a_row = 0;
         let last = LastPull {
@@ -182,7 +182,7 @@ impl Orchestrator {
             duration_ms: millis(took),
             error: None,
         };
-        if matches!(error, PullError::Cancelled) && self.no_more_looks.is_cancelled() {
+        if matches!(error, PullError::Cancelled) && self.cancel_lookups.is_cancelled() {
             self.pulling = false;
             self.last_pull = Some(last);
             return;
@@ -241,7 +241,7 @@ impl Orchestrator {
         self.misspelled = lines;
     }
 
-    pub(super) fn look_for_named(&mut self, issues: &[vik_core::issue::Issue]) {
+    pub(super) fn mark_named_issues(&mut self, issues: &[vik_core::issue::Issue]) {
         for (id, found) in &mut self.found {
             *found |= issues.iter().any(|issue| {
                 issue.id == *id

@@ -101,7 +101,7 @@ impl Orchestrator {
         secrets::adopt(&self.host.environment, &loaded.workflow);
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
-        self.told.send_replace(Arc::clone(&self.workflow));
+        self.workflow_updates.send_replace(Arc::clone(&self.workflow));
         self.pressure_due = std::time::Instant::now();
         self.handle(Input::Reloaded(self.workflow.clone()));
         self.ask_for_fresh_pull();

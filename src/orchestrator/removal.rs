@@ -20,7 +20,7 @@ use crate::template;
 use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
 
 /// How often a workspace that is in use is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What came of a removal.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub(super) async fn remove(
     issue: &Issue,
     cancel: impl Future<Output = ()>,
 ) -> Removal {
-    match go(host, workflow, issue, cancel).await {
+    match try_remove(host, workflow, issue, cancel).await {
         Ok(removal) => removal,
         Err(why) => Removal::Kept(why),
     }
 }
 
-async fn go(
+async fn try_remove(
     host: &Arc<Host>,
     workflow: &Workflow,
     issue: &Issue,
@@ -177,7 +177,7 @@ async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<Locked, String> {
         match locked.await? {
             Some(locked) => return Ok(locked),
             None if Instant::now() >= patience => return Err("something still lives in it".to_owned()),
-            None => tokio::time::sleep(LOOK_EVERY).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -185,10 +185,10 @@ async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<Locked, String> {
 async fn blocking<T: Send + 'static>(
     host: &Arc<Host>,
     issue: &Issue,
-    what: impl FnOnce(&Host, &Issue) -> Result<T, workspace::WorkspaceError> + Send + 'static,
+    operation: impl FnOnce(&Host, &Issue) -> Result<T, workspace::WorkspaceError> + Send + 'static,
 ) -> Result<T, String> {
     let (host, issue) = (Arc::clone(host), issue.clone());
-    spawn_blocking(move || what(&host, &issue))
+    spawn_blocking(move || operation(&host, &issue))
         .await
         .map_err(|error| report::chain(&error))?
         .map_err(|error| report::chain(&error))

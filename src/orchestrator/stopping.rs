@@ -30,18 +30,18 @@ impl Orchestrator {
                 self.refresh();
             }
             Asked::Stop { interrupt } => {
-                self.closing.interrupted |= interrupt;
-                self.begin_stop();
+                self.summary.interrupted |= interrupt;
+                self.stop();
             }
         }
     }
 
     /// Stops gracefully; when it does so already, at once.
-    pub(super) fn begin_stop(&mut self) {
-        self.closing.stopped = true;
+    pub(super) fn stop(&mut self) {
+        self.summary.stopped = true;
         self.keeping = false;
         let level = match self.stop.1.level() {
-            StopLevel::Go => StopLevel::Stop,
+            StopLevel::Run => StopLevel::Stop,
             _ => StopLevel::Kill,
         };
         tracing::info!(running = self.running.len(), ?level, "stopping");
@@ -54,33 +54,33 @@ impl Orchestrator {
     }
 
     /// Ends, and leaves the agents to their shims: the next daemon takes them up.
-    pub(super) fn begin_keep(&mut self) {
+    pub(super) fn stop_keeping_sessions(&mut self) {
         if self.state == DaemonState::Stopping {
             return;
         }
         tracing::info!(running = self.running.len(), "stopping; the agents live on");
-        self.closing.stopped = true;
+        self.summary.stopped = true;
         self.keeping = true;
         for running in self.running.values() {
-            running.tell.detach();
+            running.control.detach();
         }
         self.enter_stopping();
     }
 
     fn enter_stopping(&mut self) {
         self.state = DaemonState::Stopping;
-        self.no_more_looks.cancel();
+        self.cancel_lookups.cancel();
         self.handle(Input::Drain);
         self.note_state("stopping", None);
     }
 
     /// Nothing more starts; the end comes when nothing runs.
-    pub(super) fn begin_drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         if self.state == DaemonState::Running {
             tracing::info!(running = self.running.len(), "draining");
-            self.closing.drained = true;
+            self.summary.drained = true;
             self.state = DaemonState::Draining;
-            self.no_more_looks.cancel();
+            self.cancel_lookups.cancel();
             self.note_state("draining", None);
         }
     }
@@ -98,7 +98,7 @@ impl Orchestrator {
         );
         self.observer.on(&Progress::LedgerFailed { error: &text });
         self.state = DaemonState::Stopping;
-        self.no_more_looks.cancel();
+        self.cancel_lookups.cancel();
         self.note_state("failed", Some(&text));
         self.broken = Some(Broken {
             error,
@@ -117,7 +117,7 @@ impl Orchestrator {
             self.stop.0.send_replace(StopLevel::Stop);
         } else {
             for running in self.running.values() {
-                running.tell.detach();
+                running.control.detach();
             }
         }
     }

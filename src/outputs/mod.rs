@@ -1,8 +1,8 @@
 //! Safe outputs on this machine: what an agent is told of them, what is kept from it for them, and how what it asked for is
 //! read. What is allowed is decided in [`vik_core::outputs`]; who does it is the attempt ([`crate::session`]).
 
+mod credential_guard;
 mod prompt;
-mod wall;
 
 use std::io;
 use std::path::Path;
@@ -12,10 +12,10 @@ use vik_proc::untrusted;
 
 use crate::report::one_line;
 
-pub use prompt::{section, value};
 #[cfg(test)]
-pub(crate) use wall::read_settings;
-pub use wall::{Leak, Wall};
+pub(crate) use credential_guard::read_settings;
+pub use credential_guard::{CredentialGuard, Leak};
+pub use prompt::{section, value};
 
 /// The variable that names the file of outputs to the agent.
 pub const FILE: &str = vex::tools::OUTPUTS;

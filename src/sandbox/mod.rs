@@ -32,7 +32,7 @@ use paths::{below, resolve};
 
 /// For whom a sandbox is.
 #[derive(Clone, Copy, Debug)]
-pub struct Inmate<'a> {
+pub struct SandboxSubject<'a> {
     /// The issue.
     pub issue: &'a IssueId,
     /// The workflow: files that hold its secrets are nobody's to read, and what its agents may write is not trusted.
@@ -89,7 +89,7 @@ pub enum ConfineError {
 pub fn confine(
     host: &Host,
     policy: &SandboxPolicy,
-    inmate: Inmate<'_>,
+    inmate: SandboxSubject<'_>,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Sandbox, ConfineError> {
     let scratch = host.layout.scratch_dir(inmate.issue);
@@ -126,7 +126,7 @@ pub fn confine(
     }
     // What is opened must have no links: the agents cannot replace these two.
     let (scratch, workdir) = (scratch.canonicalize()?, inmate.workdir.canonicalize()?);
-    let inmate = Inmate {
+    let inmate = SandboxSubject {
         workdir: &workdir,
         ..inmate
     };
@@ -151,12 +151,12 @@ pub fn confine(
 fn plan(
     host: &Host,
     policy: &SandboxPolicy,
-    inmate: Inmate<'_>,
+    inmate: SandboxSubject<'_>,
     opened: &Opened<'_>,
     mut hidden: Vec<PathBuf>,
     mut write: Vec<PathBuf>,
 ) -> Result<Sandbox, ConfineError> {
-    let Inmate { workdir, agent, .. } = inmate;
+    let SandboxSubject { workdir, agent, .. } = inmate;
     let repository = vik_proc::repository_in(workdir);
     write.extend(vik_proc::DEVICES.iter().map(PathBuf::from));
     if policy.files == SandboxFiles::Workspace || agent.is_none() {
@@ -248,7 +248,7 @@ pub fn of_hook(
     workdir: &Path,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Option<Sandbox>, ConfineError> {
-    let inmate = Inmate {
+    let inmate = SandboxSubject {
         issue,
         workflow,
         workdir,
@@ -276,7 +276,7 @@ impl Weakness {
     }
 
     /// What it is, for people.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Signals => {
                 "this kernel lets agents signal other processes of this user (Linux 6.12 and later do not)"

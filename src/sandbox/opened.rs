@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use vik_core::workflow::SandboxPolicy;
 
 use super::paths::{below, follow, resolve};
-use super::{ConfineError, Homes, Inmate};
+use super::{ConfineError, Homes, SandboxSubject};
 use crate::host::Host;
 
 /// Opens the places of one sandbox.
@@ -24,7 +24,7 @@ impl<'a> Opened<'a> {
     pub(super) fn new(
         host: &Host,
         policy: &'a SandboxPolicy,
-        inmate: Inmate<'a>,
+        inmate: SandboxSubject<'a>,
         homes: &'a Homes,
     ) -> Result<Self, ConfineError> {
         Ok(Self {
@@ -93,7 +93,7 @@ impl<'a> Opened<'a> {
 }
 
 /// Where agents of the workflow may have put links.
-fn writable_by_agents(host: &Host, inmate: Inmate<'_>) -> Vec<PathBuf> {
+fn writable_by_agents(host: &Host, inmate: SandboxSubject<'_>) -> Vec<PathBuf> {
     let mut places = vec![
         host.layout.root().to_owned(),
         inmate.workdir.to_owned(),

@@ -15,7 +15,7 @@ use crate::report;
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// How much of its end is told.
-const TOLD_LINES: usize = 10;
+const REPORTED_LINES: usize = 10;
 
 /// How a command ended.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub(super) async fn run(
         }
         said => said,
     };
-    let said = report::one_line(&report::tail_lines(&said, TOLD_LINES), 1000);
+    let said = report::one_line(&report::tail_lines(&said, REPORTED_LINES), 1000);
     Ended {
         result,
         detail: Some(if said.is_empty() {

@@ -24,12 +24,12 @@ use vik_core::workflow::Workflow;
 
 use crate::crash::wall_clock;
 use crate::host::Host;
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 use crate::report::chain;
 use crate::webhooks::refresh;
 
 pub use book::{Book, Record};
-pub use plan::{Look, Timing, TimingError};
+pub use plan::{Due, Timing, TimingError};
 
 use command::Ended;
 
@@ -44,7 +44,7 @@ pub struct Setup {
     /// The workflow, as it is edited.
     pub workflows: watch::Receiver<Arc<Workflow>>,
     /// The way to the daemon's loop.
-    pub asks: mpsc::Sender<Asking>,
+    pub asks: mpsc::Sender<ControlRequest>,
 }
 
 /// The schedule while it is kept.
@@ -92,7 +92,7 @@ struct Keeper {
 }
 
 /// An entry whose time has come.
-struct Due {
+struct DueEntry {
     name: String,
     at: Timestamp,
     missed: bool,
@@ -152,26 +152,26 @@ impl Keeper {
             let Some(record) = self.book.entries.get_mut(name) else {
                 continue;
             };
-            let (at, missed) = match timing.look(record.settled, now) {
-                Look::Wait(None) => continue,
-                Look::Wait(Some(next)) => {
+            let (at, missed) = match timing.due(record.settled, now) {
+                Due::Wait(None) => continue,
+                Due::Wait(Some(next)) => {
                     let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
                     // Never a moment too early.
                     sleep = sleep.min(wait + Duration::from_millis(1));
                     continue;
                 }
-                Look::ClockWentBack => {
+                Due::ClockWentBack => {
                     tracing::warn!(entry = name, settled = %record.settled, %now, "the clock went back: the entry begins anew");
                     record.settled = now;
                     sleep = Duration::ZERO;
                     continue;
                 }
-                Look::Run(at) => (at, false),
-                Look::Missed(at) => (at, true),
+                Due::Run(at) => (at, false),
+                Due::Missed(at) => (at, true),
             };
             record.settled = now;
             sleep = Duration::ZERO;
-            due.push(Due {
+            due.push(DueEntry {
                 name: name.clone(),
                 at,
                 missed,
@@ -180,13 +180,13 @@ impl Keeper {
         if !due.is_empty() {
             let resting = self.resting().await;
             for due in due {
-                self.begin(due, now, resting.as_deref()).await;
+                self.start(due, now, resting.as_deref()).await;
             }
         }
         sleep
     }
 
-    async fn begin(&mut self, due: Due, now: Timestamp, resting: Option<&str>) {
+    async fn start(&mut self, due: DueEntry, now: Timestamp, resting: Option<&str>) {
         let workflow = Arc::clone(&self.setup.workflows.borrow());
         let (Some(record), Some(entry)) = (
             self.book.entries.get_mut(&due.name),
@@ -301,7 +301,7 @@ impl Keeper {
     /// Why nothing is begun now.
     async fn resting(&self) -> Option<String> {
         let (answer, answered) = oneshot::channel();
-        let asking = Asking {
+        let asking = ControlRequest {
             request: Request {
                 v: PROTOCOL,
                 verb: Verb::Status,

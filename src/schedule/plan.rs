@@ -38,7 +38,7 @@ pub struct Timing {
 
 /// What is to be done about an entry now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Due {
     /// Nothing until then; `None`: never again.
     Wait(Option<Timestamp>),
     /// It runs, for this time.
@@ -79,13 +79,13 @@ impl Timing {
     }
 
     /// What is to be done. All times up to `settled` were dealt with; after anything but [`Look::Wait`], `now` is settled.
-    pub fn look(&self, settled: Timestamp, now: Timestamp) -> Look {
+    pub fn due(&self, settled: Timestamp, now: Timestamp) -> Due {
         if settled.duration_since(now) > BELIEVED {
-            return Look::ClockWentBack;
+            return Due::ClockWentBack;
         }
         let first = match self.next(settled) {
             Some(first) if first <= now => first,
-            next => return Look::Wait(next),
+            next => return Due::Wait(next),
         };
         let recent = now.checked_sub(GRACE).unwrap_or(now).max(settled);
         let mut last = None;
@@ -95,9 +95,9 @@ impl Timing {
             at = next;
         }
         match last {
-            Some(last) => Look::Run(last),
-            None if self.catch_up => Look::Run(first),
-            None => Look::Missed(first),
+            Some(last) => Due::Run(last),
+            None if self.catch_up => Due::Run(first),
+            None => Due::Missed(first),
         }
     }
 }

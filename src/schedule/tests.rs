@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use vik_api::{LastRun, ScheduleResult};
 use vik_core::workflow::ScheduleEntry;
 
-use super::{Book, Look, Timing};
+use super::{Book, Due, Timing};
 
 fn entry(cron: &str, zone: &str) -> ScheduleEntry {
     ScheduleEntry {
@@ -96,20 +96,20 @@ fn where_the_clock_goes_back_a_fixed_time_comes_once_and_an_interval_goes_on() {
 fn who_is_late_runs_and_who_was_missed_is_told_or_made_up_for() {
     let mut timing = timing("0 3 * * *", "UTC");
     let settled = at("2026-01-10T12:00:00Z");
-    let look = |timing: &Timing, now: &str| timing.look(settled, at(now));
+    let look = |timing: &Timing, now: &str| timing.due(settled, at(now));
     let due = at("2026-01-11T03:00:00Z");
-    assert_eq!(look(&timing, "2026-01-11T02:59:59.9Z"), Look::Wait(Some(due)));
-    assert_eq!(look(&timing, "2026-01-11T03:00:00Z"), Look::Run(due));
-    assert_eq!(look(&timing, "2026-01-11T03:01:59Z"), Look::Run(due));
-    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Look::Missed(due));
+    assert_eq!(look(&timing, "2026-01-11T02:59:59.9Z"), Due::Wait(Some(due)));
+    assert_eq!(look(&timing, "2026-01-11T03:00:00Z"), Due::Run(due));
+    assert_eq!(look(&timing, "2026-01-11T03:01:59Z"), Due::Run(due));
+    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Due::Missed(due));
     assert_eq!(
         look(&timing, "2026-01-14T03:00:30Z"),
-        Look::Run(at("2026-01-14T03:00:00Z"))
+        Due::Run(at("2026-01-14T03:00:00Z"))
     );
     timing.catch_up = true;
-    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Look::Run(due));
-    assert_eq!(look(&timing, "2026-01-09T13:00:00Z"), Look::Wait(Some(due)));
-    assert_eq!(look(&timing, "2026-01-09T11:00:00Z"), Look::ClockWentBack);
+    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Due::Run(due));
+    assert_eq!(look(&timing, "2026-01-09T13:00:00Z"), Due::Wait(Some(due)));
+    assert_eq!(look(&timing, "2026-01-09T11:00:00Z"), Due::ClockWentBack);
 }
 
 #[test]
@@ -185,19 +185,19 @@ proptest! {
             let next = now + SignedDuration::from_millis(step * 20);
             now = next.max(latest - SignedDuration::from_hours(23));
             latest = latest.max(now);
-            match timing.look(settled, now) {
-                Look::Wait(next) => prop_assert!(next.is_some_and(|next| next > now)),
-                Look::Run(at) => {
+            match timing.due(settled, now) {
+                Due::Wait(next) => prop_assert!(next.is_some_and(|next| next > now)),
+                Due::Run(at) => {
                     prop_assert!(at <= now && at > settled);
                     prop_assert!(ran.last().is_none_or(|last| at > *last), "{at} after {ran:?}");
                     ran.push(at);
                     settled = now;
                 }
-                Look::Missed(at) => {
+                Due::Missed(at) => {
                     prop_assert!(!catch_up && at <= now && at > settled);
                     settled = now;
                 }
-                Look::ClockWentBack => prop_assert!(false),
+                Due::ClockWentBack => prop_assert!(false),
             }
         }
     }
@@ -215,7 +215,7 @@ proptest! {
             let due = timing.next(settled).unwrap();
             prop_assert!(due > settled);
             let now = due + SignedDuration::from_millis(late_ms);
-            prop_assert_eq!(timing.look(settled, now), Look::Run(due));
+            prop_assert_eq!(timing.due(settled, now), Due::Run(due));
             settled = now;
         }
     }

@@ -10,7 +10,7 @@ pub struct Environment {
     /// Grows only: a secret that is taken out of the workflow is still one.
     withheld: RwLock<BTreeSet<String>>,
     /// What was told once, and not again.
-    told: Mutex<BTreeSet<String>>,
+    warned: Mutex<BTreeSet<String>>,
 }
 
 impl Environment {
@@ -36,7 +36,7 @@ impl Environment {
 
     /// Whether this is asked for a name for the first time.
     pub(super) fn first_time(&self, name: &str) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         told.insert(name.to_owned())
     }
 }
@@ -46,7 +46,7 @@ impl From<BTreeMap<String, String>> for Environment {
         Self {
             all,
             withheld: RwLock::default(),
-            told: Mutex::default(),
+            warned: Mutex::default(),
         }
     }
 }

@@ -79,14 +79,14 @@ pub enum SecretError {
         source: Box<vik_proc::ProcError>,
     },
     /// Its command failed.
-    #[error("the secret {name} has no value: its command {how}{}", shown(said))]
+    #[error("the secret {name} has no value: its command {how}{}", shown(output))]
     Failed {
         /// The secret.
         name: String,
         /// `exited with 1`, …
         how: String,
         /// The last of what it said.
-        said: String,
+        output: String,
     },
     /// There is nothing in it.
     #[error("the secret {name} is empty")]
@@ -272,7 +272,11 @@ impl Resolver<'_> {
         } else {
             how_ended(&run.exit)
         };
-        Err(SecretError::Failed { name, how, said })
+        Err(SecretError::Failed {
+            name,
+            how,
+            output: said,
+        })
     }
 }
 

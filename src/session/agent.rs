@@ -15,17 +15,17 @@ use vik_proc::{
     AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
     StdoutMode, Supervised, identity::boot_id,
 };
-use vik_store::{ProcessNote, Step, StoreError, Trouble};
+use vik_store::{AttemptFailure, ProcessNote, Step, StoreError};
 
-use super::approval::What;
-use super::attempt::{Cut, Work};
-use super::clocks::Clocks;
+use super::approval::AttemptUpdateKind;
+use super::attempt::{Abort, AttemptRunner};
+use super::commands::AttemptCommands;
 use super::conclude::{figures, unproven};
-use super::follow::{FollowError, Follower};
+use super::follow::{FollowError, OutputReader};
 use super::full::overrun_failure;
-use super::gate::Gate;
 use super::live::LivePhase;
-use super::orders::Orders;
+use super::timeouts::Timeouts;
+use super::tool_calls::ToolCallApprovals;
 use crate::crash;
 use crate::hooks::how_ended;
 use crate::host::os_env;
@@ -34,11 +34,11 @@ use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 
 /// How often it is polled whether a shim that cannot be taken over has ended.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Starts the agent and stays with it to its end.
-    pub(super) async fn agent(&mut self, workdir: &Path, before: Option<Fingerprint>) -> Result<(), Cut> {
+    pub(super) async fn agent(&mut self, workdir: &Path, before: Option<Fingerprint>) -> Result<(), Abort> {
         let spec = self.launch(workdir).await?;
         // The follower opens it before the agent may have written anything.
         private::write_private(&self.files.raw(), b"")
@@ -69,7 +69,7 @@ impl Work<'_> {
             .map_err(|error| broken("cannot start the shim", &error))?;
         let mut stopping = None;
         if let Some(error) = refused.get() {
-            self.see_disk(error);
+            self.note_disk_error(error);
             // What the next daemon would not know of must not live.
             stopping = Some(broken("cannot keep the journal", error));
             supervised.kill();
@@ -85,13 +85,13 @@ impl Work<'_> {
     }
 
     /// Takes over the agent that an earlier daemon has started, or finds out how it ended.
-    pub(super) async fn take_up(
+    pub(super) async fn recover_agent(
         &mut self,
         boot: &str,
         shim: ProcessNote,
         agent: Option<ProcessNote>,
-        stopping: Option<Trouble>,
-    ) -> Result<(), Cut> {
+        stopping: Option<AttemptFailure>,
+    ) -> Result<(), Abort> {
         let (shim, agent) = (process(shim), agent.map(process));
         self.host().agent_shims.add([shim]);
         let spec = self.shim_spec("", Path::new("/"));
@@ -133,8 +133,8 @@ impl Work<'_> {
         let patience = Instant::now() + spec.graces.total();
         while boot == boot_id() && shim.is_alive() && Instant::now() < patience {
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                () = self.attempt.orders.killed() => break,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = self.attempt.commands.killed() => break,
             }
         }
         let end = vik_proc::recover(&spec, shim, agent, boot).await;
@@ -142,7 +142,7 @@ impl Work<'_> {
     }
 
     /// What is to be started.
-    async fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, Trouble> {
+    async fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, AttemptFailure> {
         let (start, host) = (self.start(), self.host());
         let asks = self.asks();
         if asks {
@@ -154,7 +154,7 @@ impl Work<'_> {
             .private_home()
             .await
             .map_err(|error| broken("cannot make the agent's home", &error))?;
-        let mut profile = self.kept.profile.clone();
+        let mut profile = self.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let launch = vik_agents::launch(&LaunchContext {
             profile: &profile,
@@ -173,7 +173,7 @@ impl Work<'_> {
             is_root: nix::unistd::geteuid().is_root(),
             environment: &host.environment.shared(),
         })
-        .map_err(|error| Trouble::failed(FailureClass::Usage, report::chain(&error)))?;
+        .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
         let mut env = launch.env;
         self.add_own(&mut env);
         let given = self.given(&profile.secrets);
@@ -183,7 +183,10 @@ impl Work<'_> {
         }
         env.extend(given);
         let Some((program, args)) = launch.argv.split_first() else {
-            return Err(Trouble::failed(FailureClass::Usage, "the agent has no command"));
+            return Err(AttemptFailure::failed(
+                FailureClass::Usage,
+                "the agent has no command",
+            ));
         };
         let mut spec = self.shim_spec(program, workdir);
         spec.args = args.iter().map(Into::into).collect();
@@ -210,21 +213,21 @@ impl Work<'_> {
     }
 
     /// Follows the raw file from its first byte. Events that the log has already are only counted.
-    fn follower(&mut self) -> Result<Follower, Trouble> {
+    fn follower(&mut self) -> Result<OutputReader, AttemptFailure> {
         let log = self
             .log
             .take()
-            .ok_or_else(|| Trouble::failed(FailureClass::Agent, "the session log is gone"))?;
+            .ok_or_else(|| AttemptFailure::failed(FailureClass::Agent, "the session log is gone"))?;
         let before = self.start().resume.as_ref().map(|resume| PreviousTotal {
             usage: resume.total,
             cost_usd: resume.cost.usd(),
         });
         let adapter = self.adapter(before)?;
-        Follower::open(
+        OutputReader::open(
             &self.files.raw(),
             adapter,
             log,
-            self.told,
+            self.events_written,
             self.attempt.live.clone(),
             self.kept_output(),
         )
@@ -233,7 +236,7 @@ impl Work<'_> {
 
     /// Maps what an agent printed once more, to know what it told: everything is in the log already.
     pub(super) async fn recall(&mut self) {
-        self.told = u64::MAX;
+        self.events_written = u64::MAX;
         self.exit = vik_proc::read_exit_record(&self.files.exit()).ok();
         if let Ok(log) = vik_store::SessionLog::reopen(&self.files.log()) {
             self.log = Some(log.log);
@@ -250,14 +253,14 @@ impl Work<'_> {
     async fn watch(
         &mut self,
         supervised: Supervised,
-        mut follower: Follower,
+        mut follower: OutputReader,
         began: Instant,
-        mut stopping: Option<Trouble>,
-    ) -> Result<(), Cut> {
+        mut stopping: Option<AttemptFailure>,
+    ) -> Result<(), Abort> {
         self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
         let handle = supervised.handle();
         let stage = self.start().stage.clone();
-        let mut clocks = Clocks::new(&stage, began, self.files.stderr());
+        let mut clocks = Timeouts::new(&stage, began, self.files.stderr());
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
         let mut gate = self.gate().unwrap_or_else(|error| {
             self.fail(
@@ -269,8 +272,8 @@ impl Work<'_> {
             None
         });
         let mut told = Spend::default();
-        let orders = self.attempt.orders.clone();
-        let has_login = self.kept.profile.home == Home::Private;
+        let orders = self.attempt.commands.clone();
+        let has_login = self.spec.profile.home == Home::Private;
         let keeping_up = has_login.then(|| self.logins().keep_up());
         let end = loop {
             tokio::select! {
@@ -294,20 +297,20 @@ impl Work<'_> {
                     limits.into_iter().for_each(|limit| log_limit(&mut follower, limit));
                 }
                 answered = answered(&orders, gate.as_ref()), if stopping.is_none() => {
-                    let heard = gate.as_mut().map_or(Ok(()), |gate| gate.hear(&answered, &mut follower));
+                    let heard = gate.as_mut().map_or(Ok(()), |gate| gate.on_answer(&answered, &mut follower));
                     if let Err(error) = heard {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
                     }
                 }
                 () = tokio::time::sleep(follower.poll_wait()) => {
                     let mut polled = follower.poll_slices().await;
-                    self.tell_spend(&follower, &mut told);
+                    self.report_spend(&follower, &mut told);
                     if let Some(gate) = gate.as_mut().filter(|_| polled.is_ok() && stopping.is_none()) {
-                        polled = gate.tend(&mut follower);
+                        polled = gate.poll(&mut follower);
                     }
                     if let Err(error) = polled {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
-                    } else if let Some(trouble) = clocks.ran_out(&mut follower, gate.as_ref())
+                    } else if let Some(trouble) = clocks.expired(&mut follower, gate.as_ref())
                         && stopping.is_none()
                         && !detaching
                     {
@@ -330,7 +333,7 @@ impl Work<'_> {
     }
 
     /// Stops the agent, and notes why first: should this daemon die, the next one knows.
-    fn stop(&self, handle: &Handle, trouble: Trouble) -> Trouble {
+    fn stop(&self, handle: &Handle, trouble: AttemptFailure) -> AttemptFailure {
         let step = Step::Stopping {
             trouble: trouble.clone(),
         };
@@ -351,24 +354,24 @@ impl Work<'_> {
         &self,
         handle: &Handle,
         error: &FollowError,
-        stopping: &mut Option<Trouble>,
+        stopping: &mut Option<AttemptFailure>,
         detaching: &mut bool,
     ) {
-        let is_broken = error.store().is_some_and(|error| self.see_disk(error));
+        let is_broken = error.store().is_some_and(|error| self.note_disk_error(error));
         if stopping.is_some() || *detaching {
             return;
         }
         if is_broken {
             *detaching = true;
-            self.let_go(handle);
+            self.release(handle);
         } else {
-            let trouble = Trouble::failed(FailureClass::Agent, report::chain(error));
+            let trouble = AttemptFailure::failed(FailureClass::Agent, report::chain(error));
             *stopping = Some(self.stop(handle, trouble));
         }
     }
 
     /// Leaves the agent to its shim, where that has a grace.
-    fn let_go(&self, handle: &Handle) {
+    fn release(&self, handle: &Handle) {
         if self.attempt.orphan_grace.is_zero() {
             handle.stop();
         } else {
@@ -376,12 +379,12 @@ impl Work<'_> {
         }
     }
 
-    fn tell_spend(&self, follower: &Follower, told: &mut Spend) {
+    fn report_spend(&self, follower: &OutputReader, told: &mut Spend) {
         let (usage, cost) = follower.usage();
-        let (spend, _) = figures(&self.kept.profile, usage, cost);
+        let (spend, _) = figures(&self.spec.profile, usage, cost);
         if let Some(spend) = spend.filter(|spend| spend != told) {
             *told = spend;
-            self.tell(What::Spent(spend));
+            self.send_update(AttemptUpdateKind::Spent(spend));
         }
     }
 
@@ -389,9 +392,9 @@ impl Work<'_> {
     async fn settle(
         &mut self,
         end: Result<ExitRecord, ShimLost>,
-        follower: Follower,
-        stopping: Option<Trouble>,
-    ) -> Result<(), Cut> {
+        follower: OutputReader,
+        stopping: Option<AttemptFailure>,
+    ) -> Result<(), Abort> {
         self.exchange_login().await;
         if let Err(lost) = &end
             && lost.detached
@@ -401,7 +404,7 @@ impl Work<'_> {
                 let error = report::chain(&error);
                 tracing::warn!(session = self.id, error, "the session log lacks the last events");
             }
-            return Err(Cut::Detached);
+            return Err(Abort::Detached);
         }
         let (proof, agent) = match &end {
             Ok(record) => (record.proof.clone(), record.agent),
@@ -432,7 +435,7 @@ impl Work<'_> {
         match finished.log {
             Ok(log) => self.log = Some(log),
             Err(error) => {
-                self.see_disk(&error);
+                self.note_disk_error(&error);
                 // Why it was stopped says more than what came of that.
                 stopping.get_or_insert_with(|| broken("its output was not kept", &*error));
             }
@@ -446,40 +449,43 @@ impl Work<'_> {
                     Proof::Reboot => "the machine was started anew while it ran".to_owned(),
                     _ => report::chain(&lost),
                 };
-                Err(Trouble::of(Outcome::Lost, reason).into())
+                Err(AttemptFailure::of(Outcome::Lost, reason).into())
             }
-            (None, None, None) => self.judge().map_err(Cut::from),
+            (None, None, None) => self.judge().map_err(Abort::from),
         }
     }
 
     /// Why the shim has killed the agent by itself.
-    fn overrun(&self) -> Option<Trouble> {
+    fn overrun(&self) -> Option<AttemptFailure> {
         let overrun = self.exit.as_ref()?.overrun.as_ref()?;
         Some(overrun_failure(overrun))
     }
 
     /// What the agent's own end means, when nobody stopped it.
-    fn judge(&self) -> Result<(), Trouble> {
+    fn judge(&self) -> Result<(), AttemptFailure> {
         if let Some(record) = &self.exit {
             if let Some(failure) = &record.spawn_error {
                 let class = match failure.kind {
                     SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Agent,
                     _ => FailureClass::Usage,
                 };
-                return Err(Trouble::failed(class, format!("the agent {}", how_ended(record))));
+                return Err(AttemptFailure::failed(
+                    class,
+                    format!("the agent {}", how_ended(record)),
+                ));
             }
             match record.cause {
                 Cause::LifelineLost => {
-                    return Err(Trouble::of(
+                    return Err(AttemptFailure::of(
                         Outcome::Lost,
                         "the daemon died, and its agent was stopped",
                     ));
                 }
                 Cause::Stopped | Cause::Killed => {
-                    if let Some(halt) = self.attempt.orders.halt() {
+                    if let Some(halt) = self.attempt.commands.halt() {
                         return Err(halt.trouble());
                     }
-                    return Err(Trouble::of(
+                    return Err(AttemptFailure::of(
                         Outcome::Lost,
                         "its agent was stopped while no daemon ran",
                     ));
@@ -489,7 +495,7 @@ impl Work<'_> {
         }
         // It told so late that it had ended before it could be stopped.
         if let Some(hit) = self.crossed().filter(|_| !self.conclusion.over_budget) {
-            return Err(Trouble::of(
+            return Err(AttemptFailure::of(
                 Outcome::OverBudget,
                 format!("a limit is reached: {hit}"),
             ));
@@ -501,7 +507,7 @@ impl Work<'_> {
         let told = self.conclusion.reason.clone();
         let reason = told.unwrap_or_else(|| format!("the agent {how}"));
         if self.conclusion.over_budget {
-            return Err(Trouble::of(
+            return Err(AttemptFailure::of(
                 Outcome::OverBudget,
                 match self.start().budget.describe() {
                     Some(budget) => format!("the agent stopped at its budget of {budget}: {reason}"),
@@ -514,15 +520,15 @@ impl Work<'_> {
         } else {
             reason
         };
-        Err(Trouble::failed(
+        Err(AttemptFailure::failed(
             self.conclusion.failure_class.unwrap_or(FailureClass::Agent),
             reason,
         ))
     }
 }
 
-fn broken(what: &str, error: &dyn std::error::Error) -> Trouble {
-    Trouble::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
+fn broken(what: &str, error: &dyn std::error::Error) -> AttemptFailure {
+    AttemptFailure::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
 }
 
 fn noted_process(process: ProcessId) -> ProcessNote {
@@ -540,7 +546,7 @@ fn process(note: ProcessNote) -> ProcessId {
 }
 
 /// Logs that a limit is near or reached.
-fn log_limit(follower: &mut Follower, hit: LimitHit) {
+fn log_limit(follower: &mut OutputReader, hit: LimitHit) {
     let percent = hit.percent();
     if let Err(error) = follower.append_event(Timestamp::now(), &Event::Limit { hit, percent }) {
         tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
@@ -548,8 +554,8 @@ fn log_limit(follower: &mut Follower, hit: LimitHit) {
 }
 
 /// Waits for what is said to that which waits for a person.
-async fn answered(orders: &Orders, gate: Option<&Gate>) -> Answered {
-    match gate.and_then(Gate::awaits) {
+async fn answered(orders: &AttemptCommands, gate: Option<&ToolCallApprovals>) -> Answered {
+    match gate.and_then(ToolCallApprovals::awaits) {
         Some(request) => orders.answered(request).await,
         None => std::future::pending().await,
     }

@@ -13,29 +13,29 @@ use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scheduler::Start;
 use vik_core::workflow::ApprovePolicy;
-use vik_store::{Step, Trouble};
+use vik_store::{AttemptFailure, Step};
 
-use super::attempt::{Cut, Work};
+use super::attempt::{Abort, AttemptRunner};
+use super::commands::StopCause;
 use super::live::LivePhase;
-use super::orders::Halt;
 use crate::crash;
 use crate::report;
 use crate::template;
 
 /// What an attempt tells the scheduler while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct AttemptUpdate {
     /// The issue it is for.
     pub issue: IssueId,
     /// The attempt.
     pub session: AttemptId,
     /// What is new.
-    pub what: What,
+    pub kind: AttemptUpdateKind,
 }
 
 /// What is new of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum AttemptUpdateKind {
     /// It has spent this much so far.
     Spent(Spend),
     /// It waits for a person with this, or does no longer.
@@ -45,14 +45,14 @@ pub enum What {
 /// The longest message that stands in a reason.
 const LONGEST_REASON: usize = 2000;
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Tells the scheduler something new.
-    pub(super) fn tell(&self, what: What) {
+    pub(super) fn send_update(&self, what: AttemptUpdateKind) {
         let start = self.start();
-        let _ = self.attempt.news.send(News {
+        let _ = self.attempt.updates.send(AttemptUpdate {
             issue: start.issue.id.clone(),
             session: start.attempt_id,
-            what,
+            kind: what,
         });
     }
 
@@ -61,7 +61,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// When the person did not, or the attempt must stop; [`Cut::Detached`] where the daemon ends: the next one waits on.
-    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Cut> {
+    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Abort> {
         let policy = self.start().stage.approve.clone().unwrap_or_default();
         if !policy.after && outputs.is_empty() {
             return Ok(());
@@ -76,18 +76,18 @@ impl Work<'_> {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
                 });
-                self.tell(What::Awaits(Some(Box::new(request.clone()))));
+                self.send_update(AttemptUpdateKind::Awaits(Some(Box::new(request.clone()))));
                 let answered = self.wait_for_answer(&request).await?;
                 self.note_for_good(Step::Answered {
                     answered: answered.clone(),
                 })
                 .await?;
                 crash::point("answered");
-                self.say(&said(&answered));
+                self.log_note(&answer_text(&answered));
                 answered
             }
         };
-        self.tell(What::Awaits(None));
+        self.send_update(AttemptUpdateKind::Awaits(None));
         judge(&answered)
     }
 
@@ -96,7 +96,7 @@ impl Work<'_> {
         id: String,
         policy: &ApprovePolicy,
         outputs: Vec<String>,
-    ) -> Result<Request, Trouble> {
+    ) -> Result<Request, AttemptFailure> {
         let known = self.journal().asked(&id).cloned();
         if let Some(request) = known {
             return Ok(request);
@@ -110,12 +110,12 @@ impl Work<'_> {
         })
         .await?;
         crash::point("asked");
-        self.say("a person has to accept what was done");
+        self.log_note("a person has to accept what was done");
         Ok(request)
     }
 
-    async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Cut> {
-        let orders = self.attempt.orders.clone();
+    async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Abort> {
+        let orders = self.attempt.commands.clone();
         let left = SignedDuration::try_from(request.until - Timestamp::now()).ok();
         let left = left
             .and_then(|left| Duration::try_from(left).ok())
@@ -125,10 +125,10 @@ impl Work<'_> {
             answered = orders.answered(&request.id) => Ok(answered),
             halt = orders.halted() => Err(match halt {
                 // Nothing runs: what is done is not thrown away.
-                Halt::All => Cut::Detached,
-                Halt::Own(_) => Cut::Trouble(halt.trouble()),
+                StopCause::All => Abort::Detached,
+                StopCause::Own(_) => Abort::Failed(halt.trouble()),
             }),
-            () = orders.detached() => Err(Cut::Detached),
+            () = orders.detached() => Err(Abort::Detached),
             () = sleep(left) => Ok(Answered {
                 request: request.id.clone(),
                 answer: Answer::at_the_limit(request.on_timeout),
@@ -138,13 +138,13 @@ impl Work<'_> {
     }
 
     /// Writes a line of Vik's own into the session log.
-    fn say(&mut self, text: &str) {
+    fn log_note(&mut self, text: &str) {
         let Some(log) = &mut self.log else { return };
         let written = log
             .push(Timestamp::now(), &Event::note(text.to_owned()))
             .and_then(|_| log.flush());
         if let Err(error) = written {
-            self.see_disk(&error);
+            self.note_disk_error(&error);
             let error = report::chain(&error);
             tracing::warn!(session = self.id, error, "a line is not in the session log");
         }
@@ -152,7 +152,7 @@ impl Work<'_> {
 }
 
 /// What a person says to the agent, for a prompt whose template does not speak of it itself; "" where nobody said anything.
-pub(super) fn words_of_a_person(start: &Start, template: &str) -> String {
+pub(super) fn human_message(start: &Start, template: &str) -> String {
     let previous = start.previous.as_ref();
     let asked_for = previous
         .filter(|report| report.failure_class == Some(FailureClass::Verify))
@@ -174,7 +174,7 @@ pub(super) fn words_of_a_person(start: &Start, template: &str) -> String {
     out
 }
 
-fn said(answered: &Answered) -> String {
+fn answer_text(answered: &Answered) -> String {
     let (by, answer) = (&answered.by, &answered.answer);
     let what = match answer {
         Answer::Approve { .. } => "approved the result",
@@ -187,13 +187,15 @@ fn said(answered: &Answered) -> String {
     }
 }
 
-fn judge(answered: &Answered) -> Result<(), Cut> {
+fn judge(answered: &Answered) -> Result<(), Abort> {
     match &answered.answer {
         Answer::Approve { .. } => Ok(()),
-        Answer::Deny { .. } => Err(Trouble::failed(FailureClass::Denied, said(answered)).into()),
-        Answer::Instruct { message } => Err(Trouble {
+        Answer::Deny { .. } => {
+            Err(AttemptFailure::failed(FailureClass::Denied, answer_text(answered)).into())
+        }
+        Answer::Instruct { message } => Err(AttemptFailure {
             feedback: Some(message.clone()),
-            ..Trouble::failed(FailureClass::Verify, said(answered))
+            ..AttemptFailure::failed(FailureClass::Verify, answer_text(answered))
         }
         .into()),
     }

@@ -17,15 +17,16 @@ use vik_core::workflow::Workflow;
 use vik_proc::{ExitRecord, FileLock, identity::boot_id};
 use vik_store::ledger::LedgerError;
 use vik_store::{
-    AttemptFiles, AttemptRecord, Journal, Kept, Plan, Reopened, SessionLog, Step, StoreError, Trouble,
+    AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journal, Plan, Reopened, SessionLog, Step,
+    StoreError,
 };
 
-use super::approval::News;
+use super::approval::AttemptUpdate;
+use super::commands::AttemptCommands;
 use super::context::stage_context;
 use super::full::{FULL, is_full};
 use super::live::Live;
-use super::orders::Orders;
-use super::outputs::Told;
+use super::outputs::OutputSummary;
 use crate::crash;
 use crate::hooks::Hook;
 use crate::host::Host;
@@ -48,9 +49,9 @@ pub struct Attempt {
     /// What it tells while it runs.
     pub live: Live,
     /// What it is told.
-    pub orders: Orders,
+    pub commands: AttemptCommands,
     /// Where it says what is new of it.
-    pub news: mpsc::UnboundedSender<News>,
+    pub updates: mpsc::UnboundedSender<AttemptUpdate>,
     /// How long its agent lives without a daemon.
     pub orphan_grace: Duration,
 }
@@ -63,7 +64,7 @@ pub enum Finish {
     /// It was told to let go of its agent, which lives on: the next daemon takes it up.
     Detached,
     /// The disk takes nothing more of it: it stands as it is, and the next daemon takes it up.
-    Unkept(Arc<LedgerError>),
+    StorageFailed(Arc<LedgerError>),
 }
 
 /// How an attempt ended.
@@ -79,33 +80,33 @@ pub struct AttemptEnd {
 
 /// Why an attempt does not go on.
 #[derive(Debug)]
-pub(super) enum Cut {
+pub(super) enum Abort {
     /// It did not come to a good end.
-    Trouble(Trouble),
+    Failed(AttemptFailure),
     /// Its agent was left alive.
     Detached,
     /// The disk takes nothing more.
     Unkept(Arc<LedgerError>),
 }
 
-impl From<Trouble> for Cut {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<AttemptFailure> for Abort {
+    fn from(trouble: AttemptFailure) -> Self {
+        Self::Failed(trouble)
     }
 }
 
 /// What is known of an attempt while it goes on.
-pub(super) struct Work<'a> {
+pub(super) struct AttemptRunner<'a> {
     pub(super) attempt: &'a Attempt,
-    pub(super) kept: Box<Kept>,
+    pub(super) spec: Box<AttemptSpec>,
     pub(super) files: &'a AttemptFiles,
     pub(super) id: String,
-    pub(super) began: Timestamp,
+    pub(super) started_at: Timestamp,
     /// Shared with the task that starts the shim.
     journal: Arc<Mutex<Journal>>,
     pub(super) log: Option<SessionLog>,
     /// How many of the agent's events the log has from an earlier daemon.
-    pub(super) told: u64,
+    pub(super) events_written: u64,
     log_is_ended: bool,
     pub(super) conclusion: Conclusion,
     pub(super) exit: Option<ExitRecord>,
@@ -129,9 +130,9 @@ pub(super) struct Work<'a> {
     /// The secrets that it needs, once they were looked up.
     pub(super) secrets: Option<Values>,
     /// What became of what its agent asked for.
-    pub(super) outputs_told: Vec<Told>,
+    pub(super) output_summaries: Vec<OutputSummary>,
     /// Set when the disk is broken: no end is made of that.
-    pub(super) unkept: OnceLock<Arc<LedgerError>>,
+    pub(super) storage_failure: OnceLock<Arc<LedgerError>>,
     /// Set when the disk was full: that ends the attempt, and the daemon goes on.
     pub(super) full: OnceLock<()>,
 }
@@ -146,19 +147,19 @@ pub fn files(host: &Host, start: &Start) -> AttemptFiles {
 /// was told to detach.
 pub async fn run(attempt: Attempt) -> Finish {
     let files = files(&attempt.host, &attempt.start);
-    match Work::begin(&attempt, &files) {
+    match AttemptRunner::new(&attempt, &files) {
         Ok(work) => work.run().await,
-        Err(Cut::Trouble(trouble)) => Finish::Ended(Box::new(
+        Err(Abort::Failed(trouble)) => Finish::Ended(Box::new(
             AttemptEnd::broken(&attempt.host, &attempt.start, trouble).await,
         )),
-        Err(Cut::Detached) => Finish::Detached,
-        Err(Cut::Unkept(error)) => Finish::Unkept(error),
+        Err(Abort::Detached) => Finish::Detached,
+        Err(Abort::Unkept(error)) => Finish::StorageFailed(error),
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> AttemptRunner<'a> {
     /// Records what is about to happen, before anything does; or reads what was recorded.
-    fn begin(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Cut> {
+    fn new(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Abort> {
         // Nothing of the attempt has happened yet: what cannot be written is no fault of it, and no next one fares better. Only
         // a full disk may have room again.
         let fail = |what: &str, error: StoreError| {
@@ -167,11 +168,11 @@ impl<'a> Work<'a> {
                 StoreError::Read { .. } => None,
             };
             match own {
-                Some(own) if !is_full(&own) => Cut::Unkept(Arc::new(own)),
+                Some(own) if !is_full(&own) => Abort::Unkept(Arc::new(own)),
                 own => {
                     let full = if own.is_some() { FULL } else { "" };
                     let reason = format!("{full}{what}: {}", report::chain(&error));
-                    Cut::Trouble(Trouble::failed(FailureClass::Agent, reason))
+                    Abort::Failed(AttemptFailure::failed(FailureClass::Agent, reason))
                 }
             }
         };
@@ -191,7 +192,7 @@ impl<'a> Work<'a> {
             Err(error) => return Err(fail("cannot read the record of the attempt", error)),
         };
         let mut kept = record.kept.ok_or_else(|| {
-            Trouble::failed(
+            AttemptFailure::failed(
                 FailureClass::Agent,
                 "the record of the attempt is of an older version",
             )
@@ -210,13 +211,13 @@ impl<'a> Work<'a> {
         crash::point("begun");
         Ok(Self {
             attempt,
-            kept,
+            spec: kept,
             files,
             id: attempt.start.attempt_id.to_string(),
-            began: record.started_at,
+            started_at: record.started_at,
             journal: Arc::new(Mutex::new(journal)),
             log: Some(log.log),
-            told: log.agents,
+            events_written: log.agents,
             log_is_ended: log.is_ended,
             conclusion: Conclusion::default(),
             exit: None,
@@ -230,8 +231,8 @@ impl<'a> Work<'a> {
             folder: None,
             lock: None,
             secrets: None,
-            outputs_told: Vec::new(),
-            unkept: OnceLock::new(),
+            output_summaries: Vec::new(),
+            storage_failure: OnceLock::new(),
             full: OnceLock::new(),
         })
     }
@@ -241,7 +242,7 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn start(&self) -> &Start {
-        &self.kept.start
+        &self.spec.start
     }
 
     pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
@@ -253,14 +254,14 @@ impl<'a> Work<'a> {
     }
 
     /// Notes a step before it is taken.
-    pub(super) fn note(&self, step: Step) -> Result<(), Trouble> {
+    pub(super) fn note(&self, step: Step) -> Result<(), AttemptFailure> {
         self.journal()
             .note(step)
             .map_err(|error| self.cannot_note(&error))
     }
 
     /// [`note`](Self::note), so that it stays when the machine dies.
-    pub(super) async fn note_for_good(&self, step: Step) -> Result<(), Trouble> {
+    pub(super) async fn note_for_good(&self, step: Step) -> Result<(), AttemptFailure> {
         let journal = self.shared_journal();
         let noted = spawn_blocking(move || {
             journal
@@ -270,28 +271,28 @@ impl<'a> Work<'a> {
         });
         match noted.await {
             Ok(noted) => noted.map_err(|error| self.cannot_note(&error)),
-            Err(error) => Err(Trouble::failed(FailureClass::Agent, error.to_string())),
+            Err(error) => Err(AttemptFailure::failed(FailureClass::Agent, error.to_string())),
         }
     }
 
-    fn cannot_note(&self, error: &StoreError) -> Trouble {
-        self.see_disk(error);
+    fn cannot_note(&self, error: &StoreError) -> AttemptFailure {
+        self.note_disk_error(error);
         let reason = format!("cannot keep the journal: {}", report::chain(error));
-        Trouble::failed(FailureClass::Agent, reason)
+        AttemptFailure::failed(FailureClass::Agent, reason)
     }
 
     /// Remembers what an error says of the disk. Returns whether the disk is broken.
-    pub(super) fn see_disk(&self, error: &StoreError) -> bool {
+    pub(super) fn note_disk_error(&self, error: &StoreError) -> bool {
         match disk_of(error) {
             Some(disk) if is_full(&disk) => {
                 let _ = self.full.set(());
             }
             Some(disk) => {
-                let _ = self.unkept.set(disk);
+                let _ = self.storage_failure.set(disk);
             }
             None => {}
         }
-        self.unkept.get().is_some()
+        self.storage_failure.get().is_some()
     }
 
     async fn run(mut self) -> Finish {
@@ -299,9 +300,9 @@ impl<'a> Work<'a> {
         let (ended, report) = match plan {
             Plan::Over { ended, report } => {
                 self.close_log(&ended, &report);
-                if self.unkept.get().is_none() && self.owes_after_run(&ended) {
+                if self.storage_failure.get().is_none() && self.owes_after_run(&ended) {
                     // Where it fails, `after_run` says so.
-                    let _ = self.look_up_secrets().await;
+                    let _ = self.resolve_secrets().await;
                     self.recall().await;
                 }
                 (*ended, *report)
@@ -309,23 +310,28 @@ impl<'a> Work<'a> {
             plan => {
                 let trouble = match self.pursue(plan).await {
                     Ok(()) => None,
-                    Err(Cut::Trouble(trouble)) => Some(trouble),
-                    Err(Cut::Detached) => return self.unkept.take().map_or(Finish::Detached, Finish::Unkept),
-                    Err(Cut::Unkept(error)) => return Finish::Unkept(error),
+                    Err(Abort::Failed(trouble)) => Some(trouble),
+                    Err(Abort::Detached) => {
+                        return self
+                            .storage_failure
+                            .take()
+                            .map_or(Finish::Detached, Finish::StorageFailed);
+                    }
+                    Err(Abort::Unkept(error)) => return Finish::StorageFailed(error),
                 };
                 let failed = trouble
                     .as_ref()
                     .filter(|trouble| trouble.outcome == Outcome::Failed);
                 if let Some(trouble) = failed
-                    && self.unkept.get().is_none()
+                    && self.storage_failure.get().is_none()
                     && self.disk_fails().await
-                    && self.unkept.get().is_some()
+                    && self.storage_failure.get().is_some()
                     && !matches!(trouble.class, Some(FailureClass::Hook | FailureClass::Verify))
                 {
                     self.excuse_agent();
                 }
-                if let Some(error) = self.unkept.take() {
-                    return Finish::Unkept(error);
+                if let Some(error) = self.storage_failure.take() {
+                    return Finish::StorageFailed(error);
                 }
                 let trouble = match trouble {
                     Some(trouble) if self.full.get().is_some() => Some(self.failed_by_full_disk(trouble)),
@@ -342,8 +348,8 @@ impl<'a> Work<'a> {
                         error = trouble.reason,
                         "the journal stays without its end"
                     );
-                    if let Some(error) = self.unkept.take() {
-                        return Finish::Unkept(error);
+                    if let Some(error) = self.storage_failure.take() {
+                        return Finish::StorageFailed(error);
                     }
                 }
                 self.forget_base();
@@ -353,12 +359,12 @@ impl<'a> Work<'a> {
         };
         self.forget_outputs();
         crash::point("log_ended");
-        if self.unkept.get().is_none() && self.owes_after_run(&ended) {
+        if self.storage_failure.get().is_none() && self.owes_after_run(&ended) {
             self.after_run(&ended).await;
         }
-        if let Some(error) = self.unkept.take() {
+        if let Some(error) = self.storage_failure.take() {
             // The next daemon does what is still owed.
-            return Finish::Unkept(error);
+            return Finish::StorageFailed(error);
         }
         Finish::Ended(Box::new(AttemptEnd {
             report,
@@ -369,7 +375,7 @@ impl<'a> Work<'a> {
 
     /// Notes, should there be room for so little, that the agent is not to blame for how it ended. Scripts are run again.
     fn excuse_agent(&self) {
-        let trouble = Trouble::of(Outcome::Lost, "the disk took nothing more");
+        let trouble = AttemptFailure::of(Outcome::Lost, "the disk took nothing more");
         let _ = self.journal().note(Step::Stopping { trouble });
     }
 
@@ -381,7 +387,7 @@ impl<'a> Work<'a> {
             && self.ended(Hook::AfterRun.as_str()).is_none()
     }
 
-    async fn pursue(&mut self, plan: Plan) -> Result<(), Cut> {
+    async fn pursue(&mut self, plan: Plan) -> Result<(), Abort> {
         let (workdir, before, result) = match plan {
             Plan::TakeUp {
                 boot_id,
@@ -391,9 +397,11 @@ impl<'a> Work<'a> {
                 stopping,
             } => {
                 // What cannot be masked must not go on.
-                let unknown = self.look_up_secrets().await.err();
-                let result = self.take_up(&boot_id, shim, agent, stopping.or(unknown)).await;
-                if let Err(Cut::Detached) = result {
+                let unknown = self.resolve_secrets().await.err();
+                let result = self
+                    .recover_agent(&boot_id, shim, agent, stopping.or(unknown))
+                    .await;
+                if let Err(Abort::Detached) = result {
                     return result;
                 }
                 let entered = match self.lock_workspace().await {
@@ -410,10 +418,10 @@ impl<'a> Work<'a> {
                 self.exchange_login().await;
                 self.proof = Some(vik_proc::Proof::Reboot.name());
                 let reason = "the machine was started anew before the agent ran";
-                return Err(Trouble::of(Outcome::Lost, reason).into());
+                return Err(AttemptFailure::of(Outcome::Lost, reason).into());
             }
             Plan::Prepare | Plan::Over { .. } => {
-                self.look_up_secrets().await?;
+                self.resolve_secrets().await?;
                 self.lock_workspace().await?;
                 crash::point("locked");
                 let workdir = self.workspace().await?;
@@ -424,7 +432,7 @@ impl<'a> Work<'a> {
                 }
                 self.prompt(&workdir, &context).await?;
                 crash::point("prompt_ready");
-                self.look_before().await?;
+                self.snapshot_before().await?;
                 crash::point("base_taken");
                 let before = self.fingerprint(&workdir).await;
                 let result = self.agent(&workdir, before).await;
@@ -433,7 +441,7 @@ impl<'a> Work<'a> {
         };
         crash::point("agent_ended");
         let result = match result {
-            Err(Cut::Detached | Cut::Unkept(_)) => return result,
+            Err(Abort::Detached | Abort::Unkept(_)) => return result,
             result => self.judge_changes(result).await,
         };
         crash::point("changes_traced");
@@ -441,7 +449,7 @@ impl<'a> Work<'a> {
             Ok(()) => self.accept(&workdir).await,
             cut => cut,
         };
-        if let Err(Cut::Detached) = result {
+        if let Err(Abort::Detached) = result {
             return result;
         }
         let after = self.fingerprint(&workdir).await;
@@ -467,7 +475,7 @@ impl<'a> Work<'a> {
             log.flush()
         });
         if let Err(error) = closed {
-            self.see_disk(&error);
+            self.note_disk_error(&error);
             let error = report::chain(&error);
             tracing::error!(session = self.id, error, "a session log stays without its end");
         }
@@ -476,11 +484,11 @@ impl<'a> Work<'a> {
 
 impl Attempt {
     /// The record of an attempt that begins now.
-    fn record(&self) -> Result<AttemptRecord, Trouble> {
+    fn record(&self) -> Result<AttemptRecord, AttemptFailure> {
         let mut start = (*self.start).clone();
         let profile = self.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
             let reason = format!("there is no agent `{}`", start.stage.agent);
-            Trouble::failed(FailureClass::Usage, reason)
+            AttemptFailure::failed(FailureClass::Usage, reason)
         })?;
         let refused = start
             .resume
@@ -499,7 +507,7 @@ impl Attempt {
             attempt: start.attempt,
             started_at: Timestamp::now(),
             workdir: self.host.layout.issue_dir(&start.issue.id),
-            kept: Some(Box::new(Kept {
+            kept: Some(Box::new(AttemptSpec {
                 start,
                 profile: vik_core::workflow::AgentProfile {
                     env: std::collections::BTreeMap::new(),
@@ -516,7 +524,7 @@ impl Attempt {
 }
 
 /// Opens the session log; a new one begins with where its conversation comes from.
-fn open_log(files: &AttemptFiles, kept: &Kept) -> Result<Reopened, StoreError> {
+fn open_log(files: &AttemptFiles, kept: &AttemptSpec) -> Result<Reopened, StoreError> {
     let mut opened = if files.log().exists() {
         SessionLog::reopen(&files.log())?
     } else {

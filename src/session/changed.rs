@@ -13,31 +13,31 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::SandboxFiles;
-use vik_store::{AttemptRecord, StoreError, Trouble};
+use vik_store::{AttemptFailure, AttemptRecord, StoreError};
 
-use super::attempt::Work;
+use super::attempt::AttemptRunner;
 use crate::crash;
 use crate::host::Host;
+use crate::provenance::{Record, Trace};
 use crate::report;
-use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
 use crate::workspace::worktree::{LinkedTree, TakeOverError, take_over};
 use crate::workspace::{self, Fingerprint, fs as private};
 
 /// How long a look at a workspace may take, and how long after the attempt was told to stop.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-const LOOK_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 
 /// How long commits may be taken over after the attempt was told to stop. What is left is taken over after the next attempt.
 const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
-    pub(super) async fn look_before(&self) -> Result<(), Trouble> {
+    pub(super) async fn snapshot_before(&self) -> Result<(), AttemptFailure> {
         let issue = self.start().issue.id.clone();
         let file = self.files.base();
-        self.looking("before the agent", move |looking| {
-            let earlier = read_look(&looking.host.layout.last_look(&issue));
+        self.with_snapshot("before the agent", move |looking| {
+            let earlier = read_snapshot(&looking.host.layout.last_snapshot(&issue));
             let base = Base::take(
                 &looking.store,
                 &looking.folder,
@@ -66,7 +66,7 @@ impl Work<'_> {
     }
 
     /// Brings what the agent committed in a linked work tree into the main repository, which it cannot write.
-    pub(super) async fn take_over_commits(&self) -> Result<(), Trouble> {
+    pub(super) async fn take_over_commits(&self) -> Result<(), AttemptFailure> {
         if self.start().stage.parallel {
             // What is apart belongs to the stage beside it, whose agent may be at work.
             return Ok(());
@@ -76,7 +76,7 @@ impl Work<'_> {
         };
         let record = layout.worktree_record(&self.start().issue.id);
         let (host, workdir) = (Arc::clone(&self.attempt.host), folder.path().to_owned());
-        let orders = self.attempt.orders.clone();
+        let orders = self.attempt.commands.clone();
         let taken = spawn_blocking(move || {
             let stop = async {
                 tokio::select! {
@@ -90,12 +90,12 @@ impl Work<'_> {
             Handle::current().block_on(take_over(&host.supervisor, &workdir, &record, stop))
         });
         let failed =
-            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Agent, report::chain(error));
+            |error: &dyn std::error::Error| AttemptFailure::failed(FailureClass::Agent, report::chain(error));
         match taken.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error @ TakeOverError::Stopped)) => {
                 tracing::warn!(session = self.id, "{error}");
-                let halt = self.attempt.orders.halt();
+                let halt = self.attempt.commands.halt();
                 Err(halt.map_or_else(|| failed(&error), |halt| halt.trouble()))
             }
             Ok(Err(error)) => Err(failed(&error)),
@@ -104,14 +104,14 @@ impl Work<'_> {
     }
 
     /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.
-    pub(super) async fn trace_changes(&self) -> Result<(), Trouble> {
+    pub(super) async fn trace_changes(&self) -> Result<(), AttemptFailure> {
         if !self.agent_ran {
             return Ok(());
         }
-        self.look_after().await?;
+        self.snapshot_after().await?;
         crash::point("changes_found");
         let (record, changes) = (self.files.record(), self.files.changes());
-        self.looking("to trace it", move |looking| {
+        self.with_snapshot("to trace it", move |looking| {
             let changes: Changes = match private::read(&changes) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -130,16 +130,16 @@ impl Work<'_> {
     }
 
     /// Looks again, once: what is found is kept, and stands whatever happens to the workspace later.
-    async fn look_after(&self) -> Result<(), Trouble> {
+    async fn snapshot_after(&self) -> Result<(), AttemptFailure> {
         if let Some(folder) = &self.folder {
             // What stands at its path is what the next stage would work in, and not what is looked at here.
             folder
                 .check(&self.host().layout)
-                .map_err(|error| Trouble::failed(FailureClass::Agent, report::chain(&error)))?;
+                .map_err(|error| AttemptFailure::failed(FailureClass::Agent, report::chain(&error)))?;
         }
         let (base, file) = (self.files.base(), self.files.changes());
         let issue = self.start().issue.id.clone();
-        self.looking("after the agent", move |looking| {
+        self.with_snapshot("after the agent", move |looking| {
             if file.exists() {
                 return Ok(());
             }
@@ -151,7 +151,7 @@ impl Work<'_> {
             };
             let (changes, now) =
                 base.changes(&looking.store, &looking.folder, &looking.path, Bounds::default())?;
-            let last = looking.host.layout.last_look(&issue);
+            let last = looking.host.layout.last_snapshot(&issue);
             if let Some(folder) = last.parent() {
                 private::create_private_dir_all(folder)?;
             }
@@ -180,24 +180,24 @@ impl Work<'_> {
         }
     }
 
-    async fn looking<T: Send + 'static>(
+    async fn with_snapshot<T: Send + 'static>(
         &self,
         when: &'static str,
-        look: impl FnOnce(&Looking) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        look: impl FnOnce(&SnapshotContext) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, AttemptFailure> {
         let failed = |error: io::Error| {
             let error = StoreError::Write {
                 path: self.host().layout.contents_dir(),
                 source: error,
             };
-            self.see_disk(&error);
+            self.note_disk_error(&error);
             let reason = format!("cannot look at the workspace {when}: {}", report::chain(&error));
-            Trouble::failed(FailureClass::Agent, reason)
+            AttemptFailure::failed(FailureClass::Agent, reason)
         };
         let Some(folder) = &self.folder else {
             return Err(failed(io::ErrorKind::NotFound.into()));
         };
-        let looking = Looking {
+        let looking = SnapshotContext {
             folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,
             path: folder.path().to_owned(),
             store: Store::new(&self.host().layout.contents_dir()),
@@ -206,10 +206,10 @@ impl Work<'_> {
         // A file system that does not answer must not keep the attempt, or the daemon's end, for ever.
         let too_long = async {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_TIMEOUT) => {}
+                () = tokio::time::sleep(SNAPSHOT_TIMEOUT) => {}
                 () = async {
-                    self.attempt.orders.halted().await;
-                    tokio::time::sleep(LOOK_TIMEOUT_AT_STOP).await;
+                    self.attempt.commands.halted().await;
+                    tokio::time::sleep(SNAPSHOT_TIMEOUT_AT_STOP).await;
                 } => {}
             }
         };
@@ -224,7 +224,7 @@ impl Work<'_> {
 }
 
 /// What a look needs, away from its attempt.
-struct Looking {
+struct SnapshotContext {
     folder: OwnedFd,
     path: PathBuf,
     store: Store,
@@ -232,6 +232,6 @@ struct Looking {
 }
 
 /// An earlier look spares reading; without one everything is read.
-fn read_look(path: &Path) -> Option<Snapshot> {
+fn read_snapshot(path: &Path) -> Option<Snapshot> {
     serde_json::from_slice(&private::read(path).ok()?).ok()
 }

@@ -14,16 +14,16 @@ use vik_core::scheduler::Start;
 use vik_core::workflow::{AgentProfile, Price};
 use vik_proc::identity::boot_id;
 use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
-use vik_store::{AttemptFiles, SessionLog, StoreError, Trouble};
+use vik_store::{AttemptFailure, AttemptFiles, SessionLog, StoreError};
 
-use super::attempt::{AttemptEnd, Work, files};
+use super::attempt::{AttemptEnd, AttemptRunner, files};
 use crate::hooks::read_tail;
 use crate::host::{ATTEMPT_MARK, Host};
 
 /// How much of an agent's stderr is looked at to tell why it failed.
 const STDERR_TAIL_BYTES: u64 = 16 * 1024;
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Takes in what the agent has told and how its process ended.
     pub(super) fn take_in(&mut self, adapter: &mut dyn vik_agents::Adapter) {
         let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
@@ -35,7 +35,7 @@ impl Work<'_> {
         self.conclusion = adapter.conclude(exit, &stderr);
         if let Some(resume) = &self.start().resume {
             let asked = &resume.provider_session_id;
-            let why = resume_failure(self.kept.profile.runtime, asked, &self.conclusion);
+            let why = resume_failure(self.spec.profile.runtime, asked, &self.conclusion);
             self.resume_failure = why.map(Cow::into_owned);
         }
     }
@@ -43,17 +43,17 @@ impl Work<'_> {
     /// The limit of the attempt that it has crossed, by all that the agent told.
     pub(super) fn crossed(&self) -> Option<LimitHit> {
         let conclusion = &self.conclusion;
-        let (spend, _) = figures(&self.kept.profile, conclusion.usage, conclusion.cost_usd);
+        let (spend, _) = figures(&self.spec.profile, conclusion.usage, conclusion.cost_usd);
         self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
-    pub(super) fn conclude(&self, trouble: Option<Trouble>) -> (Ended, AttemptResult) {
-        let trouble = trouble.map(|trouble| Trouble {
+    pub(super) fn conclude(&self, trouble: Option<AttemptFailure>) -> (Ended, AttemptResult) {
+        let trouble = trouble.map(|trouble| AttemptFailure {
             reason: masked(trouble.reason),
             feedback: trouble.feedback.map(masked),
             ..trouble
         });
-        let (conclusion, profile) = (&self.conclusion, &self.kept.profile);
+        let (conclusion, profile) = (&self.conclusion, &self.spec.profile);
         let outcome = trouble
             .as_ref()
             .map_or(Outcome::Succeeded, |trouble| trouble.outcome);
@@ -70,7 +70,7 @@ impl Work<'_> {
         let until = exit
             .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
             .unwrap_or_else(Timestamp::now);
-        let took = until.duration_since(self.began).as_millis();
+        let took = until.duration_since(self.started_at).as_millis();
         let proof = self.proof.map(str::to_owned);
         let report = AttemptResult {
             outcome,
@@ -85,7 +85,7 @@ impl Work<'_> {
             usage: conclusion.usage,
             resets_at,
             provider_session_id: conclusion.provider_session_id.clone(),
-            resume_failed: self.resume_failure.is_some() || self.kept.resume_refused.is_some(),
+            resume_failed: self.resume_failure.is_some() || self.spec.resume_refused.is_some(),
             preparing: self.preparing,
             exit_code: exit.and_then(|record| record.code),
             proof: proof.clone(),
@@ -129,7 +129,7 @@ impl Work<'_> {
         // One that was stopped for a limit has the line already.
         let is_told = self
             .attempt
-            .orders
+            .commands
             .halt()
             .is_some_and(|halt| halt.limit().is_some());
         let crossed = self
@@ -142,7 +142,7 @@ impl Work<'_> {
         for message in self.reverted().into_iter().chain(self.refused()) {
             log.push(now, &Event::note(message))?;
         }
-        for told in self.told_outputs() {
+        for told in self.take_output_summaries() {
             log.push(now, &told.event())?;
         }
         // No agent has told it.
@@ -213,7 +213,7 @@ fn cost_of(price: &Price, usage: Usage) -> f64 {
 impl AttemptEnd {
     /// The attempt could not even be recorded, or read, or its task broke. What it may have left is found by its mark and
     /// ended: a slot comes free only after that.
-    pub async fn broken(host: &Host, start: &Start, trouble: Trouble) -> Self {
+    pub async fn broken(host: &Host, start: &Start, trouble: AttemptFailure) -> Self {
         let files = files(host, start);
         let id = start.attempt_id.to_string();
         let census = Census::read(&files.census());
@@ -269,7 +269,7 @@ fn masked(text: String) -> String {
 }
 
 /// The trouble of an end that is not proven.
-pub(super) fn unproven(proof: &Proof) -> Option<Trouble> {
+pub(super) fn unproven(proof: &Proof) -> Option<AttemptFailure> {
     let reason = "some of its processes could not be ended";
-    (!proof.is_proven()).then(|| Trouble::failed(FailureClass::UnprovenEnd, reason))
+    (!proof.is_proven()).then(|| AttemptFailure::failed(FailureClass::UnprovenEnd, reason))
 }

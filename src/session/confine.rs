@@ -6,17 +6,17 @@ use std::path::Path;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, SandboxPolicy};
 use vik_proc::Sandbox;
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 
-use super::attempt::Work;
+use super::attempt::AttemptRunner;
 use crate::hooks::{Hook, Place};
 use crate::report;
-use crate::sandbox::{self, ConfineError, Inmate};
+use crate::sandbox::{self, ConfineError, SandboxSubject};
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// What the workflow wants; `None`: no sandbox.
     pub(super) fn sandbox_policy(&self) -> Option<SandboxPolicy> {
-        SandboxPolicy::of(&self.kept.profile, &self.start().stage)
+        SandboxPolicy::of(&self.spec.profile, &self.start().stage)
     }
 
     /// The agent's sandbox, and in its environment where it can write.
@@ -24,11 +24,11 @@ impl Work<'_> {
         &self,
         workdir: &Path,
         env: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Sandbox>, Trouble> {
+    ) -> Result<Option<Sandbox>, AttemptFailure> {
         let Some(policy) = self.sandbox_policy() else {
             return Ok(None);
         };
-        self.confine(&policy, workdir, Some(&self.kept.profile), env)
+        self.confine(&policy, workdir, Some(&self.spec.profile), env)
     }
 
     /// Confines a script that runs what the agent wrote: `verify`, and hooks where the workflow says so.
@@ -37,11 +37,11 @@ impl Work<'_> {
         hook: Hook,
         workdir: &Path,
         place: &mut Place<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         place.runs_agent_code = match hook {
             Hook::Verify => true,
             Hook::BeforeRun | Hook::AfterRun => self.start().stage.hooks_in_sandbox,
-            Hook::AfterCreate => self.kept.create_in_sandbox,
+            Hook::AfterCreate => self.spec.create_in_sandbox,
             Hook::BeforeRemove => false,
         };
         let policy = match hook {
@@ -80,9 +80,9 @@ impl Work<'_> {
         workdir: &Path,
         agent: Option<&AgentProfile>,
         env: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Sandbox>, Trouble> {
+    ) -> Result<Option<Sandbox>, AttemptFailure> {
         let start = self.start();
-        let inmate = Inmate {
+        let inmate = SandboxSubject {
             issue: &start.issue.id,
             workflow: &self.attempt.workflow,
             workdir,
@@ -95,7 +95,7 @@ impl Work<'_> {
                 ConfineError::Scratch(_) => FailureClass::Hook,
                 _ => FailureClass::Usage,
             };
-            Trouble::failed(class, report::chain(&error))
+            AttemptFailure::failed(class, report::chain(&error))
         })
     }
 }

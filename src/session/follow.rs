@@ -76,7 +76,7 @@ impl FollowError {
 }
 
 /// The reader of one raw file.
-pub struct Follower {
+pub struct OutputReader {
     raw: File,
     adapter: Box<dyn Adapter>,
     log: SessionLog,
@@ -143,7 +143,7 @@ pub struct Finished {
     pub overrun: Option<Overrun>,
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for OutputReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower")
             .field("log", &self.log)
@@ -151,7 +151,7 @@ impl std::fmt::Debug for Follower {
     }
 }
 
-impl Follower {
+impl OutputReader {
     /// Opens an existing file to follow it from its start. The first `logged` events of the agent are in the log.
     ///
     /// # Errors

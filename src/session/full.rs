@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use vik_core::outcome::FailureClass;
 use vik_proc::Overrun;
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 use vik_store::ledger::LedgerError;
 
-use super::attempt::Work;
+use super::attempt::AttemptRunner;
 use super::follow::KeptOutput;
 use crate::hooks::used_too_much;
 use crate::workspace::fs as private;
@@ -17,9 +17,9 @@ use crate::workspace::fs as private;
 pub(super) const FULL: &str = "the disk is full: ";
 
 /// Returns the failure of an agent that was killed as it exceeded a limit.
-pub(super) fn overrun_failure(overrun: &Overrun) -> Trouble {
+pub(super) fn overrun_failure(overrun: &Overrun) -> AttemptFailure {
     let reason = format!("the agent {}", used_too_much(overrun));
-    Trouble::failed(FailureClass::Agent, reason)
+    AttemptFailure::failed(FailureClass::Agent, reason)
 }
 
 /// Returns whether a disk is full. That may pass, unlike other reasons why a file cannot be written.
@@ -27,7 +27,7 @@ pub(super) fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })
 }
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Returns the files that are kept of the agent, and how much of the disk they may take.
     pub(super) fn kept_output(&self) -> KeptOutput {
         let files = self.files;
@@ -63,18 +63,18 @@ impl Work<'_> {
             if is_full(&failure) {
                 let _ = self.full.set(());
             } else {
-                let _ = self.unkept.set(Arc::new(failure));
+                let _ = self.storage_failure.set(Arc::new(failure));
             }
         }
         let space = vik_proc::Space::of(self.files.dir());
         if space.is_some_and(|space| space.is_scarce()) {
             let _ = self.full.set(());
         }
-        self.unkept.get().is_some() || self.full.get().is_some()
+        self.storage_failure.get().is_some() || self.full.get().is_some()
     }
 
     /// Returns the failure of an attempt whose disk was full. It is no failure of a hook, as those are not tried again.
-    pub(super) fn failed_by_full_disk(&self, trouble: Trouble) -> Trouble {
+    pub(super) fn failed_by_full_disk(&self, trouble: AttemptFailure) -> AttemptFailure {
         let by_itself = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
         let class = match trouble.class {
             Some(FailureClass::Hook | FailureClass::Agent) => Some(FailureClass::Agent),
@@ -85,7 +85,7 @@ impl Work<'_> {
             reason if by_itself => reason,
             reason => format!("{FULL}{reason}"),
         };
-        Trouble {
+        AttemptFailure {
             class,
             reason,
             ..trouble

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::task::{AbortHandle, spawn_blocking};
 use vik_core::workflow::Home;
 
-use super::attempt::Work;
+use super::attempt::AttemptRunner;
 use crate::workspace::changes::small_file;
 use crate::workspace::fs::{create_private_dir_all, write_atomic};
 
@@ -84,10 +84,10 @@ impl LoginSync {
     }
 }
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Makes the private home of the agent and its login, where the profile wants one.
     pub(super) async fn private_home(&self) -> io::Result<Option<PathBuf>> {
-        if self.kept.profile.home == Home::User {
+        if self.spec.profile.home == Home::User {
             return Ok(None);
         }
         let logins = self.logins();
@@ -102,7 +102,7 @@ impl Work<'_> {
 
     /// Copies what the agent refreshed, however it ended.
     pub(super) async fn exchange_login(&self) {
-        if self.kept.profile.home == Home::User {
+        if self.spec.profile.home == Home::User {
             return;
         }
         let logins = self.logins();
@@ -124,7 +124,7 @@ impl Work<'_> {
         LoginSync {
             profile: layout.agent_home(&start.stage.agent),
             issue: layout.issue_agent_home(&start.issue.id, &start.stage.agent),
-            files: vik_agents::login_files(self.kept.profile.runtime),
+            files: vik_agents::login_files(self.spec.profile.runtime),
         }
     }
 }

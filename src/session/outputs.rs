@@ -15,28 +15,28 @@ use vik_core::outputs::{
 };
 use vik_core::workflow::SecretSource;
 use vik_proc::{Graces, Sandbox};
-use vik_store::{OutputBook, OutputNote, StoreError, Trouble, output_notes};
+use vik_store::{AttemptFailure, OutputBook, OutputNote, StoreError, output_notes};
 
-use super::attempt::{Cut, Work};
+use super::attempt::{Abort, AttemptRunner};
 use super::live::LivePhase;
 use crate::crash;
 use crate::hooks::{self, HookError};
 use crate::host::{ATTEMPT_MARK, fit};
-use crate::outputs::{self, FILE, FILE_NAME, Wall};
+use crate::outputs::{self, CredentialGuard, FILE, FILE_NAME};
 use crate::report::{self, one_line};
 use crate::template;
 use crate::workspace::{fs as private, resolve_path};
 
 /// So many refusals stand in a reason, and in what the next attempt is told.
 const NAMED: usize = 3;
-const TOLD: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 /// How much of an output stands in a line.
 const SHOWN: usize = 100;
 
 /// What became of one output, for the log.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct OutputSummary {
     output: &'static str,
     status: &'static str,
     summary: Option<String>,
@@ -44,7 +44,7 @@ pub(super) struct Told {
     reason: Option<String>,
 }
 
-impl Told {
+impl OutputSummary {
     fn of(note: &OutputNote, own: bool) -> Self {
         let status = match note.progress {
             Progress::Applied if own => "applied",
@@ -85,18 +85,18 @@ struct Checked {
     book: OutputBook,
 }
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Keeps credentials from an agent that has outputs, and makes the file in which it asks for them.
     pub(super) fn wall_off(
         &self,
         workdir: &Path,
         env: &mut BTreeMap<String, String>,
         sandbox: Option<&mut Sandbox>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         if self.start().stage.outputs.is_none() {
             return Ok(());
         }
-        let refused = |why: String| Trouble::failed(FailureClass::Usage, why);
+        let refused = |why: String| AttemptFailure::failed(FailureClass::Usage, why);
         let open = |sandbox: &Sandbox| sandbox.calls.as_ref().is_none_or(|calls| calls.unix_sockets);
         let Some(sandbox) = sandbox.filter(|sandbox| !open(sandbox)) else {
             return Err(refused(
@@ -119,7 +119,7 @@ impl Work<'_> {
             .and_then(|()| private::write_private(&file, b""))
             .map_err(|error| {
                 let reason = format!("cannot make the file of outputs: {error}");
-                Trouble::failed(FailureClass::Hook, reason)
+                AttemptFailure::failed(FailureClass::Hook, reason)
             })?;
         env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
         sandbox.write.push(folder.canonicalize().unwrap_or(folder));
@@ -132,7 +132,7 @@ impl Work<'_> {
         workdir: &Path,
         env: &mut BTreeMap<String, String>,
         sandbox: Option<&mut Sandbox>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         if self.start().stage.outputs.is_none() {
             return Ok(());
         }
@@ -143,13 +143,13 @@ impl Work<'_> {
         .map_err(|leak| {
             let reason =
                 format!("`verify` runs what the agent wrote, and must not have a credential: {leak}");
-            Trouble::failed(FailureClass::Usage, reason)
+            AttemptFailure::failed(FailureClass::Usage, reason)
         })
     }
 
-    fn with_wall<T>(&self, workdir: &Path, act: impl FnOnce(&Wall<'_>) -> T) -> T {
+    fn with_wall<T>(&self, workdir: &Path, act: impl FnOnce(&CredentialGuard<'_>) -> T) -> T {
         let workflow = &self.attempt.workflow;
-        let listed = &self.kept.profile.secrets;
+        let listed = &self.spec.profile.secrets;
         let of_outputs = self
             .start()
             .stage
@@ -170,7 +170,7 @@ impl Work<'_> {
                 SecretSource::Env(_) | SecretSource::Command(_) => None,
             })
             .collect();
-        act(&Wall {
+        act(&CredentialGuard {
             host: self.host(),
             workdir,
             names: &names,
@@ -211,8 +211,8 @@ impl Work<'_> {
     }
 
     /// What became of the outputs, for the log: from the book where this daemon did not see it.
-    pub(super) fn told_outputs(&mut self) -> Vec<Told> {
-        let told = std::mem::take(&mut self.outputs_told);
+    pub(super) fn take_output_summaries(&mut self) -> Vec<OutputSummary> {
+        let told = std::mem::take(&mut self.output_summaries);
         if !told.is_empty() || self.start().stage.outputs.is_none() {
             return told;
         }
@@ -220,7 +220,7 @@ impl Work<'_> {
         let notes = self.last_notes().into_iter();
         notes
             .filter(|note| note.session == own)
-            .map(|note| Told::of(&note, true))
+            .map(|note| OutputSummary::of(&note, true))
             .collect()
     }
 
@@ -233,7 +233,7 @@ impl Work<'_> {
 
     /// What stands between an agent that is done and a good end: `verify`, a person where one is to be asked, and what the
     /// agent asked for.
-    pub(super) async fn accept(&mut self, workdir: &Path) -> Result<(), Cut> {
+    pub(super) async fn accept(&mut self, workdir: &Path) -> Result<(), Abort> {
         // `verify` runs what the agent wrote.
         self.take_outputs().await?;
         self.verify(workdir).await?;
@@ -250,7 +250,7 @@ impl Work<'_> {
     }
 
     /// Keeps what the agent asked for, once: nothing of the agent lives any more.
-    async fn take_outputs(&mut self) -> Result<(), Trouble> {
+    async fn take_outputs(&mut self) -> Result<(), AttemptFailure> {
         let (from, to) = (self.output_file(), self.files.outputs());
         if self.start().stage.outputs.is_none() || to.exists() {
             return Ok(());
@@ -274,7 +274,7 @@ impl Work<'_> {
     }
 
     /// What the agent asked for, where all of it may be done.
-    fn checked_outputs(&mut self) -> Result<Option<Checked>, Trouble> {
+    fn checked_outputs(&mut self) -> Result<Option<Checked>, AttemptFailure> {
         let Some(policy) = self.start().stage.outputs.clone() else {
             return Ok(None);
         };
@@ -313,13 +313,13 @@ impl Work<'_> {
         Ok(Some(Checked { policy, lines, book }))
     }
 
-    async fn carry_out(&mut self, checked: Checked, workdir: &Path) -> Result<(), Trouble> {
+    async fn carry_out(&mut self, checked: Checked, workdir: &Path) -> Result<(), AttemptFailure> {
         let Checked {
             policy,
             lines,
             mut book,
         } = checked;
-        if let Some(halt) = self.attempt.orders.halt() {
+        if let Some(halt) = self.attempt.commands.halt() {
             return Err(halt.trouble());
         }
         self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
@@ -341,7 +341,7 @@ impl Work<'_> {
         secrets: &[String],
         line: &Line,
         workdir: &Path,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         let scripts = self.scripts(rule, line, workdir)?;
         let last = book.last(&line.key).cloned();
         if let Some(note) = last.as_ref().filter(|note| note.progress == Progress::Applying) {
@@ -352,19 +352,19 @@ impl Work<'_> {
                     "what was begun of an output (`{}`) could not be ended",
                     line.output.kind()
                 );
-                return Err(Trouble::failed(FailureClass::UnprovenEnd, reason));
+                return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason));
             }
         }
         let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
                 let own = self.start().attempt_id;
-                self.outputs_told
-                    .extend(last.map(|note| Told::of(&note, note.session == own)));
+                self.output_summaries
+                    .extend(last.map(|note| OutputSummary::of(&note, note.session == own)));
                 return Ok(());
             }
             (NextStep::Check, Some(check)) => {
-                let (looked, why) = self.look(check, secrets, line).await;
+                let (looked, why) = self.run_check(check, secrets, line).await;
                 if let Some(end) = core::after_check(looked) {
                     return self.close_output(book, line, end, why);
                 }
@@ -389,7 +389,7 @@ impl Work<'_> {
         };
         let looked = match (&scripts.check, ran) {
             (Some(check), RunResult::Well) => {
-                let (looked, said) = self.look(check, secrets, line).await;
+                let (looked, said) = self.run_check(check, secrets, line).await;
                 why = said;
                 Some(looked)
             }
@@ -402,7 +402,7 @@ impl Work<'_> {
     }
 
     /// Asks the check of an output whether it is done, and gives what else it said.
-    async fn look(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<String>) {
+    async fn run_check(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<String>) {
         match self.output_script("check", check, secrets, line).await {
             Ok(()) => (CheckResult::Done, None),
             Err(HookError::Failed { code: Some(1), .. }) => (
@@ -420,20 +420,20 @@ impl Work<'_> {
         line: &Line,
         end: Progress,
         why: Option<String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         let why = why.filter(|_| end != Progress::Applied);
         self.note_output(book, line, end, why.clone())?;
-        self.outputs_told
-            .extend(book.last(&line.key).map(|note| Told::of(note, true)));
+        self.output_summaries
+            .extend(book.last(&line.key).map(|note| OutputSummary::of(note, true)));
         let what = format!("the output on line {} (`{}`)", line.number, line.output.kind());
         let why = why.unwrap_or_default();
         let reason = match end {
             Progress::Applied | Progress::Applying => return Ok(()),
             // It was killed with all else.
-            _ if self.attempt.orders.is_killed() => {
-                let halt = self.attempt.orders.halt();
+            _ if self.attempt.commands.is_killed() => {
+                let halt = self.attempt.commands.halt();
                 return Err(halt.map_or_else(
-                    || Trouble::of(vik_core::outcome::Outcome::Cancelled, why),
+                    || AttemptFailure::of(vik_core::outcome::Outcome::Cancelled, why),
                     |halt| halt.trouble(),
                 ));
             }
@@ -442,7 +442,7 @@ impl Work<'_> {
                 format!("{what} may be done, and is not tried again without a `check` that tells: {why}")
             }
         };
-        Err(Trouble::failed(FailureClass::Hook, reason))
+        Err(AttemptFailure::failed(FailureClass::Hook, reason))
     }
 
     fn note_output(
@@ -451,7 +451,7 @@ impl Work<'_> {
         line: &Line,
         progress: Progress,
         detail: Option<String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         let note = OutputNote {
             at: Timestamp::now(),
             session: self.start().attempt_id,
@@ -463,14 +463,14 @@ impl Work<'_> {
         book.note_for_good(note).map_err(|error| self.cannot_keep(&error))
     }
 
-    fn cannot_keep(&self, error: &StoreError) -> Trouble {
-        self.see_disk(error);
+    fn cannot_keep(&self, error: &StoreError) -> AttemptFailure {
+        self.note_disk_error(error);
         let reason = format!("cannot keep what becomes of outputs: {}", report::chain(error));
-        Trouble::failed(FailureClass::Hook, reason)
+        AttemptFailure::failed(FailureClass::Hook, reason)
     }
 
     /// None of the outputs is carried out.
-    fn refuse(&mut self, refusals: &[Refusal]) -> Trouble {
+    fn refuse(&mut self, refusals: &[Refusal]) -> AttemptFailure {
         let named = |most: usize, between: &str| {
             let some: Vec<_> = refusals.iter().take(most).map(ToString::to_string).collect();
             let more = match refusals.len().saturating_sub(most) {
@@ -483,12 +483,12 @@ impl Work<'_> {
         let feedback = format!(
             "What you asked for in the file of outputs is refused, and none of it was done:\n- {}\nAsk again for what these \
              rules allow.\n",
-            named(TOLD, "\n- ")
+            named(MAX_REPORTED, "\n- ")
         );
-        self.outputs_told = refusals
+        self.output_summaries = refusals
             .iter()
-            .take(TOLD)
-            .map(|refusal| Told {
+            .take(MAX_REPORTED)
+            .map(|refusal| OutputSummary {
                 output: refusal.kind.map_or("", core::OutputKind::as_str),
                 status: "refused",
                 summary: None,
@@ -496,13 +496,13 @@ impl Work<'_> {
                 reason: Some(refusal.to_string()),
             })
             .collect();
-        Trouble {
+        AttemptFailure {
             feedback: Some(feedback),
-            ..Trouble::failed(FailureClass::Verify, reason)
+            ..AttemptFailure::failed(FailureClass::Verify, reason)
         }
     }
 
-    fn scripts(&self, rule: &OutputRule, line: &Line, workdir: &Path) -> Result<Scripts, Trouble> {
+    fn scripts(&self, rule: &OutputRule, line: &Line, workdir: &Path) -> Result<Scripts, AttemptFailure> {
         let mut context = self.context(workdir);
         context["output"] = output_value(line, &self.body_file());
         let kind = line.output.kind();
@@ -568,7 +568,7 @@ impl Work<'_> {
             .map(|(name, value)| (name.to_owned(), fit(&value)));
         place.env.extend(own);
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
-        let stop = self.attempt.orders.killed();
+        let stop = self.attempt.commands.killed();
         let done = hooks::run(self.host(), &name, script, place, &log, stop).await;
         let _ = (std::fs::remove_file(&body), std::fs::remove_file(&json));
         done

@@ -10,10 +10,10 @@ use vik_core::ids::IssueId;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::PromptSource;
 use vik_proc::{FileLock, Graces};
-use vik_store::{Ran, Step, Trouble};
+use vik_store::{AttemptFailure, Ran, Step};
 
-use super::approval::words_of_a_person;
-use super::attempt::Work;
+use super::approval::human_message;
+use super::attempt::AttemptRunner;
 use super::context::issue_context;
 use super::intent;
 use super::scripts::PROMPT;
@@ -25,7 +25,7 @@ use crate::template::{self, Fence, Part};
 use crate::workspace::{self, Prepared, Workspace, WorkspaceError, fs as private};
 
 /// How often a locked workspace is looked at.
-const LOCK_LOOK: Duration = Duration::from_millis(50);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What an agent is told that goes on with an earlier conversation, where the workflow has no words of its own.
 const RESUME_PROMPT: &str = "\
@@ -37,10 +37,10 @@ What you had done did not pass the check. The end of what it printed:
 {{ attempt.feedback }}
 {% endif %}";
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Nothing starts in a workspace without its lock; the shim holds it as long as anything of the attempt lives. A stage
     /// that may run beside others has a lock of its own.
-    pub(super) async fn lock_workspace(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn lock_workspace(&mut self) -> Result<(), AttemptFailure> {
         if self.lock.is_some() {
             return Ok(());
         }
@@ -62,22 +62,22 @@ impl Work<'_> {
             }
             if Instant::now() >= patience {
                 let reason = "the workspace is locked: an earlier attempt still lives in it";
-                return Err(Trouble::of(Outcome::Lost, reason));
+                return Err(AttemptFailure::of(Outcome::Lost, reason));
             }
             self.pause().await?;
         }
     }
 
     /// Waits a little for someone who holds a lock.
-    async fn pause(&self) -> Result<(), Trouble> {
+    async fn pause(&self) -> Result<(), AttemptFailure> {
         tokio::select! {
-            () = tokio::time::sleep(LOCK_LOOK) => Ok(()),
-            halt = self.attempt.orders.halted() => Err(halt.trouble()),
+            () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
+            halt = self.attempt.commands.halted() => Err(halt.trouble()),
         }
     }
 
     /// Enters the issue workspace, and makes it where there is none.
-    pub(super) async fn workspace(&mut self) -> Result<PathBuf, Trouble> {
+    pub(super) async fn workspace(&mut self) -> Result<PathBuf, AttemptFailure> {
         let workdir = if self.start().stage.parallel {
             self.workspace_beside_others().await?
         } else {
@@ -88,7 +88,7 @@ impl Work<'_> {
     }
 
     /// As [`workspace_alone`](Self::workspace_alone), but another stage may be at work in it, or be making it.
-    async fn workspace_beside_others(&mut self) -> Result<PathBuf, Trouble> {
+    async fn workspace_beside_others(&mut self) -> Result<PathBuf, AttemptFailure> {
         let path = self.host().layout.issue_lock(&self.start().issue.id);
         loop {
             let whole = self
@@ -106,9 +106,9 @@ impl Work<'_> {
         }
     }
 
-    async fn workspace_alone(&mut self) -> Result<PathBuf, Trouble> {
+    async fn workspace_alone(&mut self) -> Result<PathBuf, AttemptFailure> {
         // What no hook makes cannot be half made.
-        let made_by_hook = self.kept.after_create.is_some();
+        let made_by_hook = self.spec.after_create.is_some();
         let made = match self.ended(Hook::AfterCreate.as_str()) {
             Some(Some(trouble)) => {
                 self.preparing = true;
@@ -136,7 +136,7 @@ impl Work<'_> {
             Prepared::Created(workspace) => workspace,
         };
         let workdir = fresh.path().to_owned();
-        if let Some(source) = self.kept.after_create.clone() {
+        if let Some(source) = self.spec.after_create.clone() {
             let context = Value::Object(issue_context(self.host(), &self.start().issue, &workdir));
             self.preparing = true;
             self.hook(Hook::AfterCreate, &source, &workdir, &context).await?;
@@ -163,21 +163,21 @@ impl Work<'_> {
     }
 
     /// Enters the workspace that an earlier daemon had made ready.
-    pub(super) async fn enter_again(&mut self) -> Result<PathBuf, Trouble> {
+    pub(super) async fn enter_again(&mut self) -> Result<PathBuf, AttemptFailure> {
         let workspace = self
             .in_workspace(|host, id| workspace::open(&host.layout, id))
             .await?;
         workspace
             .map(|workspace| self.enter(workspace))
-            .ok_or_else(|| Trouble::failed(FailureClass::Hook, "the issue workspace is gone"))
+            .ok_or_else(|| AttemptFailure::failed(FailureClass::Hook, "the issue workspace is gone"))
     }
 
     async fn in_workspace<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Host, &IssueId) -> Result<T, WorkspaceError> + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, AttemptFailure> {
         let trouble =
-            |error: &dyn std::error::Error| Trouble::failed(FailureClass::Hook, report::chain(error));
+            |error: &dyn std::error::Error| AttemptFailure::failed(FailureClass::Hook, report::chain(error));
         let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
         spawn_blocking(move || act(&host, &id))
             .await
@@ -186,13 +186,13 @@ impl Work<'_> {
     }
 
     /// Renders the prompt. Its commands may have an effect, so they too are run once.
-    pub(super) async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), Trouble> {
+    pub(super) async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), AttemptFailure> {
         match self.ended(PROMPT) {
             Some(None) => return Ok(()),
             Some(Some(trouble)) => return Err(trouble),
             None => {}
         }
-        let failed = |text: String| Trouble::failed(FailureClass::Hook, text);
+        let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
         let (source, name) = self.prompt_template().await?;
         let fence = Fence::of(context, self.start().fenced);
         let prompt = template::fenced_prompt(&source, context, &fence).map_err(|error| {
@@ -204,10 +204,10 @@ impl Work<'_> {
             .iter()
             .any(|part| matches!(part, Part::Command { .. }));
         if has_commands {
-            self.began(PROMPT).await?;
+            self.note_started(PROMPT).await?;
         }
         let mut added = intent::section(&self.start().intent, &source, &fence);
-        added.push_str(&words_of_a_person(self.start(), &source));
+        added.push_str(&human_message(self.start(), &source));
         added.push_str(&self.output_section(&source, &fence));
         let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
         if written.is_err() && self.disk_fails().await {
@@ -229,7 +229,7 @@ impl Work<'_> {
         parts: &[Part],
         fence: &Fence,
         added: &str,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         let mut text = String::new();
         for part in parts {
             match part {
@@ -241,7 +241,7 @@ impl Work<'_> {
                     self.confine_script(Hook::BeforeRun, workdir, &mut place)?;
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
-                        self.attempt.orders.halted().await;
+                        self.attempt.commands.halted().await;
                     };
                     let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
                     let output = output.map_err(|error| self.hook_trouble(&error))?;
@@ -257,12 +257,13 @@ impl Work<'_> {
         let text = fence.explain(text);
         // It goes to a provider, and is shown.
         let text = vik_mask::mask(&text);
-        private::write_private(&self.files.prompt(), text.as_bytes())
-            .map_err(|error| Trouble::failed(FailureClass::Hook, format!("cannot write the prompt: {error}")))
+        private::write_private(&self.files.prompt(), text.as_bytes()).map_err(|error| {
+            AttemptFailure::failed(FailureClass::Hook, format!("cannot write the prompt: {error}"))
+        })
     }
 
     /// The prompt's template, and what it is called.
-    async fn prompt_template(&self) -> Result<(String, String), Trouble> {
+    async fn prompt_template(&self) -> Result<(String, String), AttemptFailure> {
         let stage = &self.start().stage;
         if self.start().resume.is_some() {
             let own = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
@@ -274,19 +275,19 @@ impl Work<'_> {
             PromptSource::File(file) => format!("the prompt {file}"),
             PromptSource::Inline(_) => "the prompt".to_owned(),
         };
-        let trouble = |text: String| Trouble::failed(FailureClass::Hook, text);
+        let trouble = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
         // One that an earlier daemon read is read again: the file may lie on a disk that does not answer: stopping must not wait for that.
         tokio::select! {
             read = spawn_blocking(move || prompts.source(&host.workflow_dir, &prompt)) => match read {
                 Ok(source) => Ok((source.map_err(trouble)?, name)),
                 Err(error) => Err(trouble(format!("{name}: {error}"))),
             },
-            halt = self.attempt.orders.halted() => Err(halt.trouble()),
+            halt = self.attempt.commands.halted() => Err(halt.trouble()),
         }
     }
 
     /// How a script of this attempt ended, where its end is known: no trouble, or this one.
-    pub(super) fn ended(&self, script: &str) -> Option<Option<Trouble>> {
+    pub(super) fn ended(&self, script: &str) -> Option<Option<AttemptFailure>> {
         match self.journal().ran(script) {
             Ran::Ended(trouble) => Some(trouble.cloned()),
             Ran::Not | Ran::Begun => None,
@@ -306,8 +307,8 @@ fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace) {
     }
 }
 
-fn cannot_lock(path: &Path, error: &std::io::Error) -> Trouble {
-    Trouble::failed(
+fn cannot_lock(path: &Path, error: &std::io::Error) -> AttemptFailure {
+    AttemptFailure::failed(
         FailureClass::Hook,
         format!("cannot lock {}: {error}", path.display()),
     )

@@ -19,9 +19,9 @@ use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
 use vik_core::visible::visible;
 use vik_core::workflow::OnViolation;
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 
-use super::attempt::{Cut, Work};
+use super::attempt::{Abort, AttemptRunner};
 use super::intent::globs;
 use crate::report;
 use crate::workspace::changes::{
@@ -31,7 +31,7 @@ use crate::workspace::fs as private;
 
 /// So many paths are named in a reason, and in what the next attempt is told.
 const NAMED: usize = 5;
-const TOLD: usize = 50;
+const MAX_REPORTED: usize = 50;
 
 /// What was found about the scope of one attempt, kept beside its record: it stands, whatever is done to the workspace later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,9 +68,9 @@ impl Owed {
     }
 }
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Looks at what the agent changed, and holds it against the scope. What came of the agent says more than that.
-    pub(super) async fn judge_changes(&mut self, result: Result<(), Cut>) -> Result<(), Cut> {
+    pub(super) async fn judge_changes(&mut self, result: Result<(), Abort>) -> Result<(), Abort> {
         if let Err(trouble) = self.take_over_commits().await {
             return result.and(Err(trouble.into()));
         }
@@ -83,7 +83,7 @@ impl Work<'_> {
         }
     }
 
-    async fn keep_to_scope(&self) -> Result<(), Trouble> {
+    async fn keep_to_scope(&self) -> Result<(), AttemptFailure> {
         let intent = self.start().intent.clone();
         let (Some(scope), true) = (intent.scope, self.agent_ran) else {
             return Ok(());
@@ -93,7 +93,7 @@ impl Work<'_> {
                 "cannot tell whether the attempt kept to its scope: {}",
                 report::chain(&error)
             );
-            Trouble::failed(FailureClass::Verify, reason)
+            AttemptFailure::failed(FailureClass::Verify, reason)
         };
         let Some(folder) = &self.folder else {
             return Err(failed(io::ErrorKind::NotFound.into()));
@@ -105,7 +105,7 @@ impl Work<'_> {
             base: self.files.base(),
             changes: self.files.changes(),
             verdict: self.files.scope_verdict(),
-            last: self.host().layout.last_look(issue),
+            last: self.host().layout.last_snapshot(issue),
             owed: self.host().layout.owed(issue, stage),
             run: self.start().run,
             reverts: intent.on_violation == OnViolation::Revert,
@@ -121,7 +121,7 @@ impl Work<'_> {
     /// What was put back, for the log of the session.
     pub(super) fn reverted(&self) -> Option<String> {
         let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
-        let paths = named(&verdict.reverted, TOLD);
+        let paths = named(&verdict.reverted, MAX_REPORTED);
         (!paths.is_empty()).then(|| format!("changed out of its scope, and put back as it was: {paths}"))
     }
 }
@@ -284,7 +284,7 @@ fn violations(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<Rel
 
 impl ScopeVerdict {
     /// Why the attempt fails, where it does, and what the next one is told.
-    fn trouble(&self, scope: &Scope) -> Option<Trouble> {
+    fn trouble(&self, scope: &Scope) -> Option<AttemptFailure> {
         if self.violations.is_empty() {
             return None;
         }
@@ -292,7 +292,7 @@ impl ScopeVerdict {
         let mut feedback = format!(
             "These paths are out of the scope of this issue, and were changed: {}.\nThe scope is: {}.\nPut each of them back \
              as it was before your work",
-            named(&self.violations, TOLD),
+            named(&self.violations, MAX_REPORTED),
             visible(&globs(scope).join(", "))
         );
         feedback.push_str(match &self.not_reverted {
@@ -302,9 +302,9 @@ impl ScopeVerdict {
             }
             None => "; for what you committed, by another commit. Until then no attempt succeeds.\n",
         });
-        Some(Trouble {
+        Some(AttemptFailure {
             feedback: Some(feedback),
-            ..Trouble::failed(FailureClass::Verify, reason)
+            ..AttemptFailure::failed(FailureClass::Verify, reason)
         })
     }
 }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use vik_core::event::Ended;
 use vik_core::outcome::FailureClass;
 use vik_proc::Graces;
-use vik_store::{Ran, Step, Trouble};
+use vik_store::{AttemptFailure, Ran, Step};
 
-use super::attempt::Work;
+use super::attempt::AttemptRunner;
+use super::commands::StopCause;
 use super::context::stage_context;
 use super::live::LivePhase;
-use super::orders::Halt;
 use crate::crash;
 use crate::hooks::{self, Hook, HookError, Place};
 use crate::host::{ATTEMPT_MARK, fit};
@@ -24,8 +24,8 @@ use crate::template;
 /// What the journal calls the commands of the prompt.
 pub const PROMPT: &str = "prompt";
 
-impl Work<'_> {
-    pub(super) async fn verify(&mut self, workdir: &Path) -> Result<(), Trouble> {
+impl AttemptRunner<'_> {
+    pub(super) async fn verify(&mut self, workdir: &Path) -> Result<(), AttemptFailure> {
         let Some(source) = self.start().stage.verify.clone() else {
             return Ok(());
         };
@@ -47,9 +47,9 @@ impl Work<'_> {
         }
     }
 
-    async fn run_after(&mut self, source: &str, ended: &Ended) -> Result<(), Trouble> {
+    async fn run_after(&mut self, source: &str, ended: &Ended) -> Result<(), AttemptFailure> {
         self.lock_workspace().await?;
-        self.look_up_secrets().await?;
+        self.resolve_secrets().await?;
         let workdir = match self.workdir.clone() {
             Some(workdir) => workdir,
             None => self.enter_again().await?,
@@ -89,7 +89,7 @@ impl Work<'_> {
         source: &str,
         workdir: &Path,
         context: &Value,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), AttemptFailure> {
         if let Some(trouble) = self.ended(hook.as_str()) {
             return trouble.map_or(Ok(()), Err);
         }
@@ -99,14 +99,14 @@ impl Work<'_> {
                 source: Box::new(error),
             })
         })?;
-        self.began(hook.as_str()).await?;
+        self.note_started(hook.as_str()).await?;
         match hook {
             Hook::BeforeRun => crash::point("before_run_started"),
             Hook::AfterRun => crash::point("after_run_started"),
             _ => {}
         }
         let names = match hook {
-            Hook::AfterCreate => &self.kept.create_secrets,
+            Hook::AfterCreate => &self.spec.create_secrets,
             _ => &self.start().stage.hook_secrets,
         };
         let mut place = self.place(workdir, self.hook_timeout(hook), names);
@@ -138,13 +138,13 @@ impl Work<'_> {
     }
 
     /// Notes that a script begins. What a daemon that died had begun of it is ended first.
-    pub(super) async fn began(&self, script: &str) -> Result<(), Trouble> {
+    pub(super) async fn note_started(&self, script: &str) -> Result<(), AttemptFailure> {
         let begun = self.journal().ran(script) == Ran::Begun;
         if begun {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
             if !alive.is_empty() {
                 let reason = format!("what was begun of `{script}` could not be ended");
-                return Err(Trouble::failed(FailureClass::UnprovenEnd, reason));
+                return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason));
             }
         }
         self.note_for_good(Step::Started {
@@ -156,7 +156,7 @@ impl Work<'_> {
     fn hook_timeout(&self, hook: Hook) -> Duration {
         match hook {
             Hook::Verify => self.start().stage.timeout.0,
-            Hook::AfterCreate => self.kept.create_timeout.0,
+            Hook::AfterCreate => self.spec.create_timeout.0,
             _ => self.start().stage.hook_timeout.0,
         }
     }
@@ -171,7 +171,7 @@ impl Work<'_> {
                 })?;
         }
         // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
-        let orders = &self.attempt.orders;
+        let orders = &self.attempt.commands;
         let stop = async {
             match hook {
                 Hook::AfterRun => orders.killed().await,
@@ -184,24 +184,24 @@ impl Work<'_> {
         hooks::run(self.host(), hook.as_str(), script, place, &log, stop).await
     }
 
-    pub(super) fn hook_trouble(&self, error: &HookError) -> Trouble {
+    pub(super) fn hook_trouble(&self, error: &HookError) -> AttemptFailure {
         match error {
             HookError::Cancelled { .. } => {
-                let halt = self.attempt.orders.halt();
-                halt.unwrap_or(Halt::All).trouble()
+                let halt = self.attempt.commands.halt();
+                halt.unwrap_or(StopCause::All).trouble()
             }
-            error => Trouble::failed(FailureClass::Hook, report::chain(error)),
+            error => AttemptFailure::failed(FailureClass::Hook, report::chain(error)),
         }
     }
 
-    fn verify_trouble(&self, error: HookError) -> Trouble {
+    fn verify_trouble(&self, error: HookError) -> AttemptFailure {
         match error {
-            HookError::Failed { ref tail, .. } => Trouble {
+            HookError::Failed { ref tail, .. } => AttemptFailure {
                 feedback: Some(tail.clone()),
-                ..Trouble::failed(FailureClass::Verify, error.to_string())
+                ..AttemptFailure::failed(FailureClass::Verify, error.to_string())
             },
             error @ HookError::Cancelled { .. } => self.hook_trouble(&error),
-            error => Trouble::failed(FailureClass::Verify, report::chain(&error)),
+            error => AttemptFailure::failed(FailureClass::Verify, report::chain(&error)),
         }
     }
 
@@ -223,14 +223,14 @@ impl Work<'_> {
     }
 
     /// Looks up the secrets that this attempt needs, once. From then on they are masked.
-    pub(super) async fn look_up_secrets(&mut self) -> Result<(), Trouble> {
+    pub(super) async fn resolve_secrets(&mut self) -> Result<(), AttemptFailure> {
         if self.secrets.is_some() {
             return Ok(());
         }
-        let mut names = self.kept.profile.secrets.clone();
+        let mut names = self.spec.profile.secrets.clone();
         names.extend_from_slice(&self.start().stage.hook_secrets);
-        if self.kept.after_create.is_some() {
-            names.extend_from_slice(&self.kept.create_secrets);
+        if self.spec.after_create.is_some() {
+            names.extend_from_slice(&self.spec.create_secrets);
         }
         if let Some(outputs) = &self.start().stage.outputs {
             names.extend_from_slice(&outputs.secrets);
@@ -241,11 +241,11 @@ impl Work<'_> {
             folder: self.files.dir(),
         };
         let stop = async {
-            self.attempt.orders.halted().await;
+            self.attempt.commands.halted().await;
         };
         let values = resolver.values(&names, stop).await.map_err(|error| match error {
-            SecretError::Cancelled { .. } => self.attempt.orders.halt().unwrap_or(Halt::All).trouble(),
-            error => Trouble::failed(error.class(), report::chain(&error)),
+            SecretError::Cancelled { .. } => self.attempt.commands.halt().unwrap_or(StopCause::All).trouble(),
+            error => AttemptFailure::failed(error.class(), report::chain(&error)),
         })?;
         self.secrets = Some(values);
         Ok(())

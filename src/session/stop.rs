@@ -7,7 +7,7 @@ use tokio::sync::watch;
 pub enum StopLevel {
     /// Not at all.
     #[default]
-    Go,
+    Run,
     /// By the stop ladder.
     Stop,
     /// At once.
@@ -21,7 +21,7 @@ pub struct Stop(watch::Receiver<StopLevel>);
 impl Stop {
     /// A sender and its receiver.
     pub fn new() -> (watch::Sender<StopLevel>, Self) {
-        let (sender, receiver) = watch::channel(StopLevel::Go);
+        let (sender, receiver) = watch::channel(StopLevel::Run);
         (sender, Self(receiver))
     }
 
@@ -32,7 +32,7 @@ impl Stop {
 
     /// Whether anything is to stop.
     pub fn is_set(&self) -> bool {
-        self.level() != StopLevel::Go
+        self.level() != StopLevel::Run
     }
 
     /// Waits until the level is at least this one. Never ends if the sender goes away first.

@@ -116,7 +116,7 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
         values,
     };
     let mut parts = Vec::new();
-    let (begin, end) = (plan.begin(), plan.end());
+    let (begin, end) = (plan.command_mark(), plan.end());
     let mut rest = text.as_str();
     while let Some((before, behind)) = rest.split_once(&begin) {
         let Some((number, behind)) = behind.split_once(';') else {

@@ -102,7 +102,7 @@ impl Plan {
     }
 
     /// The mark before a command.
-    pub(super) fn begin(&self) -> String {
+    pub(super) fn command_mark(&self) -> String {
         format!("\u{1}{}[", self.nonce)
     }
 

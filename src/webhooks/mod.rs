@@ -4,10 +4,10 @@
 //! time from the scheduler. A call is believed when its sender proves itself over the raw bytes; then it asks for a pull and
 //! nothing else. What it says is never used.
 
-mod door;
-mod gate;
+mod listener;
 mod pace;
-mod seen;
+mod recent_deliveries;
+mod verifier;
 mod verify;
 
 #[cfg(test)]
@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use vik_core::workflow::Workflow;
 
 use crate::control::http::{Metrics, Tcp};
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 
-pub use gate::refresh;
+pub use verifier::refresh;
 pub use verify::{Delivery, Mark, Refused, secret, verify};
 
-use self::gate::Gate;
+use self::verifier::WebhookVerifier;
 
 /// What webhooks are made of.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Setup {
     /// The workflow, as it is edited.
     pub workflows: watch::Receiver<Arc<Workflow>>,
     /// The way to the daemon's loop.
-    pub asks: mpsc::Sender<Asking>,
+    pub asks: mpsc::Sender<ControlRequest>,
     /// Counts what comes.
     pub metrics: Metrics,
 }
@@ -91,9 +91,9 @@ async fn serve(setup: Setup, stop: CancellationToken) {
         asks,
         metrics,
     } = setup;
-    let gate = Arc::new(Gate::new(workflows, metrics));
+    let gate = Arc::new(WebhookVerifier::new(workflows, metrics));
     tokio::select! {
-        () = door::open(tcp, Arc::clone(&gate)) => {}
+        () = listener::open(tcp, Arc::clone(&gate)) => {}
         () = gate.ask_for_pulls(asks) => {}
         () = stop.cancelled() => {}
     }

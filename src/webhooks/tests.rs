@@ -13,10 +13,10 @@ use sha2::Sha256;
 use tokio::sync::watch;
 use vik_core::workflow::{Hook, HookKind, Workflow, load};
 
-use super::door::{MAX_BODY, answer};
-use super::gate::Gate;
+use super::listener::{MAX_BODY, answer};
 use super::pace::{Bucket, Pacer};
-use super::seen::Seen;
+use super::recent_deliveries::RecentDeliveries;
+use super::verifier::WebhookVerifier;
 use super::verify::{Refused, is_signed, verify};
 use crate::control::http::Metrics;
 
@@ -368,7 +368,7 @@ proptest! {
 
     #[test]
     fn what_was_seen_is_known_and_bounded(ids in proptest::collection::vec(0..200_u8, 0..300)) {
-        let (mut seen, mut known) = (Seen::default(), std::collections::HashSet::new());
+        let (mut seen, mut known) = (RecentDeliveries::default(), std::collections::HashSet::new());
         for (second, id) in ids.into_iter().enumerate() {
             let is_new = seen.note(&[[id; 32]], Duration::from_secs(second as u64));
             prop_assert_eq!(is_new, known.insert(id));
@@ -379,7 +379,7 @@ proptest! {
 
 #[test]
 fn the_window_forgets_what_is_old_or_too_much() {
-    let mut seen = Seen::default();
+    let mut seen = RecentDeliveries::default();
     let mark = |number: u32| {
         let mut mark = [0; 32];
         mark[..4].copy_from_slice(&number.to_le_bytes());
@@ -410,7 +410,7 @@ fn a_bucket_refills() {
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";
 
 struct Scene {
-    gate: Gate,
+    gate: WebhookVerifier,
     _told: watch::Sender<Arc<Workflow>>,
     runtime: tokio::runtime::Runtime,
 }
@@ -425,7 +425,7 @@ impl Scene {
         );
         let (told, workflows) = watch::channel(Arc::new(load(&text).workflow.unwrap()));
         Self {
-            gate: Gate::new(workflows, Metrics::default()),
+            gate: WebhookVerifier::new(workflows, Metrics::default()),
             _told: told,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Show => "show",
             Self::Prompt => "prompt",
@@ -117,7 +117,7 @@ impl<'w> Sources<'w> {
         ];
         for (kind, text) in hooks {
             if let Some(text) = text {
-                sources.inline(kind, None, format!("issue.hooks.{}", kind.word()), text, loaded);
+                sources.inline(kind, None, format!("issue.hooks.{}", kind.name()), text, loaded);
             }
         }
         for stage in &issue.stages {

@@ -1,6 +1,6 @@
 //! The workflow while a daemon runs: its files are watched, and what was good is kept.
 
-mod eyes;
+mod dir_watcher;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use vik_core::workflow::{Edit, applied, edits};
 
 use super::loaded::{LoadedWorkflow, Rejected, Texts};
 use super::{WorkflowFile, read_text};
-use eyes::Eyes;
+use dir_watcher::DirWatcher;
 
 /// One save makes several events: they are over when nothing came for so long.
 const QUIET: Duration = Duration::from_millis(100);
@@ -24,10 +24,10 @@ const QUIET: Duration = Duration::from_millis(100);
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
 /// How often files are looked at that cannot be watched.
-const POLL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often files are looked at that are watched: no event tells that a folder far above them was moved.
-const SLOW_LOOK: Duration = Duration::from_secs(30);
+const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What became of the workflow.
 #[derive(Debug)]
@@ -69,12 +69,12 @@ impl Watch {
     /// # Errors
     /// When there can be no thread.
     pub fn start(running: LoadedWorkflow) -> io::Result<Self> {
-        Self::with(running, Eyes::open, POLL)
+        Self::with(running, DirWatcher::open, POLL_INTERVAL)
     }
 
     fn with(
         running: LoadedWorkflow,
-        eyes: impl FnOnce(Sender<Signal>) -> Eyes,
+        eyes: impl FnOnce(Sender<Signal>) -> DirWatcher,
         poll: Duration,
     ) -> io::Result<Self> {
         let (signals, heard) = channel();
@@ -82,9 +82,9 @@ impl Watch {
         let mut watcher = Watcher {
             texts: running.texts.clone(),
             running,
-            eyes: eyes(signals.clone()),
+            dirs: eyes(signals.clone()),
             poll,
-            tell,
+            reloads: tell,
         };
         std::thread::Builder::new()
             .name("vik-workflow".to_owned())
@@ -117,23 +117,23 @@ struct Watcher {
     running: LoadedWorkflow,
     /// What was last read, good or bad.
     texts: Texts,
-    eyes: Eyes,
+    dirs: DirWatcher,
     poll: Duration,
-    tell: UnboundedSender<Reload>,
+    reloads: UnboundedSender<Reload>,
 }
 
 impl Watcher {
     fn run(&mut self, heard: &Receiver<Signal>) {
         let mut asked = false;
         loop {
-            let changed = self.look();
+            let changed = self.has_changed();
             if changed {
                 self.load();
             } else if asked {
-                drop(self.tell.send(Reload::Unchanged));
+                drop(self.reloads.send(Reload::Unchanged));
             }
             // What is read may name other files, and those may have changed before they were watched.
-            let unrest = changed && self.look();
+            let unrest = changed && self.has_changed();
             match self.wait(heard, unrest) {
                 Some(next) => asked = next,
                 None => return,
@@ -143,7 +143,12 @@ impl Watcher {
 
     /// Waits for a reason to look; says whether somebody asked. `None` is the end.
     fn wait(&self, heard: &Receiver<Signal>, unrest: bool) -> Option<bool> {
-        let due = Instant::now() + if self.eyes.see() { SLOW_LOOK } else { self.poll };
+        let due = Instant::now()
+            + if self.dirs.watches_all() {
+                WATCHED_POLL_INTERVAL
+            } else {
+                self.poll
+            };
         let mut unrest = unrest.then(Instant::now);
         loop {
             let until = match unrest {
@@ -152,7 +157,7 @@ impl Watcher {
             };
             match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Signal::Asked) => return Some(true),
-                Ok(Signal::Touched(paths)) if self.eyes.concern(&paths) => {
+                Ok(Signal::Touched(paths)) if self.dirs.concern(&paths) => {
                     unrest.get_or_insert_with(Instant::now);
                 }
                 // Else a busy folder would put the next look off for ever.
@@ -164,8 +169,8 @@ impl Watcher {
     }
 
     /// Whether a file is not as it was read last. First aim, then read: what changes in between makes an event.
-    fn look(&mut self) -> bool {
-        self.eyes.aim(self.texts.keys());
+    fn has_changed(&mut self) -> bool {
+        self.dirs.aim(self.texts.keys());
         let mut texts = self.texts.iter();
         texts.any(|(path, text)| read_text(path).ok() != *text)
     }
@@ -193,6 +198,6 @@ impl Watcher {
                 }
             }
         };
-        drop(self.tell.send(reload));
+        drop(self.reloads.send(reload));
     }
 }

@@ -65,12 +65,12 @@ pub async fn leftover(supervisor: &Supervisor, workspace: &Path, scratch: &Path)
         Err(Blind::NoRepository) => return Leftover::Files,
         Err(Blind::Io(error)) => return Leftover::Unknown(error.to_string()),
     };
-    let found = look(supervisor, &view).await;
+    let found = classify(supervisor, &view).await;
     view.remove();
     found.unwrap_or_else(Leftover::Unknown)
 }
 
-async fn look(supervisor: &Supervisor, view: &View) -> Result<Leftover, String> {
+async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, String> {
     // Status would ask git in each submodule, with that one's own settings.
     let staged = view.git(supervisor, &["ls-files", "--stage", "-z"]).await?;
     if staged
@@ -134,7 +134,7 @@ impl From<io::Error> for Blind {
 pub(crate) const VIEW_PREFIX: &str = "git-";
 
 /// No look at a workspace takes that long: an older view is what a kill left.
-const LONGEST_LOOK: Duration = Duration::from_secs(3600);
+const MAX_VIEW_AGE: Duration = Duration::from_secs(3600);
 
 /// Removes views that nobody uses any more.
 ///
@@ -148,7 +148,7 @@ pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
     for entry in entries {
         let entry = entry?;
         let age = entry.metadata().and_then(|metadata| metadata.modified());
-        let is_old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > LONGEST_LOOK));
+        let is_old = age.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > MAX_VIEW_AGE));
         if is_old && entry.file_name().to_string_lossy().starts_with(VIEW_PREFIX) {
             std::fs::remove_dir_all(entry.path())?;
         }

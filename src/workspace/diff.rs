@@ -30,7 +30,7 @@ pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> 
         }
         Err(Blind::Io(error)) => return none(&format!("the workspace cannot be looked at: {error}")),
     };
-    let found = look(supervisor, &view).await;
+    let found = collect(supervisor, &view).await;
     view.remove();
     found.unwrap_or_else(|why| none(&why))
 }
@@ -45,7 +45,7 @@ fn none(why: &str) -> DiffView {
     }
 }
 
-async fn look(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> {
+async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> {
     let (base, note) = base(supervisor, view).await?;
     // New files are told to an index of our own, so that they are part of the diff.
     let view = view.with_own_index().map_err(|error| error.to_string())?;

@@ -262,7 +262,7 @@ impl Layout {
     }
 
     /// What the workspace of an issue was when it was looked at last.
-    pub fn last_look(&self, issue: &IssueId) -> PathBuf {
+    pub fn last_snapshot(&self, issue: &IssueId) -> PathBuf {
         self.trace_dir().join("looks").join(folder_name(issue) + ".json")
     }
 

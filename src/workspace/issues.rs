@@ -103,7 +103,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
             path: path.clone(),
             source,
         })?;
-        remove_record(&layout.last_look(issue))?;
+        remove_record(&layout.last_snapshot(issue))?;
     }
     if let Some(dir) = open_folder(&issues, OsStr::new(&name), &path)? {
         let empty = is_empty(&dir).map_err(|source| WorkspaceError::Open {
@@ -210,7 +210,7 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
     remove_record(&layout.creating_record(issue))?;
     remove_record(&layout.git_record(issue))?;
     // What is made in its place is another one.
-    remove_record(&layout.last_look(issue))?;
+    remove_record(&layout.last_snapshot(issue))?;
     Ok(removed)
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use vik::daemon::Signals;
 use vik::host::Host;
-use vik::orchestrator::{Book, Closing, Committing, Options, Orchestrator, Setup, Silent};
+use vik::orchestrator::{CommitLog, Committing, Options, Orchestrator, RunSummary, Setup, Silent};
 use vik::workflow_file::WorkflowFile;
 use vik::workspace::Layout;
 use vik_core::changes::{Changes, Stored};
@@ -42,7 +42,7 @@ impl Stumbling {
     }
 }
 
-impl Book for Stumbling {
+impl CommitLog for Stumbling {
     fn commit(&self, changes: Changes) -> Committing {
         let stumbles = (self.over)(&changes);
         self.seen.lock().unwrap().push(changes);
@@ -85,19 +85,19 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         watch: None,
         options: Options::default(),
         observer: Box::new(Silent),
-        book: Box::new(book),
+        commit_log: Box::new(book),
         stored: Stored::default(),
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
         notify: vik::notify::Health::default(),
         webhooks: None,
-        told,
+        workflow_updates: told,
     })
 }
 
 /// Runs the loop until the book has failed; `stalled` is looked at before that.
-fn run(world: &World, book: &Stumbling, stalled: impl FnOnce()) -> Closing {
+fn run(world: &World, book: &Stumbling, stalled: impl FnOnce()) -> RunSummary {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -80,7 +80,7 @@ async fn measure(count: usize) {
     daemon.wait().unwrap();
 
     let adopted = adopt(folder.path(), &shims).await;
-    tell(
+    print_percentiles(
         "private memory of a shim",
         &mut shims.iter().map(|shim| private_kib(*shim)).collect::<Vec<_>>(),
         "KiB",
@@ -123,11 +123,11 @@ async fn adopt(folder: &Path, shims: &[ProcessId]) -> Vec<Supervised> {
         times.push(time);
     }
     println!("{} adopted: {} ms", adopted.len(), begin.elapsed().as_millis());
-    tell("adoption of one", &mut times, "µs");
+    print_percentiles("adoption of one", &mut times, "µs");
     adopted
 }
 
-fn tell(what: &str, figures: &mut [u64], unit: &str) {
+fn print_percentiles(what: &str, figures: &mut [u64], unit: &str) {
     figures.sort_unstable();
     let at = |part: usize| figures[(figures.len() - 1) * part / 100];
     println!("{what}: p50 {} p99 {} max {} {unit}", at(50), at(99), at(100));

@@ -33,7 +33,7 @@ pub fn audit(names: &[&str], censuses: &[PathBuf]) -> Vec<Audited> {
         .into_iter()
         .filter_map(sys::stat)
         .filter(|stat| !stat.dead && stat.id() != me)
-        .filter_map(|stat| listed.look(stat.id(), names))
+        .filter_map(|stat| listed.inspect(stat.id(), names))
         .collect();
     found.sort_unstable_by_key(|audited| audited.process);
     found
@@ -64,7 +64,7 @@ impl Listed {
         listed
     }
 
-    fn look(&self, process: ProcessId, names: &[&str]) -> Option<Audited> {
+    fn inspect(&self, process: ProcessId, names: &[&str]) -> Option<Audited> {
         let mark = |name: &&str| sys::mark_value(process.pid, name).map(|value| Mark::new(*name, value));
         let marks: Vec<Mark> = names.iter().filter_map(mark).collect();
         let census = self.census.get(&process).cloned();

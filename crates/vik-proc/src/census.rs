@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn census_round_trips() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("census");
         let id = |pid| ProcessId { pid, start_time: 12 };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_shim_wrote_names_nobody() {
+    fn census_ignores_foreign_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("census");
         assert_eq!(Census::read(&path), None);

@@ -45,7 +45,7 @@ fn inherits_orphans() -> bool {
 
 /// How a command is started.
 #[derive(Debug, Default)]
-pub struct Terms<'a> {
+pub struct CommandOptions<'a> {
     /// Confines it.
     pub fence: Option<&'a Fence>,
     /// Its standard input is a terminal that is to be its own.
@@ -70,7 +70,7 @@ impl Direct {
     /// # Errors
     /// When it cannot be started or confined.
     #[allow(unsafe_code)]
-    pub fn spawn(command: &mut Command, mark: Mark, terms: &Terms<'_>) -> io::Result<Self> {
+    pub fn spawn(command: &mut Command, mark: Mark, terms: &CommandOptions<'_>) -> io::Result<Self> {
         inherits_orphans();
         command.env(&mark.name, &mark.value);
         let parent = std::process::id();
@@ -123,7 +123,7 @@ impl Direct {
     }
 
     /// Whether the command has ended and nothing that it started lives.
-    pub fn is_gone(&mut self) -> bool {
+    pub fn has_exited(&mut self) -> bool {
         if !self.over && self.code.is_some() && self.members().is_empty() {
             self.close();
         }
@@ -131,9 +131,9 @@ impl Direct {
     }
 
     /// Begins to end all of the tree: SIGTERM, then SIGKILL, each for its grace. Call [`step`](Self::step) then.
-    pub fn begin_end(&mut self, graces: Graces) {
+    pub fn start_ending(&mut self, graces: Graces) {
         if self.ending.is_none() {
-            self.ending = Some(Ending::begin(graces));
+            self.ending = Some(Ending::start(graces));
         }
     }
 
@@ -157,7 +157,7 @@ impl Direct {
 
     /// Ends all of the tree, and waits for that. Gives what still lives.
     pub fn end(&mut self, graces: Graces) -> Vec<ProcessId> {
-        self.begin_end(graces);
+        self.start_ending(graces);
         loop {
             if let Some(survivors) = self.step() {
                 return survivors;

@@ -47,7 +47,7 @@ pub mod untrusted;
 pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities, unenforced_limits};
 pub use census::Census;
-pub use direct::{Direct, Terms, kill_descendants};
+pub use direct::{CommandOptions, Direct, kill_descendants};
 pub use heap::{lean_code, lean_heap};
 pub use identity::ProcessId;
 pub use lock::FileLock;
@@ -58,7 +58,7 @@ pub use sandbox::{
     Sandbox, SandboxError, SandboxLimits, hidden_places, read_refusals, repository_in, repository_of,
     without_hidden,
 };
-pub use shield::shield;
+pub use shield::set_non_dumpable;
 pub use space::Space;
 pub use spec::{
     Cause, ExitRecord, Graces, Mark, Output, Proof, SHIM_VERB, ShimSpec, SpawnFailure, SpawnFailureKind,

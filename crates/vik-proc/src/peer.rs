@@ -12,7 +12,7 @@ use crate::reap::is_orphan;
 use crate::sys;
 
 /// How often a chain that changes is walked.
-const LOOKS: usize = 10;
+const MAX_WALKS: usize = 10;
 /// A chain cannot be longer than that.
 const MAX_DEPTH: usize = 4096;
 
@@ -44,7 +44,7 @@ pub fn peek(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
 /// nobody to be trusted.
 pub fn descends_from(pid: i32, of: &[ProcessId]) -> Option<bool> {
     // An ancestor may end, and its children move up, while the chain is walked.
-    (0..LOOKS).find_map(|_| walk(pid, of))
+    (0..MAX_WALKS).find_map(|_| walk(pid, of))
 }
 
 fn walk(pid: i32, of: &[ProcessId]) -> Option<bool> {

@@ -12,7 +12,7 @@ use crate::supervise::shims;
 use crate::sys::{self, Stat};
 
 /// How often [`tend_orphans`] looks.
-const LOOK: Duration = Duration::from_secs(5);
+const REAP_INTERVAL: Duration = Duration::from_secs(5);
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -99,8 +99,8 @@ pub(crate) fn own_children() -> Vec<Stat> {
 pub async fn tend_orphans() {
     let mut reaper = OrphanReaper::default();
     loop {
-        tokio::time::sleep(LOOK).await;
-        reaper.look();
+        tokio::time::sleep(REAP_INTERVAL).await;
+        reaper.reap();
     }
 }
 
@@ -108,18 +108,18 @@ pub async fn tend_orphans() {
 /// nobody's.
 #[derive(Debug, Default)]
 struct OrphanReaper {
-    seen: HashSet<ProcessId>,
+    previous: HashSet<ProcessId>,
 }
 
 impl OrphanReaper {
-    fn look(&mut self) -> usize {
+    fn reap(&mut self) -> usize {
         let zombies = shims::all_but(own_children)
             .into_iter()
             .filter(|stat| stat.dead)
             .map(|stat| stat.id());
         let (orphans, fresh): (HashSet<_>, HashSet<_>) =
-            zombies.partition(|zombie| self.seen.contains(zombie));
-        self.seen = fresh;
+            zombies.partition(|zombie| self.previous.contains(zombie));
+        self.previous = fresh;
         reap_orphans(&orphans)
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         }
         let mut seen = HashSet::new();
         seen.insert(id);
-        assert_eq!(OrphanReaper::default().look(), 0, "a first look takes nothing");
+        assert_eq!(OrphanReaper::default().reap(), 0, "a first look takes nothing");
         assert_eq!(ProcessId::of(id.pid), Some(id));
         // Only this one: other tests of this process have children of their own.
         assert_eq!(reap_orphans(&seen), 1);

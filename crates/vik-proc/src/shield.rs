@@ -5,7 +5,7 @@
 /// one could read the daemon's keys, or hold open or write to the pipes between the daemon and a shim.
 ///
 /// No core dump is written any more, either. Undone by the next `exec`. Does nothing on macOS, and nothing against root.
-pub fn shield() {
+pub fn set_non_dumpable() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_dumpable(false);
 }

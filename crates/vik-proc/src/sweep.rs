@@ -56,7 +56,7 @@ pub async fn end_marked(
 }
 
 async fn end_found(mut find: impl FnMut() -> Vec<ProcessId>, graces: &Graces) -> Vec<ProcessId> {
-    let mut ending = Ending::begin(*graces);
+    let mut ending = Ending::start(*graces);
     loop {
         if let Some(survivors) = ending.step(find()) {
             return survivors;
@@ -71,17 +71,17 @@ pub(crate) struct Ending {
     known: HashSet<ProcessId>,
     terminated: HashSet<ProcessId>,
     graces: Graces,
-    begin: Instant,
+    started: Instant,
 }
 
 impl Ending {
-    pub(crate) fn begin(graces: Graces) -> Self {
+    pub(crate) fn start(graces: Graces) -> Self {
         Self {
             spared: spared(),
             known: HashSet::new(),
             terminated: HashSet::new(),
             graces,
-            begin: Instant::now(),
+            started: Instant::now(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Ending {
         if self.known.is_empty() {
             return Some(Vec::new());
         }
-        let elapsed = self.begin.elapsed();
+        let elapsed = self.started.elapsed();
         if elapsed >= self.graces.term + self.graces.kill {
             let mut survivors: Vec<ProcessId> = self.known.drain().collect();
             survivors.sort_unstable();

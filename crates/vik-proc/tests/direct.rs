@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use vik_proc::{Direct, Fence, Graces, Mark, ProcessId, Reads, Sandbox, Terms};
+use vik_proc::{CommandOptions, Direct, Fence, Graces, Mark, ProcessId, Reads, Sandbox};
 
 /// What hides without a mark may belong to any command that runs: the tests take turns.
 fn alone() -> MutexGuard<'static, ()> {
@@ -30,7 +30,7 @@ fn start(folder: &Path, line: &str, fence: Option<&Fence>) -> Direct {
         .args(["-c", line])
         .current_dir(folder)
         .stdin(Stdio::null());
-    let terms = Terms {
+    let terms = CommandOptions {
         fence,
         terminal: false,
     };
@@ -110,12 +110,12 @@ fn a_command_that_leaves_nothing_is_gone_at_once() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let mut direct = start(folder.path(), "exit 7", None);
     assert_eq!(code(&mut direct), 7);
-    assert!(direct.is_gone());
+    assert!(direct.has_exited());
 }
 
 #[test]
 fn what_cannot_be_started_says_so() {
-    let terms = Terms::default();
+    let terms = CommandOptions::default();
     assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &terms).is_err());
 }
 
@@ -223,7 +223,7 @@ fn a_sandbox_holds_in_a_sandbox() {
         .args(["--exact", "a_sandbox_of_its_own", "--ignored", "--nocapture"])
         .current_dir(&inside)
         .stdin(Stdio::null());
-    let terms = Terms {
+    let terms = CommandOptions {
         fence: Some(&fence),
         terminal: false,
     };

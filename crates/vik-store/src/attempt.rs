@@ -62,12 +62,12 @@ pub struct AttemptRecord {
     pub workdir: PathBuf,
     /// What it keeps to its end, whatever is edited meanwhile and whichever daemon goes on with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Box<Kept>>,
+    pub kept: Option<Box<AttemptSpec>>,
 }
 
 /// What an attempt keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct AttemptSpec {
     /// What was decided on.
     pub start: Start,
     /// The agent profile, without the values of its `env`: those may be secrets.

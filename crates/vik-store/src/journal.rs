@@ -14,7 +14,7 @@ use crate::appended::Appended;
 
 /// Why an attempt did not come to a good end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct AttemptFailure {
     /// The outcome it leads to.
     pub outcome: Outcome,
     /// Why, where it failed.
@@ -27,7 +27,7 @@ pub struct Trouble {
     pub feedback: Option<String>,
 }
 
-impl Trouble {
+impl AttemptFailure {
     /// A failure of this class.
     pub fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
         Self {
@@ -77,7 +77,7 @@ pub enum Step {
         /// Which.
         script: String,
         /// Why it failed, where it did.
-        trouble: Option<Trouble>,
+        trouble: Option<AttemptFailure>,
     },
     /// The shim lives and is about to be told what to start. From here on the agent may have run.
     Shim {
@@ -94,7 +94,7 @@ pub enum Step {
     /// The agent is about to be stopped, and why.
     Stopping {
         /// How the attempt will have ended.
-        trouble: Trouble,
+        trouble: AttemptFailure,
     },
     /// It is about to wait for a person.
     Asked {
@@ -127,7 +127,7 @@ pub enum Ran<'a> {
     /// It was begun; its end is not known, so it is run again.
     Begun,
     /// It ended: well, or with this trouble.
-    Ended(Option<&'a Trouble>),
+    Ended(Option<&'a AttemptFailure>),
 }
 
 /// Where an attempt goes on.
@@ -146,7 +146,7 @@ pub enum Plan {
         /// What the workspace looked like before.
         before: Option<u64>,
         /// Why it is being stopped, where it is.
-        stopping: Option<Trouble>,
+        stopping: Option<AttemptFailure>,
     },
     /// The machine was started anew before there was an agent: nothing of it lives.
     Rebooted,
@@ -309,7 +309,7 @@ fn plan(steps: &[Step], boot: &str) -> Plan {
     let mut begun = boot;
     let mut shim = None;
     let mut agent = None;
-    let mut stopping: Option<&Trouble> = None;
+    let mut stopping: Option<&AttemptFailure> = None;
     for step in steps {
         match step {
             Step::Begun { boot_id } => begun = boot_id,

@@ -11,8 +11,8 @@ mod log;
 mod outputs;
 mod read;
 
-pub use attempt::{AttemptFiles, AttemptRecord, Kept, StoreError};
-pub use journal::{Journal, Plan, ProcessNote, Ran, Step, Trouble, begun_again, result_waits, steps};
+pub use attempt::{AttemptFiles, AttemptRecord, AttemptSpec, StoreError};
+pub use journal::{AttemptFailure, Journal, Plan, ProcessNote, Ran, Step, begun_again, result_waits, steps};
 pub use ledger::Ledger;
 pub use log::{LONGEST_EVENT, Reopened, SessionLog};
 pub use outputs::{OutputBook, OutputNote, output_notes};

@@ -33,7 +33,7 @@ pub use text::{json, text};
 pub(super) use probe::find as find_program;
 
 use super::args::DoctorArgs;
-use super::{Done, colored, print, print_json};
+use super::{CliResult, colored, print, print_json};
 use crate::daemon::{self, Instance, Signals};
 use crate::host::{Host, own_environment};
 use crate::intake::PullResult;
@@ -44,7 +44,7 @@ pub(in crate::cli) use probe::Scratch;
 use probe::patiently;
 
 /// Checks the workflow, and tries what `run` will do.
-pub fn run(workflow: &Path, args: &DoctorArgs) -> Done {
+pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.orphans {
         return orphans::run(args.json);
     }
@@ -72,17 +72,17 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     runtime.block_on(async {
         let cancel = CancellationToken::new();
         if offline {
-            return Ok(look(workflow, true, &cancel).await);
+            return Ok(run_checks(workflow, true, &cancel).await);
         }
         let mut signals = Signals::listen()
             .map_err(|error| Failure::failed("doctor", "cannot listen to signals", &error))?;
-        let mut looking = std::pin::pin!(look(workflow, false, &cancel));
+        let mut checks = std::pin::pin!(run_checks(workflow, false, &cancel));
         tokio::select! {
-            examination = &mut looking => return Ok(examination),
+            examination = &mut checks => return Ok(examination),
             _ = signals.next() => cancel.cancel(),
         }
         // What runs now is stopped first, and its files go.
-        looking.await;
+        checks.await;
         Err(Failure::new(
             Exit::Interrupted,
             "interrupted",
@@ -91,7 +91,7 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     })
 }
 
-async fn look(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Examination {
+async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) -> Examination {
     let workflow_path = absolute(workflow);
     let mut examination = Examination {
         workflow_path: workflow_path.clone(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use vik_proc::{Audited, ProcessId};
 
-use super::super::{Done, history, print, print_json};
+use super::super::{CliResult, history, print, print_json};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 use crate::report::{Exit, one_line, stdout_width, table_within};
@@ -44,7 +44,7 @@ pub(super) struct Known {
 }
 
 /// Audits the host. Exit 1 when something lives that nobody owns.
-pub fn run(json: bool) -> Done {
+pub fn run(json: bool) -> CliResult {
     let known = known();
     let censuses: Vec<_> = known
         .values()

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use vik_store::ledger::{Health, Repaired, check, repair};
 
-use super::super::{Done, history, print, print_json};
+use super::super::{CliResult, history, print, print_json};
 use crate::daemon::{Instance, ledger_failure};
 use crate::report::{Exit, Failure, chain, count};
 use crate::workflow_file::absolute;
 
 /// Looks at the ledger, and rebuilds it where it is damaged. What was damaged is kept beside it.
-pub fn run(workflow: &Path, json: bool) -> Done {
+pub fn run(workflow: &Path, json: bool) -> CliResult {
     let root = history::root(workflow)?;
     // No daemon may begin meanwhile; a later one finds what was rebuilt.
     let _lock = Instance::of(&absolute(workflow))?.acquire().map_err(|failure| {

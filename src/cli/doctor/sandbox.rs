@@ -48,7 +48,7 @@ pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Optio
                 checks.push(Check::ok(Group::System, "sandbox.limits", message));
             }
             checks.extend(weakness.map(|weakness| {
-                let check = Check::warning(Group::System, "sandbox", "sandbox_weak", weakness.words());
+                let check = Check::warning(Group::System, "sandbox", "sandbox_weak", weakness.description());
                 check.hint(weakness.hint())
             }));
         }

@@ -114,7 +114,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     let stage = source.stage.or_else(taken).or_else(|| stages.first())?;
     let sample = Sample::of(&stage.when_state, pulled)?;
     let context = context(host, source.kind, stage, sample.issue());
-    let word = source.kind.word();
+    let word = source.kind.name();
     let check = match source.stage {
         // A stage has several of these.
         Some(_) if source.kind == Kind::Output => source.path.clone(),

@@ -23,7 +23,7 @@ use vik_store::ledger::Reader;
 pub(super) use text::{answer, heading, intent, limits, paragraph};
 
 use super::args::ExplainArgs;
-use super::{Done, client, history, print, print_json, warn};
+use super::{CliResult, client, history, print, print_json, warn};
 use crate::control::view;
 use crate::daemon::{Instance, Presence, ledger_failure};
 use crate::report::{Exit, Failure, one_line, stdout_width};
@@ -33,7 +33,7 @@ use crate::workflow_file::{WorkflowFile, absolute};
 const MOST_DECISIONS: u32 = 200;
 
 /// Explains one issue.
-pub fn run(workflow: &Path, args: &ExplainArgs) -> Done {
+pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
     let explained = explain(&absolute(workflow), &args.issue.as_str().into())?;
     if args.json {
         print_json(&explained);
@@ -67,7 +67,7 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
         (None, None) => None,
     };
     if let Some(standing) = &mut now {
-        say_no_stage(path, standing);
+        explain_no_stage(path, standing);
     }
     let decisions = match &ledger {
         Some(ledger) => decisions(ledger, issue)?,
@@ -119,7 +119,7 @@ fn states(path: &Path) -> Option<String> {
 }
 
 /// An issue that no stage takes: which state that is, and which ones are taken.
-fn say_no_stage(path: &Path, standing: &mut Explanation) {
+fn explain_no_stage(path: &Path, standing: &mut Explanation) {
     let state = one_line(&standing.issue_state, 60);
     let of_stages = standing.stages.iter_mut().map(|stage| &mut stage.hold);
     for hold in of_stages.chain([&mut standing.hold]).flatten() {
@@ -179,7 +179,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         }
         let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
         for hold in of_stages.chain([&mut explanation.hold]).flatten() {
-            say_no_daemon(hold);
+            explain_no_daemon(hold);
         }
     }
     Ok(explanation)
@@ -228,7 +228,7 @@ fn block(
 }
 
 /// A copy was never told of a pull; what is to be told is that nobody pulls.
-fn say_no_daemon(hold: &mut HoldView) {
+fn explain_no_daemon(hold: &mut HoldView) {
     if hold.reason == "not_pulled" {
         *hold = HoldView {
             reason: "no_daemon".to_owned(),

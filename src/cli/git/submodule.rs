@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::{Done, Target, failure, fetch, give, print, reset, warn};
+use super::{CliResult, Target, failure, fetch, give, print, reset, warn};
 use crate::git::submodules::{Submodule, named_by};
 use crate::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
 use crate::report::{Exit, Failure, one_line};
@@ -53,7 +53,13 @@ struct Run<'a> {
 
 impl Update {
     /// Updates the submodules of a workspace. The locks of [`Target::alone`] must be held.
-    pub(super) fn run(&self, target: &Target, view: &View, settings: &[String], record: &mut Record) -> Done {
+    pub(super) fn run(
+        &self,
+        target: &Target,
+        view: &View,
+        settings: &[String],
+        record: &mut Record,
+    ) -> CliResult {
         let before = record.clone();
         let tree = WorkTree::from(&target.workspace);
         let mut run = Run {
@@ -157,7 +163,7 @@ impl Run<'_> {
     }
 
     /// Names the submodules that were left as they are; they are an error where a path asked for them.
-    fn finish(self) -> Done {
+    fn finish(self) -> CliResult {
         if self.left.is_empty() {
             return Ok(Exit::Done);
         }

@@ -21,17 +21,17 @@ use self::style::Paper;
 use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
-use super::{Done, colored, history};
+use super::{CliResult, colored, history};
 use crate::report::{Exit, Failure, stdout_width};
 
 /// How often new events are looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints logs, and with `--follow` goes on until it is interrupted or its sessions have ended.
-pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
+pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     let root = history::root(workflow)?;
     if args.raw && !args.unmasked {
-        raw::look_up_secrets(workflow)?;
+        raw::resolve_secrets(workflow)?;
     }
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
@@ -96,7 +96,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> Done {
         if !args.follow || (narrowed && all_ended) {
             return Ok(Exit::Done);
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

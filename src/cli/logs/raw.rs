@@ -14,7 +14,7 @@ use crate::workflow_file::WorkflowFile;
 const HINT: &str = "make it readable from here, or add `--unmasked` where nobody else reads along";
 
 /// Looks up all secrets of the workflow: what is not known cannot be masked.
-pub(super) fn look_up_secrets(workflow: &Path) -> Result<(), Failure> {
+pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     let loaded = WorkflowFile::valid(workflow, |_| {}).map_err(|failure| failure.hint(HINT))?;
     let names: Vec<String> = loaded.workflow.secrets.keys().cloned().collect();
     let fail = |what: &str, error: &dyn std::error::Error| Failure::failed("secrets", what, error);

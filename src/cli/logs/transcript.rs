@@ -12,7 +12,7 @@ use super::tool::{Call, text};
 use crate::report::one_line;
 
 /// Tokens are told again when so many more were used, and half as many again as before.
-const NEWS: u64 = 20_000;
+const TOKENS_STEP: u64 = 20_000;
 
 /// How much of a call its result repeats.
 const LABEL: usize = 60;
@@ -21,14 +21,14 @@ const LABEL: usize = 60;
 #[derive(Debug)]
 pub struct Transcript {
     paper: Paper,
-    sessions: HashMap<AttemptId, Told>,
+    sessions: HashMap<AttemptId, SessionState>,
     /// Whose event came last.
     last: Option<AttemptId>,
 }
 
 /// What was told of one session.
 #[derive(Debug, Default)]
-struct Told {
+struct SessionState {
     /// Calls without a result, in a few words.
     calls: HashMap<String, String>,
     /// The call whose lines are the last ones.
@@ -76,14 +76,14 @@ impl Transcript {
     }
 }
 
-impl Told {
+impl SessionState {
     fn line(&mut self, paper: Paper, line: &[u8]) -> Option<String> {
         let Ok(event) = serde_json::from_slice::<Value>(line) else {
             let text = one_line(&String::from_utf8_lossy(line), 200);
             return Some(paper.event("", (Tone::Dim, '?'), vec![Line::of(Tone::Dim, &text)]));
         };
         if let Some(tokens) = event::tokens(&event) {
-            let is_news = tokens >= self.tokens.saturating_add(NEWS.max(self.tokens / 2));
+            let is_news = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
             if !is_news && !paper.full {
                 return None;
             }

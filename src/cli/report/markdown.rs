@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use vik_api::{Figures, ReportView};
 
-use super::text::{begin, span, summary, time, under_way};
+use super::text::{period_start, span, summary, time, under_way};
 use crate::report::{one_line, short, spent_cost};
 
 /// The whole report.
@@ -53,7 +53,7 @@ pub fn markdown(report: &ReportView) -> String {
         row(
             &mut out,
             &[
-                begin(part.at, report.part_ms),
+                period_start(part.at, report.part_ms),
                 part.started.to_string(),
                 part.succeeded.to_string(),
                 part.failed.to_string(),

@@ -12,13 +12,13 @@ use jiff::Timestamp;
 use vik_store::ledger::Reader;
 
 use super::args::ReportArgs;
-use super::{Done, history, print, print_json};
+use super::{CliResult, history, print, print_json};
 use crate::daemon::ledger_failure;
 use crate::figures::{self, Window};
 use crate::report::{Exit, Failure, stdout_width};
 
 /// Sums up what the ledger knows.
-pub fn run(workflow: &Path, args: &ReportArgs) -> Done {
+pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
     let root = history::root(workflow)?;
     // Nothing else has the figures: where the ledger cannot be read there is no report.
     let fail = |error| ledger_failure(&error);

@@ -180,14 +180,14 @@ fn series(report: &ReportView, width: usize) -> String {
             rest = &rest[empty..];
             continue;
         }
-        let begin = begin(part.at, report.part_ms);
+        let start = period_start(part.at, report.part_ms);
         rest = after;
         if empty > 0 {
-            rows.push((blank(begin), None));
+            rows.push((blank(start), None));
             continue;
         }
         let row = [
-            begin,
+            start,
             part.succeeded.to_string(),
             part.failed.to_string(),
             short(part.spent.tokens),
@@ -272,7 +272,7 @@ fn scaled(number: u64, most: u64, room: usize) -> usize {
 }
 
 /// When a part begins, as short as tells it.
-pub fn begin(at: Timestamp, part_ms: u64) -> String {
+pub fn period_start(at: Timestamp, part_ms: u64) -> String {
     let text = at.to_string();
     let shown = if part_ms < 86_400_000 { 16 } else { 10 };
     text.get(..shown).unwrap_or(&text).replace('T', " ")

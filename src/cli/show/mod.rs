@@ -17,7 +17,7 @@ use vik_core::ids::IssueId;
 
 use self::timeline::{Life, timeline};
 use super::args::ShowArgs;
-use super::{Done, explain, history, print, print_json, runs};
+use super::{CliResult, explain, history, print, print_json, runs};
 use crate::daemon::ledger_failure;
 use crate::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
 use crate::workflow_file::absolute;
@@ -26,7 +26,7 @@ use crate::workflow_file::absolute;
 const MOST_DECISIONS: u32 = 2000;
 
 /// Shows one issue's life.
-pub fn run(workflow: &Path, args: &ShowArgs) -> Done {
+pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
     let issue = args.issue.as_str().into();
     if args.json {
         print_json(&known_runs(workflow, &issue)?);

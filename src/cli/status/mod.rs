@@ -13,13 +13,13 @@ use vik_api::{Daemon, DaemonState, Response, Status, Verb};
 pub use text::text;
 
 use super::args::StatusArgs;
-use super::{Done, client, print, print_json, stop};
+use super::{CliResult, client, print, print_json, stop};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure, stdout_width, table};
 use crate::workflow_file::absolute;
 
 /// Shows one daemon, or all.
-pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
+pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
     if args.all {
         return all(args);
     }
@@ -36,7 +36,7 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> Done {
                 failure.cause("the last one ended without cleaning up; `vik run -d` finishes what it was at")
             }
             (0, _) => failure,
-            (count, _) => failure.cause(stop::go_on(count)),
+            (count, _) => failure.cause(stop::orphan_notice(count)),
         });
     } else {
         print(&text(&status, Timestamp::now(), stdout_width()));
@@ -77,7 +77,7 @@ fn absent(state: DaemonState, info: Option<&InstanceInfo>, path: &Path) -> Statu
     })
 }
 
-fn all(args: &StatusArgs) -> Done {
+fn all(args: &StatusArgs) -> CliResult {
     let mut found = Vec::new();
     for instance in Instance::all() {
         let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else {

@@ -9,11 +9,11 @@ use vik_core::ids::IssueId;
 use vik_proc::untrusted;
 
 use super::{text, unreadable, view};
-use crate::cli::{Done, print, print_json};
+use crate::cli::{CliResult, print, print_json};
+use crate::provenance::blame::{self, Blamed};
+use crate::provenance::record::masked;
+use crate::provenance::{Record, Trace};
 use crate::report::{Exit, Failure};
-use crate::trace::blame::{self, Blamed};
-use crate::trace::record::masked;
-use crate::trace::{Record, Trace};
 use crate::workspace::changes::{Store, read_file};
 use crate::workspace::folder_name;
 use crate::workspace::fs as private;
@@ -27,7 +27,7 @@ struct Asked {
 }
 
 /// Says who wrote each line of a file.
-pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: bool) -> Done {
+pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: bool) -> CliResult {
     let asked = asked(root, file, issue)?;
     let lines = trace.read().map_err(|error| unreadable(&error))?;
     let records: Vec<Record> = lines

@@ -14,10 +14,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use vik_api::{BrokenRecord, SCHEMA, TraceCheck};
 use vik_core::ids::IssueId;
 
-use super::{Done, history, print, print_json};
+use super::{CliResult, history, print, print_json};
+use crate::provenance::{Line, Trace, map};
 use crate::report::{Exit, Failure};
 use crate::secrets;
-use crate::trace::{Line, Trace, map};
 use crate::workflow_file::absolute;
 
 /// `vik trace`
@@ -115,7 +115,7 @@ impl TraceArgs {
 }
 
 /// Tells of the trace.
-pub fn run(workflow: &Path, args: &TraceArgs) -> Done {
+pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
     let root = history::root(workflow)?;
     // Records of earlier versions hold paths as they were.
     secrets::learn_stored(&absolute(workflow));
@@ -177,7 +177,7 @@ fn read(trace: &Trace, issue: Option<&str>) -> Result<Vec<Line>, Failure> {
     Ok(lines)
 }
 
-fn log(lines: &[Line], json: bool) -> Done {
+fn log(lines: &[Line], json: bool) -> CliResult {
     let entries: Vec<_> = lines.iter().map(|line| view::entry(&line.record)).collect();
     if json {
         print_json(&entries);
@@ -189,7 +189,7 @@ fn log(lines: &[Line], json: bool) -> Done {
     Ok(Exit::Done)
 }
 
-fn verify(trace: &Trace, json: bool) -> Done {
+fn verify(trace: &Trace, json: bool) -> CliResult {
     let found = trace.verify().map_err(|error| unreadable(&error))?;
     let check = TraceCheck {
         schema: SCHEMA,

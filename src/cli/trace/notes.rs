@@ -5,15 +5,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::cli::{Done, print};
+use crate::cli::{CliResult, print};
+use crate::provenance::Line;
 use crate::report::{Exit, Failure, count};
-use crate::trace::Line;
 
 /// Where the notes stand.
 const REF: &str = "agent-trace";
 
 /// Adds the records to the commits that their agents left checked out.
-pub fn run(root: &Path, lines: &[Line], repo: &Path) -> Done {
+pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
     let repo = repo.canonicalize().map_err(|error| {
         Failure::failed(
             "usage",

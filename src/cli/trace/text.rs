@@ -92,7 +92,7 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
         return format!(
             "{}: {}\n",
             one_line(&view.path, 150),
-            one_line(&words(author), 150)
+            one_line(&author_label(author), 150)
         );
     }
     let text = String::from_utf8_lossy(content);
@@ -106,7 +106,7 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
             let line = line
                 .map(|line| line.trim_end_matches(['\n', '\r']))
                 .unwrap_or_default();
-            rows.push((words(&range.author), number, line));
+            rows.push((author_label(&range.author), number, line));
         }
     }
     let width = rows
@@ -129,7 +129,7 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
 }
 
 /// An author in a few words.
-fn words(author: &Author) -> String {
+fn author_label(author: &Author) -> String {
     match author {
         Author::Attempt(attempt) => {
             let model = attempt

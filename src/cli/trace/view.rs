@@ -6,8 +6,8 @@ use vik_api::{IntentFile, IntentView, TraceEntry, TracedAttempt, TracedFile};
 use vik_core::file_change::ChangeKind;
 use vik_core::ids::IssueId;
 
-use crate::trace::map::Intent;
-use crate::trace::{Mutation, Record};
+use crate::provenance::map::Intent;
+use crate::provenance::{Mutation, Record};
 
 /// The attempt of a record.
 pub fn attempt(record: &Record) -> TracedAttempt {

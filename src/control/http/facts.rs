@@ -12,18 +12,18 @@ use crate::orchestrator::{Observer, Progress};
 use crate::report::one_line;
 
 /// How often the sessions are looked at while somebody reads.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tells the feed what is new of the sessions and the state, without an end.
-pub async fn look_at_sessions(feed: &Feed, daemon: &Daemon) {
-    let mut seen = Seen::default();
+pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
+    let mut seen = StatusDiff::default();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         if feed.readers() > 0
             && let Ok(status) = daemon.status().await
         {
-            for fact in seen.look(&status) {
-                feed.tell(fact);
+            for fact in seen.update(&status) {
+                feed.publish(fact);
             }
         }
     }
@@ -31,14 +31,14 @@ pub async fn look_at_sessions(feed: &Feed, daemon: &Daemon) {
 
 /// What was told of the sessions.
 #[derive(Debug, Default)]
-struct Seen {
+struct StatusDiff {
     sessions: HashMap<String, (u64, String, Option<String>, u64)>,
     state: Option<String>,
 }
 
-impl Seen {
+impl StatusDiff {
     /// What is new in a status.
-    fn look(&mut self, status: &Status) -> Vec<Fact> {
+    fn update(&mut self, status: &Status) -> Vec<Fact> {
         let mut facts = Vec::new();
         let state = format!(
             "{:?} {} {:?} {:?}",
@@ -91,7 +91,7 @@ impl Observer for Reporter {
     fn on(&mut self, progress: &Progress<'_>) {
         self.metrics.count(progress);
         if let Some(fact) = fact(progress) {
-            self.feed.tell(fact);
+            self.feed.publish(fact);
         }
         self.next.on(progress);
     }

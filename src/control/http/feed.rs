@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
 use vik_api::{Fact, FeedEvent};
 
-use super::door::Connection;
-use super::facts::look_at_sessions;
+use super::facts::publish_session_changes;
+use super::listener::Connection;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 
@@ -112,7 +112,7 @@ impl Default for Feed {
 
 impl Feed {
     /// Tells a fact. Never waits: where nobody takes them, facts are lost, and that is told.
-    pub fn tell(&self, fact: Fact) {
+    pub fn publish(&self, fact: Fact) {
         let event = FeedEvent {
             at: Timestamp::now(),
             fact,
@@ -130,7 +130,7 @@ impl Feed {
     /// Hands out what is told, and looks at the sessions by itself, until there is an end.
     pub async fn run(&self, daemon: Arc<Daemon>) {
         // A loop that is slow to say what it does holds up nobody who reads.
-        tokio::join!(self.take_facts(), look_at_sessions(self, &daemon));
+        tokio::join!(self.take_facts(), publish_session_changes(self, &daemon));
     }
 
     async fn take_facts(&self) {

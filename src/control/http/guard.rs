@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use vik_core::scheduler::Actor;
 
 use super::answer::Refusal;
-use super::door::Door;
 use super::keys::Keys;
+use super::listener::Transport;
 use super::pages;
 use super::sign_ins::SignInRef;
 use super::signing::SIGN_IN;
@@ -20,11 +20,11 @@ use crate::crash::wall_clock;
 
 /// Looks at each request before anything else does.
 pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
-    let door = request.extensions().get::<Door>().cloned();
+    let door = request.extensions().get::<Transport>().cloned();
     let by = match &door {
         // The socket lies in a folder of the user's own, and agents were turned away when they connected.
-        Some(Door::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
-        Some(Door::Tcp(connection)) => {
+        Some(Transport::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
+        Some(Transport::Tcp(connection)) => {
             if let Err(refusal) = same_place(request.headers()) {
                 return refusal.into_response();
             }

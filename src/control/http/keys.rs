@@ -114,7 +114,7 @@ impl Keys {
     }
 
     /// Keys that open to nobody, for where there is no door.
-    pub fn nobody() -> Self {
+    pub fn closed() -> Self {
         Self::new(new_secret())
     }
 

@@ -93,7 +93,7 @@ impl Logs {
                 lines: 0,
                 bytes: 0,
             });
-        index.go_on(file)?;
+        index.extend(file)?;
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         logs.insert(0, index.clone());
         logs.truncate(LOGS);
@@ -102,7 +102,7 @@ impl Logs {
 }
 
 impl Index {
-    fn go_on(&mut self, file: &mut File) -> io::Result<()> {
+    fn extend(&mut self, file: &mut File) -> io::Result<()> {
         file.seek(SeekFrom::Start(self.bytes))?;
         let mut slice = vec![0; 256 * 1024];
         let mut offset = self.bytes;

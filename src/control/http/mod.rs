@@ -4,11 +4,11 @@
 //! asks the daemon's loop as the command line does, and reads the ledger and the logs by itself.
 
 mod answer;
-mod door;
 mod facts;
 mod feed;
 mod guard;
 mod keys;
+mod listener;
 mod logs;
 mod metrics;
 mod openapi;
@@ -33,14 +33,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use vik_api::ApiView;
 
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 use crate::workspace::Layout;
 
-pub(crate) use door::connections;
 pub use facts::Reporter;
 pub use feed::Feed;
 pub use keys::{KeyError, Keys};
 pub(crate) use keys::{same, unhex};
+pub(crate) use listener::connections;
 pub use metrics::Metrics;
 pub use openapi::openapi;
 pub use pages::LOGIN;
@@ -94,7 +94,7 @@ pub struct Setup {
     /// Asks git about workspaces.
     pub supervisor: vik_proc::Supervisor,
     /// The way to the daemon's loop.
-    pub asks: mpsc::Sender<Asking>,
+    pub asks: mpsc::Sender<ControlRequest>,
     /// What happens.
     pub feed: Feed,
     /// What is counted.
@@ -180,7 +180,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
     ));
     let app = routes::router(Arc::clone(&daemon));
     let heard = feed.run(Arc::clone(&daemon));
-    let doors = door::Doors::new(app, keys, identify, stop.clone());
+    let doors = listener::ServerContext::new(app, keys, identify, stop.clone());
     tokio::select! {
         () = heard => {}
         () = doors.open(tcp, sockets) => {}

@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use vik_api::{PROBLEM_JSON, Problem};
 
-use super::routes::{Gives, Route, routes};
+use super::routes::{ResponseBody, Route, routes};
 
 /// The document.
 pub fn openapi() -> Value {
@@ -62,15 +62,17 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     let media = |kind: &str, schema: Value| json!({ kind: { "schema": schema } });
     let mut responses = Map::new();
     let good = match &route.gives {
-        Gives::Json(schema) | Gives::Health(schema) => media("application/json", schema(generator).into()),
-        Gives::Events(schema) => {
+        ResponseBody::Json(schema) | ResponseBody::Health(schema) => {
+            media("application/json", schema(generator).into())
+        }
+        ResponseBody::Events(schema) => {
             // The schema of each event's data stands among the components.
             schema(generator);
             media("text/event-stream", json!({ "type": "string" }))
         }
-        Gives::Text(kind) => media(kind, json!({ "type": "string" })),
+        ResponseBody::Text(kind) => media(kind, json!({ "type": "string" })),
     };
-    if matches!(route.gives, Gives::Health(_)) {
+    if matches!(route.gives, ResponseBody::Health(_)) {
         responses.insert(
             "503".to_owned(),
             json!({ "description": "It is not", "content": &good }),

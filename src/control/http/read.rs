@@ -22,9 +22,9 @@ use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 
 use super::answer::{Answer, IssueInPath, Json, Params, Refusal};
-use super::door::Connection;
 use super::feed::Feed;
 use super::keys::Keys;
+use super::listener::Connection;
 use super::logs::Logs;
 use super::metrics::{self, Metrics};
 use super::sign_ins::SignInRef;
@@ -32,7 +32,7 @@ use crate::control::view;
 use crate::daemon::ledger_failure;
 use crate::figures::{self, Since, Window};
 use crate::history;
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 use crate::report::Failure;
 use crate::workspace::Layout;
 
@@ -57,7 +57,7 @@ pub struct Daemon {
     pub(super) feed: Feed,
     pub(super) keys: Arc<Keys>,
     metrics: Metrics,
-    asks: mpsc::Sender<Asking>,
+    asks: mpsc::Sender<ControlRequest>,
     latest: Mutex<Option<(Instant, Arc<Status>)>>,
 }
 
@@ -66,7 +66,7 @@ impl Daemon {
     pub fn new(
         layout: Layout,
         supervisor: Supervisor,
-        asks: mpsc::Sender<Asking>,
+        asks: mpsc::Sender<ControlRequest>,
         feed: Feed,
         metrics: Metrics,
         keys: Arc<Keys>,
@@ -94,7 +94,7 @@ impl Daemon {
         };
         let (answer, receiver) = oneshot::channel();
         let request = Request { v: PROTOCOL, verb };
-        let asking = Asking { request, by, answer };
+        let asking = ControlRequest { request, by, answer };
         self.asks.send(asking).await.map_err(|_| gone())?;
         match tokio::time::timeout(ANSWER_WITHIN, receiver).await {
             Ok(Ok(Response::Error(error))) => Err(Refusal::of(error)),

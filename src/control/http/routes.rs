@@ -32,7 +32,7 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// What a path answers with.
-pub enum Gives {
+pub enum ResponseBody {
     /// JSON.
     Json(SchemaOf),
     /// The same, also with status 503.
@@ -56,7 +56,7 @@ pub struct Route {
     /// Its body.
     pub body: Option<SchemaOf>,
     /// Its answer.
-    pub gives: Gives,
+    pub gives: ResponseBody,
     /// Whether it can answer that there is no such thing.
     pub names: bool,
     /// Whether it needs a token.
@@ -68,7 +68,7 @@ impl Route {
     fn get(
         path: &'static str,
         summary: &'static str,
-        gives: Gives,
+        gives: ResponseBody,
         handler: MethodRouter<Arc<Daemon>>,
     ) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Route {
         Self {
             method: Method::POST,
             body: Some(schema_of::<B>),
-            ..Self::get(path, summary, Gives::Json(schema_of::<Steered>), handler)
+            ..Self::get(path, summary, ResponseBody::Json(schema_of::<Steered>), handler)
         }
     }
 
@@ -101,7 +101,7 @@ impl Route {
         self
     }
 
-    fn gives(mut self, gives: Gives) -> Self {
+    fn gives(mut self, gives: ResponseBody) -> Self {
         self.gives = gives;
         self
     }
@@ -117,8 +117,8 @@ impl Route {
     }
 }
 
-fn json<T: JsonSchema>() -> Gives {
-    Gives::Json(schema_of::<T>)
+fn json<T: JsonSchema>() -> ResponseBody {
+    ResponseBody::Json(schema_of::<T>)
 }
 
 /// All of them.
@@ -193,7 +193,7 @@ pub fn routes() -> Vec<Route> {
         Route::get(
             "/events",
             "What happens, as it happens; takes `Last-Event-ID`",
-            Gives::Events(schema_of::<FeedEvent>),
+            ResponseBody::Events(schema_of::<FeedEvent>),
             get(read::events),
         ),
         Route::post::<Nothing>(
@@ -254,19 +254,19 @@ pub fn routes() -> Vec<Route> {
         Route::get(
             "/healthz",
             "Whether the daemon answers and can keep what it decides",
-            Gives::Health(schema_of::<Health>),
+            ResponseBody::Health(schema_of::<Health>),
             get(read::healthz),
         ),
         Route::get(
             "/readyz",
             "Whether it takes work: the age of the last good pull",
-            Gives::Health(schema_of::<Health>),
+            ResponseBody::Health(schema_of::<Health>),
             get(read::readyz),
         ),
         Route::get(
             "/metrics",
             "What Prometheus scrapes",
-            Gives::Text(metrics::TEXT_FORMAT),
+            ResponseBody::Text(metrics::TEXT_FORMAT),
             get(read::metrics),
         ),
         Route::get(

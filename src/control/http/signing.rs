@@ -8,7 +8,7 @@ use axum::{Extension, Json as Unmasked};
 use vik_api::{SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
 
 use super::answer::{Answer, Input, Json, Refusal};
-use super::door::Door;
+use super::listener::Transport;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 use super::steer::Nothing;
@@ -22,7 +22,7 @@ pub const SIGN_IN: &str = "/api/v1/sign-in";
 /// `POST /api/v1/sign-in`
 pub async fn sign_in(
     State(daemon): State<Arc<Daemon>>,
-    Extension(door): Extension<Door>,
+    Extension(door): Extension<Transport>,
     headers: HeaderMap,
     Input(SignIn { code }): Input<SignIn>,
 ) -> Result<Unmasked<SignedIn>, Refusal> {
@@ -34,7 +34,7 @@ pub async fn sign_in(
         )
         .hint("`vik status` prints a new one")
     };
-    let Door::Tcp(connection) = door else {
+    let Transport::Tcp(connection) = door else {
         return Err(refused());
     };
     // An agent that is refused must not use up a person's link.

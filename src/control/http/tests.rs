@@ -18,7 +18,7 @@ struct Served {
     feed: Feed,
     keys: Arc<Keys>,
     address: String,
-    _asks: mpsc::Receiver<Asking>,
+    _asks: mpsc::Receiver<ControlRequest>,
 }
 
 const TOKEN: &str = "a-token-for-a-test";
@@ -67,7 +67,7 @@ impl Served {
     }
 
     fn tell(&self, number: usize) {
-        self.feed.tell(Fact::Issue {
+        self.feed.publish(Fact::Issue {
             issue_id: number.to_string().as_str().into(),
             description: "something ".repeat(1_000),
         });

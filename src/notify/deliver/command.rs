@@ -16,21 +16,21 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Runs the command as a pull is run: in the folder of the workflow file, with the daemon's environment. What it is told
 /// stands on its standard input and in variables: nothing of it is ever part of the command.
 pub(super) async fn run(
-    what: &Delivering,
+    delivery: &Delivering,
     script: &str,
     body: &[u8],
     cancel: impl Future<Output = ()>,
 ) -> Result<(), DeliverError> {
-    let told = &what.notification;
+    let told = &delivery.notification;
     let name = format!("notify-{}", told.delivery_id);
     let (input, stderr) = (
-        what.folder.join(format!("{name}.json")),
-        what.folder.join(format!("{name}.stderr")),
+        delivery.folder.join(format!("{name}.json")),
+        delivery.folder.join(format!("{name}.stderr")),
     );
-    create_private_dir_all(&what.folder)
+    create_private_dir_all(&delivery.folder)
         .and_then(|()| write_private(&input, body))
         .map_err(DeliverError::Prepare)?;
-    let mut env = what.host.command_env();
+    let mut env = delivery.host.command_env();
     let item = told.items.first();
     let issue = item.and_then(|item| item.issue_id.as_ref());
     let stage = item.and_then(|item| item.stage.as_ref());
@@ -48,18 +48,18 @@ pub(super) async fn run(
     ] {
         env.insert(variable.to_owned(), fit(&vik_mask::mask(value)));
     }
-    let mut spec = ShimSpec::command("sh", &what.host.workflow_dir);
+    let mut spec = ShimSpec::command("sh", &delivery.host.workflow_dir);
     spec.args = vec!["-c".into(), script.into()];
     spec.env = os_env(env);
     spec.mark = Some(Mark::new(ATTEMPT_MARK, &name));
     spec.stdin = Stdin::File(input.clone());
     spec.stderr = Output::Append(stderr.clone());
-    let timeout = what.notifier.timeout;
+    let timeout = delivery.notifier.timeout;
     let limits = Limits {
         timeout: timeout.0,
         max_bytes: MAX_BYTES,
     };
-    let run = what.host.supervisor.output(&spec, limits, cancel).await;
+    let run = delivery.host.supervisor.output(&spec, limits, cancel).await;
     let said = report::tail_lines(&read_tail(&stderr, 4096), 5);
     let _ = (std::fs::remove_file(&input), std::fs::remove_file(&stderr));
     let run = run.map_err(DeliverError::Start)?;

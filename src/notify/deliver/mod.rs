@@ -27,7 +27,7 @@ pub enum DeliverError {
     #[error("the command could not be started")]
     Start(#[source] vik_proc::ProcError),
     /// The command failed.
-    #[error("the command {how}{}", said(stderr))]
+    #[error("the command {how}{}", output_suffix(stderr))]
     Command {
         /// `exited with 1`, …
         how: String,
@@ -55,7 +55,7 @@ pub enum DeliverError {
         why: String,
     },
     /// The answer was no success.
-    #[error("{host} answered {status}{}", said(body))]
+    #[error("{host} answered {status}{}", output_suffix(body))]
     Answer {
         /// Where.
         host: String,
@@ -72,7 +72,7 @@ pub enum DeliverError {
     Stopped,
 }
 
-fn said(text: &str) -> String {
+fn output_suffix(text: &str) -> String {
     if text.is_empty() {
         String::new()
     } else {

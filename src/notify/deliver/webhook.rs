@@ -15,13 +15,13 @@ const MAX_ANSWER: usize = 4096;
 
 /// Posts it. What is signed is the time, a dot, and the body: a request cannot be sent again by somebody else later.
 pub(super) async fn post(
-    what: &Delivering,
+    delivery: &Delivering,
     address: &NotifyAddress,
     secret_env: Option<&str>,
     body: Vec<u8>,
 ) -> Result<(), DeliverError> {
     let variable = |name: &str| {
-        let value = what.host.environment.get(name);
+        let value = delivery.host.environment.get(name);
         let value = value.filter(|value| !value.is_empty());
         value
             .map(str::to_owned)
@@ -42,12 +42,12 @@ pub(super) async fn post(
         .ok_or(DeliverError::Address(from))?;
     let path = url.path().to_owned();
     let secret = secret_env.map(variable).transpose()?;
-    let told = &what.notification;
+    let told = &delivery.notification;
     let timestamp = wall_clock().as_second().to_string();
     let mut request = outbound::client(&url)
         .map_err(DeliverError::Client)?
         .post(url)
-        .timeout(what.notifier.timeout.0)
+        .timeout(delivery.notifier.timeout.0)
         .header(CONTENT_TYPE, "application/json")
         .header("X-Vik-Event", &told.event)
         .header("X-Vik-Delivery", &told.delivery_id)

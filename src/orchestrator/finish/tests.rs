@@ -35,11 +35,11 @@ fn settling() -> Value {
 
 /// How a loop ends that has nothing but this run.
 fn exit(run: &Run, is_present: bool, ended_here: bool, waits: bool) -> Exit {
-    let mut closing = Closing {
+    let mut closing = RunSummary {
         any_pull: true,
         succeeded: ended_here && run.last_succeeded(),
         changed: ended_here && run.changed,
-        ..Closing::default()
+        ..RunSummary::default()
     };
     if waits {
         closing.waiting.push("something".to_owned());
@@ -126,10 +126,10 @@ fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
 
 #[test]
 fn a_state_that_is_misspelled_is_no_success() {
-    let closing = Closing {
+    let closing = RunSummary {
         any_pull: true,
         misspelled: vec!["issue 1".to_owned()],
-        ..Closing::default()
+        ..RunSummary::default()
     };
     assert_eq!(closing.exit(), Exit::NotFound);
 }

@@ -67,17 +67,17 @@ impl Files {
     }
 
     /// A daemon that takes the session up.
-    fn follower(&self) -> Follower {
+    fn follower(&self) -> OutputReader {
         self.follower_of(SessionLog::reopen(&self.log).unwrap())
     }
 
-    fn follower_of(&self, again: vik_store::Reopened) -> Follower {
+    fn follower_of(&self, again: vik_store::Reopened) -> OutputReader {
         let adapter = vik_agents::adapter(&profile(), None);
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
             limit: self.limit,
         };
-        Follower::open(&self.raw, adapter, again.log, again.agents, Live::default(), kept).unwrap()
+        OutputReader::open(&self.raw, adapter, again.log, again.agents, Live::default(), kept).unwrap()
     }
 
     async fn finish(&self) -> Usage {

@@ -10,7 +10,7 @@ impl Reader<'_> {
     pub(super) fn backticks(&mut self) -> Step {
         let mut escaped = false;
         let mut end = None;
-        for (offset, c) in self.rest().char_indices().skip(1) {
+        for (offset, c) in self.remaining().char_indices().skip(1) {
             match c {
                 _ if escaped => escaped = false,
                 '\\' => escaped = true,
@@ -41,7 +41,7 @@ impl Reader<'_> {
 
     pub(super) fn dollar(&mut self, open: Open) -> Step {
         let dollar = self.at;
-        let mut next = self.rest()[1..].chars();
+        let mut next = self.remaining()[1..].chars();
         match next.next() {
             Some('(') if next.next() == Some('(') => self.arithmetic(),
             Some('(') => {
@@ -65,9 +65,9 @@ impl Reader<'_> {
                 Ok(())
             }
             Some(c) if c == '_' || c.is_ascii_alphabetic() => {
-                let name = self.rest()[1..]
+                let name = self.remaining()[1..]
                     .find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
-                    .unwrap_or(self.rest().len() - 1);
+                    .unwrap_or(self.remaining().len() - 1);
                 // A value behind it gets quotes of its own, so it cannot make the name longer.
                 self.word_text(1 + name);
                 Ok(())
@@ -92,12 +92,14 @@ impl Reader<'_> {
     fn arithmetic(&mut self) -> Step {
         let mut depth = 0_usize;
         let mut end = None;
-        for (offset, c) in self.rest().char_indices().skip(1) {
+        for (offset, c) in self.remaining().char_indices().skip(1) {
             match c {
                 '(' => depth += 1,
                 ')' => {
                     depth = depth.saturating_sub(1);
-                    if depth == 1 && !self.rest()[offset + 1..].starts_with(')') && self.closes_inner(offset)
+                    if depth == 1
+                        && !self.remaining()[offset + 1..].starts_with(')')
+                        && self.closes_inner(offset)
                     {
                         break;
                     }
@@ -107,7 +109,7 @@ impl Reader<'_> {
                     }
                 }
                 '\'' | '"' | '`' | '\\' | '{' | '<' | '\n' => break,
-                '$' if self.rest()[offset + 1..].starts_with(['(', '\'', '[']) => break,
+                '$' if self.remaining()[offset + 1..].starts_with(['(', '\'', '[']) => break,
                 _ => {}
             }
         }
@@ -130,7 +132,7 @@ impl Reader<'_> {
     /// Whether the parenthesis at `offset` closes the second one of `$((`.
     fn closes_inner(&self, offset: usize) -> bool {
         let mut depth = 0_usize;
-        for c in self.rest()[3..offset].chars() {
+        for c in self.remaining()[3..offset].chars() {
             match c {
                 '(' => depth += 1,
                 ')' => depth = depth.saturating_sub(1),
@@ -147,10 +149,10 @@ impl Reader<'_> {
         let mut before = '{';
         // `${ command; }` is a substitution in some shells.
         let name = |c: char| c == '_' || c.is_ascii_alphanumeric() || "@*#?$!-".contains(c);
-        if !self.rest()[2..].starts_with(name) {
+        if !self.remaining()[2..].starts_with(name) {
             self.unclear("`${` without a name");
         }
-        for (offset, c) in self.rest().char_indices().skip(2) {
+        for (offset, c) in self.remaining().char_indices().skip(2) {
             match c {
                 '{' if before == '$' => depth += 1,
                 '}' => depth -= 1,
@@ -170,7 +172,7 @@ impl Reader<'_> {
             }
             None => {
                 let inside = self
-                    .rest()
+                    .remaining()
                     .find('}')
                     .map_or(self.text.len(), |offset| self.at + offset);
                 self.no_value_before(inside, Place::Parameter)?;
@@ -183,7 +185,7 @@ impl Reader<'_> {
 
     /// `$'…'`: bash reads escapes in it, other shells do not.
     fn ansi_quotes(&mut self) -> Step {
-        let Some(length) = self.rest()[2..].find('\'') else {
+        let Some(length) = self.remaining()[2..].find('\'') else {
             self.no_value_before(self.text.len(), Place::AnsiQuotes)?;
             self.at = self.text.len();
             return Ok(());

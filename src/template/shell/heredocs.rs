@@ -5,7 +5,7 @@ use super::{Heredoc, Reader, Step, refuse};
 
 impl Reader<'_> {
     pub(super) fn heredoc_start(&mut self, strip_tabs: bool) -> Step {
-        self.at += self.rest().len() - self.rest().trim_start_matches([' ', '\t']).len();
+        self.at += self.remaining().len() - self.remaining().trim_start_matches([' ', '\t']).len();
         let mut end = String::new();
         let mut quoted = false;
         let mut quote = None;
@@ -65,7 +65,7 @@ impl Reader<'_> {
                 if self.at >= self.text.len() {
                     return Ok(());
                 }
-                let length = self.rest().find('\n').unwrap_or(self.rest().len());
+                let length = self.remaining().find('\n').unwrap_or(self.remaining().len());
                 let end = self.at + length;
                 self.no_value_before(end, Place::Heredoc)?;
                 let line = &self.text[self.at..end];

@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         self.text[self.at..].chars().next()
     }
 
-    fn rest(&self) -> &'a str {
+    fn remaining(&self) -> &'a str {
         &self.text[self.at..]
     }
 
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
                 self.heredoc_bodies()?;
             }
             '#' if !self.command().in_word() => {
-                let end = self.at + self.rest().find('\n').unwrap_or(self.rest().len());
+                let end = self.at + self.remaining().find('\n').unwrap_or(self.remaining().len());
                 self.no_value_before(end, Place::Comment)?;
                 self.at = end;
             }
@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
             ')' => self.close_paren()?,
             ';' | '&' | '|' => {
                 self.end_word()?;
-                let next = self.rest()[1..].chars().next();
+                let next = self.remaining()[1..].chars().next();
                 // `>&` and `<&` are part of the redirection; `&>` is bash's, and a `&` and a `>` elsewhere.
                 let case_end = c == ';' && matches!(next, Some(';' | '&'));
                 self.command().end_command(case_end);
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
         if let Some(placeholder) = self.here() {
             return Err(refuse(placeholder.site, Place::AfterBackslash));
         }
-        let mut following = self.rest().chars();
+        let mut following = self.remaining().chars();
         match following.next() {
             Some('\n') => {
                 // A line goes on. Shells take the two characters out before they look for operators, so that an
@@ -357,7 +357,7 @@ impl<'a> Reader<'a> {
     fn redirection(&mut self) -> Step {
         self.command().drop_descriptor();
         self.end_word()?;
-        let rest = self.rest();
+        let rest = self.remaining();
         if rest.starts_with("<<") && !rest.starts_with("<<<") {
             let strip_tabs = rest.starts_with("<<-");
             self.at += if strip_tabs { 3 } else { 2 };
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
     }
 
     fn open_paren(&mut self) -> Step {
-        if self.rest().starts_with("((") && !self.command().in_word() && self.command().at_start() {
+        if self.remaining().starts_with("((") && !self.command().in_word() && self.command().at_start() {
             self.unclear("`((`");
         }
         self.end_word()?;

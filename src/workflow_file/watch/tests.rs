@@ -32,7 +32,7 @@ impl Scene {
 
     fn blind() -> Self {
         Self::seeing(|_, running| {
-            Watch::with(running, |_| Eyes::closed(), Duration::from_millis(20)).unwrap()
+            Watch::with(running, |_| DirWatcher::closed(), Duration::from_millis(20)).unwrap()
         })
     }
 
@@ -324,7 +324,7 @@ fn a_busy_folder_concerns_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("workflow.yml");
     fs::write(&file, "x").unwrap();
-    let mut eyes = Eyes::closed();
+    let mut eyes = DirWatcher::closed();
     eyes.aim([&file]);
     assert!(eyes.concern(&[]));
     assert!(eyes.concern(std::slice::from_ref(&file)));

@@ -28,7 +28,7 @@ pub use restore::{Restored, read_file, restore, restore_mark};
 pub use store::{Store, hash_of};
 pub use tracked::{GitDirs, index_paths, small_file};
 pub use walk::{Bounds, Mark, MarkKind, Snapshot};
-use walk::{Found, Look};
+use walk::{Found, SnapshotOptions};
 
 /// More pairs of files than these are not compared to find out which was renamed into which.
 const MOST_PAIRS: usize = 10_000;
@@ -86,7 +86,7 @@ impl Base {
         // What was seen once stays in sight, whatever an agent has made of the rules since.
         let seen = earlier.into_iter().flat_map(|earlier| earlier.files.keys());
         wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
-        let snapshot = Look {
+        let snapshot = SnapshotOptions {
             store,
             earlier,
             wanted,
@@ -94,7 +94,7 @@ impl Base {
             exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
         }
-        .look(workspace)?;
+        .take(workspace)?;
         Ok(Self {
             head: git.and_then(|git| git.head()),
             snapshot,
@@ -117,7 +117,7 @@ impl Base {
         let mut wanted = git.as_ref().and_then(GitDirs::tracked).unwrap_or_default();
         let seen = self.snapshot.files.keys();
         wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
-        let now = Look {
+        let now = SnapshotOptions {
             store,
             earlier: Some(&self.snapshot),
             wanted,
@@ -125,7 +125,7 @@ impl Base {
             exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
         }
-        .look(workspace)?;
+        .take(workspace)?;
         let changes = Changes {
             files: compare(&self.snapshot, &now, store),
             marks: compare_marks(&self.snapshot, &now),

@@ -131,7 +131,7 @@ pub struct Snapshot {
 }
 
 /// Looks at a workspace.
-pub struct Look<'a> {
+pub struct SnapshotOptions<'a> {
     /// Where contents are kept.
     pub store: &'a Store,
     /// An earlier look: what was not touched since is not read again.
@@ -146,12 +146,12 @@ pub struct Look<'a> {
     pub bounds: Bounds,
 }
 
-impl Look<'_> {
+impl SnapshotOptions<'_> {
     /// Looks. Blocks.
     ///
     /// # Errors
     /// When the folder itself cannot be read, or contents cannot be kept.
-    pub fn look(self, workspace: impl AsFd) -> io::Result<Snapshot> {
+    pub fn take(self, workspace: impl AsFd) -> io::Result<Snapshot> {
         let mut found = Snapshot {
             marks: Some(BTreeMap::new()),
             rules: self.rules.cloned().unwrap_or_default(),
@@ -170,7 +170,7 @@ impl Look<'_> {
         }
         let dir = openat(workspace, ".", FOLDER, Mode::empty())?;
         let mut walk = Walk {
-            look: self,
+            options: self,
             found,
             rules: Stack::default(),
             path: Vec::new(),
@@ -199,7 +199,7 @@ fn now() -> i64 {
 }
 
 struct Walk<'a> {
-    look: Look<'a>,
+    options: SnapshotOptions<'a>,
     found: Snapshot,
     rules: Stack,
     /// Where the walk is.
@@ -240,7 +240,7 @@ impl Walk<'_> {
 
     /// Takes up the rules of a folder.
     fn enter(&mut self, dir: &OwnedFd) {
-        if self.look.rules.is_none()
+        if self.options.rules.is_none()
             && let Ok(text) = untrusted::read_at(dir, Path::new(".gitignore"), MAX_RULES_BYTES)
         {
             let mut file = self.path.clone();
@@ -249,7 +249,7 @@ impl Walk<'_> {
             }
             file.extend_from_slice(RULES);
             let hash = Some(hash_of(&text));
-            let left = self.look.earlier.filter(|earlier| {
+            let left = self.options.earlier.filter(|earlier| {
                 let file = earlier.files.get(&RelPath::new(file));
                 file.is_some_and(|found| found.side.hash == hash)
             });
@@ -281,7 +281,7 @@ impl Walk<'_> {
                 continue;
             }
             self.entries += 1;
-            if self.entries <= self.look.bounds.entries || self.is_wanted_in(name) {
+            if self.entries <= self.options.bounds.entries || self.is_wanted_in(name) {
                 names.push(name.to_owned());
             } else {
                 self.found.crowded.insert(RelPath::new(self.path.as_slice()));
@@ -320,7 +320,7 @@ impl Walk<'_> {
         }
         match kind {
             SFlag::S_IFDIR => match openat(dir, name, FOLDER, Mode::empty()) {
-                Ok(_) if depth >= self.look.bounds.depth => self.unseen(),
+                Ok(_) if depth >= self.options.bounds.depth => self.unseen(),
                 Ok(inner) => {
                     if !hidden {
                         self.mark_open(&inner, &stat, MarkKind::Folder);
@@ -332,7 +332,7 @@ impl Walk<'_> {
             SFlag::S_IFREG => return self.file(dir, name, &stat),
             SFlag::S_IFLNK => match readlinkat(dir, name) {
                 Ok(target) => {
-                    let hash = self.look.store.put(target.as_bytes())?;
+                    let hash = self.options.store.put(target.as_bytes())?;
                     self.add(&stat, target.len() as u64, Some(hash), true);
                 }
                 Err(_) => self.unseen(),
@@ -348,11 +348,11 @@ impl Walk<'_> {
     /// Whether a path that rules leave out is looked at, or anything below it.
     fn is_wanted(&self, is_folder: bool) -> bool {
         if !is_folder {
-            return self.look.wanted.contains(&self.path);
+            return self.options.wanted.contains(&self.path);
         }
         let mut below = self.path.clone();
         below.push(b'/');
-        let next = self.look.wanted.range(below.clone()..).next();
+        let next = self.options.wanted.range(below.clone()..).next();
         next.is_some_and(|path| path.starts_with(&below))
     }
 
@@ -360,7 +360,7 @@ impl Walk<'_> {
         let stamp = Stamp::of(stat);
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let earlier = self
-            .look
+            .options
             .earlier
             .and_then(|earlier| Some((earlier, earlier.files.get(&RelPath::new(self.path.as_slice()))?)));
         if let Some((earlier, was)) = earlier
@@ -395,9 +395,9 @@ impl Walk<'_> {
 
     /// A file whose lines may be asked for is in the store.
     fn still_kept(&self, side: &Side) -> bool {
-        let bounds = &self.look.bounds;
+        let bounds = &self.options.bounds;
         match side.hash {
-            Some(hash) if side.size <= bounds.kept => self.look.store.has(hash),
+            Some(hash) if side.size <= bounds.kept => self.options.store.has(hash),
             _ => true,
         }
     }
@@ -408,7 +408,7 @@ impl Walk<'_> {
         mut file: std::fs::File,
         size: u64,
     ) -> io::Result<Option<(u64, Option<ContentHash>)>> {
-        let bounds = self.look.bounds;
+        let bounds = self.options.bounds;
         if size > bounds.hashed {
             return Ok(Some((size, None)));
         }
@@ -420,7 +420,7 @@ impl Walk<'_> {
             let size = bytes.len() as u64;
             self.kept += size;
             let hash = if self.kept <= bounds.all_kept {
-                self.look.store.put(&bytes)?
+                self.options.store.put(&bytes)?
             } else {
                 hash_of(&bytes)
             };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vik::host::{Host, own_environment};
-use vik::session::{self, Attempt, Finish, Live, Orders, Stop};
+use vik::session::{self, Attempt, AttemptCommands, Finish, Live, Stop};
 use vik::workspace::Layout;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
@@ -47,8 +47,8 @@ fn attempt(
     grace: Duration,
 ) -> (
     Attempt,
-    session::Tell,
-    tokio::sync::mpsc::UnboundedReceiver<session::News>,
+    session::AttemptControl,
+    tokio::sync::mpsc::UnboundedReceiver<session::AttemptUpdate>,
 ) {
     let workflow_path = folder.join("work/workflow.yml");
     let workflow = read_workflow(&workflow_path);
@@ -65,7 +65,7 @@ fn attempt(
         vik,
         agent_shims: Default::default(),
     };
-    let (tell, orders) = Orders::new(Stop::new().1);
+    let (tell, orders) = AttemptCommands::new(Stop::new().1);
     let (news, hears) = tokio::sync::mpsc::unbounded_channel();
     let attempt = Attempt {
         host: Arc::new(host),
@@ -73,8 +73,8 @@ fn attempt(
         prompts: Default::default(),
         start: Box::new(start),
         live: Live::default(),
-        orders,
-        news,
+        commands: orders,
+        updates: news,
         orphan_grace: grace,
     };
     (attempt, tell, hears)
@@ -104,7 +104,7 @@ fn hidden_process() {
                 tell.detach();
             }
             while let Ok(news) = hears.try_recv() {
-                let session::What::Spent(spent) = news.what else {
+                let session::AttemptUpdateKind::Spent(spent) = news.kind else {
                     continue;
                 };
                 let Ok(most) = std::fs::read_to_string(&limit) else {
@@ -129,7 +129,7 @@ fn hidden_process() {
     });
     let word = match finish {
         Finish::Ended(end) => serde_json::to_value(&end.report).unwrap(),
-        Finish::Unkept(error) => panic!("{error}"),
+        Finish::StorageFailed(error) => panic!("{error}"),
         Finish::Detached => json!("detached"),
     };
     std::fs::write(folder.join("end.json"), word.to_string()).unwrap();

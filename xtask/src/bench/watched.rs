@@ -133,7 +133,7 @@ pub fn feed() -> TaskResult<Measured> {
         while !stopped.load(Ordering::Relaxed) {
             let due = (began.elapsed().as_secs_f64() * RATE as f64) as u64;
             for number in sender_count.load(Ordering::Relaxed)..due {
-                feed.tell(Fact::Issue {
+                feed.publish(Fact::Issue {
                     issue_id: number.to_string().as_str().into(),
                     description: "`work` starts, attempt 1".to_owned(),
                 });
@@ -177,7 +177,7 @@ const END: &[u8] = b"}\n\n";
 struct ApiServer {
     _folder: tempfile::TempDir,
     _server: HttpServer,
-    _asks: tokio::sync::mpsc::Receiver<vik::orchestrator::Asking>,
+    _asks: tokio::sync::mpsc::Receiver<vik::orchestrator::ControlRequest>,
     feed: Feed,
     address: String,
     token: String,

@@ -34,16 +34,16 @@ pub(crate) fn find() -> Result<PathBuf, SandboxError> {
 /// What it is to put up.
 pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
     let mut mounts = Mounts::default();
-    mounts.word("--die-with-parent");
+    mounts.arg("--die-with-parent");
     for space in ["user", "pid", "ipc", "uts", "cgroup"] {
-        mounts.word(&format!("--unshare-{space}"));
+        mounts.arg(&format!("--unshare-{space}"));
     }
     if sandbox
         .calls
         .as_ref()
         .is_some_and(|calls| calls.network == Network::Off)
     {
-        mounts.word("--unshare-net");
+        mounts.arg("--unshare-net");
     }
     let open = opened(sandbox);
     let root = open
@@ -59,16 +59,16 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
         .min(TMP_BYTES)
         .to_string();
     for folder in PRIVATE {
-        mounts.words(&["--perms", "1777", "--size", &size, "--tmpfs", folder]);
+        mounts.args(&["--perms", "1777", "--size", &size, "--tmpfs", folder]);
     }
     let covered = covered(sandbox);
     for path in &covered {
         if path.is_dir() {
-            mounts.words(&["--perms", "0755", "--size", "65536"]);
+            mounts.args(&["--perms", "0755", "--size", "65536"]);
             mounts.at("--tmpfs", path);
         } else {
             // Empty, and what is written to it is gone.
-            mounts.words(&["--dev-bind", "/dev/null"]);
+            mounts.args(&["--dev-bind", "/dev/null"]);
             mounts.0.push(path.into());
         }
     }
@@ -87,7 +87,7 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
     for folder in OWN {
         mounts.at("--remount-ro", Path::new(folder));
     }
-    mounts.words(&["--chdir", "/"]);
+    mounts.args(&["--chdir", "/"]);
     mounts.0
 }
 
@@ -95,11 +95,11 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
 struct Mounts(Vec<OsString>);
 
 impl Mounts {
-    fn word(&mut self, word: &str) {
+    fn arg(&mut self, word: &str) {
         self.0.push(word.into());
     }
 
-    fn words(&mut self, words: &[&str]) {
+    fn args(&mut self, words: &[&str]) {
         self.0.extend(words.iter().map(OsString::from));
     }
 

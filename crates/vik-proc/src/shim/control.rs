@@ -50,13 +50,13 @@ impl Owner {
 }
 
 /// One line that means something.
-pub(super) enum Word {
+pub(super) enum ControlMessage {
     Hello(Owner),
     Bye(Vec<u8>),
     Command(Command, Vec<u8>),
 }
 
-impl Word {
+impl ControlMessage {
     fn parse(line: &[u8]) -> Option<Self> {
         let space = line.iter().position(|&byte| byte == b' ')?;
         let (word, owner) = (&line[..space], &line[space + 1..]);
@@ -96,9 +96,12 @@ impl Control {
         self.lines.receive()
     }
 
-    pub(super) fn words(&mut self) -> Vec<Word> {
+    pub(super) fn take_messages(&mut self) -> Vec<ControlMessage> {
         let lines = self.lines.lines();
-        lines.iter().filter_map(|line| Word::parse(line)).collect()
+        lines
+            .iter()
+            .filter_map(|line| ControlMessage::parse(line))
+            .collect()
     }
 
     /// After the last writer has gone a FIFO says so again and again, until it is opened anew. The new one is open before

@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * 1024;
 const END: u8 = 0;
 
 /// How often a file is looked at that the system does not watch for us.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shim's end of the agent's standard input. Dropping it closes the input.
 pub(super) struct Feed {
@@ -84,8 +84,8 @@ impl Feed {
     }
 
     /// When to look at the source again, where nothing tells.
-    pub(super) fn look_at(&self) -> Option<Instant> {
-        self.poll().is_none().then(|| Instant::now() + LOOK)
+    pub(super) fn poll_at(&self) -> Option<Instant> {
+        self.poll().is_none().then(|| Instant::now() + POLL_INTERVAL)
     }
 
     /// Writes what fits now. `false`: there is nothing more to write, or nobody to read it.
@@ -155,7 +155,7 @@ mod tests {
             for piece in &pieces {
                 prop_assert!(feed.pump());
                 prop_assert_eq!(feed.poll().is_some(), watched);
-                prop_assert_eq!(feed.look_at().is_some(), !watched);
+                prop_assert_eq!(feed.poll_at().is_some(), !watched);
                 file.write_all(piece).unwrap();
             }
             file.write_all(&[END]).unwrap();

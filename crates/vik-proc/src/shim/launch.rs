@@ -99,10 +99,10 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
         .map_err(made)?;
     let given = Given {
         spec: spec_file.as_raw_fd(),
-        words: theirs.as_raw_fd(),
+        messages: theirs.as_raw_fd(),
         stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
     };
-    let passed = [given.spec, given.words, own.as_raw_fd(), walls.as_raw_fd()];
+    let passed = [given.spec, given.messages, own.as_raw_fd(), walls.as_raw_fd()];
     let passed = passed.into_iter().chain(given.stdio).collect();
     let given = serde_json::to_string(&given).map_err(|error| made(error.into()))?;
     let mark = spec.mark.as_ref();

@@ -4,6 +4,7 @@
 //! Descriptors at its start: 0 the lifeline (first line a [`ShimSpec`], then one command a line; its end means that the
 //! daemon is gone: then the agent is stopped, or a later daemon is waited for at the control FIFO), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
 
+mod census_writer;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod control;
 #[expect(
@@ -24,7 +25,6 @@ mod lifeline;
 )]
 mod memory;
 mod record;
-mod roll;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tasks;
 mod watch;
@@ -42,7 +42,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use self::control::{Control, Owner, Word};
+use self::census_writer::CensusWriter;
+use self::control::{Control, ControlMessage, Owner};
 use self::disk::Disk;
 use self::feed::Feed;
 use self::ladder::{Phase, Step};
@@ -50,7 +51,6 @@ use self::launch::{Bounds, Evidence};
 use self::lifeline::{Command, Lifeline};
 #[cfg(target_os = "linux")]
 use self::memory::SharedMemory;
-use self::roll::Roll;
 use self::tasks::Tasks;
 #[cfg(target_os = "linux")]
 use self::within::Inside;
@@ -73,7 +73,7 @@ pub fn main() -> ExitCode {
     {
         return within::main(std::env::args().nth(3));
     }
-    crate::shield();
+    crate::set_non_dumpable();
     let _ = nix::unistd::setsid();
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"vik-shim");
@@ -126,7 +126,7 @@ struct Shim {
     owner: Option<Owner>,
     /// Until when one may come, while there is no daemon.
     orphan_until: Option<Instant>,
-    roll: Option<Roll>,
+    roll: Option<CensusWriter>,
     /// The tree's own, where one can be had.
     cgroup: Option<Cgroup>,
     signals: OwnedFd,
@@ -211,7 +211,7 @@ impl Shim {
 
     fn start(&mut self) {
         if let Some(path) = self.spec.census.clone() {
-            let mut roll = Roll::begin(path);
+            let mut roll = CensusWriter::create(path);
             // Only a census tells a later daemon of it.
             self.cgroup = Cgroup::make(ProcessId::current());
             if let (Some(cgroup), Some(sandbox)) = (&self.cgroup, &self.spec.sandbox) {
@@ -274,7 +274,7 @@ impl Shim {
                 self.finish(proof);
                 return;
             }
-            let feed_at = self.feed.as_ref().and_then(Feed::look_at);
+            let feed_at = self.feed.as_ref().and_then(Feed::poll_at);
             let timeout = [
                 self.unreaped.then(Instant::now),
                 self.wake_at(),
@@ -332,44 +332,48 @@ impl Shim {
                 self.spawn_error = Some(launch::failure(&self.spec, step, errno));
                 self.feed = None;
             }
-            (None, Some(agent)) => self.begin(agent),
+            (None, Some(agent)) => self.on_agent_started(agent),
             (None, None) => {}
         }
     }
 
     /// The agent runs.
-    fn begin(&mut self, agent: ProcessId) {
+    fn on_agent_started(&mut self, agent: ProcessId) {
         self.started_at = SystemTime::now();
         self.check_cgroup();
         self.note_agent(agent);
         self.begin_watch();
-        self.tell(&Status::Started(agent));
+        self.send_status(&Status::Started(agent));
     }
 
     /// Takes in what is said from within namespaces.
     #[cfg(target_os = "linux")]
-    fn hear_inside(&mut self) {
-        let heard = self.inside.as_mut().map(Inside::hear).unwrap_or_default();
+    fn read_inside_messages(&mut self) {
+        let heard = self
+            .inside
+            .as_mut()
+            .map(Inside::take_messages)
+            .unwrap_or_default();
         for word in heard {
             match word {
-                within::Word::Runs(pid) => {
+                within::InsideMessage::Runs(pid) => {
                     let outermost = self.child.unwrap_or(0);
                     let found = within::find(outermost, pid);
                     // Not to be found is only where there is no /proc; what is ended then is all of it.
                     let (agent, sandbox_parents) = found.unwrap_or((identity(outermost), Vec::new()));
                     self.agent = Some(agent);
                     self.sandbox_parents = sandbox_parents;
-                    self.begin(agent);
+                    self.on_agent_started(agent);
                     self.interrupt_late(agent);
                     if let Some(inside) = &mut self.inside {
                         inside.answer();
                     }
                 }
-                within::Word::Failed(failure) => {
+                within::InsideMessage::Failed(failure) => {
                     self.spawn_error = Some(failure);
                     self.feed = None;
                 }
-                within::Word::Ended { code, signal } => {
+                within::InsideMessage::Ended { code, signal } => {
                     self.ended = Some((code, signal));
                     self.feed = None;
                 }
@@ -380,7 +384,7 @@ impl Shim {
     /// `bwrap` has ended: after the agent, or before there was one.
     #[cfg(target_os = "linux")]
     fn lose_inside(&mut self, ended: (Option<i32>, Option<i32>)) {
-        self.hear_inside();
+        self.read_inside_messages();
         let Some(inside) = self.inside.take() else { return };
         if self.ended.is_some() || self.spawn_error.is_some() {
             return;
@@ -416,7 +420,7 @@ impl Shim {
         }
     }
 
-    fn tell(&self, status: &Status) {
+    fn send_status(&self, status: &Status) {
         if let Ok(mut line) = serde_json::to_vec(status) {
             line.push(b'\n');
             let mut rest = &line[..];
@@ -460,7 +464,7 @@ impl Shim {
         }
         #[cfg(target_os = "linux")]
         if inside {
-            self.hear_inside();
+            self.read_inside_messages();
         }
         let unwatched = self.feed.as_ref().is_some_and(|feed| feed.poll().is_none());
         if (feed || unwatched) && !self.feed.as_mut().is_some_and(Feed::pump) {
@@ -476,7 +480,7 @@ impl Shim {
             self.owner = None;
         }
         if control {
-            self.take_words();
+            self.take_control_messages();
         }
         if lifeline || owner || control {
             self.tend_orphan();
@@ -521,15 +525,15 @@ impl Shim {
     }
 
     /// Takes in what came through the FIFO.
-    fn take_words(&mut self) {
+    fn take_control_messages(&mut self) {
         let Some(control) = &mut self.control else { return };
         let open = control.receive();
-        for word in control.words() {
+        for word in control.take_messages() {
             match word {
-                Word::Hello(owner) => self.owner = Some(owner),
-                Word::Bye(name) if self.is_owned_by(&name) => self.owner = None,
-                Word::Command(command, name) if self.is_owned_by(&name) => self.carry_out(command),
-                Word::Bye(_) | Word::Command(..) => {}
+                ControlMessage::Hello(owner) => self.owner = Some(owner),
+                ControlMessage::Bye(name) if self.is_owned_by(&name) => self.owner = None,
+                ControlMessage::Command(command, name) if self.is_owned_by(&name) => self.carry_out(command),
+                ControlMessage::Bye(_) | ControlMessage::Command(..) => {}
             }
         }
         if !open {
@@ -566,7 +570,7 @@ impl Shim {
             return;
         }
         // One may have come while this process was stopped by a signal.
-        self.take_words();
+        self.take_control_messages();
         self.tend_orphan();
         if self.orphan_until.take().is_some() {
             self.stop(Cause::LifelineLost);

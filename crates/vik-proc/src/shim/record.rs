@@ -40,7 +40,7 @@ impl Shim {
         if let Some(group) = &self.task_group {
             group.remove();
         }
-        self.tell(&Status::Ended(Box::new(record)));
+        self.send_status(&Status::Ended(Box::new(record)));
     }
 
     fn record(&self, proof: Proof) -> ExitRecord {

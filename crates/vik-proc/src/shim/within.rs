@@ -30,7 +30,7 @@ const MAX_LINE_BYTES: usize = 1024 * 1024;
 /// What the inside tells the shim: one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub(super) enum InsideMessage {
     /// The agent runs; its pid as the inside sees it. The inside waits for an answer.
     Runs(i32),
     /// It could not be started.
@@ -48,7 +48,7 @@ pub(super) enum Word {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Given {
     pub(super) spec: i32,
-    pub(super) words: i32,
+    pub(super) messages: i32,
     pub(super) stdio: [i32; 3],
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Given {
 /// The shim's end of the line to the inside.
 #[derive(Debug)]
 pub(super) struct Inside {
-    words: Option<UnixStream>,
+    messages: Option<UnixStream>,
     received: Vec<u8>,
     /// Where `bwrap` says why it failed.
     complaints: OwnedFd,
@@ -68,40 +68,40 @@ impl Inside {
         words.set_nonblocking(true)?;
         sys::set_nonblocking(&complaints, true)?;
         Ok(Self {
-            words: Some(words),
+            messages: Some(words),
             received: Vec::new(),
             complaints,
         })
     }
 
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.words.as_ref().map(AsFd::as_fd)
+        self.messages.as_ref().map(AsFd::as_fd)
     }
 
     /// What has been said since.
-    pub(super) fn hear(&mut self) -> Vec<Word> {
+    pub(super) fn take_messages(&mut self) -> Vec<InsideMessage> {
         let mut bytes = [0; 4096];
-        while let Some(words) = &mut self.words {
+        while let Some(words) = &mut self.messages {
             match words.read(&mut bytes) {
                 Ok(length @ 1..) if self.received.len() < MAX_LINE_BYTES => {
                     self.received.extend_from_slice(&bytes[..length]);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                _ => self.words = None,
+                _ => self.messages = None,
             }
         }
         let mut heard = Vec::new();
         while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
-            heard.extend(serde_json::from_slice::<Word>(&line).ok());
+            heard.extend(serde_json::from_slice::<InsideMessage>(&line).ok());
         }
         heard
     }
 
     /// Lets the inside take in the end of the agent: until then its pid is its own.
     pub(super) fn answer(&mut self) {
-        if let Some(words) = &mut self.words {
+        if let Some(words) = &mut self.messages {
             let _ = words.write_all(b"\n");
         }
     }
@@ -150,13 +150,17 @@ pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId
 
 /// Runs the inside to its end. Its argument is what it is [`Given`].
 pub(super) fn main(given: Option<String>) -> ExitCode {
-    crate::shield();
+    crate::set_non_dumpable();
     let _ = nix::sys::prctl::set_name(c"vik-shim");
     let given = given.and_then(|given| serde_json::from_str::<Given>(&given).ok());
     let Some((spec, words, stdio)) = given.and_then(|given| {
         let [stdin, stdout, stderr] = given.stdio.map(sys::inherited);
         let stdio = [stdin?, stdout?, stderr?];
-        Some((sys::inherited(given.spec)?, sys::inherited(given.words)?, stdio))
+        Some((
+            sys::inherited(given.spec)?,
+            sys::inherited(given.messages)?,
+            stdio,
+        ))
     }) else {
         return super::refuse("its inside is started by bubblewrap, with its descriptors open");
     };
@@ -170,11 +174,11 @@ pub(super) fn main(given: Option<String>) -> ExitCode {
     let agent = match started {
         Ok(agent) => agent,
         Err(failure) => {
-            say(&mut words, &Word::Failed(failure));
+            send(&mut words, &InsideMessage::Failed(failure));
             return ExitCode::FAILURE;
         }
     };
-    say(&mut words, &Word::Runs(agent));
+    send(&mut words, &InsideMessage::Runs(agent));
     // Without an answer the shim is gone, and this ends with it.
     let _ = words
         .try_clone()
@@ -212,12 +216,12 @@ fn tend(agent: i32, words: &mut UnixStream) {
             _ => continue,
         };
         if status.pid() == Some(Pid::from_raw(agent)) {
-            say(words, &Word::Ended { code, signal });
+            send(words, &InsideMessage::Ended { code, signal });
         }
     }
 }
 
-fn say(words: &mut UnixStream, word: &Word) {
+fn send(words: &mut UnixStream, word: &InsideMessage) {
     if let Ok(mut line) = serde_json::to_vec(word) {
         line.push(b'\n');
         let _ = words.write_all(&line);

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
 use super::link::{Fifo, Link};
-use super::pump::{self, News, Shim, State};
+use super::pump::{self, Shim, State, StatusSource};
 use super::{Handle, Supervised, Supervisor, shims};
 use crate::identity::{ProcessId, boot_id};
 use crate::spec::ShimSpec;
@@ -19,7 +19,7 @@ use crate::sys;
 /// How long a shim that lives may take to open its FIFO, or to read what stands in it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether a process lives where the system does not tell by itself.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -79,7 +79,7 @@ impl Supervisor {
             publish,
         };
         let census = spec.census.clone().filter(|_| agent.is_none());
-        pump::run(task, News::watch(shim, census.clone()));
+        pump::run(task, StatusSource::watch(shim, census.clone()));
         let mut supervised = Supervised { handle, stdout: None };
         if census.is_some() {
             supervised.handle.known().await;
@@ -137,7 +137,7 @@ pub(super) async fn ended(process: ProcessId) {
         let _ = pidfd.readable().await;
     }
     while process.is_alive() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

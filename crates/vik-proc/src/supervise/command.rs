@@ -18,7 +18,7 @@ use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 pub const MAX_OUTPUT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How often these files are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The bounds of a short command; what it adds to files is bounded by [`MAX_OUTPUT_FILE_BYTES`].
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ impl Files {
     /// Completes when too much has been added.
     async fn overflow(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let grown = |(path, before): &(PathBuf, u64)| size(path).saturating_sub(*before);
             if self.files.iter().map(grown).sum::<u64>() > MAX_OUTPUT_FILE_BYTES {
                 return;

@@ -22,10 +22,10 @@ pub(super) enum Link {
 
 impl Link {
     /// Says one word. `false`: it cannot be said.
-    pub(super) fn say(&mut self, word: &str) -> bool {
+    pub(super) fn send(&mut self, word: &str) -> bool {
         match self {
             Self::Pipe(pipe) => pipe.try_write(format!("{word}\n").as_bytes()).is_ok(),
-            Self::Fifo(fifo) => fifo.say(word).is_ok(),
+            Self::Fifo(fifo) => fifo.send(word).is_ok(),
         }
     }
 }
@@ -53,12 +53,12 @@ impl Fifo {
             file,
             owner: format!("{}.{}.{number}", me.pid, me.start_time),
         };
-        fifo.say("hello")?;
+        fifo.send("hello")?;
         Ok(fifo)
     }
 
     /// One write, which a FIFO keeps together. It begins a line of its own, whatever others have left unfinished.
-    fn say(&mut self, word: &str) -> io::Result<()> {
+    fn send(&mut self, word: &str) -> io::Result<()> {
         self.file
             .write_all(format!("\n{word} {}\n", self.owner).as_bytes())
     }
@@ -67,6 +67,6 @@ impl Fifo {
 impl Drop for Fifo {
     fn drop(&mut self) {
         // Others may hold it open: the end of this file alone says nothing.
-        let _ = self.say("bye");
+        let _ = self.send("bye");
     }
 }

@@ -27,7 +27,7 @@ pub use self::command::{CommandRun, Limits, MAX_OUTPUT_FILE_BYTES, ProcError};
 pub use self::limit::{keep_files_private, raise_file_limit};
 use self::link::Link;
 pub use self::lost::{ShimLost, read_exit_record, recover};
-use self::pump::{News, Request, Shim, State};
+use self::pump::{Request, Shim, State, StatusSource};
 use crate::identity::{ProcessId, boot_id};
 use crate::lock::FileLock;
 use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
@@ -203,7 +203,7 @@ impl Supervisor {
             inbox,
             publish,
         };
-        pump::run(task, News::pipe(line, started.status));
+        pump::run(task, StatusSource::pipe(line, started.status));
         Ok(Supervised { handle, stdout })
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Shim {
 }
 
 /// What tells of a shim.
-pub(super) enum News {
+pub(super) enum StatusSource {
     /// Its status pipe; the spec is what it is told first.
     Pipe {
         line: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) enum News {
     },
 }
 
-impl News {
+impl StatusSource {
     pub(super) fn pipe(line: Vec<u8>, status: pipe::Receiver) -> Self {
         let status = BufReader::with_capacity(1024, status).lines();
         Self::Pipe { line, status }
@@ -117,9 +117,9 @@ enum Done {
 }
 
 /// Starts the task.
-pub(super) fn run(mut shim: Shim, mut news: News) {
+pub(super) fn run(mut shim: Shim, mut news: StatusSource) {
     tokio::spawn(async move {
-        if let (Some(Link::Pipe(lifeline)), News::Pipe { line, .. }) = (&mut shim.link, &mut news) {
+        if let (Some(Link::Pipe(lifeline)), StatusSource::Pipe { line, .. }) = (&mut shim.link, &mut news) {
             // A shim that is gone shows at the status pipe.
             let _ = lifeline.write_all(&std::mem::take(line)).await;
         }
@@ -167,7 +167,7 @@ impl Shim {
     }
 
     /// Serves the shim until it ends.
-    async fn follow(&mut self, news: &mut News) -> Done {
+    async fn follow(&mut self, news: &mut StatusSource) -> Done {
         let mut record = None;
         let mut hung_at: Option<Instant> = None;
         loop {
@@ -202,7 +202,7 @@ impl Shim {
         };
         // What is given up is not waited for: an agent without an orphan grace ends by the closed lifeline alone.
         let says = request.is_some() || !self.spec.orphan_grace.is_zero();
-        let said = self.link.as_mut().is_some_and(|link| !says || link.say(word));
+        let said = self.link.as_mut().is_some_and(|link| !says || link.send(word));
         // A pipe that is full holds enough commands already; a FIFO may be full of what others wrote.
         if !said {
             self.id.signal(libc::SIGTERM);

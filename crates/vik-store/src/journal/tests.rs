@@ -17,7 +17,7 @@ fn started(script: &str) -> Step {
     }
 }
 
-fn finished(script: &str, trouble: Option<Trouble>) -> Step {
+fn finished(script: &str, trouble: Option<AttemptFailure>) -> Step {
     Step::Finished {
         script: script.to_owned(),
         trouble,
@@ -49,7 +49,7 @@ fn written(steps: &[Step]) -> (tempfile::TempDir, PathBuf) {
 fn lives() -> impl Strategy<Value = Vec<Step>> {
     let scripts = prop::array::uniform5(any::<bool>());
     (scripts, prop::option::of(0..5_usize), any::<bool>()).prop_map(|(has, fails, stops)| {
-        let trouble = Trouble::failed(FailureClass::Hook, "no");
+        let trouble = AttemptFailure::failed(FailureClass::Hook, "no");
         let mut steps = vec![Step::Begun {
             boot_id: BOOT.to_owned(),
         }];
@@ -158,7 +158,7 @@ fn a_script_that_was_cut_off_and_run_again_shows_both() {
 #[test]
 fn the_first_reason_for_a_stop_stands() {
     let stop = |reason: &str| Step::Stopping {
-        trouble: Trouble::of(Outcome::TimedOut, reason),
+        trouble: AttemptFailure::of(Outcome::TimedOut, reason),
     };
     let shim = Step::Shim {
         shim: process(5),

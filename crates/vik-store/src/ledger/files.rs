@@ -64,7 +64,7 @@ impl Files {
     }
 
     /// Begins a new database, empty and readable for its owner alone. What an earlier one left unfinished goes away.
-    pub(super) fn begin_new(&self) -> Result<PathBuf, LedgerError> {
+    pub(super) fn create_temporary(&self) -> Result<PathBuf, LedgerError> {
         let path = self.new_db();
         for old in [path.clone(), self.folder.join("vik.db.new-journal")] {
             match std::fs::remove_file(&old) {

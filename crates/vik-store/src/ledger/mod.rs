@@ -213,7 +213,7 @@ fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
 
 /// Makes an empty ledger: whole under another name first, so that a file of its name is never half a ledger.
 fn create(files: &Files) -> Result<(), LedgerError> {
-    let path = files.begin_new()?;
+    let path = files.create_temporary()?;
     let make = || {
         let mut db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::migrate(&mut db, 0, schema::MIGRATIONS)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
-use vik_proc::{Direct, Fence, Graces, Mark, Terms};
+use vik_proc::{CommandOptions, Direct, Fence, Graces, Mark};
 
 /// The variable that marks the processes of a command.
 const MARK: &str = "VEX_COMMAND";
@@ -130,7 +130,7 @@ impl RunningCommand {
             nonblocking(fed)?;
         }
         let mark = Mark::new(MARK, uuid::Uuid::now_v7().to_string());
-        let terms = Terms {
+        let terms = CommandOptions {
             fence: job.fence,
             terminal: job.terminal,
         };
@@ -160,7 +160,7 @@ impl RunningCommand {
             // If the exit code is unknown, the command is ended.
             let code = self.direct.try_code().unwrap_or(Some(1));
             match phase {
-                Phase::Running | Phase::Lingering { .. } if self.direct.is_gone() => {
+                Phase::Running | Phase::Lingering { .. } if self.direct.has_exited() => {
                     ended.code = code;
                     break;
                 }
@@ -207,7 +207,7 @@ impl RunningCommand {
     }
 
     fn end(&mut self) -> Phase {
-        self.direct.begin_end(Graces {
+        self.direct.start_ending(Graces {
             int: Duration::ZERO,
             term: TERM_GRACE,
             leftover: TERM_GRACE,

@@ -153,7 +153,7 @@ fn aside(service_dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 const ASIDE: &str = "vik.db.broken-";
 
 fn build(files: &Files, changes: &Changes, commit: u64) -> Result<(), LedgerError> {
-    let path = files.begin_new()?;
+    let path = files.create_temporary()?;
     let make = || {
         let mut db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::migrate(&mut db, 0, schema::MIGRATIONS)?;

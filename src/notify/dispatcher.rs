@@ -25,7 +25,7 @@ use crate::host::Host;
 use crate::report::{chain, one_line};
 
 /// How often the wall clock is looked at where a daily summary is wanted: it may jump.
-const LOOK: Duration = Duration::from_secs(5);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a command that was told to stop may take to do so, at the end.
 const STOPPING: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(super) struct Parts {
 
 /// What is known of a notifier in this process.
 #[derive(Debug, Default)]
-struct Lane {
+struct DeliveryState {
     /// One is on its way.
     busy: bool,
     /// Not before then.
@@ -59,14 +59,14 @@ struct Lane {
 /// The notifier, the id, and what came of it.
 type Delivered = (String, String, Result<(), DeliverError>);
 
-struct Hub {
+struct Dispatcher {
     host: Arc<Host>,
     file: PathBuf,
     folder: PathBuf,
     epoch: Instant,
     workflow: Arc<Workflow>,
     outbox: Outbox,
-    lanes: BTreeMap<String, Lane>,
+    lanes: BTreeMap<String, DeliveryState>,
     under_way: JoinSet<Delivered>,
     cancel: CancellationToken,
     health: Health,
@@ -98,7 +98,7 @@ pub(super) async fn run(parts: Parts, parked: Vec<Fact>) {
     } else {
         Outbox::load(&file, wall_clock())
     };
-    let mut hub = Hub {
+    let mut hub = Dispatcher {
         host,
         file,
         folder: service.join("notify"),
@@ -152,7 +152,7 @@ pub(super) async fn run(parts: Parts, parked: Vec<Fact>) {
     hub.last_try(ended.await.unwrap_or_default()).await;
 }
 
-impl Hub {
+impl Dispatcher {
     fn now(&self) -> Duration {
         self.epoch.elapsed()
     }
@@ -272,10 +272,10 @@ impl Hub {
         for (name, at, zone) in wanted {
             let zone = daily::zone(&zone).unwrap_or(TimeZone::UTC);
             let letters = self.outbox.boxes.entry(name.clone()).or_default();
-            match daily::look(now, &zone, at, letters.summed_up) {
+            match daily::check(now, &zone, at, letters.summed_up) {
                 Daily::Wait => continue,
                 Daily::Remember(day) => letters.summed_up = Some(day),
-                Daily::Tell { day, since, until } => {
+                Daily::Due { day, since, until } => {
                     // Whatever comes of it: it is not tried every few seconds.
                     letters.summed_up = Some(day);
                     let service = self.host.layout.service_dir();
@@ -386,9 +386,9 @@ impl Hub {
                     "told"
                 );
                 letters.ready.pop_front();
-                *lane = Lane {
+                *lane = DeliveryState {
                     given_up: lane.given_up,
-                    ..Lane::default()
+                    ..DeliveryState::default()
                 };
             }
             // It is Vik that ends: that is no try.
@@ -418,7 +418,7 @@ impl Hub {
                             "cannot tell; it is given up"
                         );
                         lane.given_up += 1;
-                        let lost = letter.told();
+                        let lost = letter.item_count();
                         letters.ready.pop_front();
                         letters.gathering.miss(lost);
                     }
@@ -444,7 +444,7 @@ impl Hub {
             let next = lane.and_then(|lane| lane.next);
             wait = wait.min(next.map_or(LONG, |next| next.saturating_duration_since(instant)));
             if notifier.on.contains(&NotifyEvent::DailySummary) {
-                wait = wait.min(LOOK);
+                wait = wait.min(CLOCK_CHECK_INTERVAL);
             }
         }
         wait

@@ -23,14 +23,14 @@ use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
 use vik_core::workflow::{ApprovePolicy, CallRule, Runtime};
-use vik_store::{Journal, Step, StoreError, Trouble};
+use vik_store::{AttemptFailure, Journal, Step, StoreError};
 
 use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
-use super::approval::{News, What};
-use super::attempt::Work;
-use super::follow::{FollowError, Follower};
+use super::approval::{AttemptUpdate, AttemptUpdateKind};
+use super::attempt::AttemptRunner;
+use super::follow::{FollowError, OutputReader};
 use crate::report;
 use crate::workspace::fs as private;
 
@@ -41,16 +41,16 @@ const AGENT: &str = "the agent";
 const DETAIL: usize = 2000;
 
 /// What lies between one agent and its calls.
-pub(super) struct Gate {
+pub(super) struct ToolCallApprovals {
     scope: Option<Scope>,
     policy: Option<ApprovePolicy>,
     workdir: PathBuf,
     journal: Arc<Mutex<Journal>>,
     issue: IssueId,
     session: AttemptId,
-    news: mpsc::UnboundedSender<News>,
+    updates: mpsc::UnboundedSender<AttemptUpdate>,
     input: Input,
-    waited: Waited,
+    waited: WaitTime,
     /// In the order in which they were asked.
     waiting: Vec<Waiting>,
     /// The request that was told last.
@@ -59,14 +59,14 @@ pub(super) struct Gate {
 
 /// For how long a person was waited for.
 #[derive(Debug, Default)]
-struct Waited {
+struct WaitTime {
     open: usize,
     since: Option<Timestamp>,
     over: SignedDuration,
 }
 
-impl Waited {
-    fn begin(&mut self, at: Timestamp) {
+impl WaitTime {
+    fn start(&mut self, at: Timestamp) {
         self.open += 1;
         self.since.get_or_insert(at);
     }
@@ -90,7 +90,7 @@ impl Waited {
         let mut waited = Self::default();
         for (at, step) in journal.timed_steps() {
             match step {
-                Step::Asked { request } if request.gate == approval::Gate::Call => waited.begin(at),
+                Step::Asked { request } if request.gate == approval::Gate::Call => waited.start(at),
                 Step::Answered { .. } if waited.open > 0 => waited.end(at),
                 _ => {}
             }
@@ -105,23 +105,23 @@ struct Waiting {
     request: Request,
 }
 
-impl Work<'_> {
+impl AttemptRunner<'_> {
     /// Whether the agent is to ask before each call.
     pub(super) fn asks(&self) -> bool {
         let start = self.start();
         // vex keeps to a scope by itself; an agent that cannot ask is judged at its end.
         start.stage.asks_before_calls()
-            || (start.intent.scope.is_some() && vik_agents::enforces_scope_interactively(&self.kept.profile))
+            || (start.intent.scope.is_some() && vik_agents::enforces_scope_interactively(&self.spec.profile))
     }
 
     /// The translator of the agent, whether it asks or not: an earlier daemon may have started it.
-    pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, Trouble> {
-        let profile = &self.kept.profile;
+    pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, AttemptFailure> {
+        let profile = &self.spec.profile;
         if !self.files.stdin().exists() {
             return Ok(vik_agents::adapter(profile, before));
         }
         let start = self.start();
-        let failed = |reason: String| Trouble::failed(FailureClass::Usage, reason);
+        let failed = |reason: String| AttemptFailure::failed(FailureClass::Usage, reason);
         let prompt = private::read(&self.files.prompt())
             .and_then(|text| String::from_utf8(text).map_err(std::io::Error::other))
             .map_err(|error| failed(format!("cannot read the prompt: {error}")))?;
@@ -139,24 +139,24 @@ impl Work<'_> {
     }
 
     /// The gate of an agent that was told to ask; `None` for any other.
-    pub(super) fn gate(&self) -> Result<Option<Gate>, StoreError> {
+    pub(super) fn gate(&self) -> Result<Option<ToolCallApprovals>, StoreError> {
         let path = self.files.stdin();
         if !path.exists() {
             return Ok(None);
         }
         let start = self.start();
         let journal = self.shared_journal();
-        let waited = Waited::of(&journal.lock().unwrap_or_else(PoisonError::into_inner));
+        let waited = WaitTime::of(&journal.lock().unwrap_or_else(PoisonError::into_inner));
         let scope = start.intent.scope.clone();
-        Ok(Some(Gate {
+        Ok(Some(ToolCallApprovals {
             // vex refuses by itself, by where a path leads when it is opened.
-            scope: scope.filter(|_| self.kept.profile.runtime != Runtime::Vex),
+            scope: scope.filter(|_| self.spec.profile.runtime != Runtime::Vex),
             policy: start.stage.approve.clone(),
             workdir: self.host().layout.issue_dir(&start.issue.id),
             journal,
             issue: start.issue.id.clone(),
             session: start.attempt_id,
-            news: self.attempt.news.clone(),
+            updates: self.attempt.updates.clone(),
             input: Input::open(&path)?,
             waited,
             waiting: Vec::new(),
@@ -165,12 +165,12 @@ impl Work<'_> {
     }
 }
 
-impl Gate {
+impl ToolCallApprovals {
     /// Does what the agent wants by what it printed, and answers what has waited for too long.
-    pub(super) fn tend(&mut self, follower: &mut Follower) -> Result<(), FollowError> {
+    pub(super) fn poll(&mut self, follower: &mut OutputReader) -> Result<(), FollowError> {
         for word in follower.take_requests() {
             match word {
-                AgentRequest::Send(line) => self.input.tell(&line).map_err(FollowError::Answer)?,
+                AgentRequest::Send(line) => self.input.write_once(&line).map_err(FollowError::Answer)?,
                 AgentRequest::Approval(ask) => self.ask(ask, follower)?,
                 AgentRequest::Withdraw { id } => self.withdraw(&id, follower)?,
                 AgentRequest::Close => self.input.end().map_err(FollowError::Answer)?,
@@ -184,14 +184,18 @@ impl Gate {
                 answer: Answer::at_the_limit(late.request.on_timeout),
                 by: TIME_LIMIT.to_owned(),
             };
-            self.hear(&answered, follower)?;
+            self.on_answer(&answered, follower)?;
         }
         self.show();
         Ok(())
     }
 
     /// Takes in what was said. What does not wait any more has its answer.
-    pub(super) fn hear(&mut self, answered: &Answered, follower: &mut Follower) -> Result<(), FollowError> {
+    pub(super) fn on_answer(
+        &mut self,
+        answered: &Answered,
+        follower: &mut OutputReader,
+    ) -> Result<(), FollowError> {
         let asked = |waiting: &Waiting| waiting.request.id == answered.request;
         if let Some(at) = self.waiting.iter().position(asked) {
             let Waiting { ask, request } = self.waiting.remove(at);
@@ -202,7 +206,7 @@ impl Gate {
             };
             let call = request.call.unwrap_or_default();
             note(follower, &answered.by, &call, decision, answered.answer.message())?;
-            self.tell(&ask, &call, answered, follower)?;
+            self.send_answer(&ask, &call, answered, follower)?;
         }
         self.show();
         Ok(())
@@ -218,7 +222,7 @@ impl Gate {
         self.waited.total(Timestamp::now())
     }
 
-    fn ask(&mut self, ask: ApprovalRequest, follower: &mut Follower) -> Result<(), FollowError> {
+    fn ask(&mut self, ask: ApprovalRequest, follower: &mut OutputReader) -> Result<(), FollowError> {
         if self.input.has(&ask.answer_prefix) {
             return Ok(());
         }
@@ -226,10 +230,10 @@ impl Gate {
         let id = format!("{}.{}", self.session, ask.id);
         let known = self.journal().answer_to(&id).cloned();
         if let Some(answered) = known {
-            return self.tell(&ask, &call, &answered, follower);
+            return self.send_answer(&ask, &call, &answered, follower);
         }
         if let (Some(path), Some(scope)) = (&outside, &self.scope) {
-            let words = Refusal::scope(path, scope).words();
+            let words = Refusal::scope(path, scope).to_json();
             note(follower, "scope", &call, "denied", Some(&words))?;
             return self.give(&ask, Verdict::Refuse(&words), follower);
         }
@@ -245,7 +249,7 @@ impl Gate {
             None => {
                 let request = Request::new(id, approval::Gate::Call, policy, Timestamp::now());
                 let (call, rule) = (Some(call), Some(why));
-                self.begin(
+                self.start_waiting(
                     Request {
                         call,
                         rule,
@@ -260,11 +264,15 @@ impl Gate {
     }
 
     /// Notes that a call begins to wait.
-    fn begin(&mut self, request: Request, follower: &mut Follower) -> Result<Request, FollowError> {
-        self.note(Step::Asked {
+    fn start_waiting(
+        &mut self,
+        request: Request,
+        follower: &mut OutputReader,
+    ) -> Result<Request, FollowError> {
+        self.log_approval(Step::Asked {
             request: Box::new(request.clone()),
         })?;
-        self.waited.begin(request.since);
+        self.waited.start(request.since);
         let call = request.call.as_ref();
         note(
             follower,
@@ -301,7 +309,7 @@ impl Gate {
 
     /// Notes an answer, before anybody is told.
     fn note_answer(&mut self, answered: &Answered) -> Result<(), FollowError> {
-        self.note(Step::Answered {
+        self.log_approval(Step::Answered {
             answered: answered.clone(),
         })?;
         self.waited.end(Timestamp::now());
@@ -309,18 +317,18 @@ impl Gate {
     }
 
     /// Tells the agent an answer.
-    fn tell(
+    fn send_answer(
         &mut self,
         ask: &ApprovalRequest,
         call: &Call,
         answered: &Answered,
-        follower: &Follower,
+        follower: &OutputReader,
     ) -> Result<(), FollowError> {
         if let Answer::Approve { .. } = answered.answer {
             return self.give(ask, Verdict::Allow, follower);
         }
         let rule = self.policy.as_ref().and_then(|policy| policy.rule_for(call));
-        let words = Refusal::answer(answered, rule).words();
+        let words = Refusal::answer(answered, rule).to_json();
         self.give(ask, Verdict::Refuse(&words), follower)
     }
 
@@ -328,16 +336,16 @@ impl Gate {
         &mut self,
         ask: &ApprovalRequest,
         verdict: Verdict<'_>,
-        follower: &Follower,
+        follower: &OutputReader,
     ) -> Result<(), FollowError> {
         for line in follower.answer(ask, verdict) {
-            self.input.tell(&line).map_err(FollowError::Answer)?;
+            self.input.write_once(&line).map_err(FollowError::Answer)?;
         }
         Ok(())
     }
 
     /// The agent waits for an answer no more: what is said later is said to nobody.
-    fn withdraw(&mut self, id: &str, follower: &mut Follower) -> Result<(), FollowError> {
+    fn withdraw(&mut self, id: &str, follower: &mut OutputReader) -> Result<(), FollowError> {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.ask.id == id) {
             let waiting = self.waiting.remove(at);
             let answered = Answered {
@@ -362,7 +370,7 @@ impl Gate {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, step: Step) -> Result<(), FollowError> {
+    fn log_approval(&self, step: Step) -> Result<(), FollowError> {
         self.journal().note(step).map_err(FollowError::Answer)
     }
 
@@ -379,18 +387,18 @@ impl Gate {
             return;
         }
         self.shown = first.map(|request| request.id.clone());
-        let what = What::Awaits(first.cloned().map(Box::new));
-        let _ = self.news.send(News {
+        let what = AttemptUpdateKind::Awaits(first.cloned().map(Box::new));
+        let _ = self.updates.send(AttemptUpdate {
             issue: self.issue.clone(),
             session: self.session,
-            what,
+            kind: what,
         });
     }
 }
 
 /// Says in the log of the session what became of a call.
 fn note(
-    follower: &mut Follower,
+    follower: &mut OutputReader,
     by: &str,
     call: &Call,
     decision: &str,

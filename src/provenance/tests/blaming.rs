@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::blame::{Author, Blamed, blame};
+use crate::provenance::blame::{Author, Blamed, blame};
 
 /// Something that is done to a file.
 #[derive(Clone, Debug)]

@@ -154,9 +154,9 @@ fn what_nobody_asks_for_is_swept() {
     let dir = std::fs::File::open(layout.issue_dir(&issue)).unwrap();
     let bounds = workspace::changes::Bounds::default();
     let base = Base::take(&store, &dir, &layout.issue_dir(&issue), None, bounds).unwrap();
-    std::fs::create_dir_all(layout.last_look(&issue).parent().unwrap()).unwrap();
+    std::fs::create_dir_all(layout.last_snapshot(&issue).parent().unwrap()).unwrap();
     std::fs::write(
-        layout.last_look(&issue),
+        layout.last_snapshot(&issue),
         serde_json::to_vec(&base.snapshot).unwrap(),
     )
     .unwrap();

@@ -242,7 +242,7 @@ fn a_collector_gets_them_and_the_end_waits_for_it() {
         .build()
         .unwrap();
     let scene = Scene::new(&ended("succeeded"));
-    let traces = Traces::by(exporter, scene.layout).unwrap();
+    let traces = Traces::with_exporter(exporter, scene.layout).unwrap();
     traces.notes.send(Over::Attempt(scene.log)).unwrap();
     traces.end();
     let (head, body) = got.join().unwrap();

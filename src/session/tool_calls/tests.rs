@@ -34,9 +34,9 @@ struct Scene {
     dir: tempfile::TempDir,
     lines: Vec<String>,
     printed: usize,
-    daemon: Option<(Gate, Follower)>,
-    _news: mpsc::UnboundedReceiver<News>,
-    news: mpsc::UnboundedSender<News>,
+    daemon: Option<(ToolCallApprovals, OutputReader)>,
+    _news: mpsc::UnboundedReceiver<AttemptUpdate>,
+    news: mpsc::UnboundedSender<AttemptUpdate>,
 }
 
 fn profile() -> AgentProfile {
@@ -114,18 +114,18 @@ impl Scene {
             files: vec![path("raw")],
             limit: None,
         };
-        let follower = Follower::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
+        let follower = OutputReader::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
         let policy = json!({"before": false, "after": false, "timeout": "1h", "on_timeout": "deny",
             "calls": [{"tool": [], "command": ["git push"], "path": null}]});
-        let gate = Gate {
+        let gate = ToolCallApprovals {
             scope: Some(Scope::new(["src/**"]).unwrap()),
             policy: Some(serde_json::from_value(policy).unwrap()),
             workdir: path("ws"),
-            waited: Waited::of(&journal),
+            waited: WaitTime::of(&journal),
             journal: Arc::new(Mutex::new(journal)),
             issue: IssueId::new("1"),
             session: AttemptId(uuid::Uuid::nil()),
-            news: self.news.clone(),
+            updates: self.news.clone(),
             input: Input::open(&path("stdin")).unwrap(),
             waiting: Vec::new(),
             shown: None,
@@ -137,7 +137,7 @@ impl Scene {
     fn look(&mut self) {
         let (gate, follower) = self.daemon.as_mut().unwrap();
         while follower.poll().unwrap() {}
-        gate.tend(follower).unwrap();
+        gate.poll(follower).unwrap();
     }
 
     fn act(&mut self, act: Act) {
@@ -162,7 +162,7 @@ impl Scene {
                     };
                     let by = "ada".to_owned();
                     let answered = Answered { request, answer, by };
-                    gate.hear(&answered, follower).unwrap();
+                    gate.on_answer(&answered, follower).unwrap();
                 }
             }
             Act::Die => {
@@ -244,14 +244,14 @@ proptest! {
 #[test]
 fn the_time_that_people_took_is_told_apart() {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
-    let mut waited = Waited::default();
-    waited.begin(at(10));
-    waited.begin(at(12));
+    let mut waited = WaitTime::default();
+    waited.start(at(10));
+    waited.start(at(12));
     waited.end(at(15));
     assert_eq!(waited.total(at(17)), Duration::from_secs(7));
     waited.end(at(20));
     assert_eq!(waited.total(at(100)), Duration::from_secs(10));
-    waited.begin(at(200));
+    waited.start(at(200));
     assert_eq!(waited.total(at(201)), Duration::from_secs(11));
     // A clock that was set back counts nothing.
     assert_eq!(waited.total(at(50)), Duration::from_secs(10));

@@ -42,15 +42,15 @@ impl Orchestrator {
     }
 
     /// Says once a day that what may be spent in it is spent.
-    pub(super) fn tell_day(&mut self) {
+    pub(super) fn notify_day_limit(&mut self) {
         let now = self.now();
         let spent = self.scheduler.spent_today(now);
         let Some(hit) = self.workflow.day_limit.reached(LimitScope::Day, spent) else {
             return;
         };
         let day: Date = now.wall.to_zoned(TimeZone::UTC).date();
-        if self.day_told != Some(day) {
-            self.day_told = Some(day);
+        if self.day_limit_reported != Some(day) {
+            self.day_limit_reported = Some(day);
             self.observer.on(&Progress::DayLimit { day, hit });
         }
     }

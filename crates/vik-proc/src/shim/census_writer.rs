@@ -16,16 +16,16 @@ const CHANGING: Duration = Duration::from_secs(1);
 /// The longest pause while nothing changes.
 const QUIET: Duration = Duration::from_secs(10);
 
-pub(super) struct Roll {
+pub(super) struct CensusWriter {
     path: PathBuf,
     census: Census,
     again: Instant,
     pause: Duration,
 }
 
-impl Roll {
+impl CensusWriter {
     /// Knows who the shim is.
-    pub(super) fn begin(path: PathBuf) -> Self {
+    pub(super) fn create(path: PathBuf) -> Self {
         let census = Census {
             boot_id: boot_id(),
             shim: Some(ProcessId::current()),

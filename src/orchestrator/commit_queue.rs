@@ -15,19 +15,19 @@ use crate::crash;
 pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
 
 /// Where decisions are put on disk.
-pub trait Book: Send {
+pub trait CommitLog: Send {
     /// Begins to commit. Changes are committed in the order in which they are given.
     fn commit(&self, changes: Changes) -> Committing;
 }
 
 /// Decisions on their way to the disk, and what they ask for.
-pub struct Durable {
-    book: Box<dyn Book>,
-    waiting: VecDeque<Decided>,
+pub struct CommitQueue {
+    book: Box<dyn CommitLog>,
+    waiting: VecDeque<PendingCommit>,
 }
 
 /// What one input led to.
-struct Decided {
+struct PendingCommit {
     /// `None`: there is nothing to commit, but what was decided before still waits.
     commit: Option<Committing>,
     effects: Vec<Effect>,
@@ -35,9 +35,9 @@ struct Decided {
     ends: bool,
 }
 
-impl Durable {
+impl CommitQueue {
     /// With nothing on its way.
-    pub fn new(book: Box<dyn Book>) -> Self {
+    pub fn new(book: Box<dyn CommitLog>) -> Self {
         Self {
             book,
             waiting: VecDeque::new(),
@@ -54,7 +54,7 @@ impl Durable {
         if commit.is_none() && (self.waiting.is_empty() || effects.is_empty()) {
             return effects;
         }
-        self.waiting.push_back(Decided {
+        self.waiting.push_back(PendingCommit {
             commit,
             effects,
             ends,
@@ -96,7 +96,7 @@ impl Durable {
     }
 }
 
-impl Book for std::sync::Arc<vik_store::Ledger> {
+impl CommitLog for std::sync::Arc<vik_store::Ledger> {
     fn commit(&self, changes: Changes) -> Committing {
         Box::pin(vik_store::Ledger::commit(self, changes))
     }
@@ -119,7 +119,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Slow(Waiting);
 
-    impl Book for Slow {
+    impl CommitLog for Slow {
         fn commit(&self, _: Changes) -> Committing {
             let (done, commit) = oneshot::channel();
             self.0.lock().unwrap().push(Some(done));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     /// What may be done by now.
-    fn released(durable: &mut Durable) -> Vec<u64> {
+    fn released(durable: &mut CommitQueue) -> Vec<u64> {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let mut all = Vec::new();
         while let Poll::Ready(effects) = std::pin::pin!(durable.next()).poll(&mut cx) {
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn nothing_is_done_before_it_is_on_disk() {
         let slow = Slow::default();
-        let mut durable = Durable::new(Box::new(slow.clone()));
+        let mut durable = CommitQueue::new(Box::new(slow.clone()));
         assert_eq!(numbers(durable.push(Changes::default(), effect(1))), [1]);
         assert!(durable.push(changed(), effect(2)).is_empty());
         assert!(
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn nothing_is_done_after_a_commit_that_failed() {
         let slow = Slow::default();
-        let mut durable = Durable::new(Box::new(slow.clone()));
+        let mut durable = CommitQueue::new(Box::new(slow.clone()));
         for number in 0..3 {
             assert!(durable.push(changed(), effect(number)).is_empty());
         }
@@ -204,7 +204,7 @@ mod tests {
         #[test]
         fn effects_keep_their_order(changes in proptest::collection::vec(any::<bool>(), 0..20), order in any::<u64>()) {
             let slow = Slow::default();
-            let mut durable = Durable::new(Box::new(slow.clone()));
+            let mut durable = CommitQueue::new(Box::new(slow.clone()));
             let mut done = Vec::new();
             let mut commits = Vec::new();
             for (number, has_changes) in changes.iter().enumerate() {

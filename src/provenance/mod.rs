@@ -36,7 +36,7 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
     let mut wanted: HashSet<ContentHash> = HashSet::new();
     let mut want = |look: &Snapshot| wanted.extend(look.files.values().filter_map(|found| found.side.hash));
     for issue in workspace::list(layout)? {
-        let look = private::read(&layout.last_look(&issue)).ok();
+        let look = private::read(&layout.last_snapshot(&issue)).ok();
         if let Some(look) = look.and_then(|text| serde_json::from_slice(&text).ok()) {
             want(&look);
         }

@@ -67,7 +67,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    pub(super) fn words(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         // Texts and lists of texts are always JSON.
         serde_json::to_string(self).unwrap_or_else(|_| self.message.clone())
     }

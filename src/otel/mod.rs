@@ -38,7 +38,7 @@ const WAITING: usize = 1024;
 const GATHER: Duration = Duration::from_secs(1);
 
 /// How long the last traces may hold up the end of the daemon.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How many spans go in one request.
 const BATCH: usize = 512;
@@ -88,12 +88,12 @@ impl Traces {
             .build()
             .map_err(|error| error.to_string())?;
         exporter.set_resource(&resource(instance));
-        Self::by(exporter, layout)
+        Self::with_exporter(exporter, layout)
             .map(Some)
             .map_err(|error| error.to_string())
     }
 
-    fn by(exporter: SpanExporter, layout: Layout) -> io::Result<Self> {
+    fn with_exporter(exporter: SpanExporter, layout: Layout) -> io::Result<Self> {
         let (notes, receiver) = sync_channel(WAITING);
         let (end, done) = sync_channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -123,7 +123,7 @@ impl Traces {
     /// Sends what waits, if that does not take long. Observers must be gone.
     pub fn end(self) {
         drop(self.notes);
-        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(LAST_WORDS) {
+        if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FLUSH_TIMEOUT) {
             tracing::warn!("the last traces could not be sent in time: they are lost");
         }
     }

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use super::gate::{Gate, Verdict};
+use super::verifier::{Verdict, WebhookVerifier};
 use super::verify::{self, Refused};
 use crate::control::http::{Tcp, connections};
 
@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_secs(60);
 const MAX_CALLS: usize = 64;
 
 /// Lets in whoever comes.
-pub(super) async fn open(tcp: Tcp, gate: Arc<Gate>) {
+pub(super) async fn open(tcp: Tcp, gate: Arc<WebhookVerifier>) {
     let listener = match tokio::net::TcpListener::from_std(tcp.into_listener()) {
         Ok(listener) => listener,
         Err(error) => {
@@ -70,7 +70,7 @@ pub(super) async fn open(tcp: Tcp, gate: Arc<Gate>) {
     }
 }
 
-async fn serve(stream: TcpStream, gate: Arc<Gate>, peer: String) {
+async fn serve(stream: TcpStream, gate: Arc<WebhookVerifier>, peer: String) {
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let (gate, peer) = (Arc::clone(&gate), peer.clone());
         async move { Ok::<_, Infallible>(answer(&gate, request.map(Body::new), &peer).await) }
@@ -84,16 +84,16 @@ async fn serve(stream: TcpStream, gate: Arc<Gate>, peer: String) {
 }
 
 /// Answers one call.
-pub(super) async fn answer(gate: &Gate, request: Request<Body>, peer: &str) -> Response<Body> {
+pub(super) async fn answer(gate: &WebhookVerifier, request: Request<Body>, peer: &str) -> Response<Body> {
     // Nothing is told of what is here and what is not.
     let name = request.uri().path().strip_prefix("/hooks/");
     let Some((name, hook)) = name.and_then(|name| Some((name.to_owned(), gate.hook(name)?))) else {
-        return say(StatusCode::NOT_FOUND);
+        return empty_response(StatusCode::NOT_FOUND);
     };
     if request.method() != Method::POST {
-        return say(StatusCode::NOT_FOUND);
+        return empty_response(StatusCode::NOT_FOUND);
     }
-    let refused = |why| say(status(gate.refuse(&name, why, peer)));
+    let refused = |why| empty_response(status(gate.refuse(&name, why, peer)));
     let Some(secret) = verify::secret(&hook) else {
         return refused(Refused::NoSecret);
     };
@@ -102,9 +102,9 @@ pub(super) async fn answer(gate: &Gate, request: Request<Body>, peer: &str) -> R
         return refused(Refused::Unsigned);
     }
     match tokio::time::timeout(BODY_WITHIN, read(body)).await {
-        Err(_) => say(StatusCode::REQUEST_TIMEOUT),
-        Ok(Err(status)) => say(status),
-        Ok(Ok(body)) => say(status(gate.judge(
+        Err(_) => empty_response(StatusCode::REQUEST_TIMEOUT),
+        Ok(Err(status)) => empty_response(status),
+        Ok(Ok(body)) => empty_response(status(gate.judge(
             &name,
             &hook,
             &secret,
@@ -124,7 +124,7 @@ fn status(verdict: Verdict) -> StatusCode {
     }
 }
 
-fn say(status: StatusCode) -> Response<Body> {
+fn empty_response(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response

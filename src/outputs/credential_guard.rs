@@ -74,7 +74,7 @@ pub enum Leak {
 
 /// What is known when an agent of such a stage, or what runs its code, is about to start.
 #[derive(Clone, Copy, Debug)]
-pub struct Wall<'a> {
+pub struct CredentialGuard<'a> {
     /// The daemon's surroundings.
     pub host: &'a Host,
     /// The workspace.
@@ -87,7 +87,7 @@ pub struct Wall<'a> {
     pub files: &'a [PathBuf],
 }
 
-impl Wall<'_> {
+impl CredentialGuard<'_> {
     /// Takes out of its environment what leads to a credential, and tells git that there is none.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl Wall<'_> {
                 });
             }
         }
-        tell_git(env);
+        disable_git_credentials(env);
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl Wall<'_> {
         for (_, value) in self.known() {
             env.retain(|_, held| !held.contains(&value));
         }
-        tell_git(env);
+        disable_git_credentials(env);
     }
 
     fn take_out(&self, env: &mut BTreeMap<String, String>) {
@@ -220,7 +220,7 @@ pub(crate) fn read_settings(path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// No credential helper, no question, no ssh: what git would find by these it must not find, and it must not wait.
-fn tell_git(env: &mut BTreeMap<String, String>) {
+fn disable_git_credentials(env: &mut BTreeMap<String, String>) {
     let count = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse().ok());
     let mut count: u32 = count.unwrap_or(0);
     for (key, value) in [("credential.helper", ""), ("core.askPass", "false")] {

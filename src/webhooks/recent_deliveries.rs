@@ -13,12 +13,12 @@ const LASTS: Duration = Duration::from_secs(24 * 3600);
 
 /// The deliveries of one hook that came already.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RecentDeliveries {
     marks: HashSet<Mark>,
     order: VecDeque<(Duration, Mark)>,
 }
 
-impl Seen {
+impl RecentDeliveries {
     /// Notes a delivery; `false`: it came before.
     pub(super) fn note(&mut self, marks: &[Mark], now: Duration) -> bool {
         while let Some((at, mark)) = self.order.front()

@@ -11,10 +11,10 @@ use vik_core::scheduler::Actor;
 use vik_core::workflow::{Hook, Workflow};
 
 use super::pace::{Bucket, Pacer};
-use super::seen::Seen;
+use super::recent_deliveries::RecentDeliveries;
 use super::verify::{self, Refused};
 use crate::control::http::Metrics;
-use crate::orchestrator::Asking;
+use crate::orchestrator::ControlRequest;
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Verdict {
 
 /// What stands behind the door.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct WebhookVerifier {
     workflows: watch::Receiver<Arc<Workflow>>,
     metrics: Metrics,
     epoch: Instant,
@@ -56,12 +56,12 @@ pub(super) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    seen: HashMap<String, Seen>,
+    deliveries: HashMap<String, RecentDeliveries>,
     buckets: HashMap<String, Bucket>,
     pacer: Pacer,
 }
 
-impl Gate {
+impl WebhookVerifier {
     pub(super) fn new(workflows: watch::Receiver<Arc<Workflow>>, metrics: Metrics) -> Self {
         Self {
             workflows,
@@ -95,7 +95,7 @@ impl Gate {
         let since = self.epoch.elapsed();
         let verdict = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let seen = state.seen.entry(name.to_owned()).or_default();
+            let seen = state.deliveries.entry(name.to_owned()).or_default();
             if !seen.note(&delivery.marks, since) {
                 Verdict::Duplicate
             } else if delivery.is_ping {
@@ -140,7 +140,7 @@ impl Gate {
     }
 
     /// Asks the daemon's loop for pulls, as many as the pace allows.
-    pub(super) async fn ask_for_pulls(&self, asks: mpsc::Sender<Asking>) {
+    pub(super) async fn ask_for_pulls(&self, asks: mpsc::Sender<ControlRequest>) {
         loop {
             let gap = self.workflows.borrow().webhooks.min_gap.0;
             match self.wait(gap) {
@@ -156,7 +156,7 @@ impl Gate {
         state.pacer.wait(self.epoch.elapsed(), gap)
     }
 
-    async fn ask(&self, asks: &mpsc::Sender<Asking>) {
+    async fn ask(&self, asks: &mpsc::Sender<ControlRequest>) {
         {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.pacer.ask(self.epoch.elapsed());
@@ -166,9 +166,9 @@ impl Gate {
 }
 
 /// Asks the daemon's loop to look at the workflow and the issues.
-pub async fn refresh(asks: &mpsc::Sender<Asking>, by: Actor) {
+pub async fn refresh(asks: &mpsc::Sender<ControlRequest>, by: Actor) {
     let (answer, answered) = oneshot::channel();
-    let asking = Asking {
+    let asking = ControlRequest {
         request: Request {
             v: PROTOCOL,
             verb: Verb::Refresh,

@@ -22,15 +22,15 @@ struct Target {
 }
 
 /// Watches folders, as far as the system lets it.
-pub(super) struct Eyes {
+pub(super) struct DirWatcher {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeMap<PathBuf, Identity>,
     targets: Vec<Target>,
     /// Whether every file that matters is watched.
-    sees_all: bool,
+    is_complete: bool,
 }
 
-impl Eyes {
+impl DirWatcher {
     /// Tells what happens to `signals`. Sees nothing where the system has no more to give.
     pub(super) fn open(signals: Sender<Signal>) -> Self {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -55,12 +55,12 @@ impl Eyes {
             watcher: None,
             folders: BTreeMap::new(),
             targets: Vec::new(),
-            sees_all: false,
+            is_complete: false,
         }
     }
 
-    pub(super) fn see(&self) -> bool {
-        self.sees_all
+    pub(super) fn watches_all(&self) -> bool {
+        self.is_complete
     }
 
     /// Whether one of these paths may be a file that matters, or a folder above one; no path may be any.
@@ -103,7 +103,7 @@ impl Eyes {
                 Err(_) => sees_all = false,
             }
         }
-        self.sees_all = sees_all;
+        self.is_complete = sees_all;
     }
 }
 

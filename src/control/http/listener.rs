@@ -43,7 +43,7 @@ pub(crate) fn connections() -> http1::Builder {
 
 /// How a request came in.
 #[derive(Clone, Debug)]
-pub enum Door {
+pub enum Transport {
     /// On TCP.
     Tcp(Arc<TcpConnection>),
     /// On the control socket.
@@ -58,7 +58,7 @@ pub enum Door {
 pub struct Connection(pub CancellationToken);
 
 /// What stands behind the doors.
-pub struct Doors {
+pub struct ServerContext {
     app: Router,
     tcp: Arc<TcpPlaces>,
     sockets: Arc<Semaphore>,
@@ -66,7 +66,7 @@ pub struct Doors {
     stop: CancellationToken,
 }
 
-impl Doors {
+impl ServerContext {
     /// Every request is looked at before the application sees it.
     pub fn new(app: Router, keys: Arc<Keys>, identify: Identify, stop: CancellationToken) -> Self {
         let app = app
@@ -133,7 +133,7 @@ impl Doors {
     fn let_in_tcp(&self, stream: tokio::net::TcpStream, peer: SocketAddr, local: SocketAddr) {
         let end = self.stop.child_token();
         let connection = Arc::new(self.tcp.enter(peer, local, end.clone()));
-        let served = self.serve(stream, Door::Tcp(Arc::clone(&connection)), end);
+        let served = self.serve(stream, Transport::Tcp(Arc::clone(&connection)), end);
         tokio::spawn(async move {
             tokio::select! {
                 () = served => {}
@@ -146,7 +146,7 @@ impl Doors {
     fn let_in_socket(&self, stream: tokio::net::UnixStream, pid: i32) -> io::Result<()> {
         let place = Arc::clone(&self.sockets).try_acquire_owned();
         let place = place.map_err(|_| io::Error::other("too many connections are open"))?;
-        let served = self.serve(stream, Door::Socket { pid }, self.stop.child_token());
+        let served = self.serve(stream, Transport::Socket { pid }, self.stop.child_token());
         tokio::spawn(async move {
             served.await;
             drop(place);
@@ -158,7 +158,7 @@ impl Doors {
     fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
-        door: Door,
+        door: Transport,
         end: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<S> {
         let service = Service {
@@ -181,7 +181,7 @@ impl Doors {
 /// The application, told how the request came in.
 struct Service {
     app: Router,
-    door: Door,
+    door: Transport,
     connection: Connection,
 }
 

@@ -69,7 +69,7 @@ impl Input {
     }
 
     /// Tells a line, unless it was told before.
-    pub(super) fn tell(&mut self, line: &str) -> Result<(), StoreError> {
+    pub(super) fn write_once(&mut self, line: &str) -> Result<(), StoreError> {
         if self.ended || self.found.contains(line) {
             return Ok(());
         }
@@ -129,7 +129,7 @@ mod tests {
             for (count, cut) in cuts {
                 let mut input = Input::open(&path).unwrap();
                 for line in lines.iter().take(count) {
-                    input.tell(line).unwrap();
+                    input.write_once(line).unwrap();
                 }
                 // It dies while it writes the next one.
                 if let Some(next) = lines.get(count)
@@ -142,7 +142,7 @@ mod tests {
             }
             let mut input = Input::open(&path).unwrap();
             for line in &lines {
-                input.tell(line).unwrap();
+                input.write_once(line).unwrap();
             }
             input.end().unwrap();
             Input::open(&path).unwrap().end().unwrap();

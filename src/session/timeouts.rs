@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use vik_core::outcome::Outcome;
 use vik_core::workflow::Stage;
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 
-use super::follow::Follower;
-use super::gate::Gate;
+use super::follow::OutputReader;
+use super::tool_calls::ToolCallApprovals;
 
 /// The times an attempt must keep.
-pub(super) struct Clocks<'a> {
+pub(super) struct Timeouts<'a> {
     stage: &'a Stage,
     began: Instant,
     stderr: PathBuf,
     stderr_size: u64,
 }
 
-impl<'a> Clocks<'a> {
+impl<'a> Timeouts<'a> {
     pub(super) fn new(stage: &'a Stage, began: Instant, stderr: PathBuf) -> Self {
         Self {
             stage,
@@ -29,23 +29,27 @@ impl<'a> Clocks<'a> {
     }
 
     /// Which of them has run out.
-    pub(super) fn ran_out(&mut self, follower: &mut Follower, gate: Option<&Gate>) -> Option<Trouble> {
+    pub(super) fn expired(
+        &mut self,
+        follower: &mut OutputReader,
+        gate: Option<&ToolCallApprovals>,
+    ) -> Option<AttemptFailure> {
         let stage = self.stage;
         if gate.is_some_and(|gate| gate.awaits().is_some()) {
             // It is a person who takes long.
             follower.pause_timers();
             return None;
         }
-        let waited = gate.map(Gate::waited).unwrap_or_default();
+        let waited = gate.map(ToolCallApprovals::waited).unwrap_or_default();
         if self.began.elapsed().saturating_sub(waited) >= stage.timeout.0 {
-            return Some(Trouble::of(
+            return Some(AttemptFailure::of(
                 Outcome::TimedOut,
                 format!("it took longer than {}", stage.timeout),
             ));
         }
         if follower.tool_open() >= stage.tool_timeout.0 {
             let reason = format!("a tool call took longer than {}", stage.tool_timeout);
-            return Some(Trouble::of(Outcome::TimedOut, reason));
+            return Some(AttemptFailure::of(Outcome::TimedOut, reason));
         }
         if follower.silence() >= stage.stall_timeout.0 {
             // What it writes to stderr is a sign of life too.
@@ -55,7 +59,7 @@ impl<'a> Clocks<'a> {
                 follower.mark_active();
                 return None;
             }
-            return Some(Trouble::of(
+            return Some(AttemptFailure::of(
                 Outcome::Stalled,
                 format!("nothing was heard for {}", stage.stall_timeout),
             ));

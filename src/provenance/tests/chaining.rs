@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::chain::{Head, verify};
+use crate::provenance::chain::{Head, verify};
 
 fn head_file(trace: &Trace) -> PathBuf {
     trace.file().with_file_name("head.json")

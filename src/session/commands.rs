@@ -5,13 +5,13 @@ use vik_core::limits::LimitHit;
 use vik_core::machine::Answered;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::StopReason;
-use vik_store::Trouble;
+use vik_store::AttemptFailure;
 
 use super::stop::{Stop, StopLevel};
 
 /// All that one attempt was told so far.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct CommandState {
     stop: Option<StopReason>,
     detach: bool,
     warnings: Vec<LimitHit>,
@@ -20,9 +20,9 @@ struct Told {
 
 /// Tells one attempt what to do. When it is dropped, the attempt goes on as it was told last.
 #[derive(Debug)]
-pub struct Tell(watch::Sender<Told>);
+pub struct AttemptControl(watch::Sender<CommandState>);
 
-impl Tell {
+impl AttemptControl {
     /// Stop, and why. The first reason stands.
     pub fn stop(&self, why: StopReason) {
         self.0.send_if_modified(|told| {
@@ -51,23 +51,23 @@ impl Tell {
 
 /// Hears what one attempt is told; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct AttemptCommands {
     all: Stop,
-    own: watch::Receiver<Told>,
+    own: watch::Receiver<CommandState>,
 }
 
 /// Why an attempt must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Halt {
+pub enum StopCause {
     /// Everything stops.
     All,
     /// This attempt.
     Own(StopReason),
 }
 
-impl Halt {
+impl StopCause {
     /// How the attempt will have ended.
-    pub fn trouble(&self) -> Trouble {
+    pub fn trouble(&self) -> AttemptFailure {
         let (outcome, reason) = match self {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
             Self::Own(StopReason::StateChanged) => (
@@ -86,7 +86,7 @@ impl Halt {
                 (Outcome::OverBudget, format!("a limit is reached: {hit}"))
             }
         };
-        Trouble::of(outcome, reason)
+        AttemptFailure::of(outcome, reason)
     }
 
     /// The limit that was crossed, where it is one.
@@ -98,25 +98,25 @@ impl Halt {
     }
 }
 
-impl Orders {
+impl AttemptCommands {
     /// For an attempt that stops when all do, or when it is told.
-    pub fn new(all: Stop) -> (Tell, Self) {
-        let (tell, own) = watch::channel(Told::default());
-        (Tell(tell), Self { all, own })
+    pub fn new(all: Stop) -> (AttemptControl, Self) {
+        let (tell, own) = watch::channel(CommandState::default());
+        (AttemptControl(tell), Self { all, own })
     }
 
     /// Why it must stop now, if it must.
-    pub fn halt(&self) -> Option<Halt> {
+    pub fn halt(&self) -> Option<StopCause> {
         let own = self.own.borrow().stop.clone();
-        own.map(Halt::Own)
-            .or_else(|| self.all.is_set().then_some(Halt::All))
+        own.map(StopCause::Own)
+            .or_else(|| self.all.is_set().then_some(StopCause::All))
     }
 
     /// Waits until it must stop, and says why.
-    pub async fn halted(&self) -> Halt {
+    pub async fn halted(&self) -> StopCause {
         tokio::select! {
-            why = self.own(|told| told.stop.clone()) => Halt::Own(why),
-            () = self.all.reached(StopLevel::Stop) => self.halt().unwrap_or(Halt::All),
+            why = self.own(|told| told.stop.clone()) => StopCause::Own(why),
+            () = self.all.reached(StopLevel::Stop) => self.halt().unwrap_or(StopCause::All),
         }
     }
 
@@ -155,7 +155,7 @@ impl Orders {
         .await
     }
 
-    async fn own<T>(&self, look: impl Fn(&Told) -> Option<T>) -> T {
+    async fn own<T>(&self, look: impl Fn(&CommandState) -> Option<T>) -> T {
         let mut own = self.own.clone();
         let found = own
             .wait_for(|told| look(told).is_some())

@@ -24,7 +24,7 @@ use crate::workspace::Layout;
 const TOOL_CALLS: usize = 1_000;
 
 /// The longest reason or name that is told, in characters.
-const WORDS: usize = 300;
+const MAX_TEXT_CHARS: usize = 300;
 
 /// What is over, as spans. What cannot be read is told in the log and left out.
 pub(super) fn of(layout: &Layout, over: Over) -> Vec<SpanData> {
@@ -108,7 +108,7 @@ fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
         KeyValue::new("gen_ai.operation.name", "invoke_agent"),
         KeyValue::new("gen_ai.provider.name", provider(record)),
         KeyValue::new("gen_ai.agent.name", record.agent.to_string()),
-        KeyValue::new("vik.issue.id", one_line(record.issue_id.as_str(), WORDS)),
+        KeyValue::new("vik.issue.id", one_line(record.issue_id.as_str(), MAX_TEXT_CHARS)),
         KeyValue::new("vik.run.id", record.run_id.to_string()),
         KeyValue::new("vik.session.id", record.session_id.to_string()),
         KeyValue::new("vik.stage", record.stage.to_string()),
@@ -236,13 +236,13 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
                 "tool_call" if calls < TOOL_CALLS => {
                     calls += 1;
                     open.push(Open {
-                        call: one_line(call, WORDS),
-                        tool: one_line(line.tool.as_deref().unwrap_or("unknown"), WORDS),
+                        call: one_line(call, MAX_TEXT_CHARS),
+                        tool: one_line(line.tool.as_deref().unwrap_or("unknown"), MAX_TEXT_CHARS),
                         at: line.at,
                     });
                 }
                 "tool_result" => {
-                    let call = one_line(call, WORDS);
+                    let call = one_line(call, MAX_TEXT_CHARS);
                     if let Some(at) = open.iter().position(|open| open.call == call) {
                         close(open.remove(at), line.at, line.is_error.then_some("tool_error"));
                     }
@@ -281,7 +281,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
         .filter_map(|ended| ended.cost_usd)
         .reduce(|a, b| a + b);
     let mut attributes = vec![
-        KeyValue::new("vik.issue.id", one_line(run.issue.as_str(), WORDS)),
+        KeyValue::new("vik.issue.id", one_line(run.issue.as_str(), MAX_TEXT_CHARS)),
         KeyValue::new("vik.run.id", run.id.to_string()),
         KeyValue::new("vik.stage", run.stage.to_string()),
         KeyValue::new("vik.run.state", run.state.clone()),
