@@ -1,5 +1,6 @@
-//! What it takes to take over a thousand shims after `kill -9` of their daemon, and what a shim costs while its agent is
-//! quiet: `cargo bench -p vik-proc`. The number of shims may be given after `--`.
+//! Measures the adoption of a thousand shims after `kill -9` of their daemon, and the cost of a
+//! shim while its agent is quiet: `cargo bench -p vik-proc`. The number of shims can be given after
+//! `--`.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,11 +20,11 @@ const MARK: &str = "VIK_PROC_BENCH";
 const SHIM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
 
 fn main() {
-    let words: Vec<String> = std::env::args().collect();
+    let args: Vec<String> = std::env::args().collect();
     let threads = tokio::runtime::Runtime::new().unwrap();
     vik_proc::raise_file_limit();
-    match words.get(1).map(String::as_str) {
-        Some("daemon") => threads.block_on(daemon(Path::new(&words[2]), words[3].parse().unwrap())),
+    match args.get(1).map(String::as_str) {
+        Some("daemon") => threads.block_on(daemon(Path::new(&args[2]), args[3].parse().unwrap())),
         number => {
             let count = number.and_then(|number| number.parse().ok()).unwrap_or(SHIMS);
             threads.block_on(measure(count));
@@ -48,7 +49,7 @@ fn spec(folder: &Path, number: usize) -> ShimSpec {
     spec
 }
 
-/// Starts them all, says who they are, and waits for its death.
+/// Starts all shims, writes their identities to a file, and waits to be killed.
 async fn daemon(folder: &Path, count: usize) {
     let supervisor = supervisor();
     let mut shims: Vec<Supervised> = Vec::new();
@@ -94,25 +95,25 @@ async fn measure(count: usize) {
         spent as f64 / 10.0 / QUIET.as_secs_f64() / count as f64
     );
 
-    let begin = Instant::now();
+    let started = Instant::now();
     adopted.iter().for_each(Supervised::stop);
     for one in &adopted {
         one.wait().await.unwrap();
     }
-    println!("stopped, nothing alive: {} ms", begin.elapsed().as_millis());
+    println!("stopped, nothing alive: {} ms", started.elapsed().as_millis());
 }
 
 async fn adopt(folder: &Path, shims: &[ProcessId]) -> Vec<Supervised> {
     let supervisor = supervisor();
-    let begin = Instant::now();
+    let started = Instant::now();
     let adopting = shims.iter().enumerate().map(|(number, &shim)| {
         let (supervisor, folder) = (supervisor.clone(), PathBuf::from(folder));
         tokio::spawn(async move {
             let spec = spec(&folder, number);
-            let begin = Instant::now();
+            let started = Instant::now();
             let adopted = supervisor.adopt(&spec, shim, None).await.unwrap();
             assert!(adopted.agent().is_some());
-            (adopted, u64::try_from(begin.elapsed().as_micros()).unwrap())
+            (adopted, u64::try_from(started.elapsed().as_micros()).unwrap())
         })
     });
     let adopting: Vec<_> = adopting.collect();
@@ -122,15 +123,15 @@ async fn adopt(folder: &Path, shims: &[ProcessId]) -> Vec<Supervised> {
         adopted.push(one);
         times.push(time);
     }
-    println!("{} adopted: {} ms", adopted.len(), begin.elapsed().as_millis());
+    println!("{} adopted: {} ms", adopted.len(), started.elapsed().as_millis());
     print_percentiles("adoption of one", &mut times, "µs");
     adopted
 }
 
-fn print_percentiles(what: &str, figures: &mut [u64], unit: &str) {
+fn print_percentiles(label: &str, figures: &mut [u64], unit: &str) {
     figures.sort_unstable();
     let at = |part: usize| figures[(figures.len() - 1) * part / 100];
-    println!("{what}: p50 {} p99 {} max {} {unit}", at(50), at(99), at(100));
+    println!("{label}: p50 {} p99 {} max {} {unit}", at(50), at(99), at(100));
 }
 
 fn private_kib(of: ProcessId) -> u64 {
@@ -141,7 +142,7 @@ fn private_kib(of: ProcessId) -> u64 {
         .sum()
 }
 
-/// As fine as the scheduler counts it.
+/// Returns the CPU time in the resolution of the scheduler.
 fn cpu_ms(of: ProcessId) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/schedstat", of.pid)).unwrap_or_default();
     let nanoseconds = stat

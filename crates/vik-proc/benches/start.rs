@@ -1,5 +1,6 @@
-//! What a sandbox adds to the start of an agent: `cargo bench -p vik-proc --bench start`. By turns, `true` without a
-//! sandbox, behind Landlock, and in namespaces of bubblewrap, from the start of its shim to the end of it.
+//! Measures how much a sandbox adds to the start of an agent: `cargo bench -p vik-proc --bench
+//! start`. It alternates between `true` without a sandbox, with Landlock, and in namespaces of
+//! bubblewrap, and measures from the start of the shim to its end.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Which processes of this host are Vik's, and whether anybody looks after them.
+//! Finds the processes of this host that belong to Vik, and the shims that own them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,23 +9,24 @@ use crate::identity::{ProcessId, ancestors, boot_id};
 use crate::spec::Mark;
 use crate::sys;
 
-/// A process that carries a mark or stands in a census.
+/// A process that carries a mark or is listed in a census.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audited {
-    /// The process.
     pub process: ProcessId,
-    /// Its name, as the system has it. It can be chosen by the process itself.
+    /// The name that the system reports. The process can choose it.
     pub command: String,
-    /// Those of the marks that it carries.
+    /// The marks that the process carries.
     pub marks: Vec<Mark>,
-    /// The census that names it, or whose cgroup it is in.
+    /// The census that lists the process, or whose cgroup contains it.
     pub census: Option<PathBuf>,
-    /// The living shim that owns it: an ancestor, or the process itself. `None`: nobody will end it.
+    /// The living shim that owns the process: an ancestor, or the process itself. `None` means that
+    /// no shim ends the process.
     pub shim: Option<ProcessId>,
 }
 
-/// Finds every living process that carries one of these variables or stands in one of these censuses, but for this one.
-/// As far as this user may look: without privileges nobody sees what others run.
+/// Finds every living process, except this one, that carries one of these variables or is listed in
+/// one of these censuses. Processes that this user cannot inspect are not found: without privileges
+/// these are the processes of other users.
 pub fn audit(names: &[&str], censuses: &[PathBuf]) -> Vec<Audited> {
     let me = ProcessId::current();
     let listed = Listed::read(censuses);
@@ -39,7 +40,7 @@ pub fn audit(names: &[&str], censuses: &[PathBuf]) -> Vec<Audited> {
     found
 }
 
-/// What the censuses of this boot say.
+/// The content of the censuses of this boot.
 #[derive(Default)]
 struct Listed {
     census: HashMap<ProcessId, PathBuf>,

@@ -1,13 +1,12 @@
-//! What this system gives for the supervision of processes, for `vik doctor`.
+//! The facilities of this system for the supervision of processes, for `vik doctor`.
 
 /// One facility of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// Its name.
     pub name: &'static str,
-    /// Whether it is there and may be used.
+    /// Whether the facility exists and this process may use it.
     pub available: bool,
-    /// What it is for, or what is missing.
+    /// The use of the facility, or the reason why it is missing.
     pub detail: String,
 }
 
@@ -21,7 +20,7 @@ impl Capability {
     }
 }
 
-/// What this system gives. Reads a few files, and forks once to try namespaces.
+/// Returns the facilities of this system. Reads a few files, and forks once to try namespaces.
 #[cfg(target_os = "linux")]
 pub fn capabilities() -> Vec<Capability> {
     use std::{fs, path::Path};
@@ -89,7 +88,7 @@ pub fn capabilities() -> Vec<Capability> {
                     let missing: Vec<&str> = LANDLOCK
                         .iter()
                         .filter(|(since, _)| abi < *since)
-                        .map(|(_, what)| *what)
+                        .map(|(_, restriction)| *restriction)
                         .collect();
                     let missing = match missing.as_slice() {
                         [] => String::new(),
@@ -128,7 +127,7 @@ pub fn capabilities() -> Vec<Capability> {
     ]
 }
 
-/// What newer versions of Landlock confine, with the first that does.
+/// The restrictions that newer versions of Landlock add, each with the first version that has it.
 #[cfg(target_os = "linux")]
 const LANDLOCK: [(i64, &str); 4] = [
     (2, "moving files between folders, which is refused"),
@@ -137,7 +136,8 @@ const LANDLOCK: [(i64, &str); 4] = [
     (6, "signals and abstract sockets"),
 ];
 
-/// What the limits of a sandbox do not cover on this system, each with what would cover it.
+/// Returns the resources that the limits of a sandbox do not cover on this system, each with the
+/// facility that would cover it.
 #[cfg(target_os = "linux")]
 pub fn unenforced_limits() -> Vec<&'static str> {
     use crate::cgroup;
@@ -164,13 +164,13 @@ pub fn unenforced_limits() -> Vec<&'static str> {
     gaps
 }
 
-/// What the limits of a sandbox do not cover on this system: there is none.
+/// Returns an empty list: this system has no sandbox.
 #[cfg(not(target_os = "linux"))]
 pub fn unenforced_limits() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// What this system gives.
+/// Returns the facilities of this system.
 #[cfg(not(target_os = "linux"))]
 pub fn capabilities() -> Vec<Capability> {
     let missing =

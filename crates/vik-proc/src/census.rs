@@ -1,4 +1,5 @@
-//! The file in which a shim notes who belongs to its tree, for the day it dies without a word.
+//! The file in which a shim lists the processes of its tree, for the case that the shim dies
+//! without an exit record.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::identity::ProcessId;
 
-/// Replaces the file at `path` as a whole, with mode 0600; `durable` also brings it to the disk first.
+/// Replaces the file at `path` as a whole, with mode 0600. With `durable` the content is on the
+/// disk before the function returns.
 pub(crate) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
@@ -26,7 +28,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<
         }
         fs::rename(&temporary, path)?;
         match path.parent().filter(|_| durable) {
-            // The new name is on the disk only when its folder is.
+            // A rename is durable only after its folder was synchronised.
             Some(folder) => fs::File::open(folder)?.sync_all(),
             None => Ok(()),
         }
@@ -36,23 +38,22 @@ pub(crate) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<
     })
 }
 
-/// Who belongs to one tree, as its shim last saw it.
+/// The processes of one tree, as its shim last saw them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// The boot that the processes belong to.
     pub boot_id: String,
-    /// The shim.
     pub shim: Option<ProcessId>,
-    /// The agent, from when it runs.
+    /// The agent; `None` until it runs.
     pub agent: Option<ProcessId>,
-    /// The folder of the tree's own cgroup, where there is one.
+    /// The folder of the tree's own cgroup, if it has one.
     pub cgroup: Option<PathBuf>,
-    /// Everything that was alive below the shim.
+    /// All processes that were alive below the shim.
     pub members: Vec<ProcessId>,
 }
 
 impl Census {
-    /// Reads what a shim noted. `None`: there is nothing, or nothing that a shim would write.
+    /// Reads the census of a shim. Returns `None` if the file is missing or is not a census.
     pub fn read(path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let mut lines = bytes.split(|&byte| byte == b'\n');
@@ -63,13 +64,13 @@ impl Census {
         };
         for line in lines {
             if let Some(shim) = line.strip_prefix(b"shim ") {
-                census.shim = process(shim);
+                census.shim = parse_process(shim);
             } else if let Some(agent) = line.strip_prefix(b"agent ") {
-                census.agent = process(agent);
+                census.agent = parse_process(agent);
             } else if let Some(cgroup) = line.strip_prefix(b"cgroup ") {
                 census.cgroup = Some(std::ffi::OsString::from_vec(cgroup.to_vec()).into());
             } else {
-                census.members.extend(process(line));
+                census.members.extend(parse_process(line));
             }
         }
         Some(census)
@@ -77,8 +78,8 @@ impl Census {
 
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = format!("boot {}\n", self.boot_id).into_bytes();
-        let mut line = |what: &str, process: &ProcessId| {
-            text.extend(format!("{what}{} {}\n", process.pid, process.start_time).bytes());
+        let mut line = |label: &str, process: &ProcessId| {
+            text.extend(format!("{label}{} {}\n", process.pid, process.start_time).bytes());
         };
         self.shim.iter().for_each(|shim| line("shim ", shim));
         self.agent.iter().for_each(|agent| line("agent ", agent));
@@ -90,7 +91,7 @@ impl Census {
     }
 }
 
-fn process(line: &[u8]) -> Option<ProcessId> {
+fn parse_process(line: &[u8]) -> Option<ProcessId> {
     let (pid, start_time) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Some(ProcessId {
         pid: pid.parse().ok().filter(|&pid| pid > 1)?,

@@ -1,7 +1,8 @@
-//! A cgroup (version 2) for one tree. Every descendant is born into it, whatever it does to its parents, its session and
-//! its environment, and the kernel tells when it is empty. It is for the day on which shim and daemon die together; as
-//! long as the shim lives, its being the subreaper says more. Where memory and tasks can be divided here, the kernel holds
-//! the tree to its limits too, between the looks of the shim.
+//! A cgroup (version 2) for one tree. Every descendant is created in it, whatever the tree does to
+//! its parents, sessions and environment, and the kernel reports when the group is empty. It covers
+//! the case that shim and daemon die together; while the shim lives, its role as subreaper is the
+//! stronger proof. Where memory and tasks can be divided here, the kernel also enforces the limits
+//! of the tree between two checks of the shim.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,9 +16,9 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use crate::identity::ProcessId;
 use crate::sandbox::{Overrun, SandboxLimits};
 
-/// What the folders of these groups begin with.
+/// The prefix of the folder names of these groups.
 pub(crate) const PREFIX: &str = "vik-";
-/// How deep the groups that an agent has made are looked into.
+/// The depth to which groups created by an agent are searched.
 const MAX_DEPTH: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +27,14 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes one for the tree of this shim, below the group that this process is in.
+    /// Creates a group for the tree of this shim, below the group of this process.
     pub(crate) fn make(shim: ProcessId) -> Option<Self> {
         let folder = place()
             .ok()?
             .join(format!("{PREFIX}{}-{}", shim.pid, shim.start_time));
         fs::create_dir(&folder).ok()?;
         let group = Self { folder };
-        // Older kernels have groups that cannot be killed as a whole.
+        // Older kernels cannot kill a group as a whole.
         if group.folder.join("cgroup.kill").exists() {
             return Some(group);
         }
@@ -41,7 +42,7 @@ impl Cgroup {
         None
     }
 
-    /// The one that a census names, if it is there and is such a group.
+    /// Returns the group that a census names, if it exists and is such a group.
     pub(crate) fn at(folder: &Path) -> Option<Self> {
         let named = folder.file_name()?.as_bytes().starts_with(PREFIX.as_bytes());
         let group = Self {
@@ -54,19 +55,20 @@ impl Cgroup {
         &self.folder
     }
 
-    /// The folder, opened: a process can be born into it.
+    /// Opens the folder, so that a process can be created in the group.
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         fs::File::open(&self.folder).map(OwnedFd::from)
     }
 
-    /// Has the kernel uphold these limits, as far as it can here. The shim watches all of them in any case.
+    /// Asks the kernel to enforce these limits, as far as it can here. The shim checks all of them
+    /// in any case.
     pub(crate) fn limit(&self, limits: SandboxLimits, tasks: u64) {
         let set = |file: &str, value: &dyn std::fmt::Display| {
             let _ = fs::write(self.folder.join(file), value.to_string());
         };
         if let Some(bytes) = limits.memory.filter(|_| self.divides("memory")) {
             set("memory.swap.max", &0);
-            // Half a tree is of no use to anybody.
+            // A tree of which only a part was killed cannot do useful work.
             set("memory.oom.group", &1);
             set("memory.max", &bytes);
         }
@@ -75,20 +77,21 @@ impl Cgroup {
         }
     }
 
-    /// Whether this can be limited in the group: the group above must divide it, and has to be told so once.
+    /// Returns whether the group can limit this resource. The group above must divide it, and is
+    /// configured to do so once.
     fn divides(&self, controller: &str) -> bool {
-        let told = self
+        let control_file = self
             .folder
             .parent()
             .map(|above| above.join("cgroup.subtree_control"));
-        told.is_some_and(|told| {
-            let divided = fs::read_to_string(&told).unwrap_or_default();
-            divided.split_ascii_whitespace().any(|known| known == controller)
-                || fs::write(&told, format!("+{controller}")).is_ok()
+        control_file.is_some_and(|control_file| {
+            let divided = fs::read_to_string(&control_file).unwrap_or_default();
+            divided.split_ascii_whitespace().any(|entry| entry == controller)
+                || fs::write(&control_file, format!("+{controller}")).is_ok()
         })
     }
 
-    /// Which limit the kernel had to uphold.
+    /// Returns the limit that the kernel had to enforce.
     pub(crate) fn overrun(&self, limits: SandboxLimits) -> Option<Overrun> {
         let number = |file: &str, key: &str| {
             let text = fs::read_to_string(self.folder.join(file)).ok()?;
@@ -108,7 +111,7 @@ impl Cgroup {
         })
     }
 
-    /// Whether any process is in it or below it.
+    /// Returns whether any process is in the group or below it.
     pub(crate) fn is_populated(&self) -> io::Result<bool> {
         let events = fs::read_to_string(self.folder.join("cgroup.events"))?;
         events
@@ -118,7 +121,7 @@ impl Cgroup {
             .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Everything alive in it and below it.
+    /// Returns all living processes in the group and below it.
     pub(crate) fn members(&self) -> Vec<ProcessId> {
         let pids = groups(&self.folder, MAX_DEPTH)
             .into_iter()
@@ -136,12 +139,12 @@ impl Cgroup {
             .collect()
     }
 
-    /// Kills all of it at once, what is just being made too.
+    /// Kills all processes of the group at once, including processes that are being created.
     pub(crate) fn kill(&self) {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
 
-    /// Takes an empty one away.
+    /// Removes the group, which must be empty.
     pub(crate) fn remove(&self) {
         for folder in groups(&self.folder, MAX_DEPTH).iter().rev() {
             let _ = fs::remove_dir(folder);
@@ -149,7 +152,7 @@ impl Cgroup {
     }
 }
 
-/// The folder and those in it, outer ones first.
+/// Returns the folder and all folders below it, outer ones first.
 fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
     let mut all = vec![folder.to_owned()];
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -161,8 +164,9 @@ fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
     all
 }
 
-/// Where groups can be made: below the one that this process is in, or, where that is the subgroup of a service that was
-/// delegated, beside it: a group with processes in it divides neither memory nor tasks. Else why not.
+/// Returns the folder in which groups can be created, or the reason why there is none. It is the
+/// group of this process; if that is the subgroup of a delegated service, it is the group of the
+/// service, as a group that contains processes divides neither memory nor tasks.
 pub(crate) fn place() -> Result<PathBuf, String> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -182,7 +186,8 @@ pub(crate) fn place() -> Result<PathBuf, String> {
     {
         return Ok(service.to_owned());
     }
-    // Root may write everywhere, but what is below the top belongs to who has made it: to systemd, mostly.
+    // Root can write everywhere, but groups below the top belong to their creator, which is usually
+    // systemd.
     let is_foreign = geteuid().is_root() && !group.is_empty();
     if is_foreign || !is_writable(&own) {
         return Err(format!("{} is not delegated to this user", own.display()));
@@ -190,14 +195,14 @@ pub(crate) fn place() -> Result<PathBuf, String> {
     Ok(own)
 }
 
-/// The groups of this process, of both versions, in which tasks are limited. A group without a limit of its own is
-/// left out.
+/// Returns the groups of this process, of both versions, that limit tasks. Groups without a limit
+/// of their own are omitted.
 pub(crate) fn task_limits() -> Vec<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let limits = groups.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, group) = rest.split_once(':')?;
+        let (_, fields) = line.split_once(':')?;
+        let (controllers, group) = fields.split_once(':')?;
         let is_pids = controllers.split(',').any(|controller| controller == "pids");
         (is_pids || controllers.is_empty()).then(|| folders_of(&mounts, is_pids, group))
     });
@@ -210,7 +215,8 @@ pub(crate) fn task_limits() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The group of version 1 that counts the tasks of this process, where that counts tasks.
+/// Returns the group of version 1 that counts the tasks of this process, if that version counts
+/// tasks.
 pub(crate) fn own_task_group() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -224,8 +230,8 @@ pub(crate) fn own_task_group() -> Option<PathBuf> {
     folders_of(&mounts, true, group?).into_iter().next()
 }
 
-/// The folder of a group and those above it, as far as they can be seen here: in the hierarchy of version 1 that limits
-/// tasks, or in that of version 2.
+/// Returns the folder of a group and the folders above it, as far as they are visible here: in the
+/// hierarchy of version 1 that limits tasks, or in the hierarchy of version 2.
 fn folders_of(mounts: &str, version_1: bool, group: &str) -> Vec<PathBuf> {
     let hierarchy = mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
@@ -248,21 +254,23 @@ fn folders_of(mounts: &str, version_1: bool, group: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// What of a sandbox's limits the kernel can uphold for groups made there: it divides nothing of a group that holds
-/// processes, but for the topmost, which is known by having no events.
+/// Returns the limits of a sandbox that the kernel can enforce for groups created there. A group
+/// that contains processes divides nothing, except the topmost group, which is the one without an
+/// events file.
 pub(crate) fn divisible(place: &Path) -> Vec<&'static str> {
     let read = |file: &str| fs::read_to_string(place.join(file)).unwrap_or_default();
-    let (known, told) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
+    let (available, divided) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
     let is_free = read("cgroup.procs").trim().is_empty() || !place.join("cgroup.events").exists();
-    let has = |text: &str, name: &str| text.split_ascii_whitespace().any(|word| word == name);
+    let has = |text: &str, name: &str| text.split_ascii_whitespace().any(|entry| entry == name);
     [("memory", "memory"), ("pids", "processes")]
         .into_iter()
-        .filter(|(name, _)| has(&told, name) || (is_free && has(&known, name)))
-        .map(|(_, what)| what)
+        .filter(|(name, _)| has(&divided, name) || (is_free && has(&available, name)))
+        .map(|(_, resource)| resource)
         .collect()
 }
 
-/// Whether systemd calls it a service or a scope: what is below one is there because it was delegated.
+/// Returns whether systemd calls the group a service or a scope: a subgroup of one exists because
+/// it was delegated.
 fn is_service(group: &Path) -> bool {
     let kind = group.extension().unwrap_or_default();
     kind == "service" || kind == "scope"
@@ -273,13 +281,13 @@ pub(crate) fn is_writable(group: &Path) -> bool {
     may_write(group) && may_write(&group.join("cgroup.procs"))
 }
 
-/// Where the hierarchy is mounted as a whole.
+/// Returns the folder where the whole hierarchy is mounted.
 fn mount_of(mounts: &[u8]) -> Option<PathBuf> {
     mounts.split(|&byte| byte == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         let dash = fields.iter().position(|&field| field == b"-")?;
         let (root, point, kind) = (fields.get(3)?, fields.get(4)?, fields.get(dash + 1)?);
-        // A name with a space in it is written otherwise; nobody mounts it there.
+        // The table escapes names with a space. Nobody mounts cgroups at such a path.
         (*kind == b"cgroup2" && *root == b"/" && !point.contains(&b'\\'))
             .then(|| PathBuf::from(OsStr::from_bytes(point)))
     })
@@ -334,7 +342,7 @@ mod tests {
         assert_eq!(Cgroup::at(&path), None);
     }
 
-    /// What a group says, as the kernel writes it.
+    /// The files have the format that the kernel writes.
     #[test]
     fn which_limit_was_upheld_is_read_from_the_group() {
         let folder = tempfile::tempdir().unwrap();
@@ -387,7 +395,7 @@ mod tests {
             disk: None,
         };
         let read = |name: &str| fs::read_to_string(group.folder.join(name)).ok();
-        // One that holds processes refuses to be told.
+        // A group that contains processes refuses the configuration.
         fs::create_dir(folder.path().join("cgroup.subtree_control")).unwrap();
         group.limit(limits, u64::MAX);
         assert_eq!((read("memory.max"), read("pids.max")), (None, None));
@@ -420,7 +428,7 @@ mod tests {
         }
     }
 
-    /// Says aloud where the kernel divides nothing here.
+    /// Prints a line when it is skipped, as the kernel divides nothing here.
     #[test]
     fn the_kernel_refuses_more_tasks_than_are_allowed() {
         let id = ProcessId {
@@ -472,7 +480,7 @@ mod tests {
         assert!(tasks <= 16, "{tasks}");
     }
 
-    /// Says nothing where no group can be made.
+    /// Passes without a check where no group can be created.
     #[test]
     fn a_group_is_killed_as_a_whole() {
         let id = ProcessId {

@@ -1,10 +1,12 @@
-//! Commands that a small program runs itself, without a shim between: it is the subreaper of its own trees, as a shim is
-//! of one. Everything that a command leaves comes to this process, whatever it did to its session, its group and its
-//! parents, and is found there.
+//! Commands that a small program runs itself, without a shim. The program is the subreaper of its
+//! trees, as a shim is the subreaper of one. Every process that a command leaves behind becomes a
+//! child of this process, whatever the command did to its session, group and parents, and is found
+//! there.
 //!
-//! Each command has a session of its own and a mark. What comes here in another session than this process's, and is no
-//! command itself, was left by one: by the one whose mark it carries, or, without any, by the one that ends when no other
-//! runs. So all other children of this process must stay in its session.
+//! Each command has a session of its own and a mark. A child of this process in another session
+//! that is not a command was left behind by a command: by the one whose mark it carries, or,
+//! without a mark, by the command that ends while no other one runs. Therefore all other children
+//! of this process must stay in its session.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,34 +27,35 @@ use crate::spec::{Graces, Mark};
 use crate::sweep::Ending;
 use crate::{sys, tree};
 
-/// Between two looks while a tree ends.
+/// The time between two checks while a tree ends.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long [`kill_descendants`] tries.
+/// The longest time that [`kill_descendants`] takes.
 const KILL_ALL: Duration = Duration::from_millis(300);
 
-/// The commands of this process that run: the pids of their leaders and their marks.
+/// The running commands of this process: the pids of their leaders and their marks.
 static RUNNING: Mutex<Option<HashMap<i32, Mark>>> = Mutex::new(None);
 
 fn running() -> MutexGuard<'static, Option<HashMap<i32, Mark>>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes this process the subreaper of what it starts; `false` where there is no such thing.
+/// Makes this process the subreaper of its descendants. Returns `false` where the system has no
+/// subreapers.
 fn inherits_orphans() -> bool {
     static SUBREAPER: OnceLock<bool> = OnceLock::new();
     *SUBREAPER.get_or_init(sys::become_subreaper)
 }
 
-/// How a command is started.
+/// The options of a command.
 #[derive(Debug, Default)]
 pub struct CommandOptions<'a> {
-    /// Confines it.
+    /// The sandbox rules of the command.
     pub fence: Option<&'a Fence>,
-    /// Its standard input is a terminal that is to be its own.
+    /// Whether standard input is a terminal that becomes the controlling terminal of the command.
     pub terminal: bool,
 }
 
-/// A command that runs, and all that it started. Dropping it kills the tree.
+/// A running command with all its descendants. Dropping it kills the tree.
 pub struct Direct {
     child: Child,
     id: ProcessId,
@@ -64,23 +67,24 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Starts it in a session of its own, with the mark in its environment. On Linux it is killed with the thread that
-    /// started it.
+    /// Starts the command in a session of its own, with the mark in its environment. On Linux it is
+    /// killed when the thread that started it ends.
     ///
     /// # Errors
-    /// When it cannot be started or confined.
+    /// When the command cannot be started or confined.
     #[allow(unsafe_code)]
-    pub fn spawn(command: &mut Command, mark: Mark, terms: &CommandOptions<'_>) -> io::Result<Self> {
+    pub fn spawn(command: &mut Command, mark: Mark, options: &CommandOptions<'_>) -> io::Result<Self> {
         inherits_orphans();
         command.env(&mark.name, &mark.value);
         let parent = std::process::id();
-        let terminal = terms.terminal;
-        let fence = terms.fence.cloned();
-        // SAFETY: only async-signal-safe calls on what was made before; nothing is allocated.
+        let terminal = options.terminal;
+        let fence = options.fence.cloned();
+        // SAFETY: only async-signal-safe calls on prepared data; nothing is allocated.
         unsafe {
             command.pre_exec(move || prepare_child(parent, terminal, fence.as_ref()));
         }
-        // Nobody may take the new child for a leftover before it is listed.
+        // Holds the lock until the child is listed, so that no other command takes it for a
+        // leftover.
         let mut running = running();
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).unwrap_or(0);
@@ -98,20 +102,22 @@ impl Direct {
         })
     }
 
-    /// The child itself, for its pipes.
+    /// Returns the child process, for access to its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Readable once the command itself has ended; `None` where the system has no such thing: then look now and again.
+    /// Returns a descriptor that is readable once the command itself has ended. Returns `None`
+    /// where the system has no such descriptor; the caller then polls.
     pub fn ended_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// The exit code of the command itself, 128 + n where a signal ended it; `None` while it runs.
+    /// Returns the exit code of the command itself, or 128 + n if signal n ended it; `None` while
+    /// it runs.
     ///
     /// # Errors
-    /// When its end cannot be known.
+    /// When the exit status cannot be read.
     pub fn try_code(&mut self) -> io::Result<Option<i32>> {
         if self.code.is_none()
             && let Some(status) = self.child.try_wait()?
@@ -122,7 +128,7 @@ impl Direct {
         Ok(self.code)
     }
 
-    /// Whether the command has ended and nothing that it started lives.
+    /// Returns whether the command has ended and no descendant of it lives.
     pub fn has_exited(&mut self) -> bool {
         if !self.over && self.code.is_some() && self.members().is_empty() {
             self.close();
@@ -130,19 +136,22 @@ impl Direct {
         self.over
     }
 
-    /// Begins to end all of the tree: SIGTERM, then SIGKILL, each for its grace. Call [`step`](Self::step) then.
+    /// Starts to end the tree: SIGTERM, then SIGKILL, each for its grace. [`step`](Self::step)
+    /// continues it.
     pub fn start_ending(&mut self, graces: Graces) {
         if self.ending.is_none() {
             self.ending = Some(Ending::start(graces));
         }
     }
 
-    /// Goes on ending the tree. Gives what still lives once nothing does or time is up; else call it again soon.
+    /// Continues to end the tree. Returns the survivors once nothing lives or the time is up. After
+    /// `None` the caller repeats the call soon.
     pub fn step(&mut self) -> Option<Vec<ProcessId>> {
         let found = self.members();
         let survivors = self.ending.as_mut()?.step(found)?;
         let _ = self.try_code();
-        // An orphan that came here in between shows itself only in the next look.
+        // An orphan that became a child of this process meanwhile is visible only in the next
+        // check.
         if survivors.is_empty() && !self.members().is_empty() {
             return None;
         }
@@ -155,7 +164,7 @@ impl Direct {
         running().get_or_insert_default().remove(&self.id.pid);
     }
 
-    /// Ends all of the tree, and waits for that. Gives what still lives.
+    /// Ends the tree and waits for that. Returns the survivors.
     pub fn end(&mut self, graces: Graces) -> Vec<ProcessId> {
         self.start_ending(graces);
         loop {
@@ -166,7 +175,8 @@ impl Direct {
         }
     }
 
-    /// Everything of the tree that is alive; what has ended and was left to this process is reaped.
+    /// Returns all living processes of the tree. Reaps processes that have ended and are children
+    /// of this process.
     fn members(&self) -> Vec<ProcessId> {
         let mut roots = Vec::new();
         if self.code.is_none() && self.id.is_alive() {
@@ -184,7 +194,7 @@ impl Direct {
         roots
     }
 
-    /// What came to this process as an orphan, and was left by this command.
+    /// Returns the orphans that this command left to this process.
     fn left_here(&self) -> Vec<ProcessId> {
         let running = running();
         let Some(listed) = running.as_ref() else {
@@ -222,7 +232,7 @@ impl Drop for Direct {
         if self.over {
             return;
         }
-        // Whatever the reason, nothing of it may go on.
+        // A dropped command leaves no process behind, whatever the reason for the drop.
         self.ending = None;
         self.end(Graces {
             term: Duration::ZERO,
@@ -232,14 +242,14 @@ impl Drop for Direct {
     }
 }
 
-/// Kills everything that descends from this process, as far as it can be done in a moment: for a process that must exit
-/// at once.
+/// Kills all descendants of this process, as far as that is possible within 300 ms: for a process
+/// that must exit at once.
 pub fn kill_descendants() {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
-    let begin = Instant::now();
+    let started = Instant::now();
     loop {
         let found = tree::descendants(&[me]);
-        if found.is_empty() || begin.elapsed() > KILL_ALL {
+        if found.is_empty() || started.elapsed() > KILL_ALL {
             return;
         }
         for process in found {
@@ -249,7 +259,7 @@ pub fn kill_descendants() {
     }
 }
 
-/// The child's side, after its standard streams are in place.
+/// Prepares the child after its standard streams are in place.
 #[allow(unsafe_code)]
 fn prepare_child(parent: u32, terminal: bool, fence: Option<&Fence>) -> io::Result<()> {
     // SAFETY: async-signal-safe calls with plain numbers.
@@ -260,7 +270,7 @@ fn prepare_child(parent: u32, terminal: bool, fence: Option<&Fence>) -> io::Resu
         #[cfg(target_os = "linux")]
         {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // The parent may have died before that took hold.
+            // The parent may have died before this took effect.
             if u32::try_from(libc::getppid()) != Ok(parent) {
                 libc::_exit(127);
             }

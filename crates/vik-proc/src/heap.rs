@@ -1,14 +1,16 @@
-//! How much memory a long-lived process keeps that it no longer uses.
+//! Returns memory that a long-lived process no longer uses.
 
-/// Makes the heap give back what is free: a daemon that once read a large pull must not stay large. Call it first, before
-/// there are threads. It does something with glibc only.
+/// Configures the heap to return free memory to the system, so that a daemon that once read a large
+/// pull does not stay large. Must be called first, before other threads exist. Has an effect with
+/// glibc only.
 pub fn lean_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     crate::sys::tune_heap();
 }
 
-/// Gives back the pages of the program's code: what only the start needed stays away, the rest comes back from the page
-/// cache when it runs. Call it once when the start is over. It does something on Linux only.
+/// Returns the pages of the program's code to the system. Code that only the start needed stays out
+/// of memory; the kernel reloads the other pages from the page cache when they run. Is called once
+/// after the start. Has an effect on Linux only.
 pub fn lean_code() {
     #[cfg(target_os = "linux")]
     crate::sys::give_back_code();

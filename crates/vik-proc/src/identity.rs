@@ -1,4 +1,4 @@
-//! Who a process is: its pid alone may be used again, its pid with its start time is not.
+//! The identity of a process: a pid alone can be reused, a pid with its start time cannot.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::sys;
 pub struct ProcessId {
     /// The pid, as seen in this process's PID namespace.
     pub pid: i32,
-    /// When it was started: clock ticks since the boot (Linux), microseconds since 1970 (macOS).
+    /// The start time: clock ticks since the boot (Linux), microseconds since 1970 (macOS).
     pub start_time: u64,
 }
 
 impl ProcessId {
-    /// This process.
+    /// Returns the id of this process.
     pub fn current() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        // Without /proc there is no start time; nothing else can then be identified either.
+        // Without /proc there is no start time; no other process can be identified either.
         Self::of(pid).unwrap_or(Self { pid, start_time: 0 })
     }
 
-    /// The process that has this pid now, zombies included.
+    /// Returns the process that has this pid now, zombies included.
     pub fn of(pid: i32) -> Option<Self> {
         sys::stat(pid).map(|stat| Self {
             pid,
@@ -31,51 +31,56 @@ impl ProcessId {
         })
     }
 
-    /// Whether this very process still runs. A zombie is dead.
+    /// Returns whether this very process still runs. A zombie counts as dead.
     pub fn is_alive(self) -> bool {
         sys::stat(self.pid).is_some_and(|stat| stat.start_time == self.start_time && !stat.dead)
     }
 
-    /// How long ago it was started, by the clock that also runs while the machine sleeps and that nobody sets (Linux).
+    /// Returns the time since the start of the process. On Linux it is measured by a clock that
+    /// also runs while the machine sleeps and that cannot be set.
     pub fn age(self) -> Duration {
         sys::age(self.start_time)
     }
 
-    /// The parent's identity, while both live.
+    /// Returns the parent's identity, while both processes live.
     pub fn parent(self) -> Option<Self> {
         let stat = sys::stat(self.pid).filter(|stat| stat.start_time == self.start_time)?;
         Self::of(stat.ppid).filter(|parent| parent.start_time <= self.start_time)
     }
 
-    /// Asks this very process to end, by SIGTERM; for a shim that is a stop. Gives whether it was there.
+    /// Asks this very process to end, by SIGTERM; for a shim that is a stop. Returns whether the
+    /// process existed.
     pub fn terminate(self) -> bool {
-        let there = self.signal(nix::libc::SIGTERM);
-        // What is stopped cannot end.
+        let existed = self.signal(nix::libc::SIGTERM);
+        // A stopped process cannot end.
         self.signal(nix::libc::SIGCONT);
-        there
+        existed
     }
 
-    /// Sends a signal to this very process, never to another one that got its pid. Gives whether it was there.
+    /// Sends a signal to this very process, never to another one that got its pid. Returns whether
+    /// the process existed.
     pub(crate) fn signal(self, signal: i32) -> bool {
         #[cfg(target_os = "linux")]
         if let Ok(pidfd) = sys::pidfd_open(self.pid) {
-            // Whatever has the pid now keeps the handle: if it is the right one, the signal cannot go astray.
+            // The handle stays with the process that has the pid now. If that is the right one, the
+            // signal cannot reach another.
             return Self::of(self.pid) == Some(self) && sys::pidfd_signal(&pidfd, signal).is_ok();
         }
         Self::of(self.pid) == Some(self) && sys::kill(self.pid, signal).is_ok()
     }
 }
 
-/// The id of this boot (a [`ProcessId`] means nothing in another one). Empty where the system has none.
+/// Returns the id of this boot (a [`ProcessId`] is meaningless in another boot), or an empty string
+/// where the system has none.
 pub fn boot_id() -> String {
     sys::boot_id()
 }
 
-/// The parents of a process, nearest first, up to the first process of its PID namespace.
+/// Returns the ancestors of a process, nearest first, up to the first process of its PID namespace.
 pub fn ancestors(pid: i32) -> Vec<ProcessId> {
     let mut ancestors = Vec::new();
     let mut current = ProcessId::of(pid);
-    // A chain cannot be longer than that; the bound keeps a lie of the process table from holding us.
+    // A chain cannot be longer. The bound ends the loop even if the process table is inconsistent.
     while let Some(parent) = current
         .and_then(ProcessId::parent)
         .filter(|_| ancestors.len() < 4096)
@@ -94,7 +99,8 @@ mod tests {
     fn this_process_is_alive_and_its_ancestors_are_older() {
         let me = ProcessId::current();
         assert!(me.is_alive());
-        // The first process is as old as this boot; its start is told in hundredths of a second.
+        // The first process is as old as this boot; its start time has a resolution of a hundredth
+        // of a second.
         assert!(me.age() <= me.parent().unwrap().age() && me.age() < Duration::from_secs(3600));
         assert!(
             !ProcessId {

@@ -1,12 +1,14 @@
-//! Processes: the shim that owns one agent's process tree, and the daemon's side of it.
+//! Processes: the shim that owns one agent's process tree, and the part of the daemon that
+//! supervises shims.
 //!
-//! The shim is a small process between the daemon and the agent (see [`shim`]). It inherits every orphan of its tree
-//! (Linux: subreaper), so "no child left" proves that nothing of the tree lives. [`Supervisor`] starts shims and waits
-//! for their [`ExitRecord`]. This is the only crate of the workspace that uses `unsafe`.
+//! The shim is a small process between the daemon and the agent (see [`shim`]). It inherits every
+//! orphan of its tree (Linux: subreaper), so "no child left" proves that no process of the tree
+//! lives. [`Supervisor`] starts shims and waits for their [`ExitRecord`]. This is the only crate of
+//! the workspace that uses `unsafe`.
 //!
-//! Linux is first class. On macOS there is no subreaper, no parent-death signal and no reading of other processes'
-//! environment: a process that leaves the agent's group and loses its parent is not found there, and the proof of an
-//! end says so ([`Proof::Group`]).
+//! Linux is first class. macOS has no subreaper and no parent-death signal, and the environment of
+//! other processes cannot be read there. A process that leaves the agent's group and loses its
+//! parent is not found on macOS, and the proof of an end shows that ([`Proof::Group`]).
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

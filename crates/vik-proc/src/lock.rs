@@ -1,4 +1,4 @@
-//! Exclusive locks on files that end with their holders.
+//! Exclusive locks on files; a lock ends with its last holder.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,17 +13,20 @@ use crate::sys;
 
 /// An exclusive `flock` on a file.
 ///
-/// It belongs to the open file, not to the process: a shim that was given it holds it after the daemon has dropped its
-/// own, and it ends with the last of them, however they end. The file itself stays.
+/// The lock belongs to the open file, not to the process. A shim that received it holds it after
+/// the daemon has dropped its own handle, and the lock ends with the last holder, however that
+/// ends. The file itself is never removed.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
 }
 
 impl FileLock {
-    /// Takes the lock; `None` if someone else has it. The file is made with mode 0600 if it is not there.
+    /// Takes the lock; returns `None` if it is held already. Creates the file with mode 0600 if it
+    /// does not exist.
     pub fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
-        // A probe by `is_locked` holds a shared lock for a moment; that must not look like a holder.
+        // A probe by `is_locked` holds a shared lock for a moment, which must not count as a
+        // holder.
         for attempt in 0..5 {
             if attempt > 0 {
                 std::thread::sleep(Duration::from_millis(2));
@@ -39,7 +42,8 @@ impl FileLock {
             if !flock(&file, nix::libc::LOCK_EX)? {
                 continue;
             }
-            // Someone may have removed or replaced the file between the opening and the lock.
+            // Another process may have removed or replaced the file between the opening and the
+            // lock.
             if path.symlink_metadata().is_ok_and(|now| is_same(&now, &file)) {
                 return Ok(Some(Self { file }));
             }
@@ -47,10 +51,10 @@ impl FileLock {
         Ok(None)
     }
 
-    /// Whether someone holds the lock now. Takes nothing from anyone who tries to acquire it meanwhile.
+    /// Returns whether the lock is held now. Does not prevent a concurrent acquisition.
     pub fn is_locked(path: &Path) -> io::Result<bool> {
         match File::open(path) {
-            // The shared lock ends with this file, at once.
+            // The shared lock ends when this file is dropped.
             Ok(file) => Ok(!flock(&file, nix::libc::LOCK_SH)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -97,7 +101,7 @@ mod tests {
         assert!(FileLock::is_locked(&path).unwrap());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         drop(lock);
-        // A process that another test forks holds the descriptor until it executes its program.
+        // A child that another test forks holds the descriptor until it calls `exec`.
         let deadline = Instant::now() + Duration::from_secs(10);
         while FileLock::is_locked(&path).unwrap() {
             assert!(Instant::now() < deadline, "the lock is held after its drop");

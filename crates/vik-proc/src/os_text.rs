@@ -1,4 +1,5 @@
-//! Lossless JSON for operating-system text: a string where it is UTF-8, else an array of its bytes.
+//! Lossless JSON for operating-system text: a string if it is UTF-8, otherwise an array of its
+//! bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,7 +29,7 @@ impl Text {
     }
 }
 
-/// For one `OsString` or `PathBuf`.
+/// Serialises one `OsString` or `PathBuf`.
 pub(crate) mod one {
     use super::*;
 
@@ -46,7 +47,7 @@ pub(crate) mod one {
     }
 }
 
-/// For an optional `PathBuf`.
+/// Serialises an optional `PathBuf`.
 pub(crate) mod option {
     use super::*;
 
@@ -66,7 +67,7 @@ pub(crate) mod option {
     }
 }
 
-/// For a list of paths.
+/// Serialises a list of paths.
 pub(crate) mod paths {
     use std::path::PathBuf;
 
@@ -82,7 +83,7 @@ pub(crate) mod paths {
     }
 }
 
-/// For a list of arguments.
+/// Serialises a list of arguments.
 pub(crate) mod list {
     use super::*;
 
@@ -98,7 +99,7 @@ pub(crate) mod list {
     }
 }
 
-/// For an environment.
+/// Serialises an environment.
 pub(crate) mod pairs {
     use super::*;
 

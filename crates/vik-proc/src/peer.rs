@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket.
+//! Identifies the process at the other end of a Unix socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,12 +11,13 @@ use crate::identity::ProcessId;
 use crate::reap::is_orphan;
 use crate::sys;
 
-/// How often a chain that changes is walked.
+/// The number of attempts to walk a chain of ancestors that changes meanwhile.
 const MAX_WALKS: usize = 10;
-/// A chain cannot be longer than that.
+/// The longest possible chain of ancestors.
 const MAX_DEPTH: usize = 4096;
 
-/// The pid of the process that connected. An error where it is of a PID namespace that cannot be seen from here.
+/// Returns the pid of the process that connected. Returns an error if that process is in a PID
+/// namespace that is not visible here.
 pub fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {
     #[cfg(target_os = "linux")]
     let pid = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials)?.pid();
@@ -29,43 +30,44 @@ pub fn peer_pid(socket: &impl AsFd) -> io::Result<i32> {
     }
 }
 
-/// Looks at what a peer sent first, without taking it.
+/// Reads the first bytes that a peer sent, and leaves them in the socket.
 ///
 /// # Errors
-/// When the socket cannot be read, also because nothing is there yet.
+/// When the socket cannot be read, which includes a socket without data.
 pub fn peek(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     use std::os::fd::AsRawFd;
     let flags = nix::sys::socket::MsgFlags::MSG_PEEK;
     Ok(nix::sys::socket::recv(socket.as_fd().as_raw_fd(), bytes, flags)?)
 }
 
-/// Returns whether a process is one of these, has one of them among its ancestors, or was left to this process by a shim
-/// that was lost. `None` where that cannot be determined: the process is gone. Its connection may outlive it, so that is
-/// nobody to be trusted.
-pub fn descends_from(pid: i32, of: &[ProcessId]) -> Option<bool> {
-    // An ancestor may end, and its children move up, while the chain is walked.
-    (0..MAX_WALKS).find_map(|_| walk(pid, of))
+/// Returns whether a process is one of these, has one of them among its ancestors, or was left to
+/// this process by a lost shim. Returns `None` if that cannot be determined because the process has
+/// exited. Its connection may outlive it, so such a peer is not trusted.
+pub fn descends_from(pid: i32, roots: &[ProcessId]) -> Option<bool> {
+    // An ancestor may end during the walk, which gives its children another parent.
+    (0..MAX_WALKS).find_map(|_| walk(pid, roots))
 }
 
-fn walk(pid: i32, of: &[ProcessId]) -> Option<bool> {
+fn walk(pid: i32, roots: &[ProcessId]) -> Option<bool> {
     let mut current = ProcessId::of(pid)?;
     for _ in 0..MAX_DEPTH {
-        if of.contains(&current) {
+        if roots.contains(&current) {
             return Some(true);
         }
         let stat = sys::stat(current.pid).filter(|stat| stat.start_time == current.start_time)?;
         if stat.ppid == 0 {
             return Some(false);
         }
-        // Without a sandbox an agent can kill its shim.
+        // Without a sandbox an agent can kill its shim, and this process inherits the tree.
         if stat.ppid.cast_unsigned() == std::process::id() && is_orphan(current.pid) {
             return Some(true);
         }
         current = match ProcessId::of(stat.ppid) {
-            // The parent was replaced by another process with its pid.
+            // Another process has got the parent's pid.
             Some(parent) if parent.start_time > current.start_time => return None,
             Some(parent) => parent,
-            // Processes of other users may be hidden; those in question are our own.
+            // Processes of other users may be hidden; the processes in question belong to this
+            // user.
             None if kill(Pid::from_raw(stat.ppid), None) == Err(Errno::EPERM) => return Some(false),
             None => return None,
         };

@@ -1,4 +1,5 @@
-//! Orphans that come to the daemon: from its own lost shims, and from everywhere when it is process 1 of a container.
+//! Orphans that this process inherits: from its own lost shims, and from all processes when it is
+//! process 1 of a container.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +12,28 @@ use crate::identity::ProcessId;
 use crate::supervise::shims;
 use crate::sys::{self, Stat};
 
-/// How often [`tend_orphans`] looks.
+/// The interval at which [`tend_orphans`] reaps.
 const REAP_INTERVAL: Duration = Duration::from_secs(5);
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
 
-/// Whether this is the first process of its PID namespace, which inherits every orphan and must reap it.
+/// Returns whether this is the first process of its PID namespace, which inherits every orphan and
+/// must reap it.
 pub fn is_init() -> bool {
     std::process::id() == 1
 }
 
-/// Makes this process inherit what a lost shim leaves behind, so that even a process that has cleared its environment
-/// and left its group is found and the end is proven. Call it before the first shim is started, and run
-/// [`tend_orphans`]. `false`: the system has no such thing (macOS).
+/// Makes this process inherit the descendants of a lost shim, so that even a process that has
+/// cleared its environment and left its group is found and the end is proven. It is called before
+/// the first shim is started, and [`tend_orphans`] must run afterwards. Returns `false` where the
+/// system has no subreapers (macOS).
 ///
-/// From then on a child of this process that is in another session and is no shim counts as such an orphan; so this
-/// process must start no other children in sessions of their own.
+/// From then on a child of this process that is in another session and is no shim counts as such an
+/// orphan; so this process must start no other children in sessions of their own.
 pub fn adopt_orphans() -> bool {
     let adopts = sys::become_subreaper();
-    // Process 1 also inherits what others have brought into the container: that is not for us to kill.
+    // Process 1 also inherits processes that others started in the container; Vik must not kill
+    // those.
     ADOPTS.store(adopts && !is_init(), Ordering::Relaxed);
     adopts
 }
@@ -38,15 +42,15 @@ pub(crate) fn adopts() -> bool {
     ADOPTS.load(Ordering::Relaxed)
 }
 
-/// Returns what lost shims have left to this process and is alive.
+/// Returns the living processes that lost shims have left to this process.
 pub(crate) fn orphans() -> Vec<ProcessId> {
     let mut orphans = shims::all_but(own_children);
     orphans.retain(|stat| !stat.dead && session_of(stat).is_some() && is_left_behind(stat));
     orphans.iter().map(Stat::id).collect()
 }
 
-/// Returns whether a child of this process was left to it by a lost shim. One that has ended or was reaped meanwhile counts:
-/// its connections may be open in another process.
+/// Returns whether a child of this process was left to it by a lost shim. A child that has ended or
+/// was reaped meanwhile counts too: its connections may be open in another process.
 pub(crate) fn is_orphan(child: i32) -> bool {
     if !adopts() {
         return false;
@@ -55,7 +59,8 @@ pub(crate) fn is_orphan(child: i32) -> bool {
     shims::all_but(|| vec![stat]).iter().any(is_left_behind)
 }
 
-/// Whether a child that is no shim is of another session. What this process starts by itself stays in its own.
+/// Returns whether a child that is no shim is in another session. The other children of this
+/// process stay in its session.
 fn is_left_behind(child: &Stat) -> bool {
     session_of(child) != getsid(None).ok()
 }
@@ -64,7 +69,7 @@ fn session_of(child: &Stat) -> Option<Pid> {
     getsid(Some(Pid::from_raw(child.pid))).ok()
 }
 
-/// Takes the end of processes that are known to be nobody's.
+/// Reaps orphans for which no task waits. Returns how many it has reaped.
 pub(crate) fn reap_orphans<'a>(orphans: impl IntoIterator<Item = &'a ProcessId>) -> usize {
     let reaped = |orphan: &&ProcessId| {
         let parent = sys::stat(orphan.pid)
@@ -83,7 +88,7 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// The children of this process, those that have ended among them.
+/// Returns the children of this process, including those that have ended.
 pub(crate) fn own_children() -> Vec<Stat> {
     let me = own_pid();
     let candidates = sys::children(me).unwrap_or_else(sys::all_pids);
@@ -94,8 +99,9 @@ pub(crate) fn own_children() -> Vec<Stat> {
         .collect()
 }
 
-/// Reaps orphans for as long as it is polled, without taking the exit status of this process's own children from
-/// those who wait for them. For a daemon that [adopts](adopt_orphans) or [is process 1](is_init).
+/// Reaps orphans for as long as it is polled, without taking the exit status of this process's own
+/// children from the tasks that wait for them. It is for a daemon that [adopts](adopt_orphans) or
+/// [is process 1](is_init).
 pub async fn tend_orphans() {
     let mut reaper = OrphanReaper::default();
     loop {
@@ -104,8 +110,8 @@ pub async fn tend_orphans() {
     }
 }
 
-/// Own children are waited for at once by their tasks; a zombie that is still there at the next look, seconds later, is
-/// nobody's.
+/// Tasks wait for the own children and reap them at once; a zombie that is still there at the next
+/// check, seconds later, is an orphan.
 #[derive(Debug, Default)]
 struct OrphanReaper {
     previous: HashSet<ProcessId>,
@@ -132,7 +138,7 @@ mod tests {
     fn a_zombie_is_reaped_at_the_second_look() {
         let child = std::process::Command::new("true").spawn().unwrap();
         let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
-        // Nobody waits for it any more.
+        // No handle waits for the child any more.
         drop(child);
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while id.is_alive() {
@@ -143,7 +149,7 @@ mod tests {
         seen.insert(id);
         assert_eq!(OrphanReaper::default().reap(), 0, "a first look takes nothing");
         assert_eq!(ProcessId::of(id.pid), Some(id));
-        // Only this one: other tests of this process have children of their own.
+        // Only this child is reaped: other tests of this process have children of their own.
         assert_eq!(reap_orphans(&seen), 1);
         assert_eq!(ProcessId::of(id.pid), None);
     }

@@ -1,28 +1,29 @@
-//! How much room a file system has.
+//! The free space of a file system.
 
 use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 
-/// The most that is kept free of a file system, whatever its size.
+/// The largest reserve of a file system, whatever its size.
 const MOST_RESERVED: u64 = 256 * 1024 * 1024;
 
-/// The room of a file system, in bytes.
+/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What is free for this user.
+    /// The bytes that are free for this user.
     pub free: u64,
-    /// Its size.
     pub total: u64,
 }
 
 impl Space {
-    /// The room of the file system of a file or folder; `None` where that cannot be found out, or where it has no size.
+    /// Returns the space of the file system that holds a file or folder; `None` if it cannot be
+    /// determined, or the file system has no size.
     pub fn of(path: &Path) -> Option<Self> {
         Self::with_files(path).map(|(space, _)| space)
     }
 
-    /// Returns also how many files this user can still make; 0 where the file system does not count them.
+    /// Also returns how many files this user can still create; 0 if the file system does not count
+    /// them.
     #[allow(
         clippy::useless_conversion,
         clippy::unnecessary_fallible_conversions,
@@ -38,13 +39,13 @@ impl Space {
         (facts.blocks() > 0).then(|| (space, u64::from(facts.files_available())))
     }
 
-    /// How much of it should stay free, so that what must be written down has room: 256 MiB, or a twentieth of a small
-    /// file system.
+    /// Returns how many bytes should stay free for records that must be written: 256 MiB, or a
+    /// twentieth of a small file system.
     pub fn reserve(&self) -> u64 {
         (self.total / 20).min(MOST_RESERVED)
     }
 
-    /// Whether less is free than should be.
+    /// Returns whether less space is free than [`reserve`](Self::reserve).
     pub fn is_scarce(&self) -> bool {
         self.free < self.reserve()
     }

@@ -1,4 +1,4 @@
-//! What the daemon tells the shim and what the shim tells the daemon: plain data, one JSON line each.
+//! The messages between the daemon and the shim: plain data, one JSON line each.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,72 +13,73 @@ use crate::sandbox::{Overrun, Sandbox};
 /// The argument that makes the program act as the shim: `vik __shim`.
 pub const SHIM_VERB: &str = "__shim";
 
-/// One agent (or one short command) to start, and all that the shim needs to know about it.
+/// The description of one agent (or one short command) for the shim that starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShimSpec {
-    /// The program. Without a slash it is looked up in the absolute folders of the `PATH` in [`env`](Self::env):
-    /// relative ones are passed over, as the working directory may be hostile.
+    /// The program. A name without a slash is searched in the absolute folders of the `PATH` in
+    /// [`env`](Self::env). Relative folders are skipped, as the working directory may be hostile.
     #[serde(with = "os_text::one")]
     pub program: OsString,
     /// The arguments after the program's own name.
     #[serde(with = "os_text::list", default)]
     pub args: Vec<OsString>,
-    /// The working directory.
     #[serde(with = "os_text::one")]
     pub cwd: PathBuf,
-    /// The whole environment: nothing else is handed on, but for [`mark`](Self::mark).
+    /// The whole environment: the agent gets no other variables, except [`mark`](Self::mark).
     #[serde(with = "os_text::pairs", default)]
     pub env: Vec<(OsString, OsString)>,
     /// Added to the environment, so that the processes of this tree can be found by it.
     #[serde(default)]
     pub mark: Option<Mark>,
-    /// Where standard input comes from.
     #[serde(default)]
     pub stdin: Stdin,
-    /// Where standard output goes.
     #[serde(default)]
     pub stdout: Output,
-    /// Where standard error goes.
     #[serde(default)]
     pub stderr: Output,
-    /// How long each step of the stop ladder may take.
+    /// The time limits of the steps of the stop ladder.
     #[serde(default)]
     pub graces: Graces,
-    /// Where the exit record is written once the whole tree is gone.
+    /// The file for the exit record, which is written once the whole tree has ended.
     #[serde(with = "os_text::option", default)]
     pub exit_record: Option<PathBuf>,
-    /// Where the shim notes the members of the tree while it lives.
+    /// The file in which the shim lists the members of the tree while it lives.
     #[serde(with = "os_text::option", default)]
     pub census: Option<PathBuf>,
-    /// How long the agent may live without a daemon once the lifeline has closed. Zero: it is stopped at once.
+    /// How long the agent may live without a daemon once the lifeline has closed. Zero stops it at
+    /// once.
     #[serde(rename = "orphan_grace_ms", with = "millis", default)]
     pub orphan_grace: Duration,
-    /// Where the shim makes the FIFO through which a later daemon takes it over ([`crate::Supervisor::adopt`]), if
-    /// there is an [`orphan_grace`](Self::orphan_grace). Made before the agent is started, removed at the end.
+    /// The path of the FIFO through which a later daemon takes the shim over
+    /// ([`crate::Supervisor::adopt`]), if there is an [`orphan_grace`](Self::orphan_grace). The
+    /// shim creates it before it starts the agent, and removes it at the end.
     #[serde(with = "os_text::option", default)]
     pub control: Option<PathBuf>,
-    /// The soft limit of open files for the agent; `None` leaves the shim's own. [`crate::raise_file_limit`] lifts the
-    /// daemon's limit, which programs that still use `select` must not inherit: [`crate::Supervisor`] fills this in.
+    /// The agent's soft limit on open files; `None` keeps that of the shim.
+    /// [`crate::raise_file_limit`] raises the daemon's limit, which programs that still use
+    /// `select` must not inherit: [`crate::Supervisor`] sets this field.
     #[serde(default)]
     pub open_files: Option<u64>,
-    /// The umask of the agent; `None` leaves the shim's own. [`crate::keep_files_private`] tightens the daemon's, which
-    /// is not meant for the files of a workspace: [`crate::Supervisor`] fills this in.
+    /// The umask of the agent; `None` keeps that of the shim. [`crate::keep_files_private`]
+    /// tightens the daemon's umask, which is not meant for the files of a workspace:
+    /// [`crate::Supervisor`] sets this field.
     #[serde(default)]
     pub umask: Option<u32>,
-    /// What the agent and all that it starts may do; `None`: whatever the user may.
+    /// The restrictions of the agent and its descendants; `None` restricts nothing.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
-    /// Where it is written down which hosts the sandbox has refused ([`crate::read_refusals`]).
+    /// The file for the hosts that the sandbox has refused ([`crate::read_refusals`]).
     #[serde(with = "os_text::option", default)]
     pub refusals: Option<PathBuf>,
-    /// Files outside of the sandbox that hold what the tree has printed, or what was made of that. They count for its share
-    /// of the disk, which is bounded without a sandbox too.
+    /// Files outside of the sandbox that hold the output of the tree, or logs that were made from
+    /// it. They count towards its share of the disk, which is limited without a sandbox too.
     #[serde(with = "os_text::paths", default)]
     pub kept: Vec<PathBuf>,
 }
 
 impl ShimSpec {
-    /// A spec with the defaults of an agent: no input, output thrown away, the graces of [`Graces::default`].
+    /// Creates a spec with the defaults of an agent: no input, discarded output, the graces of
+    /// [`Graces::default`].
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -102,7 +103,8 @@ impl ShimSpec {
         }
     }
 
-    /// A spec for [`crate::Supervisor::output`]: standard output goes to the daemon, the graces are short.
+    /// Creates a spec for [`crate::Supervisor::output`]: standard output goes to the daemon, the
+    /// graces are short.
     pub fn command(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
         Self {
             stdout: Output::Inherit,
@@ -112,17 +114,17 @@ impl ShimSpec {
     }
 }
 
-/// A variable in the environment of every process of one tree, for example `VIK_ATTEMPT_ID` and a uuid.
+/// A variable in the environment of every process of one tree, for example `VIK_ATTEMPT_ID` and a
+/// uuid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The variable's name.
     pub name: String,
-    /// Its value: unique for this tree.
+    /// The value, which is unique for this tree.
     pub value: String,
 }
 
 impl Mark {
-    /// The mark `name=value`.
+    /// Creates the mark `name=value`.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -131,45 +133,47 @@ impl Mark {
     }
 }
 
-/// Where standard input comes from.
+/// The source of standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
     /// `/dev/null`.
     #[default]
     Null,
-    /// The content of this file, through a pipe that the shim feeds and then closes.
+    /// The content of this file, which the shim writes to a pipe that it then closes.
     File(#[serde(with = "os_text::one")] PathBuf),
-    /// The content of this file and what is appended to it while the agent lives, with or without a daemon. A NUL byte in it
-    /// closes the input: nothing behind it is read.
+    /// The content of this file and all that is appended to it while the agent lives, with or
+    /// without a daemon. A NUL byte ends the input: bytes after it are not read.
     Follow(#[serde(with = "os_text::one")] PathBuf),
 }
 
-/// Where standard output or standard error goes.
+/// The destination of standard output or standard error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
     /// `/dev/null`.
     #[default]
     Null,
-    /// Appended to this file (made with mode 0600) by the process itself; never through a pipe.
+    /// Appended to this file (created with mode 0600) by the process itself, never through a pipe.
     Append(#[serde(with = "os_text::one")] PathBuf),
-    /// What the shim itself was given: see [`crate::StdoutMode`] for standard output; standard error is the daemon's.
+    /// The descriptor of the shim itself: see [`crate::StdoutMode`] for standard output; standard
+    /// error is that of the daemon.
     Inherit,
-    /// For standard error: wherever standard output goes. For standard output: the same as `Inherit`.
+    /// For standard error: the destination of standard output. For standard output: the same as
+    /// `Inherit`.
     Stdout,
 }
 
-/// How long each step of the stop ladder may take.
+/// The time limits of the steps of the stop ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graces {
-    /// After SIGINT to the agent's process group.
+    /// The time after SIGINT to the agent's process group.
     #[serde(rename = "int_ms", with = "millis")]
     pub int: Duration,
-    /// After SIGTERM to every descendant.
+    /// The time after SIGTERM to every descendant.
     #[serde(rename = "term_ms", with = "millis")]
     pub term: Duration,
-    /// After SIGTERM to what an agent that ended by itself left behind.
+    /// The time after SIGTERM to the processes that an agent left behind when it ended by itself.
     #[serde(rename = "leftover_ms", with = "millis")]
     pub leftover: Duration,
     /// How long SIGKILL is repeated before the end counts as unproven.
@@ -189,7 +193,7 @@ impl Default for Graces {
 }
 
 impl Graces {
-    /// For hooks and other short commands: one second each before SIGKILL.
+    /// Returns the graces for hooks and other short commands: one second each before SIGKILL.
     pub fn short() -> Self {
         let second = Duration::from_secs(1);
         Self {
@@ -200,7 +204,7 @@ impl Graces {
         }
     }
 
-    /// The longest time from a stop to the shim's end.
+    /// Returns the longest time from a stop to the shim's end.
     pub fn total(&self) -> Duration {
         self.int + self.term.max(self.leftover) + self.kill
     }
@@ -220,7 +224,8 @@ mod millis {
     }
 }
 
-/// How one agent and its tree ended. Written by the shim when nothing of the tree lives any more.
+/// The result of one agent and its tree. The shim writes it once no process of the tree lives any
+/// more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// The version of this record: 1.
@@ -231,19 +236,19 @@ pub struct ExitRecord {
     pub boot_id: String,
     /// When the agent was started: Unix time in milliseconds.
     pub started_at_ms: u64,
-    /// When the tree was gone: Unix time in milliseconds.
+    /// When the last process of the tree ended: Unix time in milliseconds.
     pub ended_at_ms: u64,
     /// The agent's exit code, if it exited.
     pub code: Option<i32>,
     /// The signal that ended the agent, if one did.
     pub signal: Option<i32>,
-    /// Who wanted the end.
+    /// The cause of the end.
     pub cause: Cause,
     /// Why the agent could not be started, with [`Cause::SpawnFailed`].
     pub spawn_error: Option<SpawnFailure>,
-    /// How many processes other than the agent had to be ended by the shim.
+    /// How many processes other than the agent the shim had to end.
     pub leftovers_killed: u32,
-    /// How the end of the tree is known.
+    /// The evidence that the tree has ended.
     pub proof: Proof,
     /// The largest resident set of any one process of the tree, in KiB.
     pub peak_rss_kb: Option<u64>,
@@ -251,40 +256,41 @@ pub struct ExitRecord {
     pub user_cpu_ms: u64,
     /// CPU time of the tree in the kernel, in milliseconds.
     pub sys_cpu_ms: u64,
-    /// The limit of its sandbox that the tree was over: for this the shim has killed it.
+    /// The limit of its sandbox that the tree exceeded, for which the shim killed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrun: Option<Overrun>,
 }
 
 impl ExitRecord {
-    /// Whether the agent ended by itself with exit code 0 and the end of its tree is proven.
+    /// Returns whether the agent ended by itself with exit code 0 and the end of its tree is
+    /// proven.
     pub fn is_clean(&self) -> bool {
         self.cause == Cause::Exited && self.code == Some(0) && self.proof.is_proven()
     }
 }
 
-/// Who wanted the end of an agent.
+/// The cause of an agent's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The agent itself (also by a signal that was not the shim's).
     Exited,
-    /// A stop was asked for, or the shim got SIGINT or SIGTERM.
+    /// A stop was requested, or the shim received SIGINT or SIGTERM.
     Stopped,
-    /// An immediate end was asked for.
+    /// An immediate end was requested.
     Killed,
-    /// The daemon went away, and none came back within the [`ShimSpec::orphan_grace`].
+    /// The daemon ended, and no other one came within the [`ShimSpec::orphan_grace`].
     LifelineLost,
-    /// It never began: see [`ExitRecord::spawn_error`].
+    /// The agent did not start: see [`ExitRecord::spawn_error`].
     SpawnFailed,
 }
 
-/// Why an agent could not be started.
+/// The reason why an agent could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnFailure {
-    /// The kind of failure, for decisions.
+    /// The kind of failure, for decisions in code.
     pub kind: SpawnFailureKind,
-    /// The failure in words, with the path that it is about.
+    /// A message with the path that it concerns.
     pub message: String,
 }
 
@@ -292,60 +298,62 @@ pub struct SpawnFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpawnFailureKind {
-    /// There is no such program.
+    /// The program does not exist.
     NotFound,
-    /// The program is there, but the interpreter that it names (`#!` line or dynamic loader) is not.
+    /// The program exists, but the interpreter that it names (`#!` line or dynamic loader) does
+    /// not.
     InterpreterNotFound,
     /// The program may not be executed.
     PermissionDenied,
-    /// The file is no program that this machine can run.
+    /// The file is not a program that this machine can run.
     NotExecutable,
-    /// The working directory is missing, is no directory, or may not be entered.
+    /// The working directory is missing, is not a directory, or may not be entered.
     BadCwd,
     /// The file for standard input cannot be read.
     BadStdin,
     /// A file for standard output or standard error cannot be opened.
     BadOutput,
-    /// The system does not uphold the sandbox that is asked for.
+    /// The system cannot enforce the requested sandbox.
     NoSandbox,
-    /// Arguments and environment are too long together.
+    /// Arguments and environment together are too long.
     TooBig,
     /// The system has no processes, memory or file descriptors left.
     NoResources,
-    /// Anything else.
     Other,
 }
 
-/// How the end of a process tree is known, best first.
+/// The evidence for the end of a process tree, strongest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// Every orphan of the tree is inherited by the shim (or, when it was lost, by the daemon), and none is left.
+    /// The shim (or, if it was lost, the daemon) inherits every orphan of the tree, and none is
+    /// left.
     Subreaper,
-    /// The machine was started anew: nothing of an earlier boot lives.
+    /// The machine was restarted: no process of an earlier boot lives.
     Reboot,
-    /// The tree's own cgroup, which every descendant is born into, is empty; census and mark find nothing either.
+    /// The tree's own cgroup, in which every descendant is created, is empty; census and mark find
+    /// no process either.
     Cgroup,
-    /// Nothing that a lost shim had noted lives.
+    /// No process that a lost shim had listed lives.
     Census,
-    /// Nothing that carries the mark lives, nor anything that the shim had noted.
+    /// No process that carries the mark lives, nor any that the shim had listed.
     Mark,
-    /// The agent's process group is empty and nothing else was seen (macOS).
+    /// The agent's process group is empty and no other process was seen (macOS).
     Group,
-    /// Something still lives, or its end cannot be known.
+    /// A process still lives, or the end cannot be determined.
     Unproven {
-        /// What was last seen alive (at most 64).
+        /// The processes that were last seen alive (at most 64).
         survivors: Vec<ProcessId>,
     },
 }
 
 impl Proof {
-    /// Whether the tree is known to be gone.
+    /// Returns whether the end of the tree is proven.
     pub fn is_proven(&self) -> bool {
         !matches!(self, Self::Unproven { .. })
     }
 
-    /// Its name in records and messages.
+    /// Returns the name that records and messages use.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Subreaper => "subreaper",
@@ -365,7 +373,7 @@ impl Proof {
 pub(crate) enum Status {
     /// The agent runs: its `exec` succeeded.
     Started(ProcessId),
-    /// The tree is gone.
+    /// The tree has ended.
     Ended(Box<ExitRecord>),
 }
 
@@ -385,7 +393,8 @@ mod tests {
     }
 
     proptest! {
-        /// What the shim reads is what the daemon meant, in one line, whatever bytes are in it.
+        /// The shim reads the same spec that the daemon wrote, in one line, whatever bytes it
+        /// contains.
         #[test]
         fn a_spec_survives_its_line(
             program in os_text(),

@@ -1,4 +1,4 @@
-//! Finds and ends what carries a mark, when there is nobody else left to do it.
+//! Finds and ends processes that carry a mark, if their shim no longer does it.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -9,11 +9,12 @@ use crate::identity::{ProcessId, ancestors};
 use crate::spec::{Graces, Mark};
 use crate::tree;
 
-/// Between two looks.
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Every live process that was started with `name=value` in its environment, but for this one, its ancestors, and the
-/// pids in `except`. Only Linux can tell; elsewhere nothing is found.
+/// Returns every living process that was started with `name=value` in its environment, except this
+/// process, its ancestors, and the pids in `except`. Only Linux supports this; other systems return
+/// an empty list.
 pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
     let spared = spared();
     tree::marked(&Mark::new(name, value))
@@ -22,19 +23,21 @@ pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
         .collect()
 }
 
-/// This process and its ancestors.
+/// Returns this process and its ancestors.
 pub(crate) fn spared() -> HashSet<ProcessId> {
     let me = ProcessId::current();
     ancestors(me.pid).into_iter().chain([me]).collect()
 }
 
-/// Ends these processes and all their descendants: SIGTERM, [`Graces::term`], then SIGKILL until none is left or
-/// [`Graces::kill`] has passed. Gives what still lives. Never touches this process or its ancestors.
+/// Ends these processes and all their descendants: SIGTERM, [`Graces::term`], then SIGKILL until
+/// none is left or [`Graces::kill`] has passed. Returns the survivors. Never signals this process
+/// or its ancestors.
 pub async fn end_all(found: Vec<ProcessId>, graces: &Graces) -> Vec<ProcessId> {
     end_found(move || found.clone(), graces).await
 }
 
-/// [`sweep`] and [`end_all`] in one, looking again until nothing new appears. Gives what was found and what still lives.
+/// Combines [`sweep`] and [`end_all`], and repeats the search until no new process appears. Returns
+/// the processes that it found, and the survivors.
 pub async fn end_marked(
     name: &str,
     value: &str,
@@ -65,7 +68,8 @@ async fn end_found(mut find: impl FnMut() -> Vec<ProcessId>, graces: &Graces) ->
     }
 }
 
-/// The last two steps of the ladder for processes without a shim: SIGTERM, then SIGKILL, each for its grace.
+/// The last two steps of the ladder for processes without a shim: SIGTERM, then SIGKILL, each for
+/// its grace.
 pub(crate) struct Ending {
     spared: HashSet<ProcessId>,
     known: HashSet<ProcessId>,
@@ -85,10 +89,11 @@ impl Ending {
         }
     }
 
-    /// Signals what was found and all below it. Gives what still lives once nothing does or time is up; else call it
-    /// again soon.
+    /// Signals the found processes and all their descendants. Returns the survivors once no process
+    /// lives or the time is up. After `None` the caller repeats the call soon.
     pub(crate) fn step(&mut self, found: Vec<ProcessId>) -> Option<Vec<ProcessId>> {
-        // Nor may what is spared lead to its descendants, which are no part of this.
+        // The descendants of spared processes are not part of the tree, unless they were found
+        // themselves.
         let spared = &self.spared;
         self.known
             .extend(found.into_iter().filter(|process| !spared.contains(process)));
@@ -99,7 +104,8 @@ impl Ending {
             .map(|process| process.pid)
             .collect();
         self.known.extend(tree::descendants(&roots));
-        // Looked at once more: a root may have died, and its pid been used again, while its children were read.
+        // The second check is necessary: a root may have died, and its pid been reused, while its
+        // children were read.
         self.known
             .retain(|process| !spared.contains(process) && process.is_alive());
         if self.known.is_empty() {

@@ -1,5 +1,6 @@
-//! A cgroup of version 1 that limits the number of tasks of one tree. Where the controller of version 2 is missing and
-//! such a group can be created, the kernel refuses further tasks also between two checks of the shim.
+//! A cgroup of version 1 that limits the number of tasks of one tree. Where the controller of
+//! version 2 is missing and such a group can be created, the kernel refuses further tasks also
+//! between two checks of the shim.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,8 @@ pub(crate) struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// Creates the group of this shim's tree below the group of this process; `None` where that is not permitted.
+    /// Creates the group of this shim's tree below the group of this process; `None` where that is
+    /// not permitted.
     pub(crate) fn create(shim: ProcessId, limit: u64) -> Option<Self> {
         let folder = folder_of(shim)?;
         fs::create_dir(&folder).ok()?;
@@ -29,7 +31,8 @@ impl TaskGroup {
         None
     }
 
-    /// Opens `cgroup.procs`: a process that writes `0` to it joins the group, and so do its children.
+    /// Opens `cgroup.procs`: a process that writes `0` to it joins the group, and so do its
+    /// children.
     pub(crate) fn open_procs(&self) -> io::Result<OwnedFd> {
         let procs = self.folder.join("cgroup.procs");
         fs::File::options().write(true).open(procs).map(OwnedFd::from)
@@ -68,7 +71,7 @@ fn folder_of(shim: ProcessId) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Says nothing where no group can be made.
+    /// Passes without a check where no group can be created.
     #[test]
     fn the_kernel_refuses_more_tasks_than_a_group_may_have() {
         let id = ProcessId {

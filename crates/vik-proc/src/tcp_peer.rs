@@ -1,7 +1,7 @@
 //! Who is at the other end of a TCP connection of this machine.
 //!
-//! Unlike a Unix socket, a TCP connection has no credentials. The kernel provides the socket at the other end, and
-//! `/proc` the processes that have this socket open.
+//! Unlike a Unix socket, a TCP connection has no credentials. The kernel provides the socket at the
+//! other end, and `/proc` the processes that have this socket open.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::peer::descends_from;
 mod diag;
 mod holder;
 
-/// How often all processes are searched: the socket may move between them meanwhile.
+/// How often all processes are searched: the socket may move from one to another meanwhile.
 const SEARCHES: usize = 3;
 
 /// Who is at the other end of a TCP connection.
@@ -24,10 +24,10 @@ pub enum TcpPeer {
     Descendant,
     /// Another process or user of this machine, another network namespace, or another machine.
     Other,
-    /// A process that cannot be found: any process of the user may have the connection. One of them, which is no
-    /// descendant, hides its files as `sshd` does.
+    /// A process that cannot be found: any process of the user may have the connection. One of
+    /// them, which is no descendant, hides its files as `sshd` does.
     Hidden,
-    /// Nobody to be trusted, as when the connection is closed already.
+    /// A peer that is not trusted, as when the connection is closed already.
     Unknown,
 }
 
@@ -49,7 +49,8 @@ enum Socket {
     Unknown,
 }
 
-/// Returns what the kernel knows of the socket at the other end of a connection from `peer` to `local`.
+/// Returns what the kernel knows of the socket at the other end of a connection from `peer` to
+/// `local`.
 fn peer_socket(peer: SocketAddr, local: SocketAddr) -> Socket {
     let (peer, local) = (canonical(peer), canonical(local));
     match diag::find(peer, local) {
@@ -62,19 +63,21 @@ fn peer_socket(peer: SocketAddr, local: SocketAddr) -> Socket {
     }
 }
 
-/// Returns the user that made the socket at the other end of a connection, where it belongs to this machine and the
-/// kernel provides it without a search.
+/// Returns the user that made the socket at the other end of a connection, where it belongs to this
+/// machine and the kernel provides it without a search.
 pub fn tcp_peer_user(peer: SocketAddr, local: SocketAddr) -> Option<u32> {
     let found = diag::by_netlink(canonical(peer), canonical(local)).ok()??;
     Some(found.1)
 }
 
-/// Finds out whether the process at the other end of a connection is one of these or descends from one of them.
+/// Finds out whether the process at the other end of a connection is one of these or descends from
+/// one of them.
 ///
-/// Only [`TcpPeer::Other`] is evidence. A process can keep a connection without showing it: it moves the connection
-/// between processes faster than they are searched, or closes its descriptor while a call still uses it. A process
-/// outside of these trees that is given the connection counts as its own.
-pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> TcpPeer {
+/// Only [`TcpPeer::Other`] is evidence. A process can keep a connection without showing it: it
+/// moves the connection between processes faster than they are searched, or closes its descriptor
+/// while a call still uses it. A process outside of these trees that is given the connection counts
+/// as its own.
+pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, roots: &[ProcessId]) -> TcpPeer {
     let mut last = TcpPeer::Unknown;
     for _ in 0..SEARCHES {
         let (inode, uid) = match peer_socket(peer, local) {
@@ -82,8 +85,8 @@ pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, of: &[ProcessId]) -> TcpPee
             Socket::Remote => return TcpPeer::Other,
             Socket::Closed | Socket::Unknown => return TcpPeer::Unknown,
         };
-        last = match holder::search(inode, uid, of) {
-            holder::Found::Process(process) => match descends_from(process.pid, of) {
+        last = match holder::search(inode, uid, roots) {
+            holder::Found::Process(process) => match descends_from(process.pid, roots) {
                 Some(true) => return TcpPeer::Descendant,
                 // Nobody else has got its pid meanwhile.
                 Some(false) if ProcessId::of(process.pid) == Some(process) => return TcpPeer::Other,
@@ -105,7 +108,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Returns whether an address belongs to this machine; `true` where its interfaces cannot be listed.
+/// Returns whether an address belongs to this machine; `true` where its interfaces cannot be
+/// listed.
 fn is_own_address(ip: IpAddr) -> bool {
     ip.is_loopback()
         || getifaddrs().map_or(true, |mut interfaces| {

@@ -1,4 +1,4 @@
-//! Which processes belong to a tree.
+//! Finds the processes of a tree.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,28 +6,30 @@ use crate::identity::ProcessId;
 use crate::spec::Mark;
 use crate::sys::{self, Stat};
 
-/// What there is below some processes.
+/// The result of a search below some processes.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Everything alive.
+    /// The living processes.
     pub(crate) alive: Vec<ProcessId>,
-    /// How many processes there are, with those that have ended and nobody has waited for.
+    /// The number of processes, including zombies.
     pub(crate) processes: usize,
-    /// How many threads they have together. Each takes one of the system's pids.
+    /// The number of their threads. Each takes one of the system's pids.
     pub(crate) tasks: u64,
 }
 
-/// Everything alive below `roots` (not the roots themselves), as far as the chain of parents shows it.
+/// Returns the living descendants of `roots`, without the roots, as far as the chain of parents
+/// shows them.
 pub(crate) fn descendants(roots: &[i32]) -> Vec<ProcessId> {
     survey(roots, u64::MAX).alive
 }
 
-/// Counts what is below `roots` until there are more than `enough` tasks.
+/// Counts the descendants of `roots` until there are more than `enough` tasks.
 pub(crate) fn survey(roots: &[i32], enough: u64) -> Survey {
     let mut survey = Survey::default();
     each_descendant(roots, |found| {
         match found {
-            // Each has a thread at least. A list that is too long by itself needs no look at everyone in it.
+            // Each child has at least one thread. If their number alone exceeds the limit, the
+            // children need not be read.
             Found::Children(count) => {
                 let (processes, tasks) = (survey.processes + count, survey.tasks + count as u64);
                 if tasks > enough {
@@ -47,17 +49,18 @@ pub(crate) fn survey(roots: &[i32], enough: u64) -> Survey {
     survey
 }
 
-/// What a walk over a tree comes to.
+/// A step of a walk over a tree.
 pub(crate) enum Found<'a> {
-    /// So many children of one process, each of which it comes to next.
+    /// The number of children of one process, which the walk visits next.
     Children(usize),
-    /// One of them.
+    /// One of these children.
     Process(&'a Stat),
 }
 
-/// Shows what is below `roots` to `visit`, a parent before its children, until that returns `false`.
+/// Calls `visit` for the descendants of `roots`, a parent before its children, until it returns
+/// `false`.
 pub(crate) fn each_descendant(roots: &[i32], mut visit: impl FnMut(Found<'_>) -> bool) {
-    // The kernel keeps lists of children, or none of any process.
+    // The kernel keeps these lists for all processes or for none.
     if walk(roots, sys::children, &mut visit).is_none() {
         let table = parents_table();
         walk(
@@ -103,7 +106,8 @@ fn parents_table() -> HashMap<i32, Vec<i32>> {
     table
 }
 
-/// Everything alive that was started with the mark in its environment, but for this process.
+/// Returns the living processes that were started with the mark in their environment, except this
+/// one.
 pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
     let entry = format!("{}={}", mark.name, mark.value);
     let me = i32::try_from(std::process::id()).unwrap_or(0);
@@ -114,7 +118,7 @@ pub(crate) fn marked(mark: &Mark) -> Vec<ProcessId> {
         .collect()
 }
 
-/// Everything alive in the group of this leader.
+/// Returns the living processes in the group of this leader.
 pub(crate) fn group(leader: i32) -> Vec<ProcessId> {
     let in_group = |pid: i32| {
         nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(pid)))

@@ -1,8 +1,9 @@
 //! Reads files that an agent may have written, or replaced by something else.
 //!
-//! This is the only way in which Vik reads such files. No link is followed below the folder that a caller trusts, nothing
-//! but a regular file is opened, opening never blocks, and a file larger than the caller's limit is an error. [`read`] and
-//! [`read_below`] return after [`READ_TIMEOUT`] at the latest, also where the file system does not answer.
+//! Vik reads such files only through this module. Links below the folder that a caller trusts are
+//! not followed, only regular files are opened, opening never blocks, and a file larger than the
+//! caller's limit is an error. [`read`] and [`read_below`] return after [`READ_TIMEOUT`] at the
+//! latest, even if the file system does not answer.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -21,24 +22,27 @@ use crate::sys;
 /// How long [`read`] and [`read_below`] wait for a file system.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A folder is opened without following a link in its own place.
+/// The flags for a folder: a link in its place is not followed.
 const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// A file is opened without following a link in its own place. Should a pipe or a terminal have taken its place since it
-/// was examined, opening neither blocks nor makes the terminal Vik's own.
+/// The flags for a file: a link in its place is not followed. If a pipe or a terminal has replaced
+/// the file since it was examined, opening neither blocks nor makes it the controlling terminal of
+/// Vik.
 const FILE: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_NOCTTY)
     .union(OFlag::O_CLOEXEC);
 
-/// Reads a file of at most `limit` bytes. Links on the way to its folder are followed, one in its own place is not.
+/// Reads a file of at most `limit` bytes. Links on the way to its folder are followed; a link in
+/// place of the file is not.
 ///
 /// # Errors
-/// When there is no regular file, it is larger than `limit`, it cannot be read, or reading takes too long.
+/// When there is no regular file, it is larger than `limit`, it cannot be read, or reading takes
+/// too long.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -51,7 +55,8 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_below(folder, Path::new(name), limit)
 }
 
-/// Reads a file of at most `limit` bytes below a folder. Links on the way to that folder are followed, none below it is.
+/// Reads a file of at most `limit` bytes below a folder. Links on the way to that folder are
+/// followed; links below it are not.
 ///
 /// # Errors
 /// As [`read`]; and when the path leads out of the folder.
@@ -64,7 +69,8 @@ pub fn read_below(folder: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>>
     })
 }
 
-/// [`read_below`] an open folder, without a limit on time: for callers that have one of their own.
+/// Reads like [`read_below`], but from an open folder and without a time limit: for callers that
+/// have one of their own.
 ///
 /// # Errors
 /// As [`read_below`].
@@ -75,7 +81,7 @@ pub fn read_at(folder: impl AsFd, path: &Path, limit: u64) -> io::Result<Vec<u8>
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -83,10 +89,12 @@ pub fn read_at(folder: impl AsFd, path: &Path, limit: u64) -> io::Result<Vec<u8>
     Ok(bytes)
 }
 
-/// Opens a regular file below an open folder, and returns what the system says of it. No link is followed.
+/// Opens a regular file below an open folder, and returns it with its status. Links are not
+/// followed.
 ///
 /// # Errors
-/// When it is not there, is no regular file, or cannot be opened; and when the path leads out of the folder.
+/// When the file does not exist, is not a regular file, or cannot be opened; and when the path
+/// leads out of the folder.
 pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<(File, FileStat)> {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -114,7 +122,8 @@ pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<(File, FileStat)> {
 }
 
 fn open_file(folder: impl AsFd, name: &OsStr) -> io::Result<(File, FileStat)> {
-    // Opening a device may do something: it is examined before it is opened, and again afterwards.
+    // Opening a device may have side effects, so the file is examined before and after it is
+    // opened.
     check_is_file(&fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)?;
     let file = openat(&folder, name, FILE, Mode::empty()).map_err(|error| not_followed(error, name))?;
     let facts = fstat(&file)?;
@@ -141,11 +150,11 @@ fn not_followed(error: Errno, name: &OsStr) -> io::Error {
     }
 }
 
-/// Runs blocking work on a thread of its own and waits for at most `limit`. Work that takes longer is abandoned, with its
-/// thread.
+/// Runs blocking work on a separate thread and waits for at most `limit`. Work that takes longer is
+/// abandoned, with its thread.
 ///
 /// # Errors
-/// As the work; with [`io::ErrorKind::TimedOut`] when it takes too long.
+/// Those of the work; [`io::ErrorKind::TimedOut`] when it takes too long.
 pub fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -169,8 +178,8 @@ pub fn within<T: Send + 'static>(
 /// Attributes that security modules of the kernel set.
 const SYSTEM_ATTRIBUTES: [&[u8]; 3] = [b"security.selinux", b"security.ima", b"security.evm"];
 
-/// Returns the extended attributes of an open file or folder, each as `NAME\0VALUE\0`; empty where there are none, or the
-/// file system has none. Those of security modules are left out.
+/// Returns the extended attributes of an open file or folder, each as `NAME\0VALUE\0`; empty if
+/// there are none, or the file system has none. Those of security modules are omitted.
 ///
 /// # Errors
 /// When they cannot be read.
@@ -206,7 +215,7 @@ mod tests {
             io::ErrorKind::FileTooLarge
         );
         assert_eq!(read(&at("none"), 4).unwrap_err().kind(), io::ErrorKind::NotFound);
-        // A file of the kernel's says that it is empty.
+        // Files of the kernel report a size of 0.
         assert_eq!(
             read(Path::new("/proc/self/status"), 8).unwrap_err().kind(),
             io::ErrorKind::FileTooLarge

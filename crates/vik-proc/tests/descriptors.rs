@@ -1,4 +1,5 @@
-//! Adoption again and again leaves nothing open. One test in a binary of its own: it counts the files of this process.
+//! Repeated adoption leaves no descriptor open. The test has its own binary, as it counts the open
+//! files of the process.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::ffi::OsString;

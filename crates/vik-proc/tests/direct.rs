@@ -1,5 +1,5 @@
-//! Commands without a shim, and the sandbox around them: real processes. A test binary of its own, since such commands
-//! take every child of this process in another session for one of theirs.
+//! Commands without a shim, and the sandbox around them, with real processes. The tests have their
+//! own binary, since such commands claim every child of this process in another session.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use vik_proc::{CommandOptions, Direct, Fence, Graces, Mark, ProcessId, Reads, Sandbox};
 
-/// What hides without a mark may belong to any command that runs: the tests take turns.
+/// A process without a mark may belong to any running command, so the tests take turns.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -30,21 +30,21 @@ fn start(folder: &Path, line: &str, fence: Option<&Fence>) -> Direct {
         .args(["-c", line])
         .current_dir(folder)
         .stdin(Stdio::null());
-    let terms = CommandOptions {
+    let options = CommandOptions {
         fence,
         terminal: false,
     };
-    Direct::spawn(&mut command, mark(), &terms).unwrap()
+    Direct::spawn(&mut command, mark(), &options).unwrap()
 }
 
 fn code(direct: &mut Direct) -> i32 {
     eventually(|| direct.try_code().unwrap())
 }
 
-fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
+fn eventually<T>(mut poll: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = poll() {
             return seen;
         }
         assert!(Instant::now() < deadline, "it never came");
@@ -52,8 +52,8 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The process whose pid is in this file.
-fn written(path: &Path) -> ProcessId {
+/// Returns the process whose pid is in this file.
+fn pid_in(path: &Path) -> ProcessId {
     let pid = eventually(|| std::fs::read_to_string(path).ok()?.trim().parse().ok());
     ProcessId::of(pid).unwrap()
 }
@@ -66,7 +66,7 @@ fn graces() -> Graces {
     }
 }
 
-/// A process that has left its session, its group, its parent and its environment, and does not want to end.
+/// A process that has left its session, group, parent and environment, and ignores requests to end.
 const HIDDEN: &str =
     "(env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$ > hidden; while :; do sleep 1000; done' &)";
 
@@ -79,15 +79,15 @@ fn what_hides_is_found_and_what_belongs_to_another_is_left() {
         "setsid sh -c 'sleep 1000' & echo $! > other; wait",
         None,
     );
-    let others = written(&folder.path().join("other"));
+    let others = pid_in(&folder.path().join("other"));
     let mut direct = start(
         folder.path(),
         &format!("{HIDDEN}; while ! test -s hidden; do sleep 0.01; done"),
         None,
     );
-    let hidden = written(&folder.path().join("hidden"));
+    let hidden = pid_in(&folder.path().join("hidden"));
     assert_eq!(code(&mut direct), 0);
-    // Without a mark it may belong to either while both run.
+    // Without a mark the process may belong to either command while both run.
     assert!(direct.end(graces()).is_empty());
     assert!(others.is_alive());
     assert!(other.end(graces()).is_empty());
@@ -100,7 +100,7 @@ fn what_hides_is_found_and_what_belongs_to_another_is_left() {
 fn dropping_ends_all_of_it() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let direct = start(folder.path(), &format!("{HIDDEN}; sleep 1000"), None);
-    let hidden = written(&folder.path().join("hidden"));
+    let hidden = pid_in(&folder.path().join("hidden"));
     drop(direct);
     assert!(!hidden.is_alive());
 }
@@ -115,11 +115,11 @@ fn a_command_that_leaves_nothing_is_gone_at_once() {
 
 #[test]
 fn what_cannot_be_started_says_so() {
-    let terms = CommandOptions::default();
-    assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &terms).is_err());
+    let options = CommandOptions::default();
+    assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &options).is_err());
 }
 
-/// `None`, with a word why, where this system has no sandbox.
+/// Returns `None`, and prints the reason, if this system has no sandbox.
 fn fence(sandbox: &Sandbox) -> Option<Fence> {
     match sandbox.fence() {
         Ok(fence) => Some(fence),
@@ -223,11 +223,11 @@ fn a_sandbox_holds_in_a_sandbox() {
         .args(["--exact", "a_sandbox_of_its_own", "--ignored", "--nocapture"])
         .current_dir(&inside)
         .stdin(Stdio::null());
-    let terms = CommandOptions {
+    let options = CommandOptions {
         fence: Some(&fence),
         terminal: false,
     };
-    let mut direct = Direct::spawn(&mut command, mark(), &terms).unwrap();
+    let mut direct = Direct::spawn(&mut command, mark(), &options).unwrap();
     assert_eq!(code(&mut direct), 0);
     assert!(direct.end(graces()).is_empty());
     assert!(inside.join("written").exists() && !folder.path().join("written").exists());

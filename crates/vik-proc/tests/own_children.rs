@@ -1,4 +1,4 @@
-//! What comes and goes among the children of this process. One test in a binary of its own: it looks at all of them.
+//! Checks the children of this process. The test has its own binary, as it looks at all of them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::ffi::OsString;
@@ -23,15 +23,15 @@ fn children() -> String {
         .collect()
 }
 
-async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+async fn eventually<T>(description: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = poll() {
             return seen;
         }
         assert!(
             Instant::now() < deadline,
-            "never: {what}; children: {}",
+            "never: {description}; children: {}",
             children()
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -58,7 +58,7 @@ async fn nothing_stays() {
 async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {
     let mut spec = ShimSpec::new(PROGRAM, "/");
     spec.args = vec!["hang".into()];
-    // A signal that the ladder sends to an agent which is just being made must not get lost.
+    // A signal that the ladder sends to an agent during its start must not get lost.
     spec.graces.int = Duration::from_secs(300);
     let mut seen = false;
     for polls in (1..40).chain([1; 10]) {
@@ -86,9 +86,9 @@ async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {
 async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let spec = |words: &str| {
+    let spec = |args: &str| {
         let mut spec = ShimSpec::new(PROGRAM, folder.path());
-        spec.args = words.split(' ').map(Into::into).collect();
+        spec.args = args.split(' ').map(Into::into).collect();
         spec
     };
     let bystander = supervisor
@@ -96,16 +96,17 @@ async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
         .await
         .unwrap();
     let bystanding = ready(&path("bystander")).await;
-    // A tool that has left everything behind by which it could be known.
-    let words = "also scd 3 ready tool hang ready agent hang";
+    // The tool has removed everything that could identify it.
+    let args = "also scd 3 ready tool hang ready agent hang";
     let supervised = supervisor
-        .spawn(&spec(words), None, StdoutMode::Null)
+        .spawn(&spec(args), None, StdoutMode::Null)
         .await
         .unwrap();
     let (tool, agent) = (ready(&path("tool")).await, ready(&path("agent")).await);
     kill(Pid::from_raw(supervised.shim().pid), Signal::SIGKILL).unwrap();
-    // Its children are left to this process when the last of its threads has ended. Nothing of this task runs in between, so the
-    // supervisor has not noticed it yet: what is left may use the API in this instant.
+    // The shim's children become children of this process once its last thread has ended. No other
+    // code of this task runs in between, so the supervisor has not noticed the end yet: the
+    // processes may use the API at this moment.
     let shim = Id::Pid(Pid::from_raw(supervised.shim().pid));
     waitid(shim, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
     for left in [tool, agent] {

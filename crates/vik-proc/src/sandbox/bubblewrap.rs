@@ -1,4 +1,4 @@
-//! bubblewrap: namespaces around the wall of Landlock and seccomp, which is put up within them.
+//! bubblewrap: namespaces in which the rules of Landlock and seccomp are enforced.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -9,19 +9,20 @@ use std::process::{Command, Stdio};
 use super::{DEVICES, Network, Reads, Sandbox, SandboxError};
 use crate::sys::Gate;
 
-/// Where it is looked for where there is no `PATH`.
+/// The search path for a process without a `PATH`.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The most that the private folders for temporary files hold, each: they are memory.
+/// The size limit of each private folder for temporary files: these folders are in memory.
 const TMP_BYTES: u64 = 1 << 30;
 
-/// Folders that are the tree's own, empty at its start.
+/// Folders that belong to the tree alone and are empty at its start.
 pub(crate) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
 
-/// Folders of the kernel's that are made anew: nothing of the outside is shown in them.
+/// Folders of the kernel that are mounted again: they show nothing of the outside.
 const OWN: [&str; 2] = ["/dev", "/proc"];
 
-/// The program, by the `PATH` of this process: an agent's may lead into its workspace.
+/// Finds the program in the `PATH` of this process: the `PATH` of an agent may lead into its
+/// workspace.
 pub(crate) fn find() -> Result<PathBuf, SandboxError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     std::env::split_paths(&path)
@@ -31,7 +32,7 @@ pub(crate) fn find() -> Result<PathBuf, SandboxError> {
         .ok_or(SandboxError::NoBubblewrap)
 }
 
-/// What it is to put up.
+/// Returns the arguments of `bwrap` for a sandbox.
 pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
     let mut mounts = Mounts::default();
     mounts.arg("--die-with-parent");
@@ -67,7 +68,7 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
             mounts.args(&["--perms", "0755", "--size", "65536"]);
             mounts.at("--tmpfs", path);
         } else {
-            // Empty, and what is written to it is gone.
+            // The file reads as empty, and writes to it are discarded.
             mounts.args(&["--dev-bind", "/dev/null"]);
             mounts.0.push(path.into());
         }
@@ -80,7 +81,7 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
         };
         mounts.bind(kind, path);
     }
-    // Only now: places in them had to be made.
+    // This is done last, as mount points had to be created in these folders.
     for path in covered.iter().filter(|path| path.is_dir()) {
         mounts.at("--remount-ro", path);
     }
@@ -95,12 +96,12 @@ pub(crate) fn arguments(sandbox: &Sandbox) -> Vec<OsString> {
 struct Mounts(Vec<OsString>);
 
 impl Mounts {
-    fn arg(&mut self, word: &str) {
-        self.0.push(word.into());
+    fn arg(&mut self, arg: &str) {
+        self.0.push(arg.into());
     }
 
-    fn args(&mut self, words: &[&str]) {
-        self.0.extend(words.iter().map(OsString::from));
+    fn args(&mut self, args: &[&str]) {
+        self.0.extend(args.iter().map(OsString::from));
     }
 
     fn at(&mut self, kind: &str, path: &Path) {
@@ -112,27 +113,29 @@ impl Mounts {
     }
 }
 
-/// What is hidden and there now, without what is below something else that is, or is not to be seen anyway. What comes
-/// later, or in place of something that was covered, is left to Landlock.
+/// Returns the hidden places that exist now, without places below another one or in a folder that
+/// is replaced anyway. Landlock covers places that are created later, or that replace a covered
+/// place.
 fn covered(sandbox: &Sandbox) -> Vec<PathBuf> {
     let Reads::AllBut { hidden, .. } = &sandbox.read else {
         return Vec::new();
     };
-    let mut there: Vec<PathBuf> = hidden
+    let mut existing: Vec<PathBuf> = hidden
         .iter()
         .filter_map(|path| path.canonicalize().ok())
         .filter(|path| path.parent().is_some() && !is_replaced(path))
         .collect();
-    there.sort();
-    there.dedup_by(|path, above| path.starts_with(above));
-    there
+    existing.sort();
+    existing.dedup_by(|path, above| path.starts_with(above));
+    existing
 }
 
 fn is_replaced(path: &Path) -> bool {
     PRIVATE.iter().chain(&OWN).any(|own| path.starts_with(own))
 }
 
-/// What is shown, and what may be written (`true`), from the root down: what is mounted later lies on top.
+/// Returns the places that are readable, and those that are also writable (`true`), from the root
+/// down: a later mount covers an earlier one.
 fn opened(sandbox: &Sandbox) -> Vec<(PathBuf, bool)> {
     let shown = match &sandbox.read {
         Reads::AllBut { shown, .. } => shown.as_slice(),
@@ -159,7 +162,7 @@ fn opened(sandbox: &Sandbox) -> Vec<(PathBuf, bool)> {
     open
 }
 
-/// Whether this system lets it put up what such a sandbox needs, by doing it.
+/// Tests whether this system lets `bwrap` set up what such a sandbox needs, by doing it.
 pub(crate) fn try_out(sandbox: &Sandbox) -> Result<(), SandboxError> {
     let mut command = Command::new(find()?);
     command
@@ -173,7 +176,7 @@ pub(crate) fn try_out(sandbox: &Sandbox) -> Result<(), SandboxError> {
     if sandbox.hosts().is_some() {
         let gate = Gate::new(Vec::new()).map_err(SandboxError::Network)?;
         let enter = move || gate.leave_network();
-        // SAFETY: it makes system calls on memory that was prepared.
+        // SAFETY: it only makes system calls on memory that was prepared.
         #[allow(unsafe_code)]
         unsafe {
             command.pre_exec(enter)
@@ -182,16 +185,17 @@ pub(crate) fn try_out(sandbox: &Sandbox) -> Result<(), SandboxError> {
     let mut child = command
         .spawn()
         .map_err(|error| SandboxError::Namespaces(error.to_string()))?;
-    let (mut said, mut complaint) = (String::new(), String::new());
-    // Neither is ever more than a pipe holds.
-    let _ = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
+    let (mut output, mut complaint) = (String::new(), String::new());
+    // Neither output is larger than the buffer of a pipe.
+    let _ = child.stdout.take().map(|mut out| out.read_to_string(&mut output));
     let _ = child
         .stderr
         .take()
         .map(|mut err| err.read_to_string(&mut complaint));
-    // Whoever reaps all children may have been faster; so what it said counts.
+    // Another part of this process that reaps all children may have taken the status, so only the
+    // output counts.
     let _ = child.wait();
-    if said == "up\n" {
+    if output == "up\n" {
         return Ok(());
     }
     let complaint = complaint.trim().to_owned();
@@ -206,9 +210,9 @@ pub(crate) fn try_out(sandbox: &Sandbox) -> Result<(), SandboxError> {
 mod tests {
     use super::*;
 
-    fn positions(arguments: &[OsString], words: &[&str]) -> Vec<usize> {
+    fn positions(arguments: &[OsString], args: &[&str]) -> Vec<usize> {
         (0..arguments.len())
-            .filter(|&at| arguments[at..].iter().zip(words).filter(|(a, b)| a == b).count() == words.len())
+            .filter(|&at| arguments[at..].iter().zip(args).filter(|(a, b)| a == b).count() == args.len())
             .collect()
     }
 
@@ -240,9 +244,9 @@ mod tests {
             ..Sandbox::default()
         };
         let arguments = arguments(&sandbox);
-        let only = |words: &[&str]| {
-            let found = positions(&arguments, words);
-            assert_eq!(found.len(), 1, "{words:?}: {arguments:?}");
+        let only = |args: &[&str]| {
+            let found = positions(&arguments, args);
+            assert_eq!(found.len(), 1, "{args:?}: {arguments:?}");
             found[0]
         };
         let (vik, own) = (text("vik"), text("vik/issues/1"));
@@ -252,12 +256,13 @@ mod tests {
         assert!(covered < opened && opened < closed, "{arguments:?}");
         only(&["--tmpfs", &text("keys")]);
         only(&["--dev-bind", "/dev/null", &text("token")]);
-        // What may be written lies above the same folder, shown; what is shown within it is not shown again.
+        // A writable folder is mounted above the same folder as readable. A readable folder below
+        // it is not mounted again.
         let (repo, src) = (text("repo"), text("repo/src"));
         assert!(only(&["--ro-bind-try", &repo, &repo]) < only(&["--bind-try", &src, &src]));
         let all = arguments
             .iter()
-            .map(|word| word.to_string_lossy())
+            .map(|arg| arg.to_string_lossy())
             .collect::<Vec<_>>()
             .join(" ");
         for absent in ["not-there", "keys/deep", "way-in", "--unshare-net"] {

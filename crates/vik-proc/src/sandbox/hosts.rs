@@ -1,13 +1,13 @@
-//! Which hosts may be reached through the proxy.
+//! The hosts that are allowed by the proxy.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// The ports of a host that is named without one.
+/// The ports of a host that is named without a port.
 const WEB: [u16; 2] = [80, 443];
 
-/// One host, or all below a domain, perhaps at one port only.
+/// One host, or all hosts below a domain, and optionally one port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct HostRule {
@@ -17,48 +17,51 @@ pub struct HostRule {
 }
 
 impl HostRule {
-    /// Reads `api.example.com`, `*.example.com`, `127.0.0.1:8080`, `[::1]:8080`; `None` where it is nothing of the kind.
+    /// Parses `api.example.com`, `*.example.com`, `127.0.0.1:8080` or `[::1]:8080`. Returns `None`
+    /// for any other form.
     pub fn parse(text: &str) -> Option<Self> {
-        let (below, rest) = match text.strip_prefix("*.") {
-            Some(rest) => (true, rest),
+        let (below, tail) = match text.strip_prefix("*.") {
+            Some(tail) => (true, tail),
             None => (false, text),
         };
-        let (name, port) = split(rest)?;
+        let (name, port) = split(tail)?;
         (!name.is_empty()).then_some(Self { name, below, port })
     }
 
-    /// Whether it allows this host at this port.
+    /// Returns whether the rule allows this host at this port.
     pub fn allows(&self, host: &str, port: u16) -> bool {
         let named = if self.below {
             host.strip_suffix(&self.name)
-                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+                .is_some_and(|prefix| prefix.len() > 1 && prefix.ends_with('.'))
         } else {
             host == self.name
         };
         named && self.port.map_or(WEB.contains(&port), |own| own == port)
     }
 
-    /// Whether it names an address, or this machine, outright: only then may it lead there.
+    /// Returns whether the rule names an address, or this machine, literally: only then does it
+    /// allow an address of this machine.
     pub(crate) fn is_literal(&self) -> bool {
         self.name == "localhost" || self.name.parse::<IpAddr>().is_ok()
     }
 
-    /// The port of 127.0.0.1 that it names: what listens at another address of the loopback is another service.
+    /// Returns the port of 127.0.0.1 that the rule names. A listener at another address of the
+    /// loopback is another service.
     pub(crate) fn loopback_port(&self) -> Option<u16> {
         let here = matches!(self.name.as_str(), "localhost" | "127.0.0.1");
         self.port.filter(|_| here && !self.below)
     }
 }
 
-/// A host in lower case, without brackets, and the port behind it.
+/// Splits a text into a host, in lower case and without brackets, and its port.
 pub(crate) fn split(text: &str) -> Option<(String, Option<u16>)> {
-    let (host, rest) = match text.strip_prefix('[') {
+    let (host, suffix) = match text.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
         None => text.find(':').map_or((text, ""), |colon| text.split_at(colon)),
     };
-    let port = match rest.strip_prefix(':') {
+    let port = match suffix.strip_prefix(':') {
         Some(port) => Some(port.parse().ok()?),
-        None if rest.is_empty() => None,
+        None if suffix.is_empty() => None,
         None => return None,
     };
     Some((host.trim_end_matches('.').to_ascii_lowercase(), port))

@@ -1,40 +1,41 @@
-//! How much a tree may use.
+//! The limits on the resources of a tree.
 
 use serde::{Deserialize, Serialize};
 
-/// How many tasks a tree may have for each process that it may: threads are tasks too.
+/// How many tasks a tree may have for each process that it may have: threads are tasks too.
 const TASKS_PER_PROCESS: u64 = 16;
 
-/// How much a tree may use; `None` is without limit.
+/// The limits on the resources of a tree; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxLimits {
-    /// Resident memory of the whole tree, in bytes.
+    /// The limit on resident memory of the whole tree, in bytes.
     pub memory: Option<u64>,
-    /// How many processes it may have, with those that have ended and that nobody has waited for.
+    /// The limit on the number of processes, including zombies.
     pub processes: Option<u32>,
-    /// How much it may take of a file system that it writes to; with any, it may also take half of the files that this
-    /// has room for.
+    /// The limit on the disk space in each file system that the tree writes to. With any such
+    /// limit, the tree may also create at most half of the files for which the file system has
+    /// room.
     #[serde(default)]
     pub disk: Option<DiskLimit>,
 }
 
-/// How much a tree may take of each file system that it writes to.
+/// A limit on the disk space of a tree in each file system that it writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskLimit {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// Half of what is free when it starts.
+    /// Half of the space that is free when the tree starts.
     HalfOfFree,
 }
 
 impl SandboxLimits {
-    /// Whether there is any.
+    /// Returns whether any limit is set.
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// How many tasks it may have, threads among them.
+    /// Returns how many tasks the tree may have, threads included.
     pub(crate) fn tasks(&self) -> u64 {
         self.processes.map_or(u64::MAX, |processes| {
             u64::from(processes).saturating_mul(TASKS_PER_PROCESS)
@@ -42,50 +43,43 @@ impl SandboxLimits {
     }
 }
 
-/// Which limit a tree was over, and by what: for this it was killed.
+/// The limit that a tree exceeded, and its usage. The tree was killed for this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overrun {
-    /// Resident memory.
     Memory {
         /// In bytes.
         used: u64,
         /// In bytes.
         limit: u64,
     },
-    /// Processes.
     Processes {
-        /// How many.
         used: u32,
-        /// How many are allowed.
         limit: u32,
     },
-    /// Processes and threads: more than the limit of processes allows for, or than this system can spare.
+    /// Processes and threads: more than the limit on processes allows, or more than this system can
+    /// spare.
     Tasks {
-        /// How many.
         used: u64,
-        /// How many are allowed.
         limit: u64,
     },
-    /// Of a file system.
+    /// The disk space of a file system.
     Disk {
         /// In bytes.
         used: u64,
         /// In bytes.
         limit: u64,
     },
-    /// Of a file system that has next to nothing left.
+    /// The space of a file system that is nearly full.
     Space {
         /// In bytes.
         used: u64,
-        /// What was left, in bytes.
+        /// The bytes that were left.
         free: u64,
     },
-    /// Files of a file system, whatever they hold.
+    /// The files of a file system, whatever their size.
     Files {
-        /// How many.
         used: u64,
-        /// How many are allowed.
         limit: u64,
     },
 }

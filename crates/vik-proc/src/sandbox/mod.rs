@@ -1,11 +1,12 @@
-//! What a program and all that it starts may do, upheld by the kernel: Landlock and seccomp on Linux, perhaps within
-//! namespaces; nothing elsewhere.
+//! Restricts a program and all its descendants by means of the kernel: Landlock and seccomp on
+//! Linux, optionally within namespaces; nothing on other systems.
 //!
-//! A [`Sandbox`] says what is wanted, a [`Fence`] is what this system makes of it, ready to be put around a child
-//! between `fork` and `exec`. It cannot be taken off again, and holds for everything that the child starts.
+//! A [`Sandbox`] describes the restrictions. A [`Fence`] contains the rules that this system makes
+//! of them, ready to be applied to a child between `fork` and `exec`. The rules cannot be removed,
+//! and apply to every descendant of the child.
 //!
-//! Not restricted without namespaces, since Landlock knows nothing of it: modes, owners, times and attributes of files
-//! that are there.
+//! Without namespaces, the modes, owners, times and attributes of existing files are not
+//! restricted: Landlock does not cover them.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod bubblewrap;
@@ -37,54 +38,55 @@ pub(crate) use proxy::serve;
 pub use proxy::{PROXY_PORT, Refusal, read_refusals};
 pub use readable::{hidden_places, without_hidden};
 
-/// What is wanted.
+/// The restrictions of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// By what it is upheld.
     #[serde(default)]
     pub backend: Backend,
-    /// Files, and folders with all that is below them, that may be written. What is not there is passed over. A symbolic link
-    /// on the way is followed when the sandbox is described ([`Sandbox::resolve_links`]), and never when it is enforced.
+    /// Files, and folders with everything below them, that are writable. Missing paths are skipped.
+    /// A symbolic link on the way is followed when the sandbox is described
+    /// ([`Sandbox::resolve_links`]), and never when it is enforced.
     #[serde(with = "os_text::paths")]
     pub write: Vec<PathBuf>,
-    /// What may be read.
     pub read: Reads,
-    /// What may be asked of the kernel beside files; `None` leaves all of it free.
+    /// The allowed system calls beside those on files; `None` allows all of them.
     pub calls: Option<Calls>,
-    /// How much may be used. The shim watches it; a [`Fence`] alone does not uphold it.
+    /// The limits on resources. The shim enforces them; a [`Fence`] alone does not.
     #[serde(default)]
     pub limits: SandboxLimits,
 }
 
-/// By what a sandbox is upheld.
+/// The mechanism that enforces a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     /// Landlock and seccomp.
     #[default]
     Landlock,
-    /// These, within namespaces of users, mounts, processes and more that `bwrap` makes: what is outside is not there. The
-    /// shim puts them up; a [`Fence`] alone does not.
+    /// Landlock and seccomp within namespaces of users, mounts, processes and more that `bwrap`
+    /// creates: the outside is not visible. The shim starts `bwrap`; a [`Fence`] alone does not.
     Bubblewrap,
 }
 
-/// What may be read.
+/// The places that are readable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reads {
-    /// Everything that the user may read, but for what is `hidden`; of that, what is `shown`, and what may be written.
+    /// Everything that the user may read, except the `hidden` places. Below a hidden place, the
+    /// `shown` and the writable places are readable.
     ///
-    /// What is put into a folder that holds something hidden later cannot be read: the kernel takes a list of what is
-    /// allowed, which is made before the start. Nor can such a folder be listed, but with [`Backend::Bubblewrap`].
+    /// A file that is later added to a folder with a hidden place cannot be read: the kernel takes
+    /// a list of allowed places, which is made before the start. Such a folder cannot be listed
+    /// either, except with [`Backend::Bubblewrap`].
     AllBut {
-        /// Files, and folders with all that is below them. They need not be there.
+        /// Files, and folders with everything below them. They need not exist.
         #[serde(with = "os_text::paths")]
         hidden: Vec<PathBuf>,
-        /// What may be read though it is below something hidden.
+        /// Places that are readable although they are below a hidden place.
         #[serde(with = "os_text::paths")]
         shown: Vec<PathBuf>,
     },
-    /// These files and folders, and what may be written.
+    /// These files and folders, and the writable places.
     Only(#[serde(with = "os_text::paths")] Vec<PathBuf>),
 }
 
@@ -97,68 +99,68 @@ impl Default for Reads {
     }
 }
 
-/// What may be asked of the kernel.
+/// The allowed system calls.
 ///
-/// Whatever is chosen, these are refused: raw and packet sockets, sockets of families nobody needs, `io_uring` (its
-/// requests pass by every filter of calls), keyrings, `bpf`, kernel modules, handles of files, mounts, other namespaces,
-/// System V queues, semaphores and segments larger than a page.
-/// Signals go to the own tree only, where the kernel knows of that (Landlock 6, Linux 6.12).
+/// These are always refused: raw and packet sockets, sockets of families that programs do not need,
+/// `io_uring` (its requests bypass every filter of calls), keyrings, `bpf`, kernel modules, handles
+/// of files, mounts, other namespaces, System V queues, semaphores and segments larger than a page.
+/// Signals reach only the own tree, if the kernel supports that (Landlock 6, Linux 6.12).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
-    /// The network.
     pub network: Network,
-    /// Whether sockets of the machine (`AF_UNIX`) may be made: through them goes everything that listens on one, such
-    /// as Docker, D-Bus, a key agent. Stream and seqpacket pairs are always free.
+    /// Whether `AF_UNIX` sockets may be created. They give access to every service that listens on
+    /// one, such as Docker, D-Bus or a key agent. Stream and seqpacket pairs are always allowed.
     pub unix_sockets: bool,
-    /// Whether it may inherit the orphans of its own tree. Without it they come to the shim, which reaps them.
+    /// Whether the tree may contain a subreaper. Otherwise the shim inherits and reaps all orphans.
     #[serde(default)]
     pub subreaper: bool,
 }
 
-/// What of the network may be used.
+/// The allowed part of the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// TCP and UDP, to everywhere.
+    /// TCP and UDP to all destinations.
     #[default]
     On,
-    /// Nothing: no socket can be made.
+    /// No network: no socket can be created.
     Off,
-    /// A network of its own, with nothing in it but a proxy at [`PROXY_PORT`] that leads to these hosts. A port of this
-    /// machine that is named is there at the same port. The shim puts it up; a [`Fence`] alone does not.
+    /// A network namespace that contains only a proxy at [`PROXY_PORT`], which connects to these
+    /// hosts. A named port of this machine is available at the same port. The shim sets it up; a
+    /// [`Fence`] alone does not.
     Hosts(Vec<HostRule>),
 }
 
-/// Why this system upholds no sandbox.
+/// The reason why this system cannot enforce a sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// It has nothing of the kind.
+    /// This system has no sandbox.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// The rules could not be made.
+    /// The rules could not be created.
     #[error("the rules of the sandbox cannot be made: {0}")]
     Rules(String),
-    /// The system gives no network of its own.
+    /// The system refuses network namespaces.
     #[error(
         "hosts can only be listed where a process may have a network of its own (a namespace of users), which this system refuses"
     )]
     Network(#[source] std::io::Error),
-    /// The program of [`Backend::Bubblewrap`] is not there.
+    /// The program of [`Backend::Bubblewrap`] is missing.
     #[error("bubblewrap (`bwrap`) is not installed")]
     NoBubblewrap,
-    /// It does not know what is asked of it.
+    /// The installed version does not support a required option.
     #[error("this bubblewrap is too old: {0}")]
     OldBubblewrap(String),
-    /// It cannot make namespaces here.
+    /// It cannot create namespaces here.
     #[error("bubblewrap cannot put up its namespaces here: {0}")]
     Namespaces(String),
-    /// The system refuses to put rules into force.
+    /// The system refuses to enforce the rules.
     #[error("the system refuses to enforce a sandbox")]
     Refused(#[source] std::io::Error),
 }
 
 impl SandboxError {
-    /// What to do about it, where that is known.
+    /// Returns how to fix the error, if that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoBubblewrap => {
@@ -176,7 +178,7 @@ impl SandboxError {
     }
 }
 
-/// Rules that this system upholds.
+/// Rules that this system enforces.
 #[derive(Clone, Debug)]
 pub struct Fence {
     walls: Arc<Walls>,
@@ -184,21 +186,22 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The version of Landlock that is used: 1 cannot allow a file to move to another folder, below 5 what is done with
-    /// devices beyond reading and writing is free, below 6 signals are.
+    /// Returns the version of Landlock that is used. Version 1 cannot allow a file to move to
+    /// another folder. Versions below 5 do not restrict calls on devices other than reading and
+    /// writing, versions below 6 do not restrict signals.
     pub fn abi(&self) -> i64 {
         self.abi
     }
 
-    /// Confines the calling thread for ever. Safe between `fork` and `exec`.
+    /// Confines the calling thread permanently. Safe between `fork` and `exec`.
     pub(crate) fn enforce(&self) -> std::io::Result<()> {
         self.walls.enforce()
     }
 }
 
 impl Sandbox {
-    /// Replaces the places that are opened by what they lead to now. Rules follow no links: one that is put on the way later
-    /// opens nothing.
+    /// Replaces the readable and writable places by the targets of their links. The rules do not
+    /// follow links: a link that is created later gives access to nothing.
     pub fn resolve_links(&mut self) {
         let opened = match &mut self.read {
             Reads::AllBut { shown, .. } => shown,
@@ -211,7 +214,7 @@ impl Sandbox {
         }
     }
 
-    /// Lets this file or folder be read. Links are followed now.
+    /// Makes this file or folder readable. Links are followed now.
     pub fn show(&mut self, path: &std::path::Path) {
         let found = path.canonicalize();
         let path = found.as_deref().unwrap_or(path);
@@ -221,7 +224,7 @@ impl Sandbox {
         }
     }
 
-    /// The hosts that may be reached, where they are listed.
+    /// Returns the hosts that may be reached, if the sandbox lists them.
     pub(crate) fn hosts(&self) -> Option<&[HostRule]> {
         match self.calls.as_ref().map(|calls| &calls.network) {
             Some(Network::Hosts(hosts)) => Some(hosts),
@@ -229,7 +232,8 @@ impl Sandbox {
         }
     }
 
-    /// The ports of the inside at which something is: the proxy's, and those of this machine that are named.
+    /// Returns the ports that have a listener in the network namespace: the proxy's, and the named
+    /// ports of this machine.
     #[cfg(target_os = "linux")]
     pub(crate) fn ports(&self) -> Option<Vec<u16>> {
         let hosts = self.hosts()?;
@@ -242,10 +246,10 @@ impl Sandbox {
         Some(ports)
     }
 
-    /// Makes rules of it, and tries on a thread of its own that this system puts them into force.
+    /// Creates the rules, and tests on a separate thread that this system enforces them.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it does not enforce them.
     pub fn fence(&self) -> Result<Fence, SandboxError> {
         #[cfg(target_os = "linux")]
         if self.hosts().is_some() {
@@ -257,7 +261,7 @@ impl Sandbox {
         }
         let fence = self.rules()?;
         let tried = fence.clone();
-        // Only this thread is confined, and ends.
+        // Only this thread is confined; it ends afterwards.
         match std::thread::spawn(move || tried.enforce()).join() {
             Ok(Ok(())) => Ok(fence),
             Ok(Err(error)) => Err(SandboxError::Refused(error)),
@@ -265,7 +269,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes rules of it, and does not try them.
+    /// Creates the rules without a test.
     fn rules(&self) -> Result<Fence, SandboxError> {
         let (walls, abi) = Walls::of(self)?;
         Ok(Fence {
@@ -274,10 +278,11 @@ impl Sandbox {
         })
     }
 
-    /// The rules that hold within the namespaces of bubblewrap, made there.
+    /// Creates the rules that apply within the namespaces of bubblewrap. It must be called there.
     #[cfg(target_os = "linux")]
     pub(crate) fn fence_within(mut self) -> Result<Fence, SandboxError> {
-        // Devices and terminals are the tree's own in there, but for those that it may write anyway.
+        // Devices and terminals belong to the tree alone in there, except those that are writable
+        // anyway.
         let own = bubblewrap::PRIVATE.into_iter().chain(["/dev"]);
         self.write.extend(own.map(PathBuf::from));
         self.rules()

@@ -1,4 +1,4 @@
-//! Where there is nothing of the kind.
+//! The implementation for systems without a sandbox.
 
 use std::io;
 

@@ -1,11 +1,11 @@
-//! Places that a sandbox around work in a folder needs beside it.
+//! Finds the places outside of a folder that work in this folder needs.
 
 use std::path::{Path, PathBuf};
 
 use crate::untrusted;
 
-/// What programs write to that is nobody's. Terminals are not among it: in their folder stand those of the user too, and
-/// who opens one reads what is typed there.
+/// Shared devices that programs write to. Terminals are not included: their folder also contains
+/// the user's terminals, and a process that opens one can read what is typed there.
 pub const DEVICES: [&str; 8] = [
     "/dev/null",
     "/dev/zero",
@@ -17,8 +17,9 @@ pub const DEVICES: [&str; 8] = [
     "/dev/shm",
 ];
 
-/// Where git keeps what a commit in this folder writes, where that is not below it. Of the folder of a repository above it
-/// all; else as [`repository_in`].
+/// Returns the folders that git writes to during a commit in this folder, if they are not below it.
+/// If a folder above it is the repository, that is its whole `.git` folder; otherwise the result is
+/// that of [`repository_in`].
 pub fn repository_of(root: &Path) -> Vec<PathBuf> {
     let ceiling = std::env::var_os("GIT_CEILING_DIRECTORIES").unwrap_or_default();
     let ceilings: Vec<PathBuf> = std::env::split_paths(&ceiling).collect();
@@ -34,10 +35,11 @@ pub fn repository_of(root: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Where git keeps what a commit in this folder writes, where the folder is a linked work tree: of the main repository what
-/// a commit needs, but neither its settings nor its hooks, which run elsewhere. A repository above it is another one.
+/// Returns the folders that git writes to during a commit in this folder, if it is a linked work
+/// tree. These are the necessary parts of the main repository, but neither its settings nor its
+/// hooks, which run outside of the sandbox. A repository above the folder is not considered.
 ///
-/// What a folder says of itself is not believed: a linked work tree must be known to its repository.
+/// A folder's own claim is not trusted: its repository must know the linked work tree.
 pub fn repository_in(root: &Path) -> Vec<PathBuf> {
     linked(&root.join(".git")).unwrap_or_default()
 }
@@ -46,10 +48,11 @@ fn kind(path: &Path) -> Option<std::fs::FileType> {
     path.symlink_metadata().ok().map(|facts| facts.file_type())
 }
 
-/// The most that is read of a file that leads from a work tree to its repository, or back.
+/// The most bytes that are read of a file that links a work tree with its repository.
 const MAX_LINK_BYTES: u64 = 64 * 1024;
 
-/// What a file in place of a repository leads to. An agent may have written it, so the wait for where it leads is bounded.
+/// Returns the folders of the repository that a `.git` file names. An agent may have written the
+/// file, so reading it has a time limit.
 fn linked(git: &Path) -> Option<Vec<PathBuf>> {
     let git = git.to_owned();
     let found = untrusted::within(untrusted::READ_TIMEOUT, move || Ok(linked_now(&git)));
@@ -112,7 +115,7 @@ mod tests {
         assert_eq!(repository_of(&dir.join("linked")), parts);
         assert_eq!(repository_in(&dir.join("linked")), parts);
         assert_eq!(repository_of(&dir.join("forged")), none);
-        // Another work tree's name does not help.
+        // A file that names the metadata of another work tree is refused.
         std::fs::write(
             dir.join("forged/.git"),
             format!("gitdir: {}\n", dir.join("main/.git/worktrees/linked").display()),
@@ -148,7 +151,7 @@ mod tests {
             std::fs::remove_file(&git).unwrap();
             std::fs::remove_file(&back).unwrap();
         }
-        // Nothing of it ran into the limit on time.
+        // No read ran into the time limit.
         assert!(started.elapsed() < untrusted::READ_TIMEOUT);
     }
 }

@@ -1,7 +1,9 @@
-//! The way out of a network of its own: a small HTTP proxy in the shim that leads to the hosts of a list and to no other.
+//! The proxy of a network namespace: a small HTTP proxy in the shim that connects only to the hosts
+//! of a list.
 //!
-//! It runs outside of the namespace and listens inside: a socket stays where it was made. Names are looked up here, once,
-//! so what was checked is what is connected to.
+//! It runs outside of the namespace and listens inside: a socket stays in the namespace where it
+//! was created. Names are resolved here, once, so that the proxy connects to the address that it
+//! has checked.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream, ToSocketAddrs};
@@ -15,33 +17,31 @@ use serde::{Deserialize, Serialize};
 use super::hosts::{HostRule, split};
 use crate::sys;
 
-/// Where the agent finds it.
+/// The port of the proxy in the namespace.
 pub const PROXY_PORT: u16 = 3128;
 /// The longest head of a request, in bytes.
 const MAX_HEAD: u64 = 32 * 1024;
-/// How long a request may take to be told, and a host to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit for reading a request, and for connecting to a host.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The most connections at once.
 const MAX_OPEN: usize = 256;
-/// The stack of a thread that only copies, in bytes.
+/// The stack size of a thread that only copies, in bytes.
 const STACK: usize = 256 * 1024;
-/// The most refusals that are written down.
-const MAX_NOTED: usize = 1000;
+/// The most refusals that are logged.
+const MAX_LOGGED: usize = 1000;
 
-/// A connection that was refused, as a line of the file that [`read_refusals`] reads.
+/// A connection that was refused: a line of the file that [`read_refusals`] reads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// When: Unix time in milliseconds.
+    /// The Unix time in milliseconds.
     pub at_ms: u64,
-    /// The host that was asked for.
+    /// The requested host.
     pub host: String,
-    /// Its port.
     pub port: u16,
-    /// Why it was refused.
     pub why: String,
 }
 
-/// Reads what a proxy has refused; nothing where it refused nothing.
+/// Reads the refusals of a proxy. Returns an empty list if it has refused nothing.
 pub fn read_refusals(path: &Path) -> Vec<Refusal> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
@@ -49,16 +49,16 @@ pub fn read_refusals(path: &Path) -> Vec<Refusal> {
         .collect()
 }
 
-/// What is shared by all connections.
+/// The state that all connections share.
 struct Proxy {
     rules: Vec<HostRule>,
     log: Option<PathBuf>,
     open: AtomicUsize,
-    noted: AtomicUsize,
+    refusals_logged: AtomicUsize,
 }
 
-/// Serves for as long as this process lives: the first listener as a proxy, the others each for its own port of this
-/// machine.
+/// Serves until this process ends: the first listener as a proxy, each other listener for its own
+/// port of this machine.
 pub(crate) fn serve(
     listeners: Vec<(u16, TcpListener)>,
     rules: Vec<HostRule>,
@@ -68,18 +68,18 @@ pub(crate) fn serve(
         rules,
         log,
         open: AtomicUsize::new(0),
-        noted: AtomicUsize::new(0),
+        refusals_logged: AtomicUsize::new(0),
     });
     for (port, listener) in listeners {
         let proxy = Arc::clone(&proxy);
         spawn(move || {
             for client in listener.incoming() {
-                // Out of descriptors or memory: it may be better in a while.
+                // The process is out of descriptors or memory, which may be temporary.
                 let Ok(client) = client else {
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };
-                proxy.take(client, port);
+                proxy.serve_client(client, port);
             }
         })?;
     }
@@ -94,7 +94,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 impl Proxy {
-    fn take(self: &Arc<Self>, client: TcpStream, port: u16) {
+    fn serve_client(self: &Arc<Self>, client: TcpStream, port: u16) {
         if self.open.fetch_add(1, Ordering::Relaxed) >= MAX_OPEN {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -115,7 +115,7 @@ impl Proxy {
     }
 
     fn answer(&self, client: &TcpStream) -> io::Result<()> {
-        client.set_read_timeout(Some(PATIENCE))?;
+        client.set_read_timeout(Some(TIMEOUT))?;
         let mut reader = BufReader::new(client.try_clone()?);
         let Some(request) = read_request(&mut reader)? else {
             return refuse(client, "400 Bad Request", "this is no request for a proxy");
@@ -123,7 +123,7 @@ impl Proxy {
         let server = match self.connect(&request.host, request.port) {
             Ok(server) => server,
             Err(why) => {
-                self.note(&request, &why);
+                self.log_refusal(&request, &why);
                 return refuse(
                     client,
                     "403 Forbidden",
@@ -149,12 +149,12 @@ impl Proxy {
             .map_err(|error| error.to_string())?;
         let mut why = "it has no address".to_owned();
         for address in addresses {
-            // A name may be made to lead anywhere.
+            // A name can resolve to any address.
             if is_inner(address.ip()) && !rule.is_literal() {
                 why = "its name leads to this machine".to_owned();
                 continue;
             }
-            match TcpStream::connect_timeout(&address, PATIENCE) {
+            match TcpStream::connect_timeout(&address, TIMEOUT) {
                 Ok(server) => return Ok(server),
                 Err(error) => why = error.to_string(),
             }
@@ -162,9 +162,9 @@ impl Proxy {
         Err(why)
     }
 
-    fn note(&self, request: &Request, why: &str) {
+    fn log_refusal(&self, request: &Request, why: &str) {
         let Some(log) = &self.log else { return };
-        if self.noted.fetch_add(1, Ordering::Relaxed) >= MAX_NOTED {
+        if self.refusals_logged.fetch_add(1, Ordering::Relaxed) >= MAX_LOGGED {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -183,7 +183,8 @@ impl Proxy {
     }
 }
 
-/// Whether an address is this machine's own, or of its link: where the services are that trust whoever reaches them.
+/// Returns whether an address belongs to this machine or is link-local: services there trust every
+/// client that can reach them.
 fn is_inner(address: IpAddr) -> bool {
     let address = address.to_canonical();
     match address {
@@ -193,8 +194,8 @@ fn is_inner(address: IpAddr) -> bool {
             true
         }
         IpAddr::V6(v6) if is_inner_v6(v6) => true,
-        // Every other address of this machine is known to its routes. Where there is no route, there is no way in either;
-        // where the kernel does not say, it may be one.
+        // The routing table knows every other address of this machine. An address without a route
+        // cannot be reached; if the kernel gives no answer, the address may be one of this machine.
         _ => match sys::is_elsewhere(address) {
             Ok(is_elsewhere) => !is_elsewhere,
             Err(error) => !matches!(
@@ -213,16 +214,17 @@ fn is_inner_v6(v6: Ipv6Addr) -> bool {
         || embedded(v6).is_some_and(|v4| is_inner(v4.into()))
 }
 
-/// The address of version 4 to which a tunnel or a translator would send what goes to this one.
+/// Returns the IPv4 address to which a tunnel or a translator would forward packets for this
+/// address.
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = v6.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match parts {
-        // Addresses that are only padded, and those of NAT64.
+        // Padded addresses, and those of NAT64.
         [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, _, _, _, _, high, low] => Some(v4(high, low)),
         // 6to4.
         [0x2002, high, low, ..] => Some(v4(high, low)),
-        // Teredo hides the client's behind its complement.
+        // Teredo stores the complement of the client's address.
         [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
         // ISATAP.
         [.., 0 | 0x200, 0x5efe, high, low] => Some(v4(high, low)),
@@ -230,16 +232,16 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     host: String,
     port: u16,
-    /// The head to send on, where it is no tunnel.
+    /// The head to forward, if the request is not for a tunnel.
     forward: Option<Vec<u8>>,
 }
 
-/// Reads the head of a request; `None` where it is none.
+/// Reads the head of a request; returns `None` if it is not one.
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut head = Vec::new();
     let mut limited = reader.take(MAX_HEAD);
@@ -258,9 +260,9 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
 fn parse(head: &[u8]) -> Option<Request> {
     let text = std::str::from_utf8(head).ok()?;
     let (first, fields) = text.split_once('\n')?;
-    let mut words = first.trim_end().split(' ');
-    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    if words.next().is_some() || !version.starts_with("HTTP/1.") {
+    let mut tokens = first.trim_end().split(' ');
+    let (method, target, version) = (tokens.next()?, tokens.next()?, tokens.next()?);
+    if tokens.next().is_some() || !version.starts_with("HTTP/1.") {
         return None;
     }
     if method == "CONNECT" {
@@ -271,18 +273,18 @@ fn parse(head: &[u8]) -> Option<Request> {
             forward: None,
         });
     }
-    let rest = target
+    let address = target
         .get(..7)
         .filter(|scheme| scheme.eq_ignore_ascii_case("http://"))
         .map(|_| &target[7..])?;
-    let (authority, path) = match rest.find(['/', '?']) {
-        Some(at) if rest[at..].starts_with('?') => (&rest[..at], format!("/{}", &rest[at..])),
-        Some(at) => (&rest[..at], rest[at..].to_owned()),
-        None => (rest, "/".to_owned()),
+    let (authority, path) = match address.find(['/', '?']) {
+        Some(at) if address[at..].starts_with('?') => (&address[..at], format!("/{}", &address[at..])),
+        Some(at) => (&address[..at], address[at..].to_owned()),
+        None => (address, "/".to_owned()),
     };
     let authority = authority.rsplit('@').next()?;
     let (host, port) = split(authority)?;
-    // One request a connection: the next one may be for another host.
+    // The connection is closed after one request: the next one may be for another host.
     let mut forward = format!("{method} {path} {version}\r\nHost: {authority}\r\nConnection: close\r\n");
     for line in fields
         .lines()
@@ -317,7 +319,7 @@ fn refuse(mut client: &TcpStream, status: &str, why: &str) -> io::Result<()> {
     )
 }
 
-/// Copies until both have said all.
+/// Copies in both directions until both sides have closed.
 fn both_ways(client: &TcpStream, server: &TcpStream) -> io::Result<()> {
     let (mut from, mut to) = (client.try_clone()?, server.try_clone()?);
     spawn(move || {
@@ -369,7 +371,8 @@ mod tests {
         }
     }
 
-    /// A proxy on the loopback of this machine, and what it has refused.
+    /// Starts a proxy on the loopback of this machine. Returns its address and the file with its
+    /// refusals.
     fn proxy(rules: &[&str]) -> (SocketAddr, tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("refused");
@@ -380,7 +383,7 @@ mod tests {
         (address, folder, log)
     }
 
-    /// A server that answers each connection with what it was told.
+    /// Starts a server that answers each connection with the line that it receives.
     fn echo() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -397,7 +400,7 @@ mod tests {
 
     fn ask(proxy: SocketAddr, text: &str) -> String {
         let mut stream = TcpStream::connect(proxy).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -452,26 +455,27 @@ mod tests {
         assert!(!is_inner("192.0.2.1".parse().unwrap()));
     }
 
-    /// Runs the test on a thread with a network of its own, in which its loopback has this address too.
+    /// Runs the test on a thread with a network namespace whose loopback also has this address.
     #[cfg(target_os = "linux")]
     fn with_own_address(address: &str, test: impl FnOnce() + Send + 'static) {
         let address = format!("{address}/32");
         let run = move || {
-            // SAFETY: plain numbers; only this thread leaves, and ends with the test.
+            // SAFETY: plain numbers; only this thread leaves the namespace, and it ends with the
+            // test.
             #[allow(unsafe_code)]
             let left = unsafe { nix::libc::unshare(nix::libc::CLONE_NEWNET) };
             if left != 0 {
-                // Not `eprintln!`, which the test runner keeps to itself.
+                // The test runner captures `eprintln!`, but not this.
                 let _ = io::stderr().write_all(b"skipped: a network of its own needs root\n");
                 return;
             }
-            for words in [
+            for args in [
                 vec!["link", "set", "lo", "up"],
                 vec!["address", "add", &address, "dev", "lo"],
                 vec!["route", "add", "local", "10.88.0.0/16", "dev", "lo"],
             ] {
-                let done = std::process::Command::new("ip").args(&words).status().unwrap();
-                assert!(done.success(), "{words:?}");
+                let done = std::process::Command::new("ip").args(&args).status().unwrap();
+                assert!(done.success(), "{args:?}");
             }
             test();
         };
@@ -484,7 +488,8 @@ mod tests {
         with_own_address("10.99.99.1", || {
             let listener = TcpListener::bind("0.0.0.0:0").unwrap();
             let port = listener.local_addr().unwrap().port();
-            // Forms of addresses that only a resolver knows stand for names: 10.99.99.1, 10.88.1.1 (which no interface has).
+            // The rules contain forms of addresses that only a resolver accepts, in place of names:
+            // 10.99.99.1 and 10.88.1.1 (which no interface has).
             let rules = ["10.6513409", "10.5767425", "[::ffff:10.99.99.1]"];
             let mut rules = rules.map(|rule| format!("{rule}:{port}")).to_vec();
             rules.push(format!("10.88.7.7:{port}"));
@@ -497,7 +502,7 @@ mod tests {
                     "{name}: {answer}"
                 );
             }
-            // What names an address outright may lead there.
+            // A rule that names an address literally allows it.
             let served = std::thread::spawn(move || {
                 let mut client = listener.accept().unwrap().0;
                 client.write_all(b"hello").unwrap();

@@ -1,44 +1,46 @@
-//! What may be read where most may: the kernel takes no exceptions from a folder, so a folder that holds something hidden
-//! is replaced by what else is in it.
+//! Computes the readable places. The kernel supports no exceptions within an allowed folder, so a
+//! folder that contains something hidden is replaced by its other content.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// A folder that holds more than this and something hidden is hidden as a whole.
+/// A folder that contains something hidden is hidden as a whole if it has more entries than this.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Everything, but for what is hidden.
+/// Returns the places that cover everything except the hidden ones.
 pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
     without_hidden(Path::new("/"), &hidden_places(hidden))
 }
 
-/// Where hidden files and folders are: the places of their names, and where these lead now.
+/// Returns the places of hidden files and folders: those of their names, and the targets of their
+/// links.
 pub fn hidden_places(hidden: &[PathBuf]) -> Vec<PathBuf> {
     hidden.iter().flat_map(|path| places(path)).collect()
 }
 
-/// A file or folder without what is hidden in it, by [`hidden_places`]: itself, or what else is in it.
+/// Returns the places that cover a file or folder except the places of [`hidden_places`]: the path
+/// itself, or the other content of the folder.
 pub fn without_hidden(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let mut open = Vec::new();
     open_up(path, hidden, &mut open);
     open
 }
 
-/// Where a path leads now, and where its name stands: it may be replaced.
+/// Returns the current target of a path, and the place of its name, as the link may be replaced.
 fn places(path: &Path) -> Vec<PathBuf> {
     let mut places = Vec::new();
     places.extend(path.canonicalize().ok());
-    // What is not there yet is hidden by its name in the folder that is there.
-    let mut rest: Vec<&OsStr> = Vec::new();
+    // A path that does not exist yet is hidden by its name in the closest existing folder.
+    let mut missing: Vec<&OsStr> = Vec::new();
     for folder in path.ancestors() {
         match (folder.file_name(), folder.parent().map(Path::canonicalize)) {
             (Some(name), Some(Ok(parent))) => {
                 let mut place = parent.join(name);
-                place.extend(rest.iter().rev());
+                place.extend(missing.iter().rev());
                 places.push(place);
                 break;
             }
-            (Some(name), _) => rest.push(name),
+            (Some(name), _) => missing.push(name),
             (None, _) => break,
         }
     }
@@ -67,7 +69,7 @@ fn open_up(folder: &Path, hidden: &[PathBuf], readable: &mut Vec<PathBuf>) {
         return;
     }
     for entry in entries {
-        // A link is followed where it leads to; a rule for it would open what it leads to.
+        // A link is readable if its target is. A rule for the link would make the target readable.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             open_up(&entry.path(), hidden, readable);
         }

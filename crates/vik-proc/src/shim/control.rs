@@ -1,8 +1,9 @@
 //! The FIFO through which a later daemon takes the shim over.
 //!
-//! Each line is `WORD OWNER`. The last who said `hello` owns the shim, and only the owner's other words count. An owner is
-//! gone when its process is, when it says `bye`, or when nobody has the FIFO open for writing any more; a stranger who
-//! holds it open keeps nothing alive.
+//! Each line is `WORD OWNER`. The last sender of `hello` owns the shim, and only the commands of
+//! the owner are carried out. The ownership ends when the owner's process ends, when it sends
+//! `bye`, or when no process has the FIFO open for writing any more. A process that only holds the
+//! FIFO open does not keep the agent alive.
 
 use std::fs;
 use std::io;
@@ -20,19 +21,21 @@ use crate::sys;
 /// A daemon that has taken the shim over.
 pub(super) struct Owner {
     name: Vec<u8>,
-    /// Readable when it is gone; `None` where the system has no such handle.
+    /// A descriptor that is readable when the daemon has ended; `None` if the system has no such
+    /// handle.
     alive: Option<OwnedFd>,
 }
 
 impl Owner {
-    /// The name is `PID.START_TIME.NUMBER`; nobody else is let in.
+    /// Parses the name `PID.START_TIME.NUMBER`. Returns `None` for any other form, and if the
+    /// process has ended.
     fn new(name: &[u8]) -> Option<Self> {
         let mut parts = std::str::from_utf8(name).ok()?.splitn(3, '.');
         let process = ProcessId {
             pid: parts.next()?.parse().ok()?,
             start_time: parts.next()?.parse().ok()?,
         };
-        // The handle first: what has the pid afterwards is what the handle is for.
+        // The handle is opened before the check, so it stays with the process that the check sees.
         let alive = sys::pidfd_open(process.pid).ok();
         process.is_alive().then(|| Self {
             name: name.to_vec(),
@@ -49,7 +52,7 @@ impl Owner {
     }
 }
 
-/// One line that means something.
+/// One valid line.
 pub(super) enum ControlMessage {
     Hello(Owner),
     Bye(Vec<u8>),
@@ -59,11 +62,11 @@ pub(super) enum ControlMessage {
 impl ControlMessage {
     fn parse(line: &[u8]) -> Option<Self> {
         let space = line.iter().position(|&byte| byte == b' ')?;
-        let (word, owner) = (&line[..space], &line[space + 1..]);
-        match word {
+        let (verb, owner) = (&line[..space], &line[space + 1..]);
+        match verb {
             b"hello" => Owner::new(owner).map(Self::Hello),
             b"bye" => Some(Self::Bye(owner.to_vec())),
-            _ => Command::parse(word).map(|command| Self::Command(command, owner.to_vec())),
+            _ => Command::parse(verb).map(|command| Self::Command(command, owner.to_vec())),
         }
     }
 }
@@ -74,7 +77,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Makes the FIFO, in the place of one that is there already.
+    /// Creates the FIFO, and replaces an existing file.
     pub(super) fn make(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -91,7 +94,7 @@ impl Control {
         self.lines.fd()
     }
 
-    /// Reads once. `false`: nobody has it open for writing.
+    /// Reads once. Returns `false` if no process has the FIFO open for writing.
     pub(super) fn receive(&mut self) -> bool {
         self.lines.receive()
     }
@@ -104,8 +107,9 @@ impl Control {
             .collect()
     }
 
-    /// After the last writer has gone a FIFO says so again and again, until it is opened anew. The new one is open before
-    /// the old one closes: who comes in between finds a reader.
+    /// Opens the FIFO again. After its last writer has closed it, a FIFO reports that until it is
+    /// reopened. The new descriptor is opened before the old one is closed, so that a daemon that
+    /// comes in between finds a reader.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.lines = Lifeline::new(open(&self.path)?);
         Ok(())

@@ -1,9 +1,10 @@
 //! How much of the disk a tree takes.
 //!
-//! The sizes of the few files that hold its output are read at each check. For everything else the free space of the
-//! file system is read, which is cheap. Only when more of it is gone than the tree may take, a search finds out how much
-//! of that the tree has: in files written since its start, and in open files without a name. Empty files count too, as
-//! the number of files on a file system is limited.
+//! The sizes of the few files that hold its output are read at each check. For everything else the
+//! free space of the file system is read, which is cheap. Only when it has shrunk by more than the
+//! tree may take, a search determines how much of that belongs to the tree: in files written since
+//! its start, and in open files without a name. Empty files count too, as the number of files on a
+//! file system is limited.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -21,7 +22,7 @@ use crate::space::Space;
 
 /// The shortest time between the end of a search and the next one.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Searches take at most one part in so many of the time.
+/// Searches take at most 1/`SEARCH_SHARE` of the time.
 const SEARCH_SHARE: u32 = 20;
 /// The fastest that a tree is assumed to write: the less room there is, the sooner the next check.
 const MAX_BYTES_PER_SECOND: u64 = 4 << 30;
@@ -80,7 +81,7 @@ impl Room {
         Self { bytes, files }
     }
 
-    /// Returns how much less this is than what was free at the start.
+    /// Returns by how much this is less than the free room at the start.
     fn lost_since(self, start: Self) -> Self {
         Self {
             bytes: start.bytes.saturating_sub(self.bytes),
@@ -126,8 +127,8 @@ struct Taken {
 }
 
 impl Disk {
-    /// Starts to watch the file systems of these places, and the kept files outside of them. A place that does not exist
-    /// or is no folder is skipped.
+    /// Starts to watch the file systems of these places, and the kept files outside of them. A
+    /// place that does not exist or is no folder is skipped.
     pub(super) fn watch(places: &[PathBuf], kept: &[PathBuf], limit: DiskLimit) -> Self {
         let mut disk = Self {
             places: places.to_owned(),
@@ -183,12 +184,14 @@ impl Disk {
         Some(device)
     }
 
-    /// Returns the wait before the next check. It is so short that a tree cannot reach its limit meanwhile.
+    /// Returns the wait before the next check. It is so short that a tree cannot reach its limit
+    /// meanwhile.
     pub(super) fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Returns what the tree has used too much of. Starts a search where free space alone does not decide it.
+    /// Returns the limit that the tree exceeds. Starts a search if free space alone does not decide
+    /// that.
     pub(super) fn check(
         &mut self,
         now: Instant,
@@ -223,7 +226,7 @@ impl Disk {
                 return Some(Overrun::Space { used: kept, free });
             }
             let is_suspect = lost.is_over(limit) || scarce.is_some_and(|free| lost.bytes > free);
-            // The last search has shown that others use the rest.
+            // The last search has shown that other programs use the remaining part.
             let own = if is_suspect && now < self.next_search_at {
                 system.found
             } else {
@@ -324,7 +327,7 @@ pub(super) fn is_new(facts: &Metadata, since: SystemTime) -> bool {
     UNIX_EPOCH + Duration::from_secs(changed) + LAG >= since
 }
 
-/// Adds up what was written on one file system since a time.
+/// Adds up the files that were written on one file system since a time.
 struct Count {
     device: u64,
     since: SystemTime,
@@ -464,12 +467,12 @@ mod tests {
     fn what_no_path_leads_to_is_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let name = "d".repeat(250);
-        let begin = nix::dir::Dir::open(
+        let opened = nix::dir::Dir::open(
             folder.path(),
             nix::fcntl::OFlag::O_DIRECTORY,
             nix::sys::stat::Mode::empty(),
         );
-        let mut at = begin.unwrap();
+        let mut at = opened.unwrap();
         for _ in 0..20 {
             let mode = nix::sys::stat::Mode::S_IRWXU;
             nix::sys::stat::mkdirat(&at, name.as_str(), mode).unwrap();
@@ -483,7 +486,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path().to_owned()];
         let mut disk = Disk::watch(&places, &[], DiskLimit::Bytes(64 << 20));
-        // Somebody else has taken it: as far as this tree can sender, all of it was free before.
+        // Other programs have used the space: to the tree it looks as if all of the disk was free
+        // before.
         disk.systems[0].free_at_start.bytes = u64::MAX;
         let mut found = disk.check(Instant::now(), Vec::new);
         assert!(disk.search.is_some());
@@ -492,7 +496,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(found, None);
-        // It is not searched again and again.
+        // The search is not repeated at once.
         assert!(disk.next_search_at > Instant::now());
         write(&folder.path().join("flood"), 65 << 20);
         disk.next_search_at = Instant::now();
@@ -517,7 +521,7 @@ mod tests {
         let mut disk = Disk::watch(std::slice::from_ref(&work), &kept, limit);
         let open = write(&kept[0], 5 * MIB);
         assert_eq!(disk.check(Instant::now(), Vec::new), None);
-        // What was cut short counts still.
+        // The size before the truncation still counts.
         open.set_len(0).unwrap();
         write(&kept[1], 4 * MIB);
         let Some(Overrun::Disk {
@@ -562,7 +566,7 @@ mod tests {
         let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::HalfOfFree);
         let system = &mut disk.systems[0];
         assert!(system.limit.files > 0);
-        // A file system that had room for a few more, and is used by others all the time.
+        // The file system has few free inodes, and other programs use it all the time.
         system.free_at_start.files = u64::MAX;
         system.limit.files = 100;
         for at in 0..60 {

@@ -1,7 +1,9 @@
-//! Standard input of the agent: a pipe that the shim fills as fast as the agent reads, and then closes.
+//! The standard input of the agent: a pipe that the shim fills as fast as the agent reads, and then
+//! closes.
 //!
-//! A file that is followed is one to which a daemon adds what the agent is told while it lives. It is a file and no pipe, so
-//! that a daemon may die between two words, and the next one sees what was told. A NUL byte in it is the end.
+//! A daemon appends messages for the running agent to a followed file. It is a file and not a pipe,
+//! so that a daemon may die between two messages and the next one sees those that were sent. A NUL
+//! byte ends the input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,10 +18,10 @@ use crate::sys::{self, Watch};
 
 const CHUNK: usize = 64 * 1024;
 
-/// Ends the input where it stands in a file that is followed. No text has it, and no JSON.
+/// The byte that ends a followed file. Neither text nor JSON contains it.
 const END: u8 = 0;
 
-/// How often a file is looked at that the system does not watch for us.
+/// The polling interval for a file that the system cannot watch.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shim's end of the agent's standard input. Dropping it closes the input.
@@ -28,30 +30,31 @@ pub(super) struct Feed {
     source: File,
     chunk: Vec<u8>,
     written: usize,
-    /// There was nothing more at the last look.
+    /// Whether the last read found no more data.
     idle: bool,
     more: More,
 }
 
-/// What the end of the source means.
+/// The meaning of the end of the source.
 enum More {
     /// The end of the input.
     None,
-    /// Something may be added yet: the system tells when, where it can.
+    /// More data may be appended. The system reports that, if a watch is possible.
     Added(Option<Watch>),
-    /// The end has been read, and what is before it is yet to be written.
+    /// The end was read, and data before it must still be written.
     Ended,
 }
 
 impl Feed {
-    /// Opens the source. Also gives the agent's end of the pipe.
+    /// Opens the source. Also returns the agent's end of the pipe.
     pub(super) fn open(path: &Path) -> io::Result<(OwnedFd, Self)> {
         Self::with(path, More::None)
     }
 
-    /// [`open`](Self::open), for a source that is added to.
+    /// Opens a source like [`open`](Self::open), but one to which data is appended.
     pub(super) fn follow(path: &Path) -> io::Result<(OwnedFd, Self)> {
-        // Watched before it is read: nothing is added unseen. A user may have only so many watches.
+        // The watch starts before the first read, so that no data is missed. It may fail, as the
+        // number of watches of a user is limited.
         Self::with(path, More::Added(Watch::new(path).ok()))
     }
 
@@ -61,7 +64,8 @@ impl Feed {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let (read, pipe) = sys::pipe()?;
-        // Only this end: the two ends are two open files, and the agent's reads must wait as usual.
+        // Only this end is non-blocking: the two ends are two open files, and reads of the agent
+        // must wait as usual.
         sys::set_nonblocking(&pipe, true)?;
         let feed = Self {
             pipe,
@@ -74,8 +78,8 @@ impl Feed {
         Ok((read, feed))
     }
 
-    /// What to wait on: until the pipe can be written to, or until something is added. `None`: look again at
-    /// [`look_at`](Self::look_at).
+    /// Returns the descriptor and the event to wait for: space in the pipe, or more data in the
+    /// file. After `None` the caller reads again at [`poll_at`](Self::poll_at).
     pub(super) fn poll(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         match &self.more {
             More::Added(watch) if self.idle => watch.as_ref().map(|watch| (watch.as_fd(), PollFlags::POLLIN)),
@@ -83,12 +87,12 @@ impl Feed {
         }
     }
 
-    /// When to look at the source again, where nothing tells.
+    /// Returns when to read the source again, if it has no watch.
     pub(super) fn poll_at(&self) -> Option<Instant> {
         self.poll().is_none().then(|| Instant::now() + POLL_INTERVAL)
     }
 
-    /// Writes what fits now. `false`: there is nothing more to write, or nobody to read it.
+    /// Writes as much as fits now. Returns `false` if there is no more data to write, or no reader.
     pub(super) fn pump(&mut self) -> bool {
         if let More::Added(Some(watch)) = &self.more {
             watch.clear();
@@ -106,7 +110,7 @@ impl Feed {
         }
     }
 
-    /// Reads on. `false`: there is nothing now.
+    /// Reads more data. Returns `false` if there is none now.
     fn refill(&mut self) -> bool {
         self.chunk.clear();
         self.written = 0;
@@ -114,7 +118,7 @@ impl Feed {
             return false;
         }
         self.chunk.resize(CHUNK, 0);
-        // An unreadable rest ends the input as its end would: the agent sees what there was.
+        // A read error ends the input like its end: the agent gets the data before it.
         let read = self.source.read(&mut self.chunk).unwrap_or_else(|_| {
             self.more = More::None;
             0
@@ -140,12 +144,13 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The agent reads what was added until the end, whether the system tells of it or not, and nothing behind the end.
+        /// The agent reads what was appended before the end, with and without a watch, and nothing
+        /// after the end.
         #[test]
         fn what_is_added_is_fed_until_the_end(
             pieces in prop::collection::vec(prop::collection::vec(1..=255_u8, 0..50), 0..8),
             watched in any::<bool>(),
-            rest in prop::collection::vec(any::<u8>(), 0..20),
+            tail in prop::collection::vec(any::<u8>(), 0..20),
         ) {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("stdin");
@@ -159,7 +164,7 @@ mod tests {
                 file.write_all(piece).unwrap();
             }
             file.write_all(&[END]).unwrap();
-            file.write_all(&rest).unwrap();
+            file.write_all(&tail).unwrap();
             prop_assert!(!feed.pump());
             drop(feed);
             let mut read = Vec::new();

@@ -1,5 +1,6 @@
-//! The stop ladder: SIGINT to the agent's group, SIGTERM to every descendant, then SIGKILL to every descendant until none
-//! is left. Processes that remain when an agent ends by itself get the last two steps.
+//! The stop ladder: SIGINT to the agent's group, SIGTERM to every descendant, then SIGKILL to every
+//! descendant until none is left. Processes that remain when an agent ends by itself get the last
+//! two steps.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -16,7 +17,8 @@ use crate::{sys, tree};
 const RESCAN: Duration = Duration::from_millis(100);
 /// The longest pause between two rounds of SIGKILL.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
-/// How long rounds of SIGKILL follow each other without a pause while each finds processes that are new.
+/// How long rounds of SIGKILL follow each other without a pause while each finds processes that are
+/// new.
 const BURST: Duration = Duration::from_millis(250);
 /// How many rounds over the shim's children precede one over the whole tree.
 const QUICK_ROUNDS: usize = 32;
@@ -87,7 +89,7 @@ impl Shim {
         if self.ended.is_none() {
             self.cause = Some(Cause::Killed);
         }
-        self.begin_killing();
+        self.start_killing();
     }
 
     /// Takes the step that is due. Returns a proof when the end is reached.
@@ -100,12 +102,12 @@ impl Shim {
             }
             if matches!(self.phase, Phase::Running | Phase::Interrupted { .. }) {
                 let graces = &self.spec.graces;
-                self.begin_terminating(if by_itself { graces.leftover } else { graces.term });
+                self.start_terminating(if by_itself { graces.leftover } else { graces.term });
             }
         }
         match self.phase {
-            Phase::Interrupted { until } if now >= until => self.begin_terminating(self.spec.graces.term),
-            Phase::Terminating { until, .. } if now >= until => self.begin_killing(),
+            Phase::Interrupted { until } if now >= until => self.start_terminating(self.spec.graces.term),
+            Phase::Terminating { until, .. } if now >= until => self.start_killing(),
             Phase::Terminating { until, rescan } if now >= rescan => {
                 self.terminate_members();
                 self.phase = Phase::Terminating {
@@ -142,7 +144,7 @@ impl Shim {
         }
     }
 
-    fn begin_terminating(&mut self, grace: Duration) {
+    fn start_terminating(&mut self, grace: Duration) {
         let now = Instant::now();
         self.note_census(self.members());
         self.terminate_members();
@@ -152,7 +154,7 @@ impl Shim {
         };
     }
 
-    fn begin_killing(&mut self) {
+    fn start_killing(&mut self) {
         let now = Instant::now();
         self.kill_members();
         let pause = Duration::from_millis(1);
@@ -172,7 +174,8 @@ impl Shim {
         }
     }
 
-    /// Kills all members, and repeats that without a pause while there are new ones: a tree may fork faster than it dies.
+    /// Kills all members, and repeats that without a pause while there are new ones: a tree may
+    /// fork faster than it dies.
     fn kill_members(&mut self) {
         let until = Instant::now() + BURST;
         loop {
@@ -195,8 +198,8 @@ impl Shim {
         }
     }
 
-    /// Kills the cgroup and the agent's process group. This needs no process table, and includes processes that are just
-    /// being created.
+    /// Kills the cgroup and the agent's process group. This needs no process table, and includes
+    /// processes that are just being created.
     fn kill_known_groups(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -206,8 +209,9 @@ impl Shim {
         }
     }
 
-    /// Kills the children of the shim and their groups without reading `/proc`: only the shim reaps them, so their pids
-    /// cannot be reused. Orphans of a killed subreaper become children of the shim. Returns whether any child is new.
+    /// Kills the children of the shim and their groups without reading `/proc`: only the shim reaps
+    /// them, so their pids cannot be reused. Orphans of a killed subreaper become children of the
+    /// shim. Returns whether any child is new.
     fn kill_children(&mut self) -> bool {
         let children = sys::children(own_pid()).unwrap_or_default();
         // The newest are last in the list: they are killed first, before they can fork.
@@ -300,7 +304,8 @@ impl Shim {
         agent_processes
     }
 
-    /// Counts the tree without the processes of the sandbox above the agent; stops soon after `enough` tasks.
+    /// Counts the tree without the processes of the sandbox above the agent; stops soon after
+    /// `enough` tasks.
     pub(super) fn survey(&self, enough: u64) -> Survey {
         let sandbox_parents = self.sandbox_parents.len();
         let mut survey = tree::survey(&[own_pid()], enough.saturating_add(sandbox_parents as u64));

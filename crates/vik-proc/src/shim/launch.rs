@@ -1,4 +1,4 @@
-//! From a spec to a running agent.
+//! Starts an agent from a spec.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
@@ -25,30 +25,31 @@ use crate::spec::{Output, ShimSpec, SpawnFailure, SpawnFailureKind as Kind, Stdi
 use crate::sys::Gate;
 use crate::sys::{self, ChildStep, Image};
 
-/// An agent that was forked, or what will start it.
+/// An agent that was forked, or the program that starts it.
 pub(super) struct Launched {
     pub(super) pid: i32,
     pub(super) evidence: Evidence,
     pub(super) feed: Option<Feed>,
 }
 
-/// What tells whether the agent runs.
+/// The evidence that the agent runs.
 pub(super) enum Evidence {
-    /// The forked process is the agent. End of file means that it runs; bytes mean that it could not be started.
+    /// The forked process is the agent. End of file means that it runs; bytes are the report of a
+    /// failure.
     Exec(File),
-    /// The forked process is `bwrap`; what it starts inside tells.
+    /// The forked process is `bwrap`; the process that it starts inside sends messages.
     #[cfg(target_os = "linux")]
     Inside(Inside),
 }
 
-/// What the kernel is to bound a tree by.
+/// The limits that the kernel enforces for a tree.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// Where it is born.
+    /// The cgroup in which the tree is created.
     pub(super) cgroup: Option<OwnedFd>,
-    /// What it enters before anything else.
+    /// The cgroup of version 1 that the tree enters before anything else.
     pub(super) entrance: Option<OwnedFd>,
-    /// How many tasks its user may have for it to make more.
+    /// The limit on the tasks of the tree's user.
     pub(super) tasks: Option<u64>,
 }
 
@@ -83,11 +84,11 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
     let program = bubblewrap::find().map_err(|error| no_sandbox(&error))?;
     let (stdio, feed) = open_stdio(spec)?;
     let stdio = stdio.lifted().map_err(made)?;
-    // By its descriptor: its path may not be there inside.
+    // The program is executed by its descriptor, as its path may not exist inside.
     let own = File::open("/proc/self/exe").map_err(made)?;
     let spec_json = serde_json::to_vec(spec).map_err(|error| made(error.into()))?;
     let spec_file = within::nameless(&spec_json).map_err(made)?;
-    // Nobody reads in the table of processes what is hidden.
+    // The arguments are in a file, so that the process table does not show the hidden paths.
     let walls = bubblewrap::arguments(sandbox).join(OsStr::from_bytes(b"\0"));
     let walls = within::nameless(walls.as_bytes()).map_err(made)?;
     let (ours, theirs) = UnixStream::pair().map_err(made)?;
@@ -121,7 +122,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
         &given,
     ];
     let args = args.map(|arg| c_string(OsStr::new(arg)));
-    // The mark is also an argument: others may not read the environment of the inside.
+    // The mark is also an argument, as others may not read the environment of the inside.
     let args = args
         .into_iter()
         .chain(mark.clone().map(Ok))
@@ -129,7 +130,8 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
     let mut image = Image {
         program: c_string(program.as_os_str())?,
         args,
-        // What the agent is told might tell the loader of programs where agents have written.
+        // The agent's environment could direct the dynamic loader to a folder that agents can
+        // write.
         env: mark.into_iter().collect(),
         cwd: c"/".to_owned(),
         stdio: [null.as_raw_fd(), null.as_raw_fd(), complaining.as_raw_fd()],
@@ -146,7 +148,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
     drop((stdio, theirs, complaining, spec_file, walls));
     serve(spec, &mut image)?;
     let mut bytes = Vec::new();
-    // Until `bwrap` itself runs.
+    // The pipe is closed when `bwrap` itself runs.
     let _ = io::Read::read_to_end(&mut report, &mut bytes);
     if let Some((_, errno)) = sys::parse_report(&bytes) {
         let error = io::Error::from_raw_os_error(errno);
@@ -159,7 +161,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
     })
 }
 
-/// The agent, as it is to be started.
+/// Prepares the process image of the agent.
 pub(super) fn agent(
     spec: &ShimSpec,
     stdio: [RawFd; 3],
@@ -189,18 +191,18 @@ pub(super) fn agent(
     })
 }
 
-/// Forks; gives where a failure before `exec` is reported, and the pid.
+/// Forks. Returns the pipe for the report of a failure before `exec`, and the pid.
 pub(super) fn fork(image: &Image, cgroup: Option<&OwnedFd>) -> Result<(File, i32), SpawnFailure> {
     let (report, writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
     let pid = sys::fork_exec(image, cgroup, &writer).map_err(|error| os_failure("cannot fork", &error))?;
     Ok((report.into(), pid))
 }
 
-/// Starts the proxy of a network of its own: threads are made after the fork only.
+/// Starts the proxy of a network namespace. Its threads must not exist before the fork.
 #[cfg(target_os = "linux")]
 fn serve(spec: &ShimSpec, image: &mut Image) -> Result<(), SpawnFailure> {
     if let (Some(gate), Some(sandbox)) = (image.gate.take(), &spec.sandbox)
-        // Without listeners the child has failed, and reports it.
+        // Without listeners the child has failed, and reports that.
         && let Ok(listeners) = gate.listeners()
     {
         let rules = sandbox.hosts().unwrap_or_default().to_vec();
@@ -210,7 +212,7 @@ fn serve(spec: &ShimSpec, image: &mut Image) -> Result<(), SpawnFailure> {
     Ok(())
 }
 
-/// What a report of the child means.
+/// Converts the report of a failed child.
 pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFailure {
     let error = io::Error::from_raw_os_error(errno);
     match step {
@@ -252,7 +254,7 @@ fn gate(_: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     Ok(())
 }
 
-/// The way into a network of its own, where only listed hosts may be reached.
+/// Creates the network namespace for a sandbox with a list of hosts.
 #[cfg(target_os = "linux")]
 fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     let ports = spec.sandbox.as_ref().and_then(Sandbox::ports);
@@ -260,7 +262,7 @@ fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     gate.map_err(|error| not_put_up(&error.to_string()))
 }
 
-/// The sandbox as this system upholds it, made before the fork.
+/// Creates the rules of the sandbox, before the fork.
 fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
     let fence = spec.sandbox.as_ref().map(Sandbox::fence).transpose();
     fence.map_err(|error| no_sandbox(&error))
@@ -279,12 +281,12 @@ fn failed(kind: Kind, message: String) -> SpawnFailure {
     SpawnFailure { kind, message }
 }
 
-fn os_failure(what: &str, error: &io::Error) -> SpawnFailure {
+fn os_failure(context: &str, error: &io::Error) -> SpawnFailure {
     let kind = match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE) => Kind::NoResources,
         _ => Kind::Other,
     };
-    failed(kind, format!("{what}: {error}"))
+    failed(kind, format!("{context}: {error}"))
 }
 
 fn c_string(text: &OsStr) -> Result<CString, SpawnFailure> {
@@ -319,7 +321,8 @@ fn environment(spec: &ShimSpec) -> Result<Vec<CString>, SpawnFailure> {
         .collect()
 }
 
-/// The path to execute. A name without a slash is looked up in the absolute folders of the spec's own `PATH`.
+/// Returns the path to execute. A name without a slash is searched in the absolute folders of the
+/// spec's own `PATH`.
 fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     let program = Path::new(&spec.program);
     if spec.program.as_bytes().contains(&b'/') {
@@ -356,7 +359,7 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     ))
 }
 
-/// Where the agent reads and writes.
+/// The standard streams of the agent.
 struct Stdio {
     stdin: OwnedFd,
     stdout: (Option<OwnedFd>, RawFd),
@@ -368,7 +371,7 @@ impl Stdio {
         [self.stdin.as_raw_fd(), self.stdout.1, self.stderr.1]
     }
 
-    /// The same with numbers from 3 on.
+    /// Returns the streams with numbers from 3 on.
     #[cfg(target_os = "linux")]
     fn lifted(self) -> io::Result<[OwnedFd; 3]> {
         Ok([
@@ -409,7 +412,7 @@ fn fed(path: &Path, feed: io::Result<(OwnedFd, Feed)>) -> Result<(OwnedFd, Optio
         .map_err(|error| failed(Kind::BadStdin, format!("cannot read {}: {error}", path.display())))
 }
 
-/// The open file, if one had to be opened, and the descriptor to use.
+/// Returns the file, if one had to be opened, and the descriptor to use.
 fn open_output(
     output: &Output,
     inherited: RawFd,

@@ -1,5 +1,5 @@
-//! Lines from the daemon, through the pipe that the shim was started with (the spec, then commands, then its end) or
-//! through the control FIFO.
+//! Lines from the daemon, either through the pipe that the shim was started with (the spec, then
+//! commands, then end of file) or through the control FIFO.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,10 @@ use nix::errno::Errno;
 
 use crate::spec::ShimSpec;
 
-/// The most that a spec may take: an environment and arguments beyond this could not be executed anyway.
+/// The size limit of a spec: a larger environment and arguments could not be executed anyway.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// What the daemon can ask for. Unknown lines are passed over.
+/// A command of the daemon. Unknown lines are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Stop,
@@ -19,8 +19,8 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn parse(word: &[u8]) -> Option<Self> {
-        match word {
+    pub(super) fn parse(name: &[u8]) -> Option<Self> {
+        match name {
             b"stop" => Some(Self::Stop),
             b"kill" => Some(Self::Kill),
             _ => None,
@@ -50,8 +50,8 @@ impl Lifeline {
         let mut searched = 0;
         loop {
             if let Some(end) = self.buffer[searched..].iter().position(|&byte| byte == b'\n') {
-                let rest = self.buffer.split_off(searched + end + 1);
-                let line = std::mem::replace(&mut self.buffer, rest);
+                let tail = self.buffer.split_off(searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, tail);
                 return Ok(serde_json::from_slice(&line)?);
             }
             searched = self.buffer.len();
@@ -64,19 +64,20 @@ impl Lifeline {
         }
     }
 
-    /// Reads once, which does not wait after `poll` said so. `false`: nothing more can come.
+    /// Reads once, which does not block after `poll` has reported data. Returns `false` if no more
+    /// data can come.
     pub(super) fn receive(&mut self) -> bool {
         self.read().unwrap_or(false)
     }
 
-    /// The lines that have come whole.
+    /// Returns the complete lines.
     pub(super) fn lines(&mut self) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         while let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
             lines.push(self.buffer[..end].trim_ascii().to_vec());
             self.buffer.drain(..=end);
         }
-        // A command is short; anything that grows without a line end is not one.
+        // Commands are short, so a long line without an end is not a command.
         if self.buffer.len() > 64 * 1024 {
             self.buffer = Vec::new();
         }

@@ -1,9 +1,9 @@
-//! Memory of a tree that is not resident in its processes: files without a name (`memfd_create`) and files in `/dev/shm`,
-//! deleted ones included.
+//! Memory of a tree that is not resident in its processes: files without a name (`memfd_create`)
+//! and files in `/dev/shm`, deleted ones included.
 //!
-//! The kernel counts such memory for the whole machine, which is cheap to read. Only when that has grown by more than the
-//! tree may have, a search finds out how much of it the tree holds. Descriptors in transit through a socket belong to no
-//! process and are not found.
+//! The kernel counts such memory for the whole machine, which is cheap to read. Only when that has
+//! grown by more than the tree may have, a search determines how much of it the tree holds.
+//! Descriptors in transit through a socket belong to no process and are not found.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, Metadata};
@@ -23,7 +23,7 @@ use crate::sys;
 
 /// The shortest time between the end of a search and the next one.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(250);
-/// Searches take at most one part in so many of the time.
+/// Searches take at most 1/`SEARCH_SHARE` of the time.
 const SEARCH_SHARE: u32 = 10;
 /// The folder for files in memory that have a name.
 const SHARED: &str = "/dev/shm";
@@ -58,8 +58,8 @@ impl SharedMemory {
         }
     }
 
-    /// Returns whether the tree has more memory than `limit`, and whether it is close to that; `resident` is the part that
-    /// its processes have.
+    /// Returns whether the tree has more memory than `limit`, and whether it is close to that;
+    /// `resident` is the part that its processes have.
     pub(super) fn check(
         &mut self,
         now: Instant,
@@ -117,7 +117,7 @@ fn machine_total() -> u64 {
 /// Returns a value of a file below `/proc`, in bytes.
 fn kib(text: &str, key: &str) -> u64 {
     let value = text.lines().find_map(|line| line.strip_prefix(key));
-    let value = value.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    let value = value.and_then(|number| number.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
     value.unwrap_or(0).saturating_mul(1024)
 }
 
@@ -143,7 +143,8 @@ impl Count {
         }
     }
 
-    /// Returns the memory of the tree. The part in files cannot exceed `grown`, the growth on the whole machine.
+    /// Returns the memory of the tree. The part in files cannot exceed `grown`, the growth on the
+    /// whole machine.
     fn used(&mut self, members: &[ProcessId], private: &[PathBuf], grown: u64) -> u64 {
         let (mut own, mut shared) = (0_u64, 0_u64);
         for member in members {
@@ -221,8 +222,8 @@ impl Count {
         })
     }
 
-    /// Counts files that are mapped and not open. Only a privileged process can examine them; for any other the mapped
-    /// length counts.
+    /// Counts files that are mapped and not open. Only a privileged process can examine them; for
+    /// any other the mapped length counts.
     fn mappings(&mut self, pid: i32) {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut sizes: HashMap<u64, u64> = HashMap::new();
@@ -246,7 +247,8 @@ impl Count {
         self.held = self.held.saturating_add(sum);
     }
 
-    /// Counts new files of this user in the shared folder, without those that other programs have open.
+    /// Counts new files of this user in the shared folder, without those that other programs have
+    /// open.
     fn named_files(&mut self, members: &[ProcessId]) {
         let mut found: Vec<Metadata> = Vec::new();
         let mut open = vec![PathBuf::from(SHARED)];
@@ -272,7 +274,8 @@ impl Count {
     }
 }
 
-/// Returns the inodes of files in the shared folder that processes outside of the tree have open or mapped.
+/// Returns the inodes of files in the shared folder that processes outside of the tree have open or
+/// mapped.
 fn used_by_others(members: &[ProcessId]) -> HashSet<u64> {
     let own: HashSet<i32> = members.iter().map(|member| member.pid).collect();
     let mut used = HashSet::new();

@@ -1,8 +1,14 @@
-//! The parent of one agent: a small process of its own, with one thread and one loop, that owns the agent's process
-//! tree, feeds its standard input, and ends only when nothing of the tree is left.
+//! The parent of one agent: a small process with one thread and one loop that owns the agent's
+//! process tree, feeds its standard input, and ends only when no process of the tree is left.
 //!
-//! Descriptors at its start: 0 the lifeline (first line a [`ShimSpec`], then one command a line; its end means that the
-//! daemon is gone: then the agent is stopped, or a later daemon is waited for at the control FIFO), 1 and 2 what the agent may inherit, 3 the status pipe to the daemon, 4 perhaps a lock to hold.
+//! Descriptors at its start:
+//!
+//! - 0: the lifeline. The first line is a [`ShimSpec`], then each line is a command. Its end means
+//!   that the daemon has ended; then the shim stops the agent, or waits for a later daemon at the
+//!   control FIFO.
+//! - 1 and 2: the streams that the agent may inherit.
+//! - 3: the status pipe to the daemon.
+//! - 4: a lock to hold, if there is one.
 
 mod census_writer;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
@@ -61,16 +67,13 @@ use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
 use crate::task_group::TaskGroup;
 
-/// Runs the shim to its end: what the hidden verb `vik __shim` does. Call it first thing in `main`, before threads,
-/// logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
+/// Runs the shim to its end: the hidden verb `vik __shim`. `main` must call it first, before
+/// threads, logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
 ///
-/// `vik __shim within` is what `bwrap` starts in the namespaces of a sandbox.
+/// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox.
 pub fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if std::env::args_os()
-        .nth(2)
-        .is_some_and(|word| word == within::VERB)
-    {
+    if std::env::args_os().nth(2).is_some_and(|arg| arg == within::VERB) {
         return within::main(std::env::args().nth(3));
     }
     crate::set_non_dumpable();
@@ -80,7 +83,7 @@ pub fn main() -> ExitCode {
     let (Some(lifeline), Some(status)) = (sys::inherited(0), sys::inherited(3)) else {
         return refuse("it is started by the daemon, with its pipes open");
     };
-    // Nothing but 0, 1 and 2 may reach the agent: neither the status pipe nor the lock.
+    // Only 0, 1 and 2 may reach the agent: neither the status pipe nor the lock.
     sys::cloexec_from_3();
     let signals = match sys::signals_as_bytes(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT]) {
         Ok(signals) => signals,
@@ -90,7 +93,8 @@ pub fn main() -> ExitCode {
     let mut lifeline = Lifeline::new(lifeline);
     let spec = match lifeline.read_spec() {
         Ok(spec) => spec,
-        // The daemon went away, or gave up, before it said anything: there is nothing to do and nobody to tell.
+        // The daemon ended, or cancelled the start, before it sent a spec: nothing was started, and
+        // nobody waits for a result.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
         Err(error) => return refuse(&format!("cannot read what to start: {error}")),
     };
@@ -100,38 +104,38 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Only a daemon of another version or a person at a shell gets here.
+/// Prints an error. Only a daemon of another version or a person at a shell gets it.
 fn refuse(why: &str) -> ExitCode {
     let _ = nix::unistd::write(std::io::stderr(), format!("vik shim: {why}\n").as_bytes());
     ExitCode::from(2)
 }
 
-/// Children of every kind: also those that do not tell of their end by SIGCHLD.
+/// All kinds of children, including those that do not report their end by SIGCHLD.
 #[cfg(target_os = "linux")]
 const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG.union(WaitPidFlag::__WALL);
 #[cfg(not(target_os = "linux"))]
 const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG;
 
-/// How many children are reaped at a time.
+/// The most children that are reaped at a time.
 const MAX_REAPED: usize = 1024;
 
 struct Shim {
     spec: ShimSpec,
     status: OwnedFd,
-    /// `None` once the daemon that started this is gone.
+    /// `None` once the daemon that started this shim has ended.
     lifeline: Option<Lifeline>,
-    /// Where a later daemon may come in; `None` where none may.
+    /// The FIFO for a later daemon; `None` if none may take over.
     control: Option<Control>,
-    /// The later daemon.
+    /// The later daemon that has taken over.
     owner: Option<Owner>,
-    /// Until when one may come, while there is no daemon.
+    /// The deadline for a later daemon, while there is none.
     orphan_until: Option<Instant>,
     roll: Option<CensusWriter>,
-    /// The tree's own, where one can be had.
+    /// The tree's own cgroup, if one could be created.
     cgroup: Option<Cgroup>,
     signals: OwnedFd,
     subreaper: bool,
-    /// What was forked: the agent, or what stands around it.
+    /// The forked process: the agent, or the sandbox program around it.
     child: Option<i32>,
     agent: Option<ProcessId>,
     /// The processes of the sandbox above the agent: they get no signal, and end after it.
@@ -140,7 +144,7 @@ struct Shim {
     ended: Option<(Option<i32>, Option<i32>)>,
     /// Open until it is known whether `exec` succeeded.
     report: Option<File>,
-    /// Where what is started within namespaces tells of itself.
+    /// The messages of the process that was started within namespaces.
     #[cfg(target_os = "linux")]
     inside: Option<Inside>,
     feed: Option<Feed>,
@@ -149,21 +153,19 @@ struct Shim {
     phase: Phase,
     started_at: SystemTime,
     step: Step,
-    /// When the next check of the tree's limits is due.
     check_at: Option<Instant>,
-    /// When the tree is compared with its limits again at the latest.
+    /// The latest time of the next comparison of the tree with its limits.
     survey_at: Option<Instant>,
-    /// What was left of the system's tasks when that was last done.
+    /// How many fewer tasks the system had free at the last comparison.
     lost_at_survey: u64,
     tasks: Tasks,
-    /// What bounds the tasks of the tree, where it can be had.
+    /// The cgroup that limits the tasks of the tree, if one could be created.
     task_group: Option<TaskGroup>,
-    /// Whether there may be children that have ended and were not reaped yet.
+    /// Whether there may be zombies that were not reaped yet.
     unreaped: bool,
-    /// When the next check of the disk is due.
     disk_check_at: Option<Instant>,
     disk: Option<Disk>,
-    /// The memory that it holds beside what is resident, where memory is limited.
+    /// The memory that the tree holds beside resident memory, if memory is limited.
     #[cfg(target_os = "linux")]
     memory: Option<SharedMemory>,
     overrun: Option<Overrun>,
@@ -212,7 +214,7 @@ impl Shim {
     fn start(&mut self) {
         if let Some(path) = self.spec.census.clone() {
             let mut roll = CensusWriter::create(path);
-            // Only a census tells a later daemon of it.
+            // A later daemon finds the cgroup only through a census.
             self.cgroup = Cgroup::make(ProcessId::current());
             if let (Some(cgroup), Some(sandbox)) = (&self.cgroup, &self.spec.sandbox) {
                 cgroup.limit(sandbox.limits, self.tasks.limit());
@@ -221,7 +223,7 @@ impl Shim {
             self.roll = Some(roll);
         }
         if !self.spec.orphan_grace.is_zero() {
-            // Without it nobody can come, and the agent ends with the daemon.
+            // Without the FIFO no daemon can take over, and the agent ends with its daemon.
             self.control = self
                 .spec
                 .control
@@ -255,15 +257,16 @@ impl Shim {
                 self.ended = Some((None, None));
             }
         }
-        // The agent has its own copies; ours would keep the daemon's pipe open.
+        // The agent has its own copies; the shim's copy would keep the daemon's pipe open.
         release_output();
-        // Nothing is forked from here on. Whoever may not do this shares the processors with what it has to end.
+        // The agent was forked before, so it does not inherit the priority. Without this privilege
+        // the shim competes with the processes that it must end.
         sys::raise_priority();
     }
 
     fn run(&mut self) {
-        // A command may have come together with the spec.
-        self.obey();
+        // A command may have arrived together with the spec.
+        self.run_commands();
         loop {
             let childless = self.reap();
             let now = Instant::now();
@@ -292,8 +295,8 @@ impl Shim {
         }
     }
 
-    /// Takes what has ended, so many at a time: a storm of forks may make more than can be taken. `true`: there is no
-    /// child left, and none can come.
+    /// Reaps children, at most [`MAX_REAPED`] at a time: a fork storm may create more than can be
+    /// reaped. Returns `true` if no child is left, and none can come.
     fn reap(&mut self) -> bool {
         self.unreaped = false;
         for _ in 0..MAX_REAPED {
@@ -310,11 +313,11 @@ impl Shim {
                     WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
                     _ => continue,
                 };
-                // What was not read by now never will be.
+                // The agent cannot read more input.
                 self.feed = None;
                 self.read_report();
                 #[cfg(target_os = "linux")]
-                self.lose_inside(ended);
+                self.on_inside_ended(ended);
                 self.ended.get_or_insert(ended);
             }
         }
@@ -322,7 +325,7 @@ impl Shim {
         false
     }
 
-    /// Learns whether the agent's `exec` succeeded, once the pipe says so.
+    /// Reads the report of `exec` once it is complete, which shows whether the agent runs.
     fn read_report(&mut self) {
         let Some(report) = self.report.take() else { return };
         let mut bytes = [0; sys::REPORT_LEN];
@@ -337,7 +340,7 @@ impl Shim {
         }
     }
 
-    /// The agent runs.
+    /// Records the start of the agent and reports it to the daemon.
     fn on_agent_started(&mut self, agent: ProcessId) {
         self.started_at = SystemTime::now();
         self.check_cgroup();
@@ -346,20 +349,21 @@ impl Shim {
         self.send_status(&Status::Started(agent));
     }
 
-    /// Takes in what is said from within namespaces.
+    /// Handles the messages from within the namespaces.
     #[cfg(target_os = "linux")]
     fn read_inside_messages(&mut self) {
-        let heard = self
+        let messages = self
             .inside
             .as_mut()
             .map(Inside::take_messages)
             .unwrap_or_default();
-        for word in heard {
-            match word {
+        for message in messages {
+            match message {
                 within::InsideMessage::Runs(pid) => {
                     let outermost = self.child.unwrap_or(0);
                     let found = within::find(outermost, pid);
-                    // Not to be found is only where there is no /proc; what is ended then is all of it.
+                    // The agent is found, unless there is no /proc; then signals go to the whole
+                    // tree.
                     let (agent, sandbox_parents) = found.unwrap_or((identity(outermost), Vec::new()));
                     self.agent = Some(agent);
                     self.sandbox_parents = sandbox_parents;
@@ -381,9 +385,9 @@ impl Shim {
         }
     }
 
-    /// `bwrap` has ended: after the agent, or before there was one.
+    /// Handles the end of `bwrap`, which follows the agent's end, or a failed start.
     #[cfg(target_os = "linux")]
-    fn lose_inside(&mut self, ended: (Option<i32>, Option<i32>)) {
+    fn on_inside_ended(&mut self, ended: (Option<i32>, Option<i32>)) {
         self.read_inside_messages();
         let Some(inside) = self.inside.take() else { return };
         if self.ended.is_some() || self.spawn_error.is_some() {
@@ -393,14 +397,16 @@ impl Shim {
             self.spawn_error = Some(launch::not_put_up(&inside.complaint()));
             return;
         }
-        // What told of the end was killed: `bwrap` says by what.
+        // The inside was killed before it reported the end; the exit code of `bwrap` contains the
+        // signal.
         self.ended = Some(match ended {
             (Some(code @ 129..), None) => (None, Some(code - 128)),
             ended => ended,
         });
     }
 
-    /// A group that the agent was not born into would pass for one that is empty.
+    /// Drops the cgroup if the agent is not in it: the group would look empty while the agent
+    /// lives.
     fn check_cgroup(&mut self) {
         if self
             .cgroup
@@ -423,14 +429,14 @@ impl Shim {
     fn send_status(&self, status: &Status) {
         if let Ok(mut line) = serde_json::to_vec(status) {
             line.push(b'\n');
-            let mut rest = &line[..];
-            while let Ok(written @ 1..) = nix::unistd::write(&self.status, rest) {
-                rest = &rest[written..];
+            let mut remaining = &line[..];
+            while let Ok(written @ 1..) = nix::unistd::write(&self.status, remaining) {
+                remaining = &remaining[written..];
             }
         }
     }
 
-    /// Waits until something happens and takes it in.
+    /// Waits for events and handles them.
     fn wait(&mut self, timeout: Option<Duration>) {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         let mut watch = |fd: Option<_>, flags| {
@@ -448,7 +454,7 @@ impl Shim {
         let (feed, feed_for) = self.feed.as_ref().and_then(Feed::poll).unzip();
         let feed = watch(feed, feed_for.unwrap_or(PollFlags::empty()));
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
-            // Rounded up, so that a deadline has passed when we wake up for it.
+            // The timeout is rounded up, so that the deadline has passed at the wakeup.
             PollTimeout::try_from(timeout.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
         });
         if poll(&mut fds, timeout).is_err() {
@@ -483,7 +489,7 @@ impl Shim {
             self.take_control_messages();
         }
         if lifeline || owner || control {
-            self.tend_orphan();
+            self.update_orphan_deadline();
         }
     }
 
@@ -504,13 +510,13 @@ impl Shim {
             return;
         };
         let open = lifeline.receive();
-        self.obey();
+        self.run_commands();
         if !open {
             self.lifeline = None;
         }
     }
 
-    fn obey(&mut self) {
+    fn run_commands(&mut self) {
         let lines = self.lifeline.as_mut().map(Lifeline::lines).unwrap_or_default();
         for command in lines.iter().filter_map(|line| Command::parse(line)) {
             self.carry_out(command);
@@ -524,12 +530,12 @@ impl Shim {
         }
     }
 
-    /// Takes in what came through the FIFO.
+    /// Handles the messages from the FIFO.
     fn take_control_messages(&mut self) {
         let Some(control) = &mut self.control else { return };
         let open = control.receive();
-        for word in control.take_messages() {
-            match word {
+        for message in control.take_messages() {
+            match message {
                 ControlMessage::Hello(owner) => self.owner = Some(owner),
                 ControlMessage::Bye(name) if self.is_owned_by(&name) => self.owner = None,
                 ControlMessage::Command(command, name) if self.is_owned_by(&name) => self.carry_out(command),
@@ -552,8 +558,8 @@ impl Shim {
         self.owner.as_ref().is_some_and(|owner| owner.is(name))
     }
 
-    /// Begins to wait for a daemon when there is none, and stops waiting when there is one.
-    fn tend_orphan(&mut self) {
+    /// Starts to wait for a daemon if there is none, and stops waiting if there is one.
+    fn update_orphan_deadline(&mut self) {
         if self.lifeline.is_some() || self.owner.is_some() {
             self.orphan_until = None;
         } else if self.control.is_none() {
@@ -564,14 +570,14 @@ impl Shim {
         }
     }
 
-    /// Stops the agent when no daemon came in time.
+    /// Stops the agent if no daemon came in time.
     fn end_orphan(&mut self, now: Instant) {
         if self.orphan_until.is_none_or(|until| now < until) {
             return;
         }
-        // One may have come while this process was stopped by a signal.
+        // A daemon may have come while a signal had stopped this process.
         self.take_control_messages();
-        self.tend_orphan();
+        self.update_orphan_deadline();
         if self.orphan_until.take().is_some() {
             self.stop(Cause::LifelineLost);
         }
@@ -582,7 +588,7 @@ fn identity(pid: i32) -> ProcessId {
     ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
 }
 
-/// Lets go of the inherited standard output.
+/// Replaces the inherited standard output by `/dev/null`.
 fn release_output() {
     #[expect(clippy::disallowed_methods, reason = "opens /dev/null")]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {

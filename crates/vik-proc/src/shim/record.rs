@@ -1,4 +1,4 @@
-//! The last word of a shim.
+//! Writes the exit record of a shim.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,22 +9,24 @@ use crate::spec::{Cause, ExitRecord, Proof, Status};
 use crate::{census, sys};
 
 impl Shim {
-    /// Writes the exit record, then tells the daemon. What fails here must not lose the end itself.
+    /// Writes the exit record, then reports it to the daemon. A failure here must not lose the end
+    /// itself.
     pub(super) fn finish(&mut self, proof: Proof) {
         self.feed = None;
         if let Proof::Unproven { survivors } = &proof {
             self.note_census(survivors.clone());
         }
         let proven = proof.is_proven();
-        // The kernel may have been faster than the last look.
+        // The kernel may have refused something since the last check.
         self.overrun = self.overrun.or_else(|| self.refused_by_kernel());
         let record = self.record(proof);
         if let (Some(path), Ok(mut json)) = (&self.spec.exit_record, serde_json::to_vec(&record)) {
             json.push(b'\n');
-            // A full disk: the daemon still hears it through the pipe.
+            // If the disk is full, the daemon still gets the record through the pipe.
             let _ = census::replace(path, &json, true);
         }
-        // Only now: should this process die in between, they are what a later daemon has.
+        // These files are removed after the record is written: if this process dies in between, a
+        // later daemon needs them.
         if let Some(roll) = self.roll.take().filter(|_| proven) {
             let _ = fs::remove_file(roll.path());
         }

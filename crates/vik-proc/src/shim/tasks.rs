@@ -1,7 +1,8 @@
 //! The number of tasks (processes and threads) that this system allows, and how many are free.
 //!
-//! A tree may have half of the tasks that were free when it started, so that other programs can always start processes.
-//! Reading how many are free is cheap; the tree is counted only when many are gone.
+//! A tree may have half of the tasks that were free when it started, so that other programs can
+//! always start processes. Reading how many are free is cheap; the tree is counted only when many
+//! are gone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,10 +12,12 @@ use std::time::Duration;
 
 use crate::cgroup;
 
-/// The time between two counts for each free task, divided by the number of CPUs: a fork bomb cannot create half of the
-/// tasks that were free in that time. A task without memory of its own takes 20 to 30 microseconds of a CPU.
+/// The time between two counts for each free task, divided by the number of CPUs: a fork bomb
+/// cannot create half of the free tasks in that time. A task without memory of its own takes 20 to
+/// 30 microseconds of a CPU.
 const PAUSE_PER_TASK: Duration = Duration::from_micros(12);
-/// The least of it, since more CPUs create tasks only up to a rate: they all take one lock of the kernel.
+/// The lower bound of this time, since more CPUs create tasks only up to a rate: they all take one
+/// lock of the kernel.
 const MIN_PAUSE_PER_TASK: Duration = Duration::from_micros(2);
 const MIN_PAUSE: Duration = Duration::from_millis(4);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
@@ -50,7 +53,7 @@ impl Bound {
 }
 
 impl Tasks {
-    /// Starts to watch: what is free now sets the limit of the tree.
+    /// Starts to watch the tasks. The number that is free now determines the limit of the tree.
     pub(super) fn watch() -> Self {
         let machine = limit_of_machine().map(|limit| Bound::Machine { limit });
         let groups = cgroup::task_limits().into_iter();
@@ -83,8 +86,9 @@ impl Tasks {
         (self.free_at_start / 2).max(MIN_LIMIT)
     }
 
-    /// Returns the limit on tasks of the whole user (`RLIMIT_NPROC`) that leaves the tree `allowed` ones. The kernel counts
-    /// all tasks of the user, in other containers too, which are at most those of the machine. It does not limit root.
+    /// Returns the limit on tasks of the whole user (`RLIMIT_NPROC`) that leaves the tree `allowed`
+    /// ones. The kernel counts all tasks of the user, in other containers too, which are at most
+    /// those of the machine. It does not limit root.
     pub(super) fn user_limit(&self, allowed: u64) -> Option<u64> {
         tasks_of_machine(self.load.as_ref()?).map(|others| others.saturating_add(allowed))
     }

@@ -1,5 +1,5 @@
-//! Enforces the limits of the sandbox, and a limit on tasks by what this system has room for. A tree that exceeds one is
-//! killed at once.
+//! Enforces the limits of the sandbox, and a limit on tasks that depends on the free tasks of this
+//! system. A tree that exceeds one is killed at once.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::tree::Survey;
 const FAR_INTERVAL: Duration = Duration::from_millis(500);
 /// The time between two checks of a tree that has used a quarter of a limit.
 const NEAR_INTERVAL: Duration = Duration::from_millis(50);
-/// Checks take at most one part in so many of the time.
+/// Checks take at most 1/`CHECK_SHARE` of the time.
 const CHECK_SHARE: u32 = 4;
 
 impl Shim {
@@ -28,7 +28,8 @@ impl Shim {
         sandbox.map(|sandbox| sandbox.limits).unwrap_or_default()
     }
 
-    /// Starts to watch disk and shared memory. Called before the agent starts, as the limits follow from what is free then.
+    /// Starts to watch disk and shared memory. Called before the agent starts, as the limits follow
+    /// from what is free then.
     pub(super) fn begin_disk_watch(&mut self) {
         let sandbox = self.spec.sandbox.as_ref();
         let limit = sandbox.and_then(|sandbox| sandbox.limits.disk);
@@ -54,7 +55,8 @@ impl Shim {
         self.disk_check_at = self.disk.as_ref().map(|_| now);
     }
 
-    /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks left.
+    /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks
+    /// left.
     pub(super) fn watch_limits(&mut self, now: Instant) {
         if let Some(overrun) = self.check_members(now).or_else(|| self.check_disk(now)) {
             self.check_at = None;
@@ -139,7 +141,7 @@ impl Shim {
         (None, close)
     }
 
-    /// Returns the limit at which the kernel has refused more.
+    /// Returns the limit at which the kernel has refused a request.
     pub(super) fn refused_by_kernel(&self) -> Option<Overrun> {
         let by_group = |group: &TaskGroup| {
             let limit = group.reached()?;

@@ -1,6 +1,7 @@
-//! The inside of bubblewrap: `vik __shim within`. It runs in the namespaces that `bwrap` has made, puts the fence around
-//! the agent, starts it, takes in its orphans, and tells the shim how it began and how it ended: `bwrap` itself says
-//! neither, and would kill what an agent leaves behind without asking it to end first.
+//! The inside of bubblewrap: `vik __shim within`. It runs in the namespaces that `bwrap` has
+//! created, applies the rules of the sandbox to the agent, starts it, inherits its orphans, and
+//! reports its start and end to the shim. `bwrap` itself reports neither, and would kill the
+//! processes that an agent leaves behind without asking them to end first.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -24,27 +25,27 @@ use crate::{sys, tree};
 /// The argument after [`crate::SHIM_VERB`].
 pub(super) const VERB: &str = "within";
 
-/// Longer than any line of the inside.
+/// A bound above the longest line of the inside.
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// What the inside tells the shim: one line of JSON each.
+/// The messages of the inside to the shim: one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum InsideMessage {
-    /// The agent runs; its pid as the inside sees it. The inside waits for an answer.
+    /// The agent runs. The pid is that of the inside's namespace. The inside waits for an answer.
     Runs(i32),
-    /// It could not be started.
+    /// The agent could not be started.
     Failed(SpawnFailure),
-    /// It has ended.
+    /// The agent has ended.
     Ended {
-        /// With what it exited.
+        /// The exit code.
         code: Option<i32>,
-        /// What signal ended it.
+        /// The signal that ended it.
         signal: Option<i32>,
     },
 }
 
-/// What the inside is given beside the namespaces, by the numbers of descriptors.
+/// The numbers of the descriptors that the inside gets.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Given {
     pub(super) spec: i32,
@@ -54,21 +55,21 @@ pub(super) struct Given {
 
 // --- the shim's side
 
-/// The shim's end of the line to the inside.
+/// The shim's end of the connection to the inside.
 #[derive(Debug)]
 pub(super) struct Inside {
     messages: Option<UnixStream>,
     received: Vec<u8>,
-    /// Where `bwrap` says why it failed.
+    /// The error output of `bwrap`.
     complaints: OwnedFd,
 }
 
 impl Inside {
-    pub(super) fn new(words: UnixStream, complaints: OwnedFd) -> io::Result<Self> {
-        words.set_nonblocking(true)?;
+    pub(super) fn new(messages: UnixStream, complaints: OwnedFd) -> io::Result<Self> {
+        messages.set_nonblocking(true)?;
         sys::set_nonblocking(&complaints, true)?;
         Ok(Self {
-            messages: Some(words),
+            messages: Some(messages),
             received: Vec::new(),
             complaints,
         })
@@ -78,11 +79,11 @@ impl Inside {
         self.messages.as_ref().map(AsFd::as_fd)
     }
 
-    /// What has been said since.
+    /// Returns the messages that have arrived.
     pub(super) fn take_messages(&mut self) -> Vec<InsideMessage> {
         let mut bytes = [0; 4096];
-        while let Some(words) = &mut self.messages {
-            match words.read(&mut bytes) {
+        while let Some(stream) = &mut self.messages {
+            match stream.read(&mut bytes) {
                 Ok(length @ 1..) if self.received.len() < MAX_LINE_BYTES => {
                     self.received.extend_from_slice(&bytes[..length]);
                 }
@@ -91,22 +92,22 @@ impl Inside {
                 _ => self.messages = None,
             }
         }
-        let mut heard = Vec::new();
+        let mut messages = Vec::new();
         while let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
-            heard.extend(serde_json::from_slice::<InsideMessage>(&line).ok());
+            messages.extend(serde_json::from_slice::<InsideMessage>(&line).ok());
         }
-        heard
+        messages
     }
 
-    /// Lets the inside take in the end of the agent: until then its pid is its own.
+    /// Lets the inside reap the agent: until then its pid cannot be reused.
     pub(super) fn answer(&mut self) {
-        if let Some(words) = &mut self.messages {
-            let _ = words.write_all(b"\n");
+        if let Some(stream) = &mut self.messages {
+            let _ = stream.write_all(b"\n");
         }
     }
 
-    /// What `bwrap` has complained of.
+    /// Returns the error message of `bwrap`.
     pub(super) fn complaint(&self) -> String {
         let mut bytes = [0; 1024];
         let length = nix::unistd::read(&self.complaints, &mut bytes).unwrap_or(0);
@@ -119,7 +120,7 @@ impl Inside {
     }
 }
 
-/// A file that only who holds it can read.
+/// Creates a file without a path, which only its holders can read.
 pub(super) fn nameless(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create(c"vik", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;
@@ -127,12 +128,14 @@ pub(super) fn nameless(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Who has this pid inside, below `outermost`, and who stands around it: what `bwrap` and the inside are.
+/// Finds the process with this pid in the namespace below `outermost`. Also returns the processes
+/// of the sandbox above it: `bwrap` and the inside.
 pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId>)> {
     let depth = sys::pids_within(i32::try_from(std::process::id()).ok()?).len();
     let around = tree::descendants(&[outermost]);
     let parents = around.iter().map(|process| process.pid).chain([outermost]);
-    // It may have ended already, and wait to be reaped: then it is no descendant any more, but still a child.
+    // The process may be a zombie, which is not a descendant in this list any more, but still a
+    // child.
     let children = parents.map(sys::children).collect::<Option<Vec<_>>>();
     let candidates = children.map_or_else(sys::all_pids, |lists| lists.concat());
     let is_it = |candidate: &i32| {
@@ -148,12 +151,12 @@ pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId
 
 // --- the inside
 
-/// Runs the inside to its end. Its argument is what it is [`Given`].
+/// Runs the inside to its end. The argument is a [`Given`] as JSON.
 pub(super) fn main(given: Option<String>) -> ExitCode {
     crate::set_non_dumpable();
     let _ = nix::sys::prctl::set_name(c"vik-shim");
     let given = given.and_then(|given| serde_json::from_str::<Given>(&given).ok());
-    let Some((spec, words, stdio)) = given.and_then(|given| {
+    let Some((spec, messages, stdio)) = given.and_then(|given| {
         let [stdin, stdout, stderr] = given.stdio.map(sys::inherited);
         let stdio = [stdin?, stdout?, stderr?];
         Some((
@@ -166,7 +169,7 @@ pub(super) fn main(given: Option<String>) -> ExitCode {
     };
     sys::cloexec_from_3();
     sys::become_subreaper();
-    let mut words = UnixStream::from(words);
+    let mut messages = UnixStream::from(messages);
     let started = match serde_json::from_reader(BufReader::new(File::from(spec))) {
         Ok(spec) => start(&spec, stdio),
         Err(error) => return super::refuse(&format!("cannot read what to start: {error}")),
@@ -174,20 +177,20 @@ pub(super) fn main(given: Option<String>) -> ExitCode {
     let agent = match started {
         Ok(agent) => agent,
         Err(failure) => {
-            send(&mut words, &InsideMessage::Failed(failure));
+            send(&mut messages, &InsideMessage::Failed(failure));
             return ExitCode::FAILURE;
         }
     };
-    send(&mut words, &InsideMessage::Runs(agent));
-    // Without an answer the shim is gone, and this ends with it.
-    let _ = words
+    send(&mut messages, &InsideMessage::Runs(agent));
+    // Without an answer the shim has ended, and this process ends with it.
+    let _ = messages
         .try_clone()
-        .map(|words| BufReader::new(words).read_line(&mut String::new()));
-    tend(agent, &mut words);
+        .map(|stream| BufReader::new(stream).read_line(&mut String::new()));
+    reap_all(agent, &mut messages);
     ExitCode::SUCCESS
 }
 
-/// Starts the agent behind its fence.
+/// Starts the agent with the rules of its sandbox.
 fn start(spec: &ShimSpec, stdio: [OwnedFd; 3]) -> Result<i32, SpawnFailure> {
     let fence = spec.sandbox.clone().map(Sandbox::fence_within).transpose();
     let fence = fence.map_err(|error| launch::no_sandbox(&error))?;
@@ -202,8 +205,8 @@ fn start(spec: &ShimSpec, stdio: [OwnedFd; 3]) -> Result<i32, SpawnFailure> {
     }
 }
 
-/// Reaps until nothing is left, and tells of the agent's end.
-fn tend(agent: i32, words: &mut UnixStream) {
+/// Reaps children until none is left, and reports the agent's end.
+fn reap_all(agent: i32, messages: &mut UnixStream) {
     loop {
         let status = match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::__WALL)) {
             Ok(status) => status,
@@ -216,14 +219,14 @@ fn tend(agent: i32, words: &mut UnixStream) {
             _ => continue,
         };
         if status.pid() == Some(Pid::from_raw(agent)) {
-            send(words, &InsideMessage::Ended { code, signal });
+            send(messages, &InsideMessage::Ended { code, signal });
         }
     }
 }
 
-fn send(words: &mut UnixStream, word: &InsideMessage) {
-    if let Ok(mut line) = serde_json::to_vec(word) {
+fn send(messages: &mut UnixStream, message: &InsideMessage) {
+    if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
-        let _ = words.write_all(&line);
+        let _ = messages.write_all(&line);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking over a shim that another daemon has started.
+//! Takes over a shim that another daemon has started.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,43 +16,41 @@ use crate::spec::ShimSpec;
 #[cfg(target_os = "linux")]
 use crate::sys;
 
-/// How long a shim that lives may take to open its FIFO, or to read what stands in it.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether a process lives where the system does not tell by itself.
+/// How long a living shim may take to open its FIFO, or to read from it.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a process is polled where the system does not report its end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Between two tries.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A shim that lives cannot be taken over. It was not touched: [`crate::recover`] ends it.
+/// A living shim that cannot be taken over. It was not signalled: [`crate::recover`] ends it.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// It was started without a control FIFO.
+    /// The shim was started without a control FIFO.
     #[error("the shim {} has no control FIFO", shim.pid)]
-    NoControl {
-        /// The shim.
-        shim: ProcessId,
-    },
-    /// Its control FIFO does not let anybody in.
+    NoControl { shim: ProcessId },
+    /// The shim's control FIFO cannot be opened.
     #[error("cannot reach the shim {} through {}", shim.pid, control.display())]
     Unreachable {
-        /// The shim.
         shim: ProcessId,
-        /// The FIFO.
         control: PathBuf,
-        /// What the system said last.
+        /// The last error of the system.
         #[source]
         source: io::Error,
     },
 }
 
 impl Supervisor {
-    /// Takes over a shim that another daemon has started, and returns when its agent is known, or its end.
+    /// Takes over a shim that another daemon has started. Returns when its agent, or its end, is
+    /// known.
     ///
-    /// Of the spec only [`ShimSpec::control`], [`ShimSpec::exit_record`], [`ShimSpec::census`], [`ShimSpec::mark`] and
-    /// [`ShimSpec::graces`] are used. `agent` is who the agent is, if that is known; the census tells it otherwise.
+    /// Of the spec only [`ShimSpec::control`], [`ShimSpec::exit_record`], [`ShimSpec::census`],
+    /// [`ShimSpec::mark`] and [`ShimSpec::graces`] are used. `agent` is the agent's identity, if it
+    /// is known; otherwise it is read from the census.
     ///
-    /// A shim that has ended is no error: then [`Supervised::wait`] gives its exit record, or [`crate::ShimLost`] after
-    /// what it left was ended. So nothing is missed if it ends meanwhile. One that was stopped by a signal is continued.
+    /// A shim that has ended is not an error: [`Supervised::wait`] then returns its exit record, or
+    /// [`crate::ShimLost`] after the rest of its tree was ended. So an end during the call is not
+    /// missed. A shim that was stopped by a signal is continued.
     pub async fn adopt(
         &self,
         spec: &ShimSpec,
@@ -70,7 +68,8 @@ impl Supervisor {
         let task = Shim {
             id: shim,
             boot_id: boot_id(),
-            // Of an own child, when this daemon has replaced itself by `exec`, the end must be taken.
+            // After an `exec` of this daemon the shim is its own child, so its exit status must be
+            // taken.
             reaps: shims::claim(shim),
             started: false,
             link,
@@ -88,9 +87,9 @@ impl Supervisor {
     }
 }
 
-/// Says hello to the shim. `None`: it has ended.
+/// Opens the shim's FIFO, which announces this daemon. Returns `None` if the shim has ended.
 async fn reach(spec: &ShimSpec, shim: ProcessId) -> Result<Option<Link>, AdoptError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if !shim.is_alive() {
             return Ok(None);
@@ -99,11 +98,11 @@ async fn reach(spec: &ShimSpec, shim: ProcessId) -> Result<Option<Link>, AdoptEr
             return Err(AdoptError::NoControl { shim });
         };
         let opened = Fifo::open(control);
-        // What is stopped does not listen.
+        // A stopped shim does not read its FIFO.
         shim.signal(libc::SIGCONT);
         match opened {
             Ok(fifo) => return Ok(Some(Link::Fifo(fifo))),
-            Err(source) if !may_come(&source) || Instant::now() >= deadline => {
+            Err(source) if !is_temporary(&source) || Instant::now() >= deadline => {
                 if !shim.is_alive() {
                     return Ok(None);
                 }
@@ -118,22 +117,22 @@ async fn reach(spec: &ShimSpec, shim: ProcessId) -> Result<Option<Link>, AdoptEr
     }
 }
 
-/// Whether the shim may only be about to make or open its FIFO, or to read it.
-fn may_come(error: &io::Error) -> bool {
+/// Returns whether the shim may still be about to create, open or read its FIFO.
+fn is_temporary(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::WouldBlock | io::ErrorKind::BrokenPipe
     ) || error.raw_os_error() == Some(libc::ENXIO)
 }
 
-/// Returns when the process has ended, whoever its parent is.
+/// Returns when the process has ended, whichever process is its parent.
 pub(super) async fn ended(process: ProcessId) {
     #[cfg(target_os = "linux")]
     if let Ok(pidfd) = sys::pidfd_open(process.pid).and_then(sys::watched)
-        // Whatever has the pid now keeps the handle.
+        // The handle stays with the process that has the pid now.
         && ProcessId::of(process.pid) == Some(process)
     {
-        // An error would show at the look that follows.
+        // The check below notices an end after an error.
         let _ = pidfd.readable().await;
     }
     while process.is_alive() {
@@ -141,7 +140,7 @@ pub(super) async fn ended(process: ProcessId) {
     }
 }
 
-/// Who the agent is, once the census of this shim tells it.
+/// Returns the agent's identity, once the census of this shim contains it.
 pub(super) async fn agent_of(shim: ProcessId, census: &Path) -> ProcessId {
     loop {
         let agent = crate::Census::read(census)

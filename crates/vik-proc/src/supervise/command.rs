@@ -1,4 +1,5 @@
-//! Short commands (pull, hooks, prompt commands, verify): run one under the shim, within a time and a size.
+//! Short commands (pull, hooks, prompt commands, verify): each runs under the shim, with a time and
+//! a size limit.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -13,58 +14,58 @@ use crate::identity::ProcessId;
 use crate::lock::FileLock;
 use crate::spec::{Cause, ExitRecord, Output, ShimSpec};
 
-/// The most that a short command may add to the files that take its output: a hook that prints without end must not
-/// fill the disk.
+/// The most bytes that a short command may add to the files for its output, so that a hook that
+/// prints without end does not fill the disk.
 pub const MAX_OUTPUT_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How often these files are looked at.
+/// How often the sizes of these files are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The bounds of a short command; what it adds to files is bounded by [`MAX_OUTPUT_FILE_BYTES`].
+/// The limits of a short command; [`MAX_OUTPUT_FILE_BYTES`] limits what it adds to files.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// After this the command is stopped (by the ladder, with the spec's graces).
+    /// The time after which the command is stopped (by the ladder, with the spec's graces).
     pub timeout: Duration,
-    /// More standard output than this, in bytes, and the command is killed.
+    /// The most bytes of standard output; the command is killed if it writes more.
     pub max_bytes: usize,
 }
 
-/// How a short command went.
+/// The result of a short command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRun {
-    /// How it ended; also when it could not be started.
+    /// The exit record, also of a command that could not be started.
     pub exit: ExitRecord,
-    /// Its standard output, if the spec lets it go to [`Output::Inherit`]: at most `max_bytes`.
+    /// The standard output, at most `max_bytes`, if the spec sends it to [`Output::Inherit`].
     pub stdout: Vec<u8>,
-    /// It was stopped because its time was up.
+    /// The command was stopped because its time was up.
     pub timed_out: bool,
-    /// It was killed because it wrote too much.
+    /// The command was killed because it wrote too much.
     pub flooded: bool,
-    /// It was stopped because the caller gave up.
+    /// The command was stopped because the caller cancelled it.
     pub cancelled: bool,
 }
 
 impl CommandRun {
-    /// It ended by itself, in time and within its size, with exit code 0.
+    /// Returns whether the command ended by itself, within its limits, with exit code 0.
     pub fn is_success(&self) -> bool {
         !self.timed_out && !self.flooded && !self.cancelled && self.exit.is_clean()
     }
 }
 
-/// A short command has no exit record.
+/// The reason why a short command has no exit record.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcError {
-    /// Its shim could not be started.
+    /// The shim could not be started.
     #[error("cannot run a command")]
     Spawn(#[from] SpawnError),
-    /// Its shim died.
+    /// The shim died.
     #[error("a command was lost")]
     Lost(#[from] ShimLost),
 }
 
 impl Supervisor {
-    /// Runs a command to the end of its whole tree. When `cancel` completes, the command is stopped; pass
-    /// [`std::future::pending()`] where there is nothing to wait for.
+    /// Runs a command and waits for the end of its whole tree. When `cancel` completes, the command
+    /// is stopped; without a cancellation, pass [`std::future::pending()`].
     pub async fn output(
         &self,
         spec: &ShimSpec,
@@ -74,8 +75,9 @@ impl Supervisor {
         self.output_noted(spec, None, limits, cancel, |_| {}).await
     }
 
-    /// As [`output`](Self::output). The lock is held by the shim too, as long as anything of the command lives; `note` is
-    /// called with the shim before it has started anything.
+    /// Like [`output`](Self::output). The shim also holds the lock, as long as any process of the
+    /// command lives; `note` is called with the shim's identity before the shim has started
+    /// anything.
     pub async fn output_noted(
         &self,
         spec: &ShimSpec,
@@ -119,7 +121,7 @@ impl Supervisor {
             }
         };
         collector.drain();
-        // What ended by itself in the same moment was not ended by us.
+        // A command that ended by itself at the same moment was not stopped.
         let stopped = exit.cause != Cause::Exited && exit.cause != Cause::SpawnFailed;
         Ok(CommandRun {
             exit,
@@ -131,7 +133,7 @@ impl Supervisor {
     }
 }
 
-/// The files that output is appended to, with their sizes at the start.
+/// The files for the output, with their sizes at the start.
 struct Files {
     files: Vec<(PathBuf, u64)>,
     flooded: bool,
@@ -151,7 +153,7 @@ impl Files {
         }
     }
 
-    /// Completes when too much has been added.
+    /// Returns when too much has been added.
     async fn overflow(&self) {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -167,7 +169,7 @@ fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-/// Standard output within its bound.
+/// Standard output up to its limit.
 struct Collector {
     pipe: Option<pipe::Receiver>,
     bytes: Vec<u8>,
@@ -189,7 +191,7 @@ impl Collector {
         self.pipe.is_some() && !self.flooded
     }
 
-    /// Waits for output and takes what there is. May be dropped at any await without loss.
+    /// Waits for output and reads what is available. It can be dropped at any await without loss.
     async fn read(&mut self, handle: &Handle) {
         let Some(pipe) = &self.pipe else { return };
         if pipe.readable().await.is_err() {
@@ -198,12 +200,13 @@ impl Collector {
         }
         self.drain();
         if self.flooded {
-            // The pipe stays open until the kill has come: a broken one would look like an end of the command's own.
+            // The pipe stays open until the kill takes effect: a broken pipe would look as if the
+            // command had ended by itself.
             handle.kill();
         }
     }
 
-    /// Takes what is there now.
+    /// Reads what is available now.
     fn drain(&mut self) {
         let mut chunk = [0; 16 * 1024];
         while let Some(pipe) = &self.pipe {

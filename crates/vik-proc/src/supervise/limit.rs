@@ -1,4 +1,5 @@
-//! What a daemon changes for itself and its agents get back as it was: the limit of open files, and the umask.
+//! Process settings that a daemon changes for itself and restores for its agents: the limit on open
+//! files, and the umask.
 
 use std::sync::OnceLock;
 
@@ -8,21 +9,21 @@ use nix::sys::stat::{Mode, umask};
 static ORIGINAL: OnceLock<u64> = OnceLock::new();
 static ORIGINAL_UMASK: OnceLock<u32> = OnceLock::new();
 
-/// From here on every file that this process makes is its user's alone. Agents and hooks still get the umask that this
-/// process had before.
+/// Makes every file that this process creates from now on accessible to its user only. Agents and
+/// hooks still get the original umask.
 pub fn keep_files_private() {
     let original = umask(Mode::S_IRWXG | Mode::S_IRWXO);
     ORIGINAL_UMASK.get_or_init(|| original.bits());
 }
 
-/// The umask before [`keep_files_private`].
+/// Returns the umask before [`keep_files_private`].
 pub(super) fn original_umask() -> Option<u32> {
     ORIGINAL_UMASK.get().copied()
 }
 
-/// Lifts this process's soft limit of open files to the hard one (each session needs about four descriptors) and
-/// gives the limit that is in force now (0 if it cannot be known). Agents still get the limit that this process had
-/// before.
+/// Raises this process's soft limit on open files to the hard limit (each session needs about four
+/// descriptors). Returns the limit that is in force afterwards, or 0 if it cannot be determined.
+/// Agents still get the original limit.
 pub fn raise_file_limit() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return 0;
@@ -40,7 +41,7 @@ pub fn raise_file_limit() -> u64 {
     wanted
 }
 
-/// The soft limit before it was lifted.
+/// Returns the soft limit before it was raised.
 pub(super) fn original() -> Option<u64> {
     ORIGINAL.get().copied()
 }

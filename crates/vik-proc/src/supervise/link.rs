@@ -1,4 +1,5 @@
-//! The daemon's end of what it says to a shim: the pipe to one that it started, the FIFO to one that it adopted.
+//! The daemon's connection to a shim: the pipe to one that it started, the FIFO to one that it
+//! adopted.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,21 +12,21 @@ use tokio::net::unix::pipe;
 
 use crate::identity::ProcessId;
 
-/// The name of the next adoption.
+/// The number of the next adoption, which is part of the owner's name.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// While it is open, the agent lives.
+/// The connection to a shim. The shim keeps its agent alive while it is open.
 pub(super) enum Link {
     Pipe(pipe::Sender),
     Fifo(Fifo),
 }
 
 impl Link {
-    /// Says one word. `false`: it cannot be said.
-    pub(super) fn send(&mut self, word: &str) -> bool {
+    /// Sends one command. Returns `false` if that fails.
+    pub(super) fn send(&mut self, command: &str) -> bool {
         match self {
-            Self::Pipe(pipe) => pipe.try_write(format!("{word}\n").as_bytes()).is_ok(),
-            Self::Fifo(fifo) => fifo.send(word).is_ok(),
+            Self::Pipe(pipe) => pipe.try_write(format!("{command}\n").as_bytes()).is_ok(),
+            Self::Fifo(fifo) => fifo.send(command).is_ok(),
         }
     }
 }
@@ -36,10 +37,10 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    /// Opens the FIFO of a shim and says hello. An error of the kind `NotFound`, or ENXIO, means that no shim listens yet, or
-    /// none any more.
+    /// Opens the FIFO of a shim and sends `hello`. An error of the kind `NotFound`, or ENXIO, means
+    /// that no shim reads it yet, or any more.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // Looked at first: to open what is no FIFO may do anything.
+        // The check comes first, as opening another kind of file may have side effects.
         if !fs::symlink_metadata(path)?.file_type().is_fifo() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -57,16 +58,18 @@ impl Fifo {
         Ok(fifo)
     }
 
-    /// One write, which a FIFO keeps together. It begins a line of its own, whatever others have left unfinished.
-    fn send(&mut self, word: &str) -> io::Result<()> {
+    /// Sends a line in one write, which a FIFO does not split. The leading newline ends a line that
+    /// another writer left unfinished.
+    fn send(&mut self, command: &str) -> io::Result<()> {
         self.file
-            .write_all(format!("\n{word} {}\n", self.owner).as_bytes())
+            .write_all(format!("\n{command} {}\n", self.owner).as_bytes())
     }
 }
 
 impl Drop for Fifo {
     fn drop(&mut self) {
-        // Others may hold it open: the end of this file alone says nothing.
+        // Other processes may hold the FIFO open, so closing this file alone does not end the
+        // ownership.
         let _ = self.send("bye");
     }
 }

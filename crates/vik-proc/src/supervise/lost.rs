@@ -1,4 +1,4 @@
-//! What the daemon does for a shim that died without a word: it ends the tree itself.
+//! Ends the tree of a shim that died without an exit record.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,30 +14,31 @@ use crate::identity::{ProcessId, boot_id};
 use crate::spec::{ExitRecord, Proof, ShimSpec};
 use crate::{reap, sweep, task_group, tree};
 
-/// A shim died without an exit record. Its tree was looked for and ended; [`proof`](Self::proof) says how sure that is.
+/// A shim died without an exit record, or was detached. Its tree was searched and ended;
+/// [`proof`](Self::proof) is the evidence for that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the shim {} ended without an exit record ({how})", shim.pid)]
 pub struct ShimLost {
-    /// The shim.
     pub shim: ProcessId,
-    /// Its agent, if one was started.
+    /// The agent, if one was started.
     pub agent: Option<ProcessId>,
-    /// How the shim ended, in words.
+    /// A description of how the shim ended.
     pub how: String,
-    /// What was found alive and killed.
+    /// The processes that were found alive and killed.
     pub found: Vec<ProcessId>,
-    /// It was not lost but [left alone](crate::Handle::detach): it lives, and nothing was looked for.
+    /// Whether the shim was not lost but [left alone](crate::Handle::detach): it lives, and nothing
+    /// was searched.
     pub detached: bool,
     proof: Proof,
 }
 
 impl ShimLost {
-    /// How the end of the tree is known.
+    /// Returns the evidence for the end of the tree.
     pub fn proof(&self) -> &Proof {
         &self.proof
     }
 
-    /// Nothing is known, not even what was left: the runtime went away under the task.
+    /// Creates an error without any knowledge about the tree: the runtime has ended the task.
     pub(super) fn unknown(shim: ProcessId, agent: Option<ProcessId>) -> Self {
         let proof = Proof::Unproven {
             survivors: Vec::new(),
@@ -66,11 +67,11 @@ pub fn read_exit_record(path: &Path) -> io::Result<ExitRecord> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
-/// Concludes a shim of an earlier daemon without taking it over: for one that has ended, or cannot be
-/// [adopted](crate::Supervisor::adopt), which is killed with all that belongs to it.
+/// Finishes a shim of an earlier daemon without taking it over. It is for a shim that has ended, or
+/// cannot be [adopted](crate::Supervisor::adopt); the latter is killed with its whole tree.
 ///
-/// `boot_id` is the boot in which it was started. In another boot nothing of it can live, and nothing is looked for. Of
-/// the spec the same is used as by `adopt`.
+/// `boot_id` is the boot in which the shim was started. In another boot none of its processes can
+/// live, and nothing is searched. The same fields of the spec are used as by `adopt`.
 pub async fn recover(
     spec: &ShimSpec,
     shim: ProcessId,
@@ -87,18 +88,19 @@ pub async fn recover(
     clean_up(spec, lost).await
 }
 
-/// A shim that is gone, or is to go.
+/// A shim that has ended, or must be ended.
 #[derive(Clone)]
 pub(super) struct Lost {
     pub(super) shim: ProcessId,
     pub(super) agent: Option<ProcessId>,
     pub(super) boot_id: String,
-    /// What it can no longer inherit comes to this process.
+    /// Whether this process inherits the orphans of the shim.
     pub(super) orphans_are_ours: bool,
     pub(super) how: String,
 }
 
-/// Ends what the shim left. It may have died just after it wrote its record: then that stands.
+/// Ends the tree that the shim left. If the shim wrote its record before it died, that record is
+/// the result.
 pub(super) async fn clean_up(spec: &ShimSpec, lost: Lost) -> Result<ExitRecord, ShimLost> {
     let census = spec.census.as_deref().and_then(Census::read);
     let census = census.filter(|census| census.shim.is_none_or(|shim| shim == lost.shim));
@@ -109,7 +111,7 @@ pub(super) async fn clean_up(spec: &ShimSpec, lost: Lost) -> Result<ExitRecord, 
         .and_then(|path| read_exit_record(path).ok());
     let belongs =
         |record: &ExitRecord| record.boot_id == lost.boot_id && (record.agent == agent || agent.is_none());
-    // A shim that lives still has something to end, whatever it has written.
+    // A living shim still has processes to end, whatever it has written.
     if let Some(record) = written.filter(|record| belongs(record) && !lost.shim.is_alive()) {
         if record.proof.is_proven() {
             remove_traces(spec);
@@ -117,8 +119,8 @@ pub(super) async fn clean_up(spec: &ShimSpec, lost: Lost) -> Result<ExitRecord, 
         return Ok(record);
     }
     let (found, proof) = if lost.boot_id == boot_id() {
-        let of = (spec.clone(), lost.clone());
-        let ended = tokio::task::spawn_blocking(move || end_tree(&of.0, &of.1, agent, census)).await;
+        let owned = (spec.clone(), lost.clone());
+        let ended = tokio::task::spawn_blocking(move || end_tree(&owned.0, &owned.1, agent, census)).await;
         let Ok(ended) = ended else {
             return Err(ShimLost::unknown(lost.shim, agent));
         };
@@ -138,14 +140,14 @@ pub(super) async fn clean_up(spec: &ShimSpec, lost: Lost) -> Result<ExitRecord, 
     })
 }
 
-/// What a shim that died could not remove itself.
+/// Removes the files that a shim that died could not remove itself.
 fn remove_traces(spec: &ShimSpec) {
     for path in [&spec.census, &spec.control].into_iter().flatten() {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Kills by census and mark until neither finds anything.
+/// Kills processes by census and mark until neither names a living one.
 fn end_tree(
     spec: &ShimSpec,
     lost: &Lost,
@@ -154,10 +156,11 @@ fn end_tree(
 ) -> (Vec<ProcessId>, Proof) {
     let deadline = Instant::now() + spec.graces.kill;
     let census = census.filter(|census| census.boot_id == lost.boot_id);
-    // One that was written before the agent ran names nothing that the tree could be told by.
+    // A census that was written before the agent ran lists no process that identifies the tree.
     let had_census = census.as_ref().is_some_and(|census| census.agent.is_some());
     let inherits = lost.orphans_are_ours && reap::adopts();
-    // Files can be made to lie; what they say must not reach this process.
+    // The files can be manipulated; their content must never cause a signal to this process or its
+    // ancestors.
     let spared = sweep::spared();
     let cgroup = census
         .as_ref()
@@ -198,7 +201,7 @@ fn end_tree(
             .as_ref()
             .is_none_or(|cgroup| !cgroup.is_populated().unwrap_or(false));
         if alive.is_empty() && emptied {
-            // One look may have missed a process that was just being made.
+            // One check may have missed a process that was just being created.
             quiet_rounds += 1;
             if quiet_rounds == 2 {
                 reap::reap_orphans(&known);
@@ -207,7 +210,8 @@ fn end_tree(
                 }
                 task_group::remove_of(lost.shim);
                 let proof = match (&spec.mark, had_census) {
-                    // What the shim could not inherit any more has come to us.
+                    // This process has inherited all orphans that the shim could not inherit any
+                    // more.
                     _ if inherits => Proof::Subreaper,
                     _ if cgroup.is_some() => Proof::Cgroup,
                     (Some(_), _) if cfg!(target_os = "linux") => Proof::Mark,

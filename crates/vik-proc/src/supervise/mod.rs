@@ -1,4 +1,4 @@
-//! The daemon's side of the shim: start it, speak to it, wait for the end of its tree.
+//! The daemon's side of the shim: starts it, sends commands to it, waits for the end of its tree.
 
 mod adopt;
 mod command;
@@ -32,7 +32,7 @@ use crate::identity::{ProcessId, boot_id};
 use crate::lock::FileLock;
 use crate::spec::{ExitRecord, Mark, SHIM_VERB, ShimSpec};
 
-/// How many shims are started at the same moment. More would only wait for the same cores.
+/// How many shims are started at the same time. More would only compete for the same cores.
 const STARTS_AT_ONCE: usize = 4;
 
 /// Starts shims. Cheap to clone.
@@ -44,16 +44,16 @@ pub struct Supervisor {
     gate: Arc<Semaphore>,
 }
 
-/// A shim could not be started.
+/// The reason why a shim could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// A path or argument of the shim itself holds a NUL byte.
+    /// A path or argument of the shim itself contains a NUL byte.
     #[error("the shim's command line holds a NUL byte: {0:?}")]
     CommandLine(OsString),
-    /// The spec has no JSON form.
+    /// The spec cannot be encoded as JSON.
     #[error("cannot encode what to start")]
     Encode(#[source] serde_json::Error),
-    /// No pipe could be made: most often too many open files.
+    /// No pipe could be created: usually there are too many open files.
     #[error("cannot make the pipes of a shim")]
     Pipe(#[source] io::Error),
     /// The shim's program could not be executed.
@@ -61,13 +61,13 @@ pub enum SpawnError {
     Start {
         /// The program that acts as the shim.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
 }
 
-/// What the shim's standard output is: what [`crate::Output::Inherit`] gives to the agent.
+/// The standard output of the shim, which the agent gets with [`crate::Output::Inherit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StdoutMode {
     /// `/dev/null`.
@@ -78,7 +78,7 @@ pub enum StdoutMode {
 }
 
 impl Supervisor {
-    /// Shims are started as `program args…`.
+    /// Creates a supervisor that starts shims as `program args…`.
     pub fn new(
         program: impl Into<PathBuf>,
         args: impl IntoIterator<Item = OsString>,
@@ -104,10 +104,11 @@ impl Supervisor {
         })
     }
 
-    /// This program as the shim: `vik __shim`.
+    /// Creates a supervisor that starts this program as the shim: `vik __shim`.
     ///
-    /// On Linux the program is `/proc/self/exe`: the very file that this process runs, even after an upgrade has
-    /// replaced or removed it on disk. So the two sides of the pipe always speak the same version.
+    /// On Linux the program is `/proc/self/exe`: the file that this process runs, even after an
+    /// upgrade has replaced or removed it on disk. So both sides of the pipe always have the same
+    /// version.
     pub fn this_program() -> Result<Self, SpawnError> {
         let own = PathBuf::from("/proc/self/exe");
         let program = if own.exists() {
@@ -118,8 +119,9 @@ impl Supervisor {
         Self::new(program, [OsString::from(SHIM_VERB)])
     }
 
-    /// Gives every shim this variable in its own environment, and as an argument, which those without privileges may read;
-    /// [`crate::sweep`] finds it there. What a shim runs does not get it.
+    /// Gives every shim this variable in its own environment, and as an argument, which
+    /// unprivileged processes can read; [`crate::sweep`] finds it there. The agents of the shims do
+    /// not get it.
     #[must_use]
     pub fn mark_shims(mut self, mark: &Mark) -> Self {
         let prefix = format!("{}=", mark.name);
@@ -137,12 +139,12 @@ impl Supervisor {
         self
     }
 
-    /// Starts one agent and returns when it runs, or when it is known that it will not: then
-    /// [`Supervised::agent`] is `None` and [`Supervised::wait`] says why.
+    /// Starts one agent. Returns when it runs, or when it is certain that it will not:
+    /// [`Supervised::agent`] is then `None`, and [`Supervised::wait`] returns the reason.
     ///
-    /// `lock` is held by the shim too, for as long as it lives. Dropping the future, or the last [`Supervised`] and
-    /// [`Handle`] of it, stops the agent; only [`Handle::detach`] and the death of this process leave it to the shim's
-    /// [`ShimSpec::orphan_grace`].
+    /// The shim also holds `lock` for as long as it lives. Dropping the future, or the last
+    /// [`Supervised`] and [`Handle`] of the agent, stops it; only [`Handle::detach`] and the death
+    /// of this process leave it to the shim's [`ShimSpec::orphan_grace`].
     pub async fn spawn(
         &self,
         spec: &ShimSpec,
@@ -152,7 +154,8 @@ impl Supervisor {
         self.spawn_noted(spec, lock, stdout, |_| {}).await
     }
 
-    /// As [`spawn`](Self::spawn), and tells who the shim is before it has started anything.
+    /// Like [`spawn`](Self::spawn), and calls `note` with the shim's identity before the shim has
+    /// started anything.
     pub async fn spawn_noted(
         &self,
         spec: &ShimSpec,
@@ -165,7 +168,8 @@ impl Supervisor {
         spec.umask = spec.umask.or_else(limit::original_umask);
         let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
-        // In a task of its own: a caller that gives up must not leave a shim that nobody reaps.
+        // The start runs in a task of its own, so that a caller that drops the future does not
+        // leave an unreaped shim.
         let starting = tokio::spawn(async move { this.start(prepared, spec, note).await });
         let mut supervised = match starting.await {
             Ok(supervised) => supervised?,
@@ -208,7 +212,6 @@ impl Supervisor {
     }
 }
 
-/// One running shim with its agent.
 #[derive(Debug)]
 pub struct Supervised {
     handle: Handle,
@@ -216,27 +219,27 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// The shim's process.
+    /// Returns the shim's process.
     pub fn shim(&self) -> ProcessId {
         self.handle.shim
     }
 
-    /// The agent's process; `None` if it could not be started.
+    /// Returns the agent's process; `None` if it could not be started.
     pub fn agent(&self) -> Option<ProcessId> {
         self.handle.agent()
     }
 
-    /// The agent's standard output, once, with [`StdoutMode::Pipe`].
+    /// Takes the agent's standard output, with [`StdoutMode::Pipe`].
     pub fn take_stdout(&mut self) -> Option<pipe::Receiver> {
         self.stdout.take()
     }
 
-    /// A second way to speak to the shim, for other tasks.
+    /// Returns a second handle to the shim, for other tasks.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Begins the stop ladder. Returns at once.
+    /// Starts the stop ladder. Returns at once.
     pub fn stop(&self) {
         self.handle.stop();
     }
@@ -246,13 +249,14 @@ impl Supervised {
         self.handle.kill();
     }
 
-    /// Waits until the tree is gone and the shim has ended (its lock is free then). Can be called again.
+    /// Waits until the tree has ended and the shim has exited (its lock is then free). Can be
+    /// called repeatedly.
     pub async fn wait(&self) -> Result<ExitRecord, ShimLost> {
         self.handle.wait().await
     }
 }
 
-/// Speaks to a shim; cheap to clone.
+/// A handle to a shim; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
     shim: ProcessId,
@@ -261,19 +265,19 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The shim's process.
+    /// Returns the shim's process.
     pub fn shim(&self) -> ProcessId {
         self.shim
     }
 
-    /// The agent's process; `None` if it could not be started.
+    /// Returns the agent's process; `None` if it could not be started.
     pub fn agent(&self) -> Option<ProcessId> {
         self.state.borrow().agent
     }
 
-    /// Begins the stop ladder. Returns at once.
+    /// Starts the stop ladder. Returns at once.
     pub fn stop(&self) {
-        // A closed channel: the shim has ended already.
+        // A closed channel means that the shim has ended already.
         let _ = self.requests.send(Request::Stop);
     }
 
@@ -282,20 +286,22 @@ impl Handle {
         let _ = self.requests.send(Request::Kill);
     }
 
-    /// Leaves the shim and its agent alone: the [`ShimSpec::orphan_grace`] begins, within which another daemon may
-    /// [adopt](Supervisor::adopt) them. [`wait`](Self::wait) returns when that is done, with
-    /// [`ShimLost::detached`](field@ShimLost::detached). A shim that has ended before is not left but gone, and `wait` gives its end.
+    /// Leaves the shim and its agent alone: the [`ShimSpec::orphan_grace`] starts, during which
+    /// another daemon may [adopt](Supervisor::adopt) them. [`wait`](Self::wait) then returns
+    /// [`ShimLost::detached`](field@ShimLost::detached). If the shim has ended before, it cannot be
+    /// left, and `wait` returns its result.
     pub fn detach(&self) {
         let _ = self.requests.send(Request::Detach);
     }
 
-    /// Returns when the agent runs or the shim has ended.
+    /// Waits until the agent runs or the shim has ended.
     async fn known(&mut self) {
         let known = |state: &State| state.agent.is_some() || state.end.is_some();
         let _ = self.state.wait_for(known).await;
     }
 
-    /// Waits until the tree is gone and the shim has ended. Can be called again, by many.
+    /// Waits until the tree has ended and the shim has exited. Can be called repeatedly, by several
+    /// tasks.
     pub async fn wait(&self) -> Result<ExitRecord, ShimLost> {
         let mut state = self.state.clone();
         let end = match state.wait_for(|state| state.end.is_some()).await {

@@ -1,4 +1,4 @@
-//! The task that belongs to one shim: it carries requests to it, hears its status, reaps it.
+//! The task of one shim: it forwards requests to the shim, reads its status, and reaps it.
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ use crate::spec::{ExitRecord, ShimSpec, Status};
 #[cfg(target_os = "linux")]
 use crate::sys;
 
-/// How much longer than its ladder a shim may take before it counts as hung (stopped by a signal, say).
+/// How much longer than its ladder a shim may take before it counts as hung (for example because a
+/// signal stopped it).
 const SLACK: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy, Debug)]
@@ -33,36 +34,36 @@ pub(super) enum Request {
     Detach,
 }
 
-/// What is known about one shim.
+/// The known state of one shim.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) agent: Option<ProcessId>,
     pub(super) end: Option<Result<ExitRecord, ShimLost>>,
 }
 
-/// One shim from the side of its task.
+/// One shim, as its task sees it.
 pub(super) struct Shim {
     pub(super) id: ProcessId,
     pub(super) boot_id: String,
-    /// Whether its exit is for this task to take.
+    /// Whether this task must reap the shim.
     pub(super) reaps: bool,
-    /// Whether this process has started it, so that what it leaves comes to this process.
+    /// Whether this process started the shim, and so inherits its orphans.
     pub(super) started: bool,
-    /// `None` once it is closed, which leaves the shim without a daemon.
+    /// `None` once the connection is closed, which leaves the shim without a daemon.
     pub(super) link: Option<Link>,
     pub(super) spec: ShimSpec,
     pub(super) inbox: mpsc::UnboundedReceiver<Request>,
     pub(super) publish: watch::Sender<State>,
 }
 
-/// What tells of a shim.
+/// The source of the status of a shim.
 pub(super) enum StatusSource {
-    /// Its status pipe; the spec is what it is told first.
+    /// The status pipe; the spec is the first line that the shim reads.
     Pipe {
         line: Vec<u8>,
         status: Lines<BufReader<pipe::Receiver>>,
     },
-    /// Its life, and its census as long as the agent is not known.
+    /// The end of the process, and the census while the agent is unknown.
     Watch {
         shim: ProcessId,
         census: Option<PathBuf>,
@@ -81,11 +82,12 @@ impl StatusSource {
         Self::Watch { shim, census, end }
     }
 
-    /// `None`: it has ended, or is about to. May be dropped at any await without loss.
+    /// Returns the next status, or `None` if the shim has ended or is about to. It can be dropped
+    /// at any await without loss.
     async fn next(&mut self) -> Option<Status> {
         match self {
             Self::Pipe { status, .. } => loop {
-                // A shim of our own version writes no line that cannot be read.
+                // A shim of the same version writes no unreadable lines.
                 if let Ok(status) = serde_json::from_str(&status.next_line().await.ok()??) {
                     return Some(status);
                 }
@@ -110,21 +112,21 @@ impl StatusSource {
     }
 }
 
-/// Why a task is done with its shim.
+/// The reason why the task of a shim ends.
 enum Done {
     Ended(Box<Option<ExitRecord>>),
     Detached,
 }
 
-/// Starts the task.
-pub(super) fn run(mut shim: Shim, mut news: StatusSource) {
+/// Starts the task of a shim.
+pub(super) fn run(mut shim: Shim, mut source: StatusSource) {
     tokio::spawn(async move {
-        if let (Some(Link::Pipe(lifeline)), StatusSource::Pipe { line, .. }) = (&mut shim.link, &mut news) {
-            // A shim that is gone shows at the status pipe.
+        if let (Some(Link::Pipe(lifeline)), StatusSource::Pipe { line, .. }) = (&mut shim.link, &mut source) {
+            // If the shim has ended, the status pipe shows that.
             let _ = lifeline.write_all(&std::mem::take(line)).await;
         }
-        let done = shim.follow(&mut news).await;
-        drop(news);
+        let done = shim.follow(&mut source).await;
+        drop(source);
         let agent = shim.publish.borrow().agent;
         let end = match done {
             Done::Detached => Err(ShimLost::detached(shim.id, agent)),
@@ -133,7 +135,7 @@ pub(super) fn run(mut shim: Shim, mut news: StatusSource) {
         let detached = end.as_ref().is_err_and(|lost| lost.detached);
         shim.publish.send_modify(|state| state.end = Some(end));
         if detached && shim.reaps {
-            // Still a child of this process, and no orphan.
+            // The shim is still a child of this process, but not an orphan.
             reap(shim.id.pid).await;
             shims::forget(shim.id.pid);
         }
@@ -167,12 +169,12 @@ impl Shim {
     }
 
     /// Serves the shim until it ends.
-    async fn follow(&mut self, news: &mut StatusSource) -> Done {
+    async fn follow(&mut self, source: &mut StatusSource) -> Done {
         let mut record = None;
         let mut hung_at: Option<Instant> = None;
         loop {
             tokio::select! {
-                status = news.next() => match status {
+                status = source.next() => match status {
                     Some(Status::Started(agent)) => self.publish.send_modify(|state| state.agent = Some(agent)),
                     Some(Status::Ended(ended)) => record = Some(*ended),
                     None => return Done::Ended(Box::new(record)),
@@ -182,7 +184,7 @@ impl Shim {
                         self.link = None;
                         return Done::Detached;
                     }
-                    self.ask(request);
+                    self.forward(request);
                     hung_at.get_or_insert(Instant::now() + self.spec.graces.total() + SLACK);
                 },
                 () = until(hung_at) => {
@@ -193,24 +195,29 @@ impl Shim {
         }
     }
 
-    /// Hands a request on. `None`: nobody can ask for anything any more, which ends the agent.
-    fn ask(&mut self, request: Option<Request>) {
-        let word = if matches!(request, Some(Request::Kill)) {
+    /// Forwards a request. `None` means that all handles were dropped, which ends the agent.
+    fn forward(&mut self, request: Option<Request>) {
+        let command = if matches!(request, Some(Request::Kill)) {
             "kill"
         } else {
             "stop"
         };
-        // What is given up is not waited for: an agent without an orphan grace ends by the closed lifeline alone.
-        let says = request.is_some() || !self.spec.orphan_grace.is_zero();
-        let said = self.link.as_mut().is_some_and(|link| !says || link.send(word));
-        // A pipe that is full holds enough commands already; a FIFO may be full of what others wrote.
-        if !said {
+        // For an agent without an orphan grace the closed lifeline is the stop, so no command is
+        // needed.
+        let sends = request.is_some() || !self.spec.orphan_grace.is_zero();
+        let sent = self
+            .link
+            .as_mut()
+            .is_some_and(|link| !sends || link.send(command));
+        // A full pipe contains enough commands already, but a FIFO may be full of lines of other
+        // processes.
+        if !sent {
             self.id.signal(libc::SIGTERM);
         }
         if request.is_none() {
             self.link = None;
         }
-        // It may have been stopped by a signal.
+        // A signal may have stopped the shim.
         self.id.signal(libc::SIGCONT);
     }
 }
@@ -222,7 +229,8 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
-/// Waits for the shim's own exit, which follows the end of its status pipe at once. Says how it ended.
+/// Waits for the shim's own exit, which follows the end of its status pipe at once. Returns a
+/// description of it.
 async fn reap(pid: i32) -> String {
     exited(pid).await;
     let mut pause = Duration::from_millis(1);
@@ -238,11 +246,11 @@ async fn reap(pid: i32) -> String {
     }
 }
 
-/// Returns when the process has exited, or at once where the system cannot tell.
+/// Returns when the process has exited, or at once if the system does not report that.
 #[cfg(target_os = "linux")]
 async fn exited(pid: i32) {
     if let Ok(pidfd) = sys::pidfd_open(pid).and_then(sys::watched) {
-        // An error would show at the wait that follows.
+        // The wait below notices an exit after an error.
         let _ = pidfd.readable().await;
     }
 }

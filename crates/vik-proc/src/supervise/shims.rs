@@ -12,11 +12,11 @@ static SHIMS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
 static STARTING: RwLock<()> = RwLock::new(());
 
 fn listed() -> MutexGuard<'static, Option<HashSet<i32>>> {
-    // A set of numbers is whole even if a holder panicked.
+    // A set of numbers is consistent even if a holder panicked.
     SHIMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a shim and lists it, so that nobody can take it for an orphan in between.
+/// Starts a shim and lists it, so that it is not taken for an orphan in between.
 pub(super) fn start<E>(start: impl FnOnce() -> Result<i32, E>) -> Result<i32, E> {
     let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
     let pid = start()?;
@@ -24,27 +24,27 @@ pub(super) fn start<E>(start: impl FnOnce() -> Result<i32, E>) -> Result<i32, E>
     Ok(pid)
 }
 
-/// Lists a shim that is a child of this process without having been started by it, as after an `exec`. `false`: it is
-/// no child, or listed already.
+/// Lists a shim that is a child of this process but was not started by it, as after an `exec`.
+/// Returns `false` if it is not a child, or is listed already.
 pub(super) fn claim(shim: ProcessId) -> bool {
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let own = sys::stat(shim.pid).is_some_and(|stat| stat.id() == shim && stat.ppid == me);
     own && listed().get_or_insert_default().insert(shim.pid)
 }
 
-/// Takes a shim that was reaped off the list.
+/// Removes a reaped shim from the list.
 pub(super) fn forget(pid: i32) {
     if let Some(shims) = listed().as_mut() {
         shims.remove(&pid);
     }
 }
 
-/// The processes that `look` sees, without the shims.
-pub(crate) fn all_but(look: impl FnOnce() -> Vec<Stat>) -> Vec<Stat> {
+/// Returns the processes that the function finds, without the shims.
+pub(crate) fn all_but(find: impl FnOnce() -> Vec<Stat>) -> Vec<Stat> {
     let _none_starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    let mut seen = look();
+    let mut found = find();
     if let Some(shims) = listed().as_ref() {
-        seen.retain(|stat| !shims.contains(&stat.pid));
+        found.retain(|stat| !shims.contains(&stat.pid));
     }
-    seen
+    found
 }

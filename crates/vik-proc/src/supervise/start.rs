@@ -1,4 +1,4 @@
-//! Starting the shim's process.
+//! Starts the process of a shim.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -14,14 +14,14 @@ use super::{SpawnError, StdoutMode, Supervisor, shims};
 use crate::identity::ProcessId;
 use crate::sys;
 
-/// The flag that nix does not name: start in a session of its own.
+/// A flag that nix does not define: start in a new session.
 #[cfg(target_os = "linux")]
 const SETSID: i32 = nix::libc::POSIX_SPAWN_SETSID as i32;
-/// The flag that libc does not name either (`spawn.h` of macOS 10.15 and later).
+/// A flag that libc does not define either (`spawn.h` of macOS 10.15 and later).
 #[cfg(target_os = "macos")]
 const SETSID: i32 = 0x0400;
 
-/// A shim that was started and knows nothing yet.
+/// A shim that was started and has not received its spec yet.
 pub(super) struct Started {
     pub(super) shim: ProcessId,
     pub(super) lifeline: pipe::Sender,
@@ -34,7 +34,7 @@ pub(super) struct Prepared {
     lifeline: pipe::Sender,
     status: pipe::Receiver,
     stdout: Option<pipe::Receiver>,
-    /// What the shim is given, and as which descriptor.
+    /// The descriptors for the shim, each with its number in the shim.
     given: Vec<(OwnedFd, RawFd)>,
 }
 
@@ -77,14 +77,15 @@ impl Supervisor {
         } = prepared;
         let this = self.clone();
         let _permit = self.gate.acquire().await;
-        // The call waits until the new process has executed its program: not a thing for the runtime's own threads.
+        // The call blocks until the new process has executed its program, so it must not run on the
+        // runtime's own threads.
         let spawned = tokio::task::spawn_blocking(move || shims::start(|| this.posix_spawn(&given))).await;
         let pid = match spawned {
             Ok(result) => result,
             Err(_) => Err(io::Error::other("the runtime is shutting down")),
         }
         .map_err(|source| self.start_error(source))?;
-        // Nobody has waited for it yet, so the pid is still its own.
+        // The process was not waited for yet, so its pid cannot have been reused.
         let shim = ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 });
         Ok(Started {
             shim,
@@ -101,15 +102,16 @@ impl Supervisor {
         }
     }
 
-    /// `posix_spawn` shares the parent's memory until `exec`: its cost does not grow with the daemon.
+    /// Starts the shim with `posix_spawn`, which shares the parent's memory until `exec`: its cost
+    /// does not grow with the daemon.
     fn posix_spawn(&self, given: &[(OwnedFd, i32)]) -> io::Result<i32> {
         let mut actions = PosixSpawnFileActions::init()?;
         for (fd, target) in given {
             actions.add_dup2(fd.as_raw_fd(), *target)?;
         }
         let mut attributes = PosixSpawnAttr::init()?;
-        // A session of its own from its first instant, and no signal before it is ready for it: Ctrl-C at the daemon's
-        // terminal must not end a shim.
+        // The shim has a session of its own from the start, and blocks these signals until it
+        // handles them: Ctrl-C at the daemon's terminal must not end a shim.
         let mut held = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             held.add(signal);

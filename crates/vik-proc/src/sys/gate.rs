@@ -1,4 +1,5 @@
-//! A network of its own for a child: a namespace with a loopback only, and listeners in it that are handed out.
+//! A network namespace for a child, with a loopback only, and listeners in it that are passed to
+//! this process.
 
 use std::io;
 use std::net::TcpListener;
@@ -6,10 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::libc;
 
-/// How many listeners there can be.
+/// The most listeners of a namespace.
 pub(crate) const MAX_PORTS: usize = 16;
 
-/// The way between both: the child enters the namespace and hands its listeners out.
+/// The channel between both processes: the child enters the namespace and sends its listeners.
 #[derive(Debug)]
 pub(crate) struct Gate {
     ours: OwnedFd,
@@ -19,7 +20,7 @@ pub(crate) struct Gate {
     ports: Vec<u16>,
 }
 
-/// Room for a control message with [`MAX_PORTS`] descriptors, aligned as the kernel wants it.
+/// A buffer for a control message with [`MAX_PORTS`] descriptors, aligned as the kernel requires.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
@@ -38,7 +39,8 @@ impl Gate {
         })
     }
 
-    /// Moves the calling process, which has one thread, into a network of its own. Safe between `fork` and `exec`.
+    /// Moves the calling process, which has one thread, into a network namespace. Safe between
+    /// `fork` and `exec`.
     pub(crate) fn enter(&self) -> io::Result<()> {
         self.leave_network()?;
         loopback_up()?;
@@ -47,23 +49,24 @@ impl Gate {
         for (listener, port) in listeners.iter_mut().zip(&self.ports) {
             *listener = listen(*port)?;
         }
-        hand_out(self.theirs.as_raw_fd(), &listeners[..used])
+        send_listeners(self.theirs.as_raw_fd(), &listeners[..used])
     }
 
-    /// The first step of [`enter`](Self::enter).
+    /// Creates the namespace: the first step of [`enter`](Self::enter).
     #[allow(unsafe_code)]
     pub(crate) fn leave_network(&self) -> io::Result<()> {
         // SAFETY: plain numbers.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
             return Ok(());
         }
-        // Who may not do that may in a namespace of users.
+        // An unprivileged process may do that in a user namespace.
         // SAFETY: as above.
         if unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // The files of a process that may not be looked into, as a shim's child is, belong to root. So it may be until they
-        // are written; there is nothing in it that the agent will not have.
+        // The files in `/proc` of a process that is not dumpable, such as a shim's child, belong to
+        // root. So the process is dumpable until they are written; it contains nothing that the
+        // agent does not get.
         // SAFETY: plain numbers.
         let before = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) };
         // SAFETY: as above.
@@ -74,25 +77,28 @@ impl Gate {
         mapped
     }
 
-    /// Who it was it is in its new namespace too.
+    /// Keeps the user and group ids in the new namespace.
     fn map_user(&self) -> io::Result<()> {
-        // Without it the kernel takes no map of groups from who has no privileges; older ones have no such file.
-        let _ = put(c"/proc/self/setgroups", b"deny");
-        put(c"/proc/self/uid_map", &self.uid_map)?;
-        put(c"/proc/self/gid_map", &self.gid_map)
+        // Without it the kernel accepts no map of groups from an unprivileged process; older
+        // kernels have no such file.
+        let _ = write_file(c"/proc/self/setgroups", b"deny");
+        write_file(c"/proc/self/uid_map", &self.uid_map)?;
+        write_file(c"/proc/self/gid_map", &self.gid_map)
     }
 
-    /// The listeners, by port, once the child has handed them out. Nothing where it failed before.
+    /// Returns the listeners by port, once the child has sent them. Returns an error if the child
+    /// failed before.
     #[allow(unsafe_code)]
     pub(crate) fn listeners(self) -> io::Result<Vec<(u16, TcpListener)>> {
         let Self {
             ours, theirs, ports, ..
         } = self;
-        // So that the end of a child that failed is the end of the channel.
+        // This end is closed so that the channel ends when a child fails.
         drop(theirs);
         let mut byte = [0_u8; 1];
         let mut control = Control([0; 128]);
-        // SAFETY: the structs are plain data, filled in here or by the call; the buffers outlive it.
+        // SAFETY: the structs are plain data, filled in here or by the call; the buffers outlive
+        // it.
         let received: Vec<OwnedFd> = unsafe {
             let mut part = libc::iovec {
                 iov_base: byte.as_mut_ptr().cast(),
@@ -125,7 +131,7 @@ impl Gate {
             .collect())
     }
 
-    /// Whether this system lets a process have a network of its own; tried by a child that ends at once.
+    /// Tests whether this system allows network namespaces, by means of a child that ends at once.
     #[allow(unsafe_code)]
     pub(crate) fn try_out() -> io::Result<()> {
         let gate = Self::new(Vec::new())?;
@@ -151,7 +157,7 @@ impl Gate {
         drop(write);
         let mut bytes = [0; 4];
         let length = nix::unistd::read(&read, &mut bytes)?;
-        // Whoever reaps all children may have been faster.
+        // Another part of this process that reaps all children may have reaped it already.
         let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None);
         match (length, i32::from_ne_bytes(bytes)) {
             (4, 0) => Ok(()),
@@ -161,9 +167,9 @@ impl Gate {
     }
 }
 
-/// Writes a file of the kernel's. Allocates nothing.
+/// Writes a file of the kernel. Allocates nothing.
 #[allow(unsafe_code)]
-fn put(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
+fn write_file(path: &std::ffi::CStr, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: a valid path and buffer; the descriptor is closed here.
     let (written, error) = unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
@@ -198,7 +204,7 @@ fn loopback_up() -> io::Result<()> {
     }
 }
 
-/// Listens on a port of the loopback.
+/// Opens a listener on a port of the loopback.
 #[allow(unsafe_code)]
 fn listen(port: u16) -> io::Result<RawFd> {
     // SAFETY: plain data; the descriptor is the caller's, or ends with the process.
@@ -220,10 +226,11 @@ fn listen(port: u16) -> io::Result<RawFd> {
 }
 
 #[allow(unsafe_code)]
-fn hand_out(channel: RawFd, listeners: &[RawFd]) -> io::Result<()> {
+fn send_listeners(channel: RawFd, listeners: &[RawFd]) -> io::Result<()> {
     let mut byte = [0_u8; 1];
     let mut control = Control([0; 128]);
-    // SAFETY: plain data, and buffers that outlive the call; the message is made as cmsg(3) says, and fits.
+    // SAFETY: plain data, and buffers that outlive the call; the message is built as cmsg(3)
+    // requires, and fits.
     let sent = unsafe {
         let mut part = libc::iovec {
             iov_base: byte.as_mut_ptr().cast(),

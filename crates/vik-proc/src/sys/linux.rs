@@ -1,4 +1,4 @@
-//! What Linux tells about processes: `/proc`, pidfds, prctl.
+//! Information about processes on Linux: `/proc`, pidfds, prctl.
 
 use std::ffi::CStr;
 use std::fs;
@@ -12,24 +12,24 @@ use tokio::io::unix::AsyncFd;
 
 use super::Stat;
 
-/// The facts of one process, or `None` if there is none.
+/// Returns the facts about one process, or `None` if it does not exist.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Parses `/proc/PID/stat`. The name in the second field may hold anything, parentheses and newlines too: the fields
-/// are counted from the last `)`.
+/// Parses `/proc/PID/stat`. The name in the second field may contain anything, parentheses and
+/// newlines included: the fields are counted from the last `)`.
 pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
     let after_name = line.iter().rposition(|&byte| byte == b')')? + 1;
-    let rest = std::str::from_utf8(&line[after_name..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
+    let tail = std::str::from_utf8(&line[after_name..]).ok()?;
+    let mut fields = tail.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let mut number = |skip: usize| fields.nth(skip)?.parse::<u64>().ok();
     let ppid = number(0)?;
     let threads = number(15)?;
     let start_time = number(1)?;
     let dead = match state {
-        // The first thread may have ended while others of the process still run.
+        // The first thread may have ended while other threads of the process still run.
         b'Z' => threads <= 1,
         b'X' | b'x' => true,
         _ => false,
@@ -43,7 +43,7 @@ pub(crate) fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
     })
 }
 
-/// The time since a start that is given in clock ticks since the boot.
+/// Returns the time since a start time in clock ticks since the boot.
 #[allow(unsafe_code)]
 pub(crate) fn age(start_time: u64) -> Duration {
     // SAFETY: plain numbers and a plain struct, valid when zero, that the call fills in.
@@ -61,7 +61,7 @@ pub(crate) fn age(start_time: u64) -> Duration {
     now.saturating_sub(start)
 }
 
-/// Every process that can be seen.
+/// Returns the pids of all visible processes.
 pub(crate) fn all_pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -72,13 +72,14 @@ pub(crate) fn all_pids() -> Vec<i32> {
         .collect()
 }
 
-/// The children of a process by the kernel's own lists; `None` where the kernel does not keep them. A list read while
-/// it changes may miss entries: read again until nothing is left.
+/// Returns the children of a process from the kernel's own lists; `None` if the kernel does not
+/// keep them. A list that changes while it is read may miss entries, so callers read it again until
+/// nothing is left.
 pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(tasks) => tasks,
-        // The process is gone, and its children with it to another parent.
+        // The process has ended, and its children have another parent.
         Err(_) => return Some(children),
     };
     for task in tasks.flatten() {
@@ -94,7 +95,8 @@ pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     Some(children)
 }
 
-/// The pids of a process in all namespaces that it has one in, from the one of this process down.
+/// Returns the pids of a process in all its PID namespaces, starting with the namespace of this
+/// process.
 pub(crate) fn pids_within(pid: i32) -> Vec<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -102,14 +104,14 @@ pub(crate) fn pids_within(pid: i32) -> Vec<i32> {
     pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The name of a process, as it was started or has named itself.
+/// Returns the name of a process, which the process can change.
 pub(crate) fn name(pid: i32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
-/// What a process was started with: its environment, or the arguments of a shim, whose environment only the privileged may
-/// read ([`crate::shield`]).
+/// Returns the environment that a process was started with. For a shim, whose environment only a
+/// privileged process may read ([`crate::shield`]), it returns the arguments.
 fn tokens(pid: i32) -> Vec<u8> {
     match fs::read(format!("/proc/{pid}/environ")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && name(pid) == super::SHIM_NAME => {
@@ -119,12 +121,13 @@ fn tokens(pid: i32) -> Vec<u8> {
     }
 }
 
-/// Whether the environment that the process was started with holds exactly `entry` (`NAME=VALUE`).
+/// Returns whether the environment that the process was started with contains exactly `entry`
+/// (`NAME=VALUE`).
 pub(crate) fn environment_holds(pid: i32, entry: &[u8]) -> bool {
     tokens(pid).split(|&byte| byte == 0).any(|found| found == entry)
 }
 
-/// The value of this variable in the environment that the process was started with.
+/// Returns the value of this variable in the environment that the process was started with.
 pub(crate) fn mark_value(pid: i32, name: &str) -> Option<String> {
     let value = tokens(pid).split(|&byte| byte == 0).find_map(|entry| {
         entry
@@ -135,23 +138,22 @@ pub(crate) fn mark_value(pid: i32, name: &str) -> Option<String> {
     String::from_utf8(value).ok()
 }
 
-/// The id of this boot.
 pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
         .unwrap_or_default()
 }
 
-/// A handle on a process that stays the same when its pid is used again.
+/// Opens a handle for a process, which does not change when the pid is reused.
 #[allow(unsafe_code)]
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes plain numbers and gives a new file descriptor or -1.
+    // SAFETY: the call takes plain numbers and returns a new file descriptor or -1.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = i32::try_from(fd).unwrap_or(-1);
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just opened, and nobody else has it.
+    // SAFETY: the descriptor was just opened, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -175,7 +177,7 @@ pub(crate) fn pidfd_signal(pidfd: &OwnedFd, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Lets a task wait until the process behind a pidfd has exited: then it is readable.
+/// Lets a task wait until the process behind a pidfd has exited: the descriptor is then readable.
 #[allow(unsafe_code)]
 pub(crate) fn watched(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an owned descriptor is open, and the same one, for as long as it lives.
@@ -199,11 +201,11 @@ pub(crate) fn cloexec_from_3() {
     }
 }
 
-/// The version of landlock that the kernel offers.
+/// Returns the version of Landlock that the kernel offers.
 #[allow(unsafe_code)]
 pub(crate) fn landlock_abi() -> io::Result<i64> {
     const CREATE_RULESET_VERSION: u32 = 1;
-    // SAFETY: with this flag, a null attribute and size 0 the call only gives a number.
+    // SAFETY: with this flag, a null attribute and size 0 the call only returns a number.
     let abi = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
@@ -219,7 +221,8 @@ pub(crate) fn landlock_abi() -> io::Result<i64> {
     }
 }
 
-/// Confines the calling thread by these rules, and all that it starts. Safe between `fork` and `exec`.
+/// Confines the calling thread and all its descendants by these rules. Safe between `fork` and
+/// `exec`.
 #[allow(unsafe_code)]
 pub(crate) fn landlock_restrict(rules: std::os::fd::RawFd) -> io::Result<()> {
     // SAFETY: plain numbers; both calls only take rights away from this thread.
@@ -236,7 +239,8 @@ pub(crate) fn landlock_restrict(rules: std::os::fd::RawFd) -> io::Result<()> {
     }
 }
 
-/// The memory that is resident for a process, shared pages with it; 0 for one that is gone.
+/// Returns the resident memory of a process in bytes, including shared pages; 0 if the process has
+/// ended.
 pub(crate) fn resident_bytes(pid: i32) -> u64 {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = statm
@@ -248,28 +252,32 @@ pub(crate) fn resident_bytes(pid: i32) -> u64 {
     pages.unwrap_or(0).saturating_mul(page.unwrap_or(4096))
 }
 
-/// The memory of a process, with its share of what it shares; costs the kernel a walk.
+/// Returns the memory of a process in bytes, with its share of shared pages. The kernel walks the
+/// page tables for it.
 pub(crate) fn own_bytes(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let kib = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kib = kib.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    let kib = kib.and_then(|number| number.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
     kib.map_or_else(|| resident_bytes(pid), |kib| kib.saturating_mul(1024))
 }
 
-/// Takes from this thread, for what it executes as root, whatever a container would not give it either.
+/// Removes from this thread the capabilities that a container does not grant either, for programs
+/// that it executes as root.
 #[allow(unsafe_code)]
 pub(crate) fn drop_capabilities() {
-    // chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, sys_chroot
+    // chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service,
+    // sys_chroot
     const KEPT: [libc::c_ulong; 10] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 18];
     for capability in 0..64 {
         if !KEPT.contains(&capability) {
-            // SAFETY: plain numbers; it only takes rights away. Who has none is refused, and needs nothing taken.
+            // SAFETY: plain numbers; it only takes rights away. It fails for an unprivileged
+            // thread, which has no capabilities anyway.
             unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
         }
     }
 }
 
-/// A filter of calls, as the kernel takes it.
+/// A filter of system calls in the kernel's format.
 #[derive(Debug)]
 pub(crate) struct CallFilter(Vec<libc::sock_filter>);
 
@@ -278,14 +286,16 @@ impl CallFilter {
         Self(program)
     }
 
-    /// Puts it around the calling thread, and all that it starts. Safe between `fork` and `exec`.
+    /// Applies the filter to the calling thread and all its descendants. Safe between `fork` and
+    /// `exec`.
     #[allow(unsafe_code)]
     pub(crate) fn enforce(&self) -> io::Result<()> {
         let program = libc::sock_fprog {
             len: u16::try_from(self.0.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
             filter: self.0.as_ptr().cast_mut(),
         };
-        // SAFETY: plain numbers, and a program that lives until the call has copied it; it only takes rights away.
+        // SAFETY: plain numbers, and a program that lives until the call has copied it; it only
+        // takes rights away.
         let done = unsafe {
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
                 return Err(io::Error::last_os_error());
@@ -305,8 +315,9 @@ impl CallFilter {
     }
 }
 
-/// Keeps glibc from holding on to memory: large pieces are mappings of their own, and stay so (else the bound rises with
-/// the largest that was freed); the end of the heap goes back when it is free; threads share two heaps.
+/// Keeps glibc from retaining memory: large allocations are separate mappings, with a fixed
+/// threshold (which otherwise rises with the largest freed one); free memory at the end of the heap
+/// is returned; threads share two heaps.
 #[cfg(target_env = "gnu")]
 #[allow(unsafe_code)]
 pub(crate) fn tune_heap() {
@@ -319,8 +330,9 @@ pub(crate) fn tune_heap() {
     }
 }
 
-/// `fork`, into a cgroup where one is given and the kernel can: moving a process that lives costs it about 15 ms.
-/// Whether it has worked is seen by whether the group is populated.
+/// Forks, into a cgroup if one is given and the kernel supports that: moving a running process
+/// costs the kernel about 15 ms. The caller checks whether the group is populated to see whether it
+/// worked.
 ///
 /// # Safety
 /// As for `fork`: the child does only async-signal-safe work until it calls `exec`.
@@ -333,17 +345,18 @@ pub(crate) unsafe fn fork(cgroup: Option<&OwnedFd>) -> libc::pid_t {
         args.flags = CLONE_INTO_CGROUP;
         args.exit_signal = libc::SIGCHLD as u64;
         args.cgroup = cgroup.as_raw_fd() as u64;
-        // SAFETY: without a stack and without shared memory it is a fork.
+        // SAFETY: without a stack and without shared memory the call is a fork.
         let forked = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
         if forked >= 0 {
             return libc::pid_t::try_from(forked).unwrap_or(-1);
         }
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { libc::fork() }
 }
 
-/// Lets the kernel take the pages of code of this program. Nothing is lost: they are as they are in the file.
+/// Lets the kernel discard the code pages of this program. They are identical to the file, so
+/// nothing is lost.
 #[allow(unsafe_code)]
 pub(crate) fn give_back_code() {
     let (Ok(maps), Ok(program)) = (
@@ -353,7 +366,8 @@ pub(crate) fn give_back_code() {
         return;
     };
     let own = maps.lines().filter(|line| {
-        // Pages that were written to (relocations) are in none of these: they are never to be written.
+        // The filter excludes pages that were written to (relocations): the remaining mappings are
+        // never writable.
         line.split_ascii_whitespace().nth(1) == Some("r-xp")
             && program.to_str().is_some_and(|path| line.ends_with(path))
     });
@@ -367,27 +381,31 @@ pub(crate) fn give_back_code() {
             bound(from).zip(bound(to))
         });
         if let Some((from, to)) = bounds.filter(|(from, to)| from < to) {
-            // SAFETY: a private mapping of a file, without write access: what is taken away is read again from the file.
+            // SAFETY: a private mapping of a file, without write access: the kernel reads a
+            // discarded page again from the file.
             unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
         }
     }
 }
 
-/// The names of a file's extended attributes, each with a NUL behind it; empty where its file system has none.
+/// Returns the names of a file's extended attributes, each with a NUL at the end; empty if the file
+/// system has none.
 #[allow(unsafe_code)]
 pub(crate) fn attribute_names(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    // SAFETY: the kernel writes at most `size` bytes to the buffer, which has that many.
+    // SAFETY: the kernel writes at most `size` bytes to the buffer, which has that size.
     sized(|buffer, size| unsafe { libc::flistxattr(file.as_raw_fd(), buffer.cast(), size) })
 }
 
-/// The value of an extended attribute; empty where it is gone.
+/// Returns the value of an extended attribute; empty if it was removed.
 #[allow(unsafe_code)]
 pub(crate) fn attribute(file: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
-    // SAFETY: the name ends with a NUL; the kernel writes at most `size` bytes to the buffer, which has that many.
+    // SAFETY: the name ends with a NUL; the kernel writes at most `size` bytes to the buffer, which
+    // has that size.
     sized(|buffer, size| unsafe { libc::fgetxattr(file.as_raw_fd(), name.as_ptr(), buffer.cast(), size) })
 }
 
-/// Most files have no attributes: the size is asked for first. It may change meanwhile, but the kernel bounds it.
+/// Reads attributes. It asks for the size first, as most files have none. The size may change
+/// meanwhile, but has an upper bound in the kernel.
 fn sized(read: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
     const MAX_BYTES: usize = 64 * 1024;
     let checked = |length: isize| match usize::try_from(length) {

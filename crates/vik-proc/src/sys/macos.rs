@@ -1,5 +1,6 @@
-//! What macOS tells about processes. Weaker than Linux: no subreaper, no parent-death signal, no pidfd, and the
-//! environment of others cannot be read, so a process that leaves the agent's group and loses its parent is not found.
+//! Information about processes on macOS. It is weaker than Linux: no subreaper, no parent-death
+//! signal, no pidfd, and the environment of other processes cannot be read. So a process that
+//! leaves the agent's group and loses its parent is not found.
 
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::OwnedFd;
@@ -13,7 +14,8 @@ use super::Stat;
 fn bsd_info(pid: i32) -> Option<libc::proc_bsdinfo> {
     let size = i32::try_from(size_of::<libc::proc_bsdinfo>()).ok()?;
     let mut info = MaybeUninit::<libc::proc_bsdinfo>::zeroed();
-    // SAFETY: the buffer has the size that is passed, and all-zero bytes are a valid value of this plain struct.
+    // SAFETY: the buffer has the size that is passed, and all-zero bytes are a valid value of this
+    // plain struct.
     let info = unsafe {
         if libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, info.as_mut_ptr().cast(), size) != size {
             return None;
@@ -23,7 +25,7 @@ fn bsd_info(pid: i32) -> Option<libc::proc_bsdinfo> {
     Some(info)
 }
 
-/// The facts of one process, or `None` if there is none.
+/// Returns the facts about one process, or `None` if it does not exist.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
     const SZOMB: u32 = 5;
     let info = bsd_info(pid)?;
@@ -39,13 +41,13 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
-/// The time since a start that is given in microseconds since 1970.
+/// Returns the time since a start time in microseconds since 1970.
 pub(crate) fn age(start_time: u64) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_micros(start_time))
 }
 
-/// Every process that can be seen.
+/// Returns the pids of all visible processes.
 #[allow(unsafe_code)]
 pub(crate) fn all_pids() -> Vec<i32> {
     // SAFETY: a null buffer asks for the number of processes.
@@ -59,37 +61,37 @@ pub(crate) fn all_pids() -> Vec<i32> {
     pids
 }
 
-/// Not kept by the kernel: the whole table is read.
+/// Returns `None`: the kernel keeps no such lists, so the caller reads the whole table.
 pub(crate) fn children(_pid: i32) -> Option<Vec<i32>> {
     None
 }
 
-/// Not to be known here.
+/// Returns `false`: macOS does not provide it.
 pub(crate) fn environment_holds(_pid: i32, _entry: &[u8]) -> bool {
     false
 }
 
-/// Not to be known here.
+/// Returns `None`: macOS does not provide it.
 pub(crate) fn mark_value(_pid: i32, _name: &str) -> Option<String> {
     None
 }
 
-/// Not asked for here.
+/// Returns an empty name: it is not needed on macOS.
 pub(crate) fn name(_pid: i32) -> String {
     String::new()
 }
 
-/// The id of this boot.
+/// Returns an empty id: it is not read on macOS.
 pub(crate) fn boot_id() -> String {
     String::new()
 }
 
-/// There is no such handle here.
+/// Returns an error: macOS has no such handles.
 pub(crate) fn pidfd_open(_pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// There is none here.
+/// Returns `false`: macOS has no subreapers.
 pub(crate) fn become_subreaper() -> bool {
     false
 }
@@ -99,37 +101,37 @@ pub(crate) fn cloexec_from_3() {
     super::cloexec_by_hand();
 }
 
-/// `fork`; there are no cgroups here.
+/// Forks; macOS has no cgroups.
 ///
 /// # Safety
 /// As for `fork`: the child does only async-signal-safe work until it calls `exec`.
 #[allow(unsafe_code)]
 pub(crate) unsafe fn fork(_cgroup: Option<&OwnedFd>) -> libc::pid_t {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { libc::fork() }
 }
 
-/// Not told here.
+/// Returns 0: it is not measured on macOS.
 pub(crate) fn resident_bytes(_: i32) -> u64 {
     0
 }
 
-/// Not told here.
+/// Returns 0: it is not measured on macOS.
 pub(crate) fn own_bytes(_: i32) -> u64 {
     0
 }
 
-/// Whether the address is one of another machine. Not known here, where no list of hosts is upheld.
+/// Returns an error: macOS enforces no list of hosts, so the address is never checked.
 pub(crate) fn is_elsewhere(_: std::net::IpAddr) -> std::io::Result<bool> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Extended attributes are not looked at here.
+/// Returns an empty list: extended attributes are not read on macOS.
 pub(crate) fn attribute_names(_: std::os::fd::BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// As [`attribute_names`].
+/// Returns an empty value, like [`attribute_names`].
 pub(crate) fn attribute(_: std::os::fd::BorrowedFd<'_>, _: &std::ffi::CStr) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }

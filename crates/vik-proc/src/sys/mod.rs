@@ -1,4 +1,4 @@
-//! The calls that need `unsafe`, each behind a safe function, and what differs between systems.
+//! The calls that need `unsafe`, each behind a safe function, and the differences between systems.
 
 use std::ffi::CString;
 use std::io;
@@ -30,18 +30,17 @@ pub(crate) use macos::*;
 mod watch;
 pub(crate) use watch::Watch;
 
-/// What shims call themselves, where processes can.
+/// The process name of shims, where a process can set its name.
 pub(crate) const SHIM_NAME: &str = "vik-shim";
 
-/// What the process table says about one process.
+/// The entry of one process in the process table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) pid: i32,
     pub(crate) ppid: i32,
     pub(crate) start_time: u64,
-    /// A zombie, or on its way out.
+    /// Whether the process is a zombie, or is exiting.
     pub(crate) dead: bool,
-    /// How many threads it has.
     pub(crate) threads: u64,
 }
 
@@ -54,10 +53,11 @@ impl Stat {
     }
 }
 
-/// Sends a signal to a pid (or, negative, to a group).
+/// Sends a signal to a pid, or to a process group if the number is negative.
 #[allow(unsafe_code)]
 pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
-    // SAFETY: plain numbers; 0 and -1, which would reach far more than one tree, are never passed on.
+    // SAFETY: plain numbers; 0 and -1, which would reach far more than one tree, are never passed
+    // on.
     let done = if pid == 0 || pid == -1 {
         -1
     } else {
@@ -70,44 +70,49 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Gives this thread, and threads that it starts, precedence over ordinary ones, where this user may do that.
+/// Gives this thread, and threads that it starts, precedence over ordinary ones, if this user may
+/// do that.
 #[allow(unsafe_code)]
 pub(crate) fn raise_priority() {
     const NICE: libc::c_int = -10;
-    // SAFETY: plain numbers. Who may not do it is refused, and nothing changes.
+    // SAFETY: plain numbers. Without the privilege the call fails and changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Marks descriptors from 3 on close-on-exec one by one. Safe between `fork` and `exec`: no allocation.
+/// Marks descriptors from 3 on close-on-exec one by one. Safe between `fork` and `exec`: no
+/// allocation.
 #[allow(unsafe_code)]
 pub(crate) fn cloexec_by_hand() {
-    // The shim itself opens a handful; what a careless daemon left open has low numbers too.
+    // The shim itself opens only a few, and descriptors that a careless daemon left open have low
+    // numbers too.
     for fd in 3..4096 {
         // SAFETY: only a flag of a descriptor changes; a number that is not open gives an error.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
 }
 
-/// Takes over a descriptor that this process was started with; `None` if it is not open.
+/// Takes ownership of a descriptor that this process was started with; returns `None` if it is not
+/// open.
 #[allow(unsafe_code)]
 pub(crate) fn inherited(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: asking for the flags of any number is harmless.
+    // SAFETY: reading the flags of any number is harmless.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return None;
     }
-    // SAFETY: the descriptor is open, was given to this process at its start, and is taken over once.
+    // SAFETY: the descriptor is open, was given to this process at its start, and is taken over
+    // once.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The write end of the pipe that the signal handler writes to.
+/// The write end of the pipe for the signal handler.
 static SIGNAL_PIPE: AtomicI32 = AtomicI32::new(-1);
 
 #[allow(unsafe_code)]
 extern "C" fn on_signal(signal: libc::c_int) {
     let fd = SIGNAL_PIPE.load(Ordering::Relaxed);
     let byte = u8::try_from(signal).unwrap_or(0);
-    // SAFETY: only async-signal-safe calls; errno of the interrupted code is put back. The pipe does not block: when it
-    // is full, the reader has enough to wake up on.
+    // SAFETY: only async-signal-safe calls; errno of the interrupted code is restored. The pipe
+    // does not block: if it is full, the reader already has bytes to wake up for.
     unsafe {
         let errno = errno_location();
         let saved = *errno;
@@ -130,16 +135,16 @@ unsafe fn errno_location() -> *mut libc::c_int {
     unsafe { libc::__error() }
 }
 
-/// Turns the given signals into bytes on a pipe, lets through what the parent had blocked, and ignores SIGPIPE and
-/// SIGHUP. Gives the read end. Call once.
+/// Turns the given signals into bytes on a pipe, unblocks the signals that the parent had blocked,
+/// and ignores SIGPIPE and SIGHUP. Returns the read end. Must be called at most once.
 #[allow(unsafe_code)]
 pub(crate) fn signals_as_bytes(signals: &[i32]) -> io::Result<OwnedFd> {
     let (read, write) = pipe()?;
     set_nonblocking(&read, true)?;
     set_nonblocking(&write, true)?;
     SIGNAL_PIPE.store(std::os::fd::IntoRawFd::into_raw_fd(write), Ordering::Relaxed);
-    // SAFETY: the handler is async-signal-safe and lives as long as the process; the structs are plain data, and zero
-    // is a valid value for each.
+    // SAFETY: the handler is async-signal-safe and lives as long as the process; the structs are
+    // plain data, and zero is a valid value for each.
     unsafe {
         for &signal in signals {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -159,7 +164,7 @@ pub(crate) fn signals_as_bytes(signals: &[i32]) -> io::Result<OwnedFd> {
     Ok(read)
 }
 
-/// A pipe, both ends close-on-exec.
+/// Creates a pipe; both ends are close-on-exec.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     #[cfg(target_os = "linux")]
     return Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?);
@@ -173,7 +178,8 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Sets whether reads and writes wait. A property of the open file, shared by all who have it.
+/// Sets whether reads and writes fail instead of blocking. The flag belongs to the open file, so
+/// all its holders share it.
 pub(crate) fn set_nonblocking(fd: &OwnedFd, on: bool) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     let mut flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
@@ -182,32 +188,34 @@ pub(crate) fn set_nonblocking(fd: &OwnedFd, on: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What [`fork_exec`] needs, prepared so that the child allocates nothing.
+/// The input of [`fork_exec`], prepared so that the child allocates nothing.
 pub(crate) struct Image {
     pub(crate) program: CString,
     pub(crate) args: Vec<CString>,
     pub(crate) env: Vec<CString>,
     pub(crate) cwd: CString,
-    /// Become descriptors 0, 1 and 2. Each is either from 3 on or 1 or 2 itself.
+    /// The sources of descriptors 0, 1 and 2. Each is 3 or higher, or is 1 or 2 itself.
     pub(crate) stdio: [RawFd; 3],
     pub(crate) open_files: Option<u64>,
     pub(crate) umask: Option<u32>,
-    /// How many tasks this user may have for the child to make more.
+    /// The limit on the tasks of this user that applies to the child.
     pub(crate) tasks: Option<u64>,
-    /// Where the child enters a cgroup of version 1.
+    /// The `cgroup.procs` file of a cgroup of version 1 that the child enters.
     pub(crate) entrance: Option<OwnedFd>,
-    /// Where the child goes into a network of its own.
+    /// The network namespace that the child enters.
     #[cfg(target_os = "linux")]
     pub(crate) gate: Option<Gate>,
-    /// Put around the child last of all.
+    /// The sandbox rules, which the child applies last.
     pub(crate) fence: Option<Fence>,
-    /// Descriptors that it gets beside these, under their own numbers, from 3 on.
+    /// Descriptors from 3 on that the child also gets, under their own numbers.
     pub(crate) passed: Vec<RawFd>,
-    /// Whether what asks a tree to stop is nothing to it: it stands around the agent, and ends after it.
+    /// Whether the child ignores the signals that ask a tree to stop: such a child is a parent of
+    /// the agent in its sandbox, and ends after it.
     pub(crate) deaf: bool,
 }
 
-/// The step of the child that failed before `exec`, as the first byte of its report; the rest is errno.
+/// The step of the child that failed before `exec`. It is the first byte of the child's report; the
+/// other bytes are errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChildStep {
     Prepare,
@@ -216,10 +224,10 @@ pub(crate) enum ChildStep {
     Exec,
 }
 
-/// The length of the report of a failed child.
 pub(crate) const REPORT_LEN: usize = 5;
 
-/// Reads what a failed child wrote; `None` when it wrote nothing, which means that `exec` succeeded.
+/// Parses the report of a failed child. Returns `None` if it is empty, which means that `exec`
+/// succeeded.
 pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
     let (step, errno) = bytes.split_first()?;
     let step = match step {
@@ -231,16 +239,17 @@ pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
     Some((step, i32::from_ne_bytes(errno.try_into().ok()?)))
 }
 
-/// Starts the image in a session of its own. The child reports a failure before `exec` on `report`, whose write end
-/// closes by itself when `exec` succeeds.
+/// Starts the image in a new session. The child reports a failure before `exec` on `report`, whose
+/// write end is closed when `exec` succeeds.
 #[allow(unsafe_code)]
 pub(crate) fn fork_exec(image: &Image, cgroup: Option<&OwnedFd>, report: &OwnedFd) -> io::Result<i32> {
     let argv = pointers(&image.args);
     let envp = pointers(&image.env);
     let parent = std::process::id();
-    // SAFETY: the shim has one thread, so the child is not left with locks that others held; it still does only
-    // async-signal-safe work on memory prepared before, and leaves by `exec` or `_exit`. All signals wait until the
-    // child has put the shim's handlers away: one that came earlier would be swallowed by them.
+    // SAFETY: the shim has one thread, so the child does not inherit locks that other threads held.
+    // It still does only async-signal-safe work on memory prepared before, and leaves by `exec` or
+    // `_exit`. All signals are blocked until the child has removed the shim's handlers, which would
+    // swallow an earlier signal.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -279,10 +288,11 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .collect()
 }
 
-/// The child's side: returns only on failure.
+/// Runs the child's side of the start; returns only on failure.
 ///
 /// # Safety
-/// Only in a freshly forked child; the pointer arrays end with null and outlive the call.
+/// May be called only in a freshly forked child; the pointer arrays end with null and outlive the
+/// call.
 #[allow(unsafe_code)]
 unsafe fn child(
     image: &Image,
@@ -302,7 +312,7 @@ unsafe fn child(
         #[cfg(target_os = "linux")]
         {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // The shim may have died before that took hold.
+            // The shim may have died before this took effect.
             if u32::try_from(libc::getppid()) != Ok(parent) {
                 libc::_exit(127);
             }
@@ -339,7 +349,7 @@ unsafe fn child(
             }
         }
         if let Some(entrance) = &image.entrance {
-            // Without it the shim still watches.
+            // If this fails, the shim still watches the tree.
             libc::write(entrance.as_raw_fd(), b"0".as_ptr().cast(), 1);
         }
         if libc::chdir(image.cwd.as_ptr()) < 0 {
@@ -362,7 +372,8 @@ unsafe fn child(
     }
 }
 
-/// CPU time in milliseconds (user, system) and peak resident set in KiB of all children that were waited for.
+/// Returns the CPU time in milliseconds (user, system) and the peak resident set in KiB of all
+/// reaped children.
 #[allow(unsafe_code)]
 pub(crate) fn children_usage() -> (u64, u64, Option<u64>) {
     // SAFETY: plain data, valid when zero, filled in by the call.
@@ -386,26 +397,28 @@ pub(crate) fn children_usage() -> (u64, u64, Option<u64>) {
     (millis(usage.ru_utime), millis(usage.ru_stime), peak)
 }
 
-/// Takes over a descriptor that was just made.
+/// Takes ownership of a descriptor that was just created.
 #[allow(unsafe_code)]
 pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    // SAFETY: the caller has just got this descriptor from the system, and gives it away here.
+    // SAFETY: the caller has just got this descriptor from the system, and passes it on here.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Another descriptor of the same open file, closed by `exec`, with a number above those that are given to programs.
+/// Duplicates a descriptor of an open file. The copy is close-on-exec, and its number is above
+/// those that programs are given.
 #[allow(unsafe_code)]
 pub(crate) fn lifted(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers; one that is not open gives an error.
+    // SAFETY: plain numbers; one that is not open results in an error.
     owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) })
 }
 
-/// `flock`, which nix offers only with an unlock on drop; a lock that is shared with a shim must not be unlocked.
+/// Calls `flock`. nix offers it only with an unlock on drop; a lock that is shared with a shim must
+/// not be unlocked.
 #[allow(unsafe_code)]
 pub(crate) fn flock(fd: RawFd, operation: i32) -> nix::Result<()> {
-    // SAFETY: plain numbers; nothing in memory is touched.
+    // SAFETY: plain numbers; no memory is accessed.
     nix::errno::Errno::result(unsafe { libc::flock(fd, operation) }).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Asks the kernel where a packet to an address would go (what `ip route get` prints).
+//! Asks the kernel for the route to an address (as `ip route get` prints it).
 
 use std::io;
 use std::net::IpAddr;
@@ -13,12 +13,13 @@ use nix::sys::time::TimeVal;
 const HEADER: usize = 16;
 /// The length of `rtmsg`, in bytes.
 const BODY: usize = 12;
-/// Where `rtmsg` has the type of the route.
+/// The offset in the message of the route's type, a field of `rtmsg`.
 const TYPE_AT: usize = HEADER + 7;
 
-/// Whether the address is one of another machine: the route to it is an ordinary one.
+/// Returns whether the address belongs to another machine: the route to it is an ordinary one.
 ///
-/// An address of this machine has a route of type `local`, also when no interface has it (`ip route add local …`).
+/// An address of this machine has a route of type `local`, even if no interface has it (`ip route
+/// add local …`).
 ///
 /// # Errors
 /// When there is no route, or the kernel does not answer.
@@ -48,7 +49,7 @@ fn request(address: IpAddr) -> Vec<u8> {
     message.extend(u32::from(length(total)).to_ne_bytes());
     message.extend(libc::RTM_GETROUTE.to_ne_bytes());
     message.extend(length(libc::NLM_F_REQUEST.unsigned_abs() as usize).to_ne_bytes());
-    // Sequence number and port: one question, one answer.
+    // The sequence number and the port are 0, as there is only one request and one answer.
     message.extend([0; 8]);
     message.push(family.unsigned_abs() as u8);
     message.push(length(bytes.len() * 8) as u8);

@@ -1,4 +1,4 @@
-//! Hears from the system that a file has grown.
+//! Reports that a file has grown.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::path::Path;
 #[cfg(target_os = "linux")]
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
-/// Readable when something was written to the file.
+/// A descriptor that is readable after the file was written to.
 #[cfg(target_os = "linux")]
 pub(crate) struct Watch(Inotify);
 
@@ -19,7 +19,7 @@ impl Watch {
         Ok(Self(inotify))
     }
 
-    /// Forgets what was told so far: look at the file after this.
+    /// Discards the events so far. The caller reads the file afterwards.
     pub(crate) fn clear(&self) {
         while self.0.read_events().is_ok_and(|events| !events.is_empty()) {}
     }
@@ -32,7 +32,7 @@ impl AsFd for Watch {
     }
 }
 
-/// There is none here: look at the file now and then.
+/// macOS has no such watch, so the caller polls the file.
 #[cfg(not(target_os = "linux"))]
 pub(crate) enum Watch {}
 

@@ -38,7 +38,8 @@ pub(super) fn find(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32
     let found = by_netlink(own, other);
     match found {
         Ok(Some(_)) => return found,
-        // The kernel answers the same where it cannot search: then it does not find the other end either.
+        // The kernel answers the same where it cannot search: then it does not find the other end
+        // either.
         Ok(None) if by_netlink(other, own)?.is_some() => return found,
         _ => {}
     }
@@ -136,12 +137,16 @@ fn from_tables(own: SocketAddr, other: SocketAddr) -> io::Result<Option<(u32, u3
     };
     if own.is_ipv4() {
         let table = std::fs::read_to_string("/proc/net/tcp")?;
-        if let Some(found) = in_table(&table, &written(own), &written(other)) {
+        if let Some(found) = in_table(&table, &format_address(own), &format_address(other)) {
             return Ok(Some(found));
         }
     }
     match std::fs::read_to_string("/proc/net/tcp6") {
-        Ok(table) => Ok(in_table(&table, &written(mapped(own)), &written(mapped(other)))),
+        Ok(table) => Ok(in_table(
+            &table,
+            &format_address(mapped(own)),
+            &format_address(mapped(other)),
+        )),
         // A kernel without IPv6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -159,7 +164,7 @@ fn in_table(table: &str, own: &str, other: &str) -> Option<(u32, u32)> {
 }
 
 /// Returns an address as `/proc/net` writes it: words of 32 bits in the order of the processor.
-fn written(address: SocketAddr) -> String {
+fn format_address(address: SocketAddr) -> String {
     let octets = match address.ip() {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -188,7 +193,8 @@ mod tests {
             let found = by_netlink(own, other).unwrap();
             assert!(found.is_some_and(|(inode, uid)| inode > 0 && uid == nix::unistd::getuid().as_raw()));
             assert_eq!(from_tables(own, other).unwrap(), found, "{listen}");
-            // Nothing is connected from the port of the listener, and the listener itself must not be found.
+            // Nothing is connected from the port of the listener, and the listener itself must not
+            // be found.
             let nobody = SocketAddr::new(own.ip(), 1);
             assert_eq!(by_netlink(other, nobody).unwrap(), None);
             assert_eq!(from_tables(other, nobody).unwrap(), None);

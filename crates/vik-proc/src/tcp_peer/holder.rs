@@ -13,16 +13,18 @@ use crate::{sys, tree};
 pub(super) enum Found {
     /// This process has the socket open.
     Process(ProcessId),
-    /// No process that can be read has it, and another user made it. No process of that user is in the trees.
+    /// No process that can be read has it, and another user made it. No process of that user is in
+    /// the trees.
     OtherUser,
-    /// No process that can be read has it. One outside of the trees runs as the user that made it and cannot be read.
+    /// No process that can be read has it. One outside of the trees runs as the user that made it
+    /// and cannot be read.
     Hidden,
     /// No process has it.
     Nobody,
 }
 
-/// Searches all processes for one that has the socket open. Below `roots` each thread is searched, since a thread may
-/// have files of its own.
+/// Searches all processes for one that has the socket open. Below `roots` each thread is searched,
+/// since a thread may have files of its own.
 pub(super) fn search(inode: u32, uid: u32, roots: &[ProcessId]) -> Found {
     let roots: Vec<i32> = roots
         .iter()
@@ -64,29 +66,30 @@ pub(super) fn search(inode: u32, uid: u32, roots: &[ProcessId]) -> Found {
     }
 }
 
-/// An error where the process exists and its files cannot be read.
+/// Returns whether the process has the socket open. Returns an error if the process exists and its
+/// files cannot be read.
 fn holds(folder: &Path, socket: &str) -> io::Result<bool> {
     let read = || {
         for file in fs::read_dir(folder)? {
             match fs::read_link(file?.path()) {
                 Ok(target) if target.as_os_str() == socket => return Ok(true),
-                Err(error) if !is_gone(&error) => return Err(error),
+                Err(error) if !is_missing(&error) => return Err(error),
                 _ => {}
             }
         }
         Ok(false)
     };
-    read().or_else(|error| if is_gone(&error) { Ok(false) } else { Err(error) })
+    read().or_else(|error| if is_missing(&error) { Ok(false) } else { Err(error) })
 }
 
-/// Returns whether a process, or a file of it, does not exist any more.
-fn is_gone(error: &io::Error) -> bool {
+/// Returns whether the error means that a process, or a file of it, does not exist any more.
+fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ESRCH)
 }
 
 fn any_thread_holds(pid: i32, socket: &str) -> io::Result<bool> {
     let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Err(error) if is_gone(&error) => return Ok(false),
+        Err(error) if is_missing(&error) => return Ok(false),
         threads => threads?,
     };
     for thread in threads {
@@ -97,8 +100,8 @@ fn any_thread_holds(pid: i32, socket: &str) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a process runs as this user. The owner of its folder is no evidence: it is root where
-/// the process hides its files.
+/// Returns whether a process runs as this user. The owner of its folder is no evidence: it is root
+/// where the process hides its files.
 fn has_user(pid: i32, uid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));

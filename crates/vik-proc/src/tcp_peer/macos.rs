@@ -1,4 +1,5 @@
-//! macOS provides the process of a TCP connection by private interfaces only: there the token alone decides.
+//! macOS provides the process of a TCP connection only by private interfaces, so the token alone
+//! decides.
 
 use std::net::SocketAddr;
 

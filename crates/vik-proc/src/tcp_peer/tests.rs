@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A client in a process of its own; it is killed when this is dropped.
+/// A client in a separate process, which is killed on drop.
 struct Client(Child);
 
 impl Client {
-    /// Runs a program of `bash` that may use `$PORT`.
+    /// Runs a `bash` script that may use `$PORT`.
     fn run(port: u16, script: &str) -> Self {
         let child = Command::new("bash")
             .args(["-c", script])
@@ -71,7 +71,7 @@ fn the_process_at_the_other_end_is_found_by_every_address_of_this_machine() {
 fn a_child_that_has_the_socket_alone_is_found_too() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // The parent opens it, the child keeps it.
+    // The parent opens the socket, the child keeps it.
     let script =
         "exec 3<>/dev/tcp/127.0.0.1/$PORT; (sleep 1000 >&- 2>&-) & exec 3>&-; echo closed >&2; read; kill %1";
     let mut client = Client::run(port, script);
@@ -110,7 +110,7 @@ fn a_peer_at_an_address_of_another_machine_is_remote() {
     assert_eq!(peer_socket(nobody, local), Socket::Closed);
 }
 
-/// The addresses of all interfaces are this machine's, not only loopback.
+/// All addresses of interfaces belong to this machine, not only those of the loopback.
 #[test]
 fn an_address_of_an_interface_is_this_machines() {
     let own: Vec<_> = getifaddrs()
@@ -124,8 +124,8 @@ fn an_address_of_an_interface_is_this_machines() {
     assert!(!is_own_address("192.0.2.1".parse().unwrap()));
 }
 
-/// A program of Python as an ordinary user that inherits the orphans of its descendants, as a shim does. All of them are killed when
-/// this is dropped.
+/// A Python program that runs as an ordinary user and inherits the orphans of its descendants, as a
+/// shim does. All its processes are killed on drop.
 struct Ordinary(Client);
 
 impl Ordinary {
@@ -157,7 +157,7 @@ impl Drop for Ordinary {
     }
 }
 
-/// Identifies a peer, as an ordinary user, a number of times.
+/// Identifies a peer, as an ordinary user, `rounds` times.
 fn identified_by_an_ordinary_user(
     peer: SocketAddr,
     local: SocketAddr,
@@ -181,19 +181,19 @@ fn identified_by_an_ordinary_user(
 #[test]
 #[ignore = "it is run as another user"]
 fn identify() {
-    let asked = std::env::var("IDENTIFY").unwrap();
-    let mut words = asked.split(' ');
-    let mut address = || words.next().unwrap().parse().unwrap();
+    let input = std::env::var("IDENTIFY").unwrap();
+    let mut args = input.split(' ');
+    let mut address = || args.next().unwrap().parse().unwrap();
     let (peer, local) = (address(), address());
-    let root = ProcessId::of(words.next().unwrap().parse().unwrap()).unwrap();
-    for _ in 0..words.next().unwrap().parse().unwrap() {
+    let root = ProcessId::of(args.next().unwrap().parse().unwrap()).unwrap();
+    for _ in 0..args.next().unwrap().parse().unwrap() {
         println!("\nidentified: {:?}", tcp_peer(peer, local, &[root]));
     }
 }
 
 const READY: &str = "print('ready', flush=True)\n";
 
-/// A process of the same user that hides its files, as `sshd` does.
+/// Starts a process of the same user that hides its files, as `sshd` does.
 fn hidden(port: u16, program: &str) -> Ordinary {
     Ordinary::run(
         port,
@@ -217,7 +217,7 @@ fn the_connection_of_a_process_that_hides_is_hidden() {
         identified_by_an_ordinary_user(peer, local, shim.0.id(), 1),
         ["Hidden"]
     );
-    // The user of the socket is root, which no agent of an ordinary user can become.
+    // The socket belongs to root, which no agent of an ordinary user can become.
     let _of_root = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (_stream, peer, local) = accept(&listener);
     assert_eq!(
@@ -226,13 +226,15 @@ fn the_connection_of_a_process_that_hides_is_hidden() {
     );
 }
 
-/// Where another process of the user hides its files, an agent that is faster than the search is not taken for a person.
+/// An agent that moves its connection faster than the search must not be identified as a person,
+/// even if another process of the user hides its files.
 #[test]
 fn an_agent_that_keeps_its_connection_out_of_sight_is_never_another() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("skipped: it needs root");
     }
-    // A call that waits for the answer keeps the connection that another thread has closed.
+    // A call that waits for the answer keeps the connection open after another thread has closed
+    // the descriptor.
     let blocked = "threading.Thread(target=libc.recv, args=(s.fileno(), bytes(1), 1, 0)).start()
 recvfrom = {'x86_64': '45', 'aarch64': '207'}[os.uname().machine]
 while open(f'/proc/self/task/{threading.enumerate()[-1].native_id}/syscall').read().split()[0] != recvfrom: pass
@@ -244,7 +246,7 @@ print('ready', flush=True)
 for _ in range(100000):
     if os.fork(): os._exit(0)
 ";
-    // Two processes pass it to each other.
+    // Two processes pass the connection to each other.
     let passes = "a, b = socket.socketpair()
 fd = s.detach()
 if os.fork() == 0: os.close(fd); fd = None; a = b
@@ -258,7 +260,7 @@ for _ in range(1000000):
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let _outside = hidden(port, "");
-        // The first process is what a shim is to an agent.
+        // The first process has the role of the shim.
         let keeps = format!(
             "if os.fork(): os.close(1); sys.stdin.read(); os._exit(0)\n{CONNECT}{program}sys.stdin.read()\n"
         );

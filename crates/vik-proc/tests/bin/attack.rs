@@ -1,11 +1,12 @@
-//! What a hostile program does to processes, pairs of sockets and memory. All of it ends by itself in time.
+//! Attacks by a hostile program on processes, socket pairs and memory. Each attack ends by itself
+//! in time.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::libc;
 
-/// No storm outlives this, whatever becomes of the test.
+/// The lifetime of each storm, whatever happens to the test.
 const LIFETIME: Duration = Duration::from_secs(50);
 
 /// Starts `count` chains of processes in which each starts the next and exits.
@@ -18,7 +19,7 @@ pub(crate) fn comets(kind: &str, count: usize) {
     }
 }
 
-/// One link after the other: a link is the process that runs this loop.
+/// Runs a chain. Each link is a process that runs this loop.
 fn chain(kind: &str, until: Instant) -> ! {
     while Instant::now() < until {
         let child = match kind {
@@ -27,9 +28,9 @@ fn chain(kind: &str, until: Instant) -> ! {
                 let _ = nix::unistd::setsid();
                 fork()
             }
-            // The parent is the one that started the chain, and who takes in its orphans.
+            // The parent is the process that started the chain, which inherits its orphans.
             "sibling" => clone3(libc::CLONE_PARENT as u64, libc::SIGCHLD as u64),
-            // Nobody is told of the end.
+            // The end of this child is not reported.
             "silent" => clone3(0, 0),
             "vfork" => clone3(libc::CLONE_VFORK as u64, libc::SIGCHLD as u64),
             "double" => {
@@ -53,20 +54,20 @@ fn chain(kind: &str, until: Instant) -> ! {
     exit()
 }
 
-/// A link whose next one is made by a thread.
+/// Starts the next link from a thread.
 fn threaded_link() -> i32 {
     std::thread::spawn(fork).join().unwrap_or(-1)
 }
 
 #[allow(unsafe_code)]
 fn fork() -> i32 {
-    // SAFETY: the child goes on with code that needs no other thread.
+    // SAFETY: the child continues with code that needs no other thread.
     unsafe { libc::fork() }
 }
 
 #[allow(unsafe_code)]
 fn clone3(flags: u64, signal: u64) -> i32 {
-    // SAFETY: plain data; without a stack it is a fork.
+    // SAFETY: plain data; without a stack the call is a fork.
     unsafe {
         let mut args: libc::clone_args = std::mem::zeroed();
         args.flags = flags;
@@ -77,11 +78,11 @@ fn clone3(flags: u64, signal: u64) -> i32 {
 
 #[allow(unsafe_code)]
 fn exit() -> ! {
-    // SAFETY: it runs nothing of this process.
+    // SAFETY: it runs no code of this process.
     unsafe { libc::_exit(0) }
 }
 
-/// Takes in the orphans of its own tree, and waits for none of them. Says whether it may.
+/// Makes this process a subreaper that waits for no orphan. Prints whether that is allowed.
 pub(crate) fn become_reaper() {
     match nix::sys::prctl::set_child_subreaper(true) {
         Ok(()) => println!("reaper"),
@@ -89,7 +90,7 @@ pub(crate) fn become_reaper() {
     }
 }
 
-/// Children that end at once, and that nobody waits for.
+/// Starts children that end at once and are not waited for.
 pub(crate) fn zombies(count: usize) {
     let until = Instant::now() + LIFETIME;
     let mut made = 0;
@@ -102,7 +103,7 @@ pub(crate) fn zombies(count: usize) {
     }
 }
 
-/// Children that stop themselves, each with a child that does.
+/// Starts children that stop themselves, each with a child that does the same.
 pub(crate) fn stopped(count: usize) {
     for _ in 0..count {
         if fork() == 0 {
@@ -113,7 +114,7 @@ pub(crate) fn stopped(count: usize) {
     }
 }
 
-/// Threads that wait.
+/// Starts threads that wait.
 pub(crate) fn threads(count: usize) {
     for _ in 0..count {
         let made = std::thread::Builder::new().stack_size(64 * 1024);
@@ -121,7 +122,7 @@ pub(crate) fn threads(count: usize) {
     }
 }
 
-/// Which pairs of sockets can be made, and what they are: `TYPE made KIND`.
+/// Prints which socket pairs can be created, and their types: `FAMILY KIND TYPE`.
 #[allow(unsafe_code)]
 pub(crate) fn pairs() {
     for flags in [0, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK] {
@@ -131,7 +132,7 @@ pub(crate) fn pairs() {
                 // SAFETY: plain numbers, and room for two descriptors.
                 let made = unsafe { libc::socketpair(family, kind | flags, 0, ends.as_mut_ptr()) };
                 if made == 0 {
-                    // SAFETY: both were just made.
+                    // SAFETY: both descriptors were just created.
                     let ends = ends.map(|end| unsafe { std::os::fd::BorrowedFd::borrow_raw(end) });
                     let is = nix::sys::socket::getsockopt(&ends[0], nix::sys::socket::sockopt::SockType);
                     println!("{family} {kind} {:?}", is.unwrap());
@@ -141,10 +142,10 @@ pub(crate) fn pairs() {
     }
 }
 
-/// Which objects of System V can be made; those that are made are removed.
+/// Prints which System V objects can be created, and removes those that were.
 #[allow(unsafe_code)]
 pub(crate) fn system_v() {
-    let told = |name: &str, id: i32| println!("{name} {}", if id >= 0 { "made" } else { "refused" });
+    let print_result = |name: &str, id: i32| println!("{name} {}", if id >= 0 { "made" } else { "refused" });
     // SAFETY: plain numbers.
     unsafe {
         for (name, size, flags) in [
@@ -154,19 +155,19 @@ pub(crate) fn system_v() {
             ("huge", 56, libc::SHM_HUGETLB),
         ] {
             let id = libc::shmget(libc::IPC_PRIVATE, size, libc::IPC_CREAT | 0o600 | flags);
-            told(name, id);
+            print_result(name, id);
             libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
         }
         let id = libc::semget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600);
-        told("semaphores", id);
+        print_result("semaphores", id);
         libc::semctl(id, 0, libc::IPC_RMID);
         let id = libc::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600);
-        told("queue", id);
+        print_result("queue", id);
         libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut());
     }
 }
 
-/// Fills memory that belongs to no process: `how` says by what it is held.
+/// Fills memory that belongs to no process; `how` names its holder.
 #[allow(unsafe_code)]
 pub(crate) fn memory(how: &str, mib: usize) {
     use std::io::Write;
@@ -176,7 +177,7 @@ pub(crate) fn memory(how: &str, mib: usize) {
         let fd = nix::sys::memfd::memfd_create(c"attack", nix::sys::memfd::MFdFlags::empty());
         std::fs::File::from(fd.unwrap())
     };
-    // As `named:PATH`.
+    // The form is `named:PATH`.
     let path = how.strip_prefix("named:");
     let mut file = match how {
         _ if path.is_some() => std::fs::File::create(path.unwrap()).unwrap(),
@@ -217,7 +218,8 @@ pub(crate) fn memory(how: &str, mib: usize) {
     println!("filled");
 }
 
-/// Starts a process again and again until `stop` is there, and writes how often that failed to `note`.
+/// Starts a process again and again until `stop` exists, and writes the number of failures to
+/// `note`.
 #[allow(unsafe_code)]
 pub(crate) fn fork_steadily(stop: &str, note: &str) {
     let until = Instant::now() + LIFETIME;
@@ -228,7 +230,7 @@ pub(crate) fn fork_steadily(stop: &str, note: &str) {
             -1 => failed += 1,
             child => {
                 done += 1;
-                // SAFETY: plain numbers; nobody wants to know how it ended.
+                // SAFETY: plain numbers; the exit status is not needed.
                 unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             }
         }

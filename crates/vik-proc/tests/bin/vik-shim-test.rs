@@ -1,4 +1,5 @@
-//! The shim and a misbehaving agent for the tests of vik-proc: `vik-shim-test __shim`, or `vik-shim-test WORD…`.
+//! The shim and a misbehaving agent for the tests of vik-proc: `vik-shim-test __shim`, or
+//! `vik-shim-test WORD…`.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -18,22 +19,22 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use vik_proc::{ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
-/// No process of a test outlives this, whatever happens.
+/// The lifetime of each test process, whatever happens.
 const LIFETIME: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == SHIM_VERB) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == SHIM_VERB) {
         return vik_proc::shim::main();
     }
-    let mut words = words.iter().map(String::as_str);
-    while let Some(word) = words.next() {
-        let mut next = || words.next().expect("an argument").to_owned();
-        match word {
-            // ignore NAME: from now on, and for what is started.
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        let mut next = || args.next().expect("an argument").to_owned();
+        match arg {
+            // ignore NAME: for this process, and those that it starts.
             "ignore" => ignore(&next()),
             "say" => println!("{}", next()),
-            // Tells the test that all before this is done.
+            // Shows the test that all steps before this one are done.
             "ready" => std::fs::write(next(), std::process::id().to_string()).unwrap(),
             // Waits for another process's "ready".
             "await" => {
@@ -58,9 +59,10 @@ fn main() -> ExitCode {
                 std::io::stdin().read_to_end(&mut input).unwrap();
                 println!("{}", input.len());
             }
-            // daemon SPEC NOTE: starts what the file says under a shim, notes who the shim is, and watches it.
+            // daemon SPEC NOTE: starts the spec in the file under a shim, writes the shim's
+            // identity to NOTE, and watches the shim.
             "daemon" => daemon(Path::new(&next()), Path::new(&next()), None),
-            // adopt SPEC NOTE: as a daemon, of the shim that is noted in place of a new one.
+            // adopt SPEC NOTE: like daemon, but adopts the shim in NOTE instead of a new one.
             "adopt" => {
                 let (spec, note) = (next(), next());
                 let shim = serde_json::from_slice(&std::fs::read(&note).unwrap()).unwrap();
@@ -68,14 +70,14 @@ fn main() -> ExitCode {
             }
             "setsid" => drop(nix::unistd::setsid().unwrap()),
             "become-root" => nix::unistd::setuid(0.into()).unwrap(),
-            // The rest is a program and its arguments.
+            // The remaining words are a program and its arguments.
             "as-nobody" => {
                 nix::unistd::setuid(65534.into()).unwrap();
                 let program = next();
-                let error = Command::new(program).args(words.by_ref()).exec();
+                let error = Command::new(program).args(args.by_ref()).exec();
                 panic!("{error}");
             }
-            // Reaches for what only a process that may be traced lets others of its user see.
+            // Reads a file of the parent that only a dumpable process shows to others of its user.
             "peek-at-shim" => {
                 let secret = std::fs::read(format!("/proc/{}/environ", nix::unistd::getppid()));
                 println!("{}", if secret.is_ok() { "seen" } else { "refused" });
@@ -102,20 +104,21 @@ fn main() -> ExitCode {
                 let name: Signal = next().parse().unwrap();
                 raise(name).unwrap();
             }
-            // child FLAGS WORDS…: the rest is done by a child. s: in a session of its own, c: with an empty
-            // environment, d: its parent exits at once (daemonised), n: without its parent's stdout.
+            // child FLAGS WORDS…: a child runs the remaining words. s: in a session of its own, c:
+            // with an empty environment, d: its parent exits at once (daemonised), n: without its
+            // parent's stdout.
             "child" => {
                 let flags = next();
-                start(&flags, &words.by_ref().map(str::to_owned).collect::<Vec<_>>());
+                start(&flags, &args.by_ref().map(str::to_owned).collect::<Vec<_>>());
             }
-            // also FLAGS N WORDS…: the next N words are done by a child, then this one goes on.
+            // also FLAGS N WORDS…: a child runs the next N words, then this process continues.
             "also" => {
                 let flags = next();
                 let count: usize = next().parse().unwrap();
                 start(
                     &flags,
                     &(0..count)
-                        .map(|_| words.next().unwrap().to_owned())
+                        .map(|_| args.next().unwrap().to_owned())
                         .collect::<Vec<_>>(),
                 );
             }
@@ -131,14 +134,14 @@ fn main() -> ExitCode {
                 }
                 hang();
             }
-            // Runs away: each generation starts the next and exits.
+            // A chain: each generation starts the next and exits.
             "relay" => {
                 let left: u32 = next().parse().unwrap();
                 if left > 0 {
                     start("sc", &["relay".to_owned(), (left - 1).to_string()]);
                 }
             }
-            // What a hostile program does: see `attack`.
+            // The attacks of a hostile program: see `attack`.
             #[cfg(target_os = "linux")]
             "comets" => attack::comets(&next(), next().parse().unwrap()),
             #[cfg(target_os = "linux")]
@@ -173,14 +176,14 @@ fn ignore(name: &str) {
     clippy::zombie_processes,
     reason = "what is left behind is what the tests are about"
 )]
-fn start(flags: &str, words: &[String]) {
+fn start(flags: &str, args: &[String]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     if flags.contains('d') {
-        command.args(["also", &flags.replace('d', ""), &words.len().to_string()]);
+        command.args(["also", &flags.replace('d', ""), &args.len().to_string()]);
     } else if flags.contains('s') {
         command.arg("setsid");
     }
-    command.args(words);
+    command.args(args);
     if flags.contains('c') {
         command.env_clear();
     }

@@ -7,7 +7,7 @@ use vik_proc::{AdoptError, Cause, ProcessId, Proof, ShimSpec, StdoutMode, Superv
 
 use crate::support::*;
 
-/// What a daemon does that goes away without a stop.
+/// Leaves the agent to its shim, as a daemon does that ends without a stop.
 async fn left(supervised: Supervised) -> ProcessId {
     supervised.handle().detach();
     let lost = within(supervised.wait()).await.unwrap_err();
@@ -49,13 +49,13 @@ async fn the_grace_passes() {
     let agent = scene.ready("up").await;
     let shim = left(first).await;
     gone(agent).await;
-    // The leftover is not ended yet: who comes now learns the end all the same.
+    // The leftover is not ended yet: a daemon that comes now still gets the result.
     assert!(shim.is_alive());
     let second = adopt(&scene, &spec, shim).await;
     assert_eq!(second.agent(), Some(agent));
     second.kill();
     assert_eq!(scene.end(&second).await.cause, Cause::LifelineLost);
-    // And who comes after it too.
+    // The next daemon gets it too.
     let third = adopt(&scene, &spec, shim).await;
     assert_eq!(scene.end(&third).await, scene.end(&second).await);
 }

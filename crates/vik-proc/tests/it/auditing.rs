@@ -1,4 +1,4 @@
-//! What is found on the host, and by whom it is owned.
+//! The processes that an audit finds on the host, and their owners.
 
 use nix::sys::signal::Signal;
 use vik_proc::{Audited, Mark, audit, identity::boot_id, recover};
@@ -19,21 +19,21 @@ async fn what_has_lost_its_shim_belongs_to_nobody() {
         scene.census().members.contains(&far).then_some(())
     })
     .await;
-    let look = || -> Vec<Audited> {
+    let find = || -> Vec<Audited> {
         audit(&[&scene.mark.name], &[scene.path("census")])
             .into_iter()
-            // Other tests have processes with this variable, too.
+            // Other tests also have processes with this variable.
             .filter(|one| one.census.is_some() || one.marks.contains(&scene.mark))
             .collect()
     };
     let expected = |process, marks: &[Mark], shim| {
-        let mut one = look().into_iter().find(|one| one.process == process).unwrap();
+        let mut one = find().into_iter().find(|one| one.process == process).unwrap();
         assert_eq!(one.census.take(), Some(scene.path("census")));
         assert_eq!((one.marks.as_slice(), one.shim), (marks, shim), "{}", one.command);
     };
     let mark = [scene.mark.clone()];
     let shim = daemon.shim;
-    assert_eq!(look().len(), 4);
+    assert_eq!(find().len(), 4);
     for (process, marks) in [(shim, &[][..]), (agent, &mark), (tool, &mark), (far, &[])] {
         expected(process, marks, Some(shim));
     }
@@ -41,7 +41,7 @@ async fn what_has_lost_its_shim_belongs_to_nobody() {
     send(shim, Signal::SIGKILL);
     gone(shim).await;
     gone(agent).await;
-    assert_eq!(look().len(), 2);
+    assert_eq!(find().len(), 2);
     expected(tool, &mark, None);
     expected(far, &[], None);
     let lost = recover(&spec, shim, None, &boot_id()).await.unwrap_err();
@@ -49,10 +49,10 @@ async fn what_has_lost_its_shim_belongs_to_nobody() {
         lost.found.contains(&tool) && lost.found.contains(&far),
         "{lost:?}"
     );
-    assert_eq!(look(), []);
+    assert_eq!(find(), []);
 }
 
-/// A shim hides its environment from others of its user; its mark is found all the same.
+/// A shim hides its environment from other processes of its user, but its mark is found.
 #[tokio::test]
 async fn the_mark_of_a_shim_is_found_without_privileges() {
     let scene = Scene::new();
@@ -69,7 +69,7 @@ async fn the_mark_of_a_shim_is_found_without_privileges() {
     assert!(
         arguments
             .split(|&byte| byte == 0)
-            .any(|word| word == entry.as_bytes())
+            .any(|arg| arg == entry.as_bytes())
     );
     assert!(supervised.shim().terminate());
     assert_eq!(scene.end(&supervised).await.cause, vik_proc::Cause::Stopped);

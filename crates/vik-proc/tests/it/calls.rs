@@ -1,10 +1,10 @@
-//! Which calls of the kernel a sandbox refuses, by whatever it is upheld and whatever network it leaves.
+//! The system calls that a sandbox refuses, with each backend and network.
 
 use vik_proc::{Backend, Calls, HostRule, Network, Reads, Sandbox};
 
 use crate::support::*;
 
-/// Every kind of sandbox that can be put up here, with a name.
+/// Returns every kind of sandbox that this system supports, with a name.
 fn sandboxes(scene: &Scene) -> Vec<(String, Sandbox)> {
     let networks = || {
         let hosts = Network::Hosts(vec![HostRule::parse("127.0.0.1:1").unwrap()]);
@@ -46,11 +46,11 @@ async fn no_datagram_socket_of_the_machine_can_be_made() {
         spec.sandbox = Some(sandbox);
         let record = scene.end(&scene.start(&spec).await).await;
         assert_eq!(record.code, Some(0), "{name}: {record:?}");
-        // Twice: without flags, and with all of them.
+        // The list is printed twice: without flags, and with all flags.
         let made = "1 1 Stream\n1 5 SeqPacket\n";
         assert_eq!(scene.out(), made.repeat(2), "{name}");
     }
-    // Who is given the sockets of the machine has all of them, and no other family.
+    // A sandbox with Unix sockets allows all types of them, and no other family.
     let mut spec = scene.spec("pairs");
     let (_, mut sandbox) = sandboxes(&scene).remove(0);
     sandbox.calls.as_mut().unwrap().unix_sockets = true;
@@ -72,8 +72,8 @@ async fn nothing_of_system_v_but_a_page_of_memory_can_be_made() {
         let mut spec = scene.spec("system-v");
         spec.sandbox = Some(sandbox);
         scene.end(&scene.start(&spec).await).await;
-        let told =
+        let expected =
             "small made\nlarge refused\nenormous refused\nhuge refused\nsemaphores refused\nqueue refused\n";
-        assert_eq!(scene.out(), told, "{name}");
+        assert_eq!(scene.out(), expected, "{name}");
     }
 }

@@ -12,8 +12,8 @@ const LIMITS: Limits = Limits {
     max_bytes: 1_000_000,
 };
 
-fn command(scene: &Scene, words: &str) -> ShimSpec {
-    let mut spec = scene.spec(words);
+fn command(scene: &Scene, args: &str) -> ShimSpec {
+    let mut spec = scene.spec(args);
     spec.stdout = Output::Inherit;
     spec
 }

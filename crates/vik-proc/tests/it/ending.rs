@@ -1,4 +1,4 @@
-//! The stop ladder and what an agent leaves behind.
+//! The stop ladder, and processes that an agent leaves behind.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn what_ignores_int_gets_term_and_what_ignores_both_is_killed() {
     deaf_agents_are_ended(&Scene::new()).await;
 }
 
-/// One that ignores SIGINT, and one that ignores SIGTERM too.
+/// Ends an agent that ignores SIGINT, and one that also ignores SIGTERM.
 pub(crate) async fn deaf_agents_are_ended(scene: &Scene) {
     let mut spec = scene.spec("ignore SIGINT ready @deaf hang");
     spec.graces.int = SHORT;
@@ -179,7 +179,7 @@ async fn a_storm_of_forks_is_killed() {
 }
 
 pub(crate) async fn a_storm_is_killed(scene: &Scene) {
-    // 127 processes at most, each in a session of its own, which ignore all but SIGKILL.
+    // At most 127 processes, each in its own session, which ignore all signals except SIGKILL.
     let supervised = scene.start(&scene.spec("storm 6")).await;
     let path = scene.path("census");
     eventually("the storm has begun", || path.exists().then_some(())).await;
@@ -228,6 +228,7 @@ async fn the_agent_runs_soon_after_the_request() {
         best = best.min(before.elapsed());
         within(supervised.wait()).await.unwrap();
     }
-    // Generous: a debug build on a busy machine. It catches what waits by mistake.
+    // The bound is generous for a debug build on a busy machine. It detects a wait that is there by
+    // mistake.
     assert!(best < Duration::from_millis(100), "{best:?}");
 }

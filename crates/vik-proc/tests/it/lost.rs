@@ -1,4 +1,4 @@
-//! A shim that dies itself.
+//! A shim that itself dies.
 
 use nix::sys::signal::Signal;
 

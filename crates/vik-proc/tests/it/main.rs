@@ -1,5 +1,5 @@
-//! The shim with real processes. Every test has its own folder and its own mark, waits with deadlines and leaves
-//! nothing behind.
+//! The shim with real processes. Every test has its own folder and mark, waits with deadlines and
+//! leaves no process behind.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,14 +1,16 @@
-//! `kill -9` of daemon, shim and agent, one by one and together, with a grace; then another daemon.
+//! `kill -9` of daemon, shim and agent, separately and together, with an orphan grace; then another
+//! daemon.
 
 use nix::sys::signal::Signal;
 use vik_proc::{Cause, Census, ProcessId, Proof, ShimSpec, identity::boot_id, recover};
 
 use crate::support::*;
 
-/// An agent, and one that has left its session, its parent and its environment.
+/// An agent, and a process that has left its session, its parent and its environment.
 const WITH_ESCAPEE: &str = "also scdn 3 ready @tool hang ready @up hang";
 
-/// Starts the agent under a daemon of its own; gives it, the agent and the escapee, once the shim has noted them.
+/// Starts the agent under a separate daemon. Returns the daemon, the agent and the escapee, once
+/// the census lists them.
 async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessId) {
     let daemon = scene.daemon("daemon", spec).await;
     let (tool, agent) = (scene.ready("tool").await, scene.ready("up").await);
@@ -83,7 +85,7 @@ async fn daemon_and_shim_at_once() {
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
     gone(daemon.shim).await;
-    // Its parent's death is its own; not so for what has left it.
+    // The kernel kills the agent with its parent, but not a process that has left it.
     gone(agent).await;
     assert!(tool.is_alive());
     let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
@@ -92,7 +94,8 @@ async fn daemon_and_shim_at_once() {
     assert!(!tool.is_alive());
 }
 
-/// As on a system without cgroups, and without a mark: the census alone names it.
+/// Simulates a system without cgroups and a tree without a mark, so that only the census names the
+/// process.
 #[tokio::test]
 async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
     let scene = Scene::new();
@@ -101,7 +104,7 @@ async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
     gone(daemon.shim).await;
-    // It dies with its parent, but not at the same moment.
+    // The agent dies with its parent, but not at the same moment.
     gone(agent).await;
     let cgroup = forget_cgroup(&scene);
     spec.mark = None;
@@ -150,7 +153,7 @@ async fn all() {
     send(daemon.shim, Signal::SIGKILL);
     gone(daemon.shim).await;
     gone(agent).await;
-    // A shim that is gone can be adopted, too: its end is found out in the same way.
+    // An ended shim can be adopted too: its result is determined in the same way.
     let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
         .await
         .unwrap();
@@ -164,7 +167,7 @@ async fn all() {
 async fn the_machine() {
     let scene = Scene::new();
     let spec = scene.lasting("ready @up hang", LONG);
-    // In the new boot their pids are others', with other start times or even the same.
+    // In the new boot the pids belong to other processes, with other start times or even the same.
     let innocent = scene.start(&spec).await;
     let agent = scene.ready("up").await;
     let text = std::fs::read_to_string(scene.path("census")).unwrap();
@@ -182,7 +185,7 @@ async fn the_machine() {
     within(innocent.wait()).await.unwrap();
 }
 
-/// A shim that hears nobody is ended with its tree.
+/// A shim that cannot read its FIFO is ended with its tree.
 #[tokio::test]
 async fn a_shim_that_cannot_be_adopted() {
     let scene = Scene::new();

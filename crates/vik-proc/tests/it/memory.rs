@@ -1,4 +1,4 @@
-//! Memory that belongs to no process counts as what is resident does.
+//! Memory that belongs to no process counts like resident memory.
 
 use vik_proc::{Backend, Calls, Overrun, Reads, Sandbox, SandboxLimits};
 
@@ -7,7 +7,7 @@ use crate::support::*;
 const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 100 * MIB;
 
-/// Removes a file at the end of a test.
+/// A file that is removed at the end of a test.
 struct Removed(String);
 
 impl Drop for Removed {
@@ -66,7 +66,7 @@ async fn memory_that_is_mapped_and_open_counts_once() {
         spec.sandbox = Some(limited(&scene, backend));
         let supervised = scene.start(&spec).await;
         eventually("it has its memory", || scene.path("up").exists().then_some(())).await;
-        // Some looks at it.
+        // The wait is long enough for several checks.
         tokio::time::sleep(std::time::Duration::from_millis(800)).await;
         write(&scene.path("go"), b"");
         let record = scene.end(&supervised).await;

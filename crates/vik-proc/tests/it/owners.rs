@@ -1,4 +1,4 @@
-//! Who is at the other end of the control FIFO.
+//! The processes at the other end of the control FIFO.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use vik_proc::{Cause, ProcessId};
 
 use crate::support::*;
 
-/// Someone who has the FIFO open and is no daemon.
+/// Opens the FIFO like a process that is not a daemon.
 fn stray(scene: &Scene) -> File {
     File::options()
         .write(true)
@@ -54,7 +54,7 @@ async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
     let mut second = scene.daemon("adopt", &spec).await;
     assert!(agent.is_alive());
     second.die();
-    // No daemon, but not for long; what the stranger left unfinished does not matter.
+    // There is no daemon for a short time. The unfinished line of the stranger has no effect.
     stray.write_all(b"sto").unwrap();
     spec.census = None;
     let third = within(scene.supervisor.adopt(&spec, second.shim, Some(agent)))
@@ -72,7 +72,7 @@ async fn the_grace_begins_anew_with_each_daemon_that_goes() {
     let mut first = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     let _stray = stray(&scene);
-    // The newest owns it: the end of the first changes nothing then.
+    // The newest daemon owns the shim, so the end of the first one changes nothing.
     let mut second = scene.daemon("adopt", &spec).await;
     first.die();
     assert!(agent.is_alive());

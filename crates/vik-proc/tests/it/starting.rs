@@ -1,4 +1,4 @@
-//! What the agent is given, and what happens when it cannot be started.
+//! The environment, streams and descriptors of the agent, and agents that cannot be started.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -83,7 +83,7 @@ async fn stdin_is_fed_whole_and_closed() {
     assert_eq!(scene.out(), "3000000\n");
 }
 
-/// An agent that prints what it is told, as it is told.
+/// Returns an agent that prints its input as it arrives.
 fn echoing(scene: &Scene, mut spec: ShimSpec) -> ShimSpec {
     write(&scene.path("told"), b"first\n");
     spec.program = "cat".into();
@@ -92,16 +92,16 @@ fn echoing(scene: &Scene, mut spec: ShimSpec) -> ShimSpec {
     spec
 }
 
-fn tell(scene: &Scene, words: &[u8]) {
+fn append_input(scene: &Scene, bytes: &[u8]) {
     use std::io::Write;
-    let mut told = std::fs::OpenOptions::new()
+    let mut file = std::fs::OpenOptions::new()
         .append(true)
         .open(scene.path("told"))
         .unwrap();
-    told.write_all(words).unwrap();
+    file.write_all(bytes).unwrap();
 }
 
-async fn heard(scene: &Scene, all: &str) {
+async fn wait_for_output(scene: &Scene, all: &str) {
     eventually(all, || (scene.out() == all).then_some(())).await;
 }
 
@@ -109,13 +109,13 @@ async fn heard(scene: &Scene, all: &str) {
 async fn a_stdin_that_is_followed_gets_what_is_added_and_ends_at_its_end() {
     let scene = Scene::new();
     let supervised = scene.start(&echoing(&scene, scene.spec(""))).await;
-    heard(&scene, "first\n").await;
-    tell(&scene, b"sec");
-    heard(&scene, "first\nsec").await;
+    wait_for_output(&scene, "first\n").await;
+    append_input(&scene, b"sec");
+    wait_for_output(&scene, "first\nsec").await;
     let long = "x".repeat(300_000);
-    tell(&scene, format!("ond\n{long}").as_bytes());
-    heard(&scene, &format!("first\nsecond\n{long}")).await;
-    tell(&scene, b"last\n\0unheard\n");
+    append_input(&scene, format!("ond\n{long}").as_bytes());
+    wait_for_output(&scene, &format!("first\nsecond\n{long}")).await;
+    append_input(&scene, b"last\n\0unheard\n");
     let record = scene.end(&supervised).await;
     assert!(record.is_clean(), "{record:?}");
     assert_eq!(scene.out(), format!("first\nsecond\n{long}last\n"));
@@ -127,10 +127,10 @@ async fn a_stdin_is_followed_while_there_is_no_daemon() {
     let spec = echoing(&scene, scene.lasting("", LONG));
     let mut first = scene.daemon("daemon", &spec).await;
     first.die();
-    tell(&scene, b"alone\n");
-    heard(&scene, "first\nalone\n").await;
+    append_input(&scene, b"alone\n");
+    wait_for_output(&scene, "first\nalone\n").await;
     let _second = scene.daemon("adopt", &spec).await;
-    tell(&scene, b"again\n\0");
+    append_input(&scene, b"again\n\0");
     eventually("the exit record", || {
         let record = vik_proc::read_exit_record(&scene.path("exit.json")).ok()?;
         record.is_clean().then_some(())
@@ -148,7 +148,7 @@ async fn an_agent_whose_stdin_is_followed_may_close_it() {
     spec.args = vec!["-c".into(), script.into()];
     let supervised = scene.start(&spec).await;
     eventually("up", || scene.path("up").exists().then_some(())).await;
-    tell(&scene, b"nobody hears it\n");
+    append_input(&scene, b"nobody hears it\n");
     supervised.kill();
     assert_eq!(scene.end(&supervised).await.cause, Cause::Killed);
 }

@@ -1,5 +1,5 @@
-//! Programs that fork as fast as they can, in every way that is known: their trees end, that is proven, and other
-//! programs can start processes meanwhile. All of it runs in a cgroup that bounds it.
+//! Programs that fork as fast as they can, in every known way: their trees end, the end is proven,
+//! and other programs can start processes meanwhile. Each test runs in a cgroup that limits it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,20 @@ use vik_proc::{
 
 use crate::support::*;
 
-/// How many tasks there may be in the cgroup of a test.
+/// The limit on the tasks in the cgroup of a test.
 const ROOM: u32 = 2000;
-/// How long the end of any tree may take.
+/// The longest time that the end of a tree may take.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// Held alone by a test whose limit comes from the tasks of the whole machine: those of other storms would raise it.
+/// Held exclusively by a test whose limit depends on the tasks of the whole machine, as other
+/// storms would raise it.
 static STORMS: RwLock<()> = RwLock::const_new(());
 
-/// A cgroup in which the kernel bounds the number of tasks, for one test. All in it is killed at the end.
+/// A cgroup that limits the number of tasks of one test. All its processes are killed at the end.
 struct Bounded(PathBuf);
 
 impl Bounded {
-    /// `None`, and a word about it, where none can be made.
+    /// Creates the cgroup. Returns `None`, and prints that, if it cannot be created.
     fn new(test: &str) -> Option<Self> {
         let name = format!("vik-test-{}-{test}", std::process::id());
         for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
@@ -38,7 +39,7 @@ impl Bounded {
                 }
             }
         }
-        // Not `eprintln!`, which the test runner keeps to itself.
+        // The test runner captures `eprintln!`, but not this.
         let text = format!("skipped: storms::{test}: no cgroup that bounds tasks can be made here\n");
         let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
         None
@@ -49,7 +50,7 @@ impl Bounded {
         list.lines().filter_map(|pid| pid.parse().ok()).collect()
     }
 
-    /// Starts a program in it.
+    /// Starts a program in the cgroup.
     #[allow(unsafe_code)]
     fn start(&self, command: &mut Command) -> Child {
         let procs = std::fs::File::options()
@@ -65,7 +66,7 @@ impl Bounded {
 impl Drop for Bounded {
     fn drop(&mut self) {
         let until = Instant::now() + DEADLINE;
-        // Nothing more can be made in it.
+        // No more processes can be created in it.
         let _ = std::fs::write(self.0.join("pids.max"), "0");
         while !self.pids().is_empty() && Instant::now() < until {
             for pid in self.pids() {
@@ -78,19 +79,19 @@ impl Drop for Bounded {
     }
 }
 
-/// How a storm ended.
+/// The result of a storm.
 struct End {
     record: ExitRecord,
     took: Duration,
 }
 
-/// Lets the agent run until it is ready or over a limit, stops it, and waits for its end.
-async fn weather(group: &Bounded, scene: &Scene, spec: &ShimSpec) -> End {
-    weather_as(group, scene, spec, &[]).await
+/// Lets the agent run until it is ready or exceeds a limit, stops it, and waits for its end.
+async fn run_storm(group: &Bounded, scene: &Scene, spec: &ShimSpec) -> End {
+    run_storm_as(group, scene, spec, &[]).await
 }
 
-/// As [`weather`], with words before the program of the daemon.
-async fn weather_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&str]) -> End {
+/// Like [`run_storm`], with arguments before the program of the daemon.
+async fn run_storm_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&str]) -> End {
     let path = |name: &str| scene.path(name);
     for name in ["up", "stop", "note", "exit.json", "shim.json", "shim.watched"] {
         let _ = std::fs::remove_file(path(name));
@@ -98,17 +99,17 @@ async fn weather_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&
     let mut other = Command::new(PROGRAM);
     let mut other = group.start(other.arg("fork-steadily").args([path("stop"), path("note")]));
     write(&path("spec.json"), &serde_json::to_vec(spec).unwrap());
-    // A user who may not read the folder of the test has a copy of it.
+    // A user who may not read the folder of the test program has a copy of it.
     let own = path("program");
     let program = if own.exists() {
         own.to_str().unwrap()
     } else {
         PROGRAM
     };
-    let words = [before, &[program]].concat();
-    let mut daemon = Command::new(words[0]);
+    let args = [before, &[program]].concat();
+    let mut daemon = Command::new(args[0]);
     daemon
-        .args(&words[1..])
+        .args(&args[1..])
         .arg("daemon")
         .args([path("spec.json"), path("shim.json")]);
     let mut daemon = group.start(&mut daemon);
@@ -121,7 +122,7 @@ async fn weather_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&
         (path("up").exists() || path("exit.json").exists()).then_some(())
     })
     .await;
-    // It rages for a moment, as it would until a timeout.
+    // The storm runs for a moment, as it would until a timeout.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = Instant::now();
     shim.terminate();
@@ -141,9 +142,9 @@ async fn weather_as(group: &Bounded, scene: &Scene, spec: &ShimSpec, before: &[&
     End { record, took }
 }
 
-/// A spec with graces that are over soon, without a cgroup of version 2 for the tree.
-fn bare(scene: &Scene, words: &str) -> ShimSpec {
-    let mut spec = scene.spec(&format!("ignore SIGINT ignore SIGTERM {words}"));
+/// Returns a spec with short graces, and without a cgroup of version 2 for the tree.
+fn bare(scene: &Scene, args: &str) -> ShimSpec {
+    let mut spec = scene.spec(&format!("ignore SIGINT ignore SIGTERM {args}"));
     spec.census = None;
     spec.graces = Graces {
         int: SHORT,
@@ -169,10 +170,10 @@ fn confined(mut spec: ShimSpec, folder: &Path, processes: u32) -> ShimSpec {
 }
 
 #[track_caller]
-fn proven(what: &str, end: &End) {
-    assert_eq!(end.record.proof, Proof::Subreaper, "{what}: {:?}", end.record);
-    assert!(end.took < IN_TIME, "{what}: {:?}", end.took);
-    println!("{what}: {:?}", end.took);
+fn proven(label: &str, end: &End) {
+    assert_eq!(end.record.proof, Proof::Subreaper, "{label}: {:?}", end.record);
+    assert!(end.took < IN_TIME, "{label}: {:?}", end.took);
+    println!("{label}: {:?}", end.took);
 }
 
 #[tokio::test]
@@ -187,13 +188,13 @@ async fn every_kind_of_chain_ends() {
         for reaper in ["", "reaper"] {
             let scene = Scene::new();
             let spec = bare(&scene, &format!("{reaper} comets {kind} 40 ready @up hang"));
-            let end = weather(&group, &scene, &spec).await;
+            let end = run_storm(&group, &scene, &spec).await;
             proven(&format!("{kind} {reaper}"), &end);
             let with_census = ShimSpec {
                 census: Some(scene.path("census")),
                 ..spec
             };
-            let end = weather(&group, &scene, &with_census).await;
+            let end = run_storm(&group, &scene, &with_census).await;
             proven(&format!("{kind} {reaper}, with a census"), &end);
         }
     }
@@ -205,7 +206,7 @@ async fn what_only_takes_room_ends_too() {
     let Some(group) = Bounded::new("what_only_takes_room_ends_too") else {
         return;
     };
-    for words in [
+    for args in [
         "reaper also s 5 reaper comets setsid 20 hang comets plain 20 ready @up hang",
         "zombies 5000 ready @up hang",
         "reaper zombies 800 comets setsid 20 ready @up hang",
@@ -213,8 +214,8 @@ async fn what_only_takes_room_ends_too() {
         "threads 5000 ready @up hang",
     ] {
         let scene = Scene::new();
-        let end = weather(&group, &scene, &bare(&scene, words)).await;
-        proven(words, &end);
+        let end = run_storm(&group, &scene, &bare(&scene, args)).await;
+        proven(args, &end);
     }
 }
 
@@ -233,10 +234,10 @@ async fn chains_in_a_namespace_of_processes_end() {
     .map(Into::into)
     .to_vec();
     spec.args.extend([scene.path("up").into(), "hang".into()]);
-    proven("unshare -p", &weather(&group, &scene, &spec).await);
+    proven("unshare -p", &run_storm(&group, &scene, &spec).await);
 }
 
-/// Whoever is not root has no cgroup here. The kernel bounds the number of a user's tasks.
+/// An ordinary user has no cgroup here. The kernel limits the number of the user's tasks.
 #[tokio::test]
 async fn an_ordinary_users_storms_end_too() {
     use std::os::unix::fs::PermissionsExt;
@@ -244,7 +245,7 @@ async fn an_ordinary_users_storms_end_too() {
     let test = "an_ordinary_users_storms_end_too";
     let _alone = STORMS.write().await;
     let Some(group) = Bounded::new(test) else { return };
-    for words in [
+    for args in [
         "comets setsid 40 ready @up hang",
         "reaper comets plain 40 ready @up hang",
         "reaper comets double 40 ready @up hang",
@@ -256,11 +257,11 @@ async fn an_ordinary_users_storms_end_too() {
         std::fs::set_permissions(scene.folder.path(), open).unwrap();
         let program = scene.path("program");
         std::fs::copy(PROGRAM, &program).unwrap();
-        let mut spec = bare(&scene, words);
+        let mut spec = bare(&scene, args);
         spec.program = program.into();
         let nobody = ["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups"];
-        let end = weather_as(&group, &scene, &spec, &nobody).await;
-        proven(words, &end);
+        let end = run_storm_as(&group, &scene, &spec, &nobody).await;
+        proven(args, &end);
     }
 }
 
@@ -272,21 +273,21 @@ async fn chains_in_a_sandbox_end() {
     let mut backends = vec![Backend::Landlock];
     backends.extend(bubblewrap("storms::chains_in_a_sandbox_end").then_some(Backend::Bubblewrap));
     for backend in backends {
-        for words in [
+        for args in [
             "reaper comets setsid 40 ready @up hang",
             "comets double 40 ready @up hang",
             "reaper zombies 5000 ready @up hang",
         ] {
             let scene = Scene::new();
-            let mut spec = confined(bare(&scene, words), scene.folder.path(), 4096);
+            let mut spec = confined(bare(&scene, args), scene.folder.path(), 4096);
             let sandbox = spec.sandbox.as_mut().unwrap();
             sandbox.backend = backend;
             sandbox.read = Reads::AllBut {
                 hidden: Vec::new(),
                 shown: vec![PROGRAM.into()],
             };
-            let end = weather(&group, &scene, &spec).await;
-            proven(&format!("{backend:?}: {words}"), &end);
+            let end = run_storm(&group, &scene, &spec).await;
+            proven(&format!("{backend:?}: {args}"), &end);
         }
     }
 }
@@ -303,7 +304,7 @@ async fn what_has_ended_and_was_not_waited_for_counts() {
         scene.folder.path(),
         300,
     );
-    let end = weather(&group, &scene, &spec).await;
+    let end = run_storm(&group, &scene, &spec).await;
     proven("zombies in a sandbox", &end);
     let Some(Overrun::Processes { used, limit: 300 }) = end.record.overrun else {
         panic!("{:?}", end.record);
@@ -317,17 +318,18 @@ async fn a_tree_may_take_half_of_what_the_system_has_room_for() {
     let Some(group) = Bounded::new("a_tree_may_take_half_of_what_the_system_has_room_for") else {
         return;
     };
-    for words in ["zombies 5000 ready @up hang", "threads 5000 ready @up hang"] {
+    for args in ["zombies 5000 ready @up hang", "threads 5000 ready @up hang"] {
         let scene = Scene::new();
-        // More than there is room for: as `pids` is by default in a small container.
+        // The limit is more than the system has room for, as the default of `pids` is in a small
+        // container.
         for spec in [
-            bare(&scene, words),
-            confined(bare(&scene, words), scene.folder.path(), 4096),
+            bare(&scene, args),
+            confined(bare(&scene, args), scene.folder.path(), 4096),
         ] {
-            let end = weather(&group, &scene, &spec).await;
-            proven(words, &end);
+            let end = run_storm(&group, &scene, &spec).await;
+            proven(args, &end);
             let Some(Overrun::Tasks { used, limit }) = end.record.overrun else {
-                panic!("{words}: {:?}", end.record);
+                panic!("{args}: {:?}", end.record);
             };
             assert!(used >= limit && limit < u64::from(ROOM / 2), "{used} {limit}");
         }

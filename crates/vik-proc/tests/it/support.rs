@@ -16,8 +16,8 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 const MARK: &str = "VIK_PROC_TEST";
 
-/// Graces that a test does not want to wait for: a step that is taken too early fails an assertion, one that is waited
-/// for in vain runs into the test's deadline.
+/// A grace that a test does not wait for: a step that is taken too early fails an assertion, and a
+/// wait for such a step runs into the test's deadline.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
@@ -25,13 +25,13 @@ pub(crate) struct Scene {
     pub(crate) folder: TempDir,
     pub(crate) mark: Mark,
     pub(crate) supervisor: Supervisor,
-    /// Whether its agents are in namespaces of bubblewrap.
+    /// Whether the agents run in namespaces of bubblewrap.
     walled: bool,
 }
 
 impl Scene {
-    /// A scene whose agents are in namespaces, with their folder writable. `None`, and said aloud, where there is no
-    /// bubblewrap.
+    /// Creates a scene whose agents run in namespaces, with their folder writable. Returns `None`,
+    /// and prints that, without bubblewrap.
     pub(crate) fn walled(test: &str) -> Option<Self> {
         bubblewrap(test).then(|| {
             let mut scene = Self::new();
@@ -51,7 +51,7 @@ impl Scene {
         }
     }
 
-    /// For the shims of this scene alone.
+    /// Returns a mark for the shims of this scene alone.
     pub(crate) fn shim_mark(&self) -> Mark {
         Mark::new("VIK_PROC_TEST_SHIM", &self.mark.value)
     }
@@ -60,14 +60,15 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The test program with these words (separated by spaces; `@name` is a path in the folder), output to files.
-    pub(crate) fn spec(&self, words: &str) -> ShimSpec {
+    /// Returns a spec of the test program with these arguments (separated by spaces; `@name` is a
+    /// path in the folder) and output to files.
+    pub(crate) fn spec(&self, args: &str) -> ShimSpec {
         let mut spec = ShimSpec::new(PROGRAM, self.folder.path());
-        spec.args = words
+        spec.args = args
             .split_ascii_whitespace()
-            .map(|word| match word.strip_prefix('@') {
+            .map(|arg| match arg.strip_prefix('@') {
                 Some(name) => self.path(name).into(),
-                None => word.into(),
+                None => arg.into(),
             })
             .collect();
         spec.env = vec![("PATH".into(), std::env::var_os("PATH").unwrap())];
@@ -95,9 +96,9 @@ impl Scene {
         spec
     }
 
-    /// As [`spec`](Self::spec), with an agent that outlives its daemon.
-    pub(crate) fn lasting(&self, words: &str, orphan_grace: Duration) -> ShimSpec {
-        let mut spec = self.spec(words);
+    /// Like [`spec`](Self::spec), with an agent that outlives its daemon.
+    pub(crate) fn lasting(&self, args: &str, orphan_grace: Duration) -> ShimSpec {
+        let mut spec = self.spec(args);
         spec.control = Some(self.path("control"));
         spec.orphan_grace = orphan_grace;
         spec
@@ -109,7 +110,8 @@ impl Scene {
             .unwrap()
     }
 
-    /// Waits until a process of the scene wrote its pid to this file, and gives its identity.
+    /// Waits until a process of the scene has written its pid to this file, and returns its
+    /// identity.
     pub(crate) async fn ready(&self, name: &str) -> ProcessId {
         let path = self.path(name);
         let pid = eventually(&format!("{name} is written"), || {
@@ -122,7 +124,7 @@ impl Scene {
         ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 })
     }
 
-    /// The pid by which a process of the scene is known outside of its namespace.
+    /// Returns the pid of a process of the scene outside of its namespace.
     fn outside(&self, inside: i32) -> i32 {
         let last = |pid: i32| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -142,7 +144,7 @@ impl Scene {
         Census::read(&self.path("census")).unwrap()
     }
 
-    /// The best proof for the end of a tree whose shim dies, as far as this system goes.
+    /// Returns the best proof of an end after the shim's death that this system supports.
     pub(crate) fn best_grade(&self) -> Proof {
         match self.census().cgroup {
             Some(_) => Proof::Cgroup,
@@ -150,8 +152,8 @@ impl Scene {
         }
     }
 
-    /// Runs the test program as a daemon: `daemon` starts the spec, `adopt` takes over what an earlier one started.
-    /// Gives the daemon when it watches the shim.
+    /// Runs the test program as a daemon: `daemon` starts the spec, `adopt` takes over what an
+    /// earlier one started. Returns the daemon once it watches the shim.
     pub(crate) async fn daemon(&self, verb: &str, spec: &ShimSpec) -> Daemon {
         let (file, note) = (self.path("spec.json"), self.path("shim.json"));
         write(&file, &serde_json::to_vec(spec).unwrap());
@@ -169,7 +171,8 @@ impl Scene {
         std::fs::read_to_string(self.path("out")).unwrap_or_default()
     }
 
-    /// The end of a shim: its record, which must also stand on disk, and no census.
+    /// Waits for the end of a shim. Checks that its record is on the disk, and the census is
+    /// removed.
     pub(crate) async fn end(&self, supervised: &Supervised) -> ExitRecord {
         let record = within(supervised.wait()).await.unwrap();
         assert_eq!(
@@ -185,21 +188,21 @@ impl Scene {
         record
     }
 
-    /// Nothing with the mark of this scene is alive.
+    /// Asserts that no process with the mark of this scene is alive.
     pub(crate) fn assert_nothing_left(&self) {
         let left = marked(&self.mark);
         assert!(left.is_empty(), "left over: {left:?}");
     }
 }
 
-/// A daemon in a process of its own, and its shim.
+/// A daemon in a separate process, and its shim.
 pub(crate) struct Daemon {
     child: std::process::Child,
     pub(crate) shim: ProcessId,
 }
 
 impl Daemon {
-    /// As `kill -9`.
+    /// Kills the daemon like `kill -9`.
     pub(crate) fn die(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -224,7 +227,7 @@ impl Drop for Scene {
     }
 }
 
-/// Whether there is a bubblewrap that works here. Where there is none the test says that it is skipped, or fails where
+/// Returns whether bubblewrap works here. Otherwise it prints that the test is skipped, or fails if
 /// `VIK_REQUIRE_BUBBLEWRAP` is set.
 pub(crate) fn bubblewrap(test: &str) -> bool {
     let sandbox = Sandbox {
@@ -236,12 +239,12 @@ pub(crate) fn bubblewrap(test: &str) -> bool {
         std::env::var_os("VIK_REQUIRE_BUBBLEWRAP").is_none(),
         "{test}: {error}"
     );
-    // Not `eprintln!`, which the test runner keeps to itself.
+    // The test runner captures `eprintln!`, but not this.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {error}");
     false
 }
 
-/// An independent look at the process table.
+/// Searches the process table independently of the tested code.
 fn marked(mark: &Mark) -> Vec<ProcessId> {
     let entry = format!("{}={}", mark.name, mark.value);
     let holds = |pid: i32| {
@@ -265,14 +268,14 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
         .expect("the deadline of the test passed")
 }
 
-/// Looks again and again until there is something to see.
-pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until the function returns a value.
+pub(crate) async fn eventually<T>(description: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = poll() {
             return seen;
         }
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never: {description}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Ends without a shim: by mark, by identity; and ends that cannot be had.
+//! Ends without a shim, by mark and by identity, and ends that cannot be reached.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,11 +17,11 @@ const GRACES: Graces = Graces {
     kill: DEADLINE,
 };
 
-/// A process outside of any shim, with the scene's mark.
-fn stray(scene: &Scene, words: &str) -> std::process::Child {
+/// Starts a process outside of any shim, with the scene's mark.
+fn stray(scene: &Scene, args: &str) -> std::process::Child {
     let mut command = Command::new(PROGRAM);
     command
-        .args(scene.spec(words).args)
+        .args(scene.spec(args).args)
         .env(&scene.mark.name, &scene.mark.value)
         .stdout(Stdio::null());
     command.spawn().unwrap()
@@ -30,8 +30,8 @@ fn stray(scene: &Scene, words: &str) -> std::process::Child {
 #[tokio::test]
 async fn marked_processes_are_found_and_ended_with_their_unmarked_children() {
     let scene = Scene::new();
-    let words = "ignore SIGTERM also sc 3 ready @tool hang ready @up hang";
-    let mut child = stray(&scene, words);
+    let args = "ignore SIGTERM also sc 3 ready @tool hang ready @up hang";
+    let mut child = stray(&scene, args);
     let (stray, tool) = (scene.ready("up").await, scene.ready("tool").await);
     assert_eq!(sweep(&scene.mark.name, &scene.mark.value, &[]), [stray]);
     assert_eq!(sweep(&scene.mark.name, &scene.mark.value, &[stray.pid]), []);
@@ -53,7 +53,7 @@ async fn only_the_very_process_is_ended_and_never_an_ancestor() {
         ..stray
     };
     let found = vec![another, me, me.parent().unwrap()];
-    // Neither they nor, through them, all that they have ever started.
+    // Neither these processes nor their descendants are ended.
     assert_eq!(within(end_all(found, &GRACES)).await, []);
     assert!(stray.is_alive());
     assert_eq!(within(end_all(vec![stray], &GRACES)).await, []);
@@ -83,7 +83,7 @@ async fn what_an_agent_starts_descends_from_its_shim() {
     assert_eq!(descends_from(tool.pid, &[shim]), None);
 }
 
-/// A supervisor whose shims are nobody's. Only root can have one.
+/// Returns a supervisor whose shims run as `nobody`. Only root can have one.
 pub(crate) fn as_nobody(scene: &Scene) -> Option<Supervisor> {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: only root can start a shim as another user");

@@ -1,4 +1,5 @@
-//! Agents in the namespaces of bubblewrap: what they are given, how they are ended, and what they cannot reach.
+//! Agents in the namespaces of bubblewrap: their environment, their end, and the places that they
+//! cannot reach.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +12,7 @@ use vik_proc::{
 use crate::ending::{a_storm_is_killed, deaf_agents_are_ended};
 use crate::support::*;
 
-/// A scene with namespaces, or the end of the test that says it was skipped.
+/// Creates a scene with namespaces, or ends the test with a message that it was skipped.
 macro_rules! walled {
     ($name:literal) => {
         match Scene::walled($name) {
@@ -21,7 +22,7 @@ macro_rules! walled {
     };
 }
 
-/// A script in the scene's folder.
+/// Returns a spec for a shell script in the scene's folder.
 fn shell(scene: &Scene, script: &str) -> ShimSpec {
     let mut spec = scene.spec("");
     spec.program = "sh".into();
@@ -58,15 +59,15 @@ async fn the_agent_gets_exactly_what_the_spec_says() {
 #[tokio::test]
 async fn an_exit_code_and_a_signal_are_told_apart() {
     let scene = walled!("walled::an_exit_code_and_a_signal_are_told_apart");
-    for (words, told) in [
+    for (args, expected) in [
         ("exit 42", (Some(42), None)),
-        // As `bwrap` would tell of SIGKILL.
+        // `bwrap` would report SIGKILL with this exit code.
         ("exit 137", (Some(137), None)),
         ("raise SIGUSR1", (None, Some(10))),
         ("raise SIGKILL", (None, Some(9))),
     ] {
-        let record = scene.end(&scene.start(&scene.spec(words)).await).await;
-        assert_eq!((record.code, record.signal), told, "{words}: {record:?}");
+        let record = scene.end(&scene.start(&scene.spec(args)).await).await;
+        assert_eq!((record.code, record.signal), expected, "{args}: {record:?}");
         assert_eq!(record.cause, Cause::Exited);
     }
 }
@@ -131,7 +132,7 @@ async fn what_is_left_behind_is_asked_to_end_and_counted() {
         (Some(3), Cause::Exited, 1, Proof::Subreaper)
     );
     assert!(!tool.is_alive());
-    // What catches the request has its grace.
+    // A process that handles the signal gets its grace.
     let script = "sh -c 'trap \"echo bye > bye; exit\" TERM; echo > up; while :; do sleep 0.01; done' & \
                   while ! [ -e up ]; do sleep 0.01; done";
     let record = scene.end(&scene.start(&shell(&scene, script)).await).await;
@@ -154,7 +155,7 @@ async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
     let found = sweep(&scene.mark.name, &scene.mark.value, &[]);
     assert!(found.contains(&agent), "{found:?}");
     send(supervised.shim(), Signal::SIGKILL);
-    // Before anybody has looked for them: the kernel ends what is in the namespace.
+    // The kernel ends all processes of the namespace before any search for them.
     gone(agent).await;
     gone(tool).await;
     let lost = within(supervised.wait()).await.unwrap_err();
@@ -180,7 +181,7 @@ async fn a_later_daemon_takes_it_over() {
     assert_eq!((record.code, record.agent), (Some(5), Some(agent)));
 }
 
-/// A folder whose content is not below `/tmp`, which is private inside.
+/// Creates a folder outside of `/tmp`, which is private inside.
 fn elsewhere() -> tempfile::TempDir {
     tempfile::tempdir_in("/var/tmp").unwrap()
 }
@@ -228,7 +229,7 @@ async fn nothing_of_the_machine_is_seen_but_the_tree() {
     victim.kill().unwrap();
     victim.wait().unwrap();
     assert_eq!(record.code, Some(0), "{record:?}");
-    // `bwrap`, the inside, the shell, and the two of the last line.
+    // `bwrap`, the inside, the shell, and two processes of the last line.
     let out = scene.out();
     let (own, processes) = out.trim().rsplit_once('\n').unwrap();
     assert_eq!(own, "x\nx", "{out}");
@@ -273,7 +274,8 @@ async fn hidden_places_look_empty_and_what_takes_their_place_cannot_be_read() {
     }
     let supervised = scene.start(&spec).await;
     eventually("it has looked", || scene.path("up").exists().then_some(())).await;
-    // A person goes on outside: something new, keys in place of the old ones, and some where there were none.
+    // Outside, a person creates a new file, replaces the old keys, and adds some where there were
+    // none.
     write(&path("home/code/later"), b"later\n");
     write(&path("home/token.new"), b"secret");
     std::fs::rename(path("home/token.new"), path("home/token")).unwrap();

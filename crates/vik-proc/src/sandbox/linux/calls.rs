@@ -1,4 +1,4 @@
-//! Which calls of the kernel are refused.
+//! The system calls that are refused.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use seccompiler::{
 use crate::sandbox::{Calls, Network};
 use crate::sys::CallFilter;
 
-/// Refused to everybody. What a process does with others of its own tree (`ptrace`, signals) is left to Landlock, which
-/// knows the tree.
+/// Refused in every sandbox. Calls that affect other processes of the same tree (`ptrace`, signals)
+/// are left to Landlock, which knows the tree.
 const NEVER: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -33,7 +33,8 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_mount,
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
-    // Queues and semaphores of System V hold memory of the kernel that belongs to no process, and outlive all of them.
+    // System V queues and semaphores use kernel memory that belongs to no process and outlives all
+    // of them.
     libc::SYS_msgget,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
@@ -60,25 +61,25 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_iopl,
 ];
 
-/// Said not to be there, so that programs go on without.
+/// Reported as not implemented, so that programs use an alternative.
 const ABSENT: &[libc::c_long] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
     libc::SYS_io_uring_setup,
 ];
 
-/// Numbers of another way to call a 64-bit kernel with 32-bit pointers: the same calls, under other numbers.
+/// The flag of the x32 ABI, in which a 64-bit kernel offers the same calls under other numbers.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// The first version of Landlock that knows of truncation.
+/// The first version of Landlock that covers truncation.
 const TRUNCATE_SINCE: i64 = 3;
 
 /// The low bits of a socket's type; the others are flags.
 const TYPE_MASK: u64 = 0xf;
 
-/// The largest System V segment that may be made, in bytes. Segments belong to no process and outlive all of them; the
-/// kernel has room for 4096. PostgreSQL needs one of 56 bytes.
+/// The largest System V segment that may be created, in bytes. Segments belong to no process and
+/// outlive all of them; the kernel has room for 4096. PostgreSQL needs one of 56 bytes.
 const MAX_SEGMENT: u64 = 4096;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
@@ -90,7 +91,8 @@ pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, E
     denied.insert(libc::SYS_prlimit64, vec![limits_of_others()?]);
     denied.insert(libc::SYS_socketpair, pairs(calls)?);
     denied.insert(libc::SYS_shmget, segments()?);
-    // With a lease on a file that it may only read, an agent delays whoever opens it.
+    // With a lease on a file that is only readable for it, an agent could delay every process that
+    // opens the file.
     denied.insert(libc::SYS_fcntl, vec![rule(&[(1, Op::Eq, libc::F_SETLEASE)])?]);
     if !calls.subreaper {
         denied.insert(
@@ -116,11 +118,11 @@ fn always(calls: &[libc::c_long]) -> Rules {
     calls.iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// Which sockets are refused.
+/// Returns the rules for sockets that are refused.
 fn sockets(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     let mut families = Vec::new();
     if calls.network != Network::Off {
-        // Netlink, of which only the reading of routes and addresses is left.
+        // Netlink is allowed only for reading routes and addresses.
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
     }
     if calls.unix_sockets {
@@ -140,8 +142,9 @@ fn sockets(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     Ok(rules)
 }
 
-/// Which pairs of sockets are refused. One end of a datagram pair can be connected again, to any socket of the machine;
-/// ends of stream and seqpacket pairs cannot. The kernel makes datagram sockets of other types too.
+/// Returns the rules for socket pairs that are refused. One end of a datagram pair can be connected
+/// to another socket of the machine; ends of stream and seqpacket pairs cannot. The kernel creates
+/// datagram sockets for other types too.
 fn pairs(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     let mut rules = vec![rule(&[(0, Op::Ne, libc::AF_UNIX)])?];
     if !calls.unix_sockets {
@@ -152,7 +155,7 @@ fn pairs(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     Ok(rules)
 }
 
-/// Conditions on the second argument that match every type of socket but these.
+/// Returns conditions on the second argument that match every type of socket except these.
 fn types_but(allowed: &[i32]) -> impl Iterator<Item = (u8, Op, i32)> {
     (0..=TYPE_MASK)
         .filter_map(|kind| i32::try_from(kind).ok())
@@ -160,7 +163,8 @@ fn types_but(allowed: &[i32]) -> impl Iterator<Item = (u8, Op, i32)> {
         .map(|kind| (1, Op::MaskedEq(TYPE_MASK), kind))
 }
 
-/// Which System V segments are refused: large ones, and those of huge pages, whatever their size.
+/// Returns the rules for System V segments that are refused: large ones, and those with huge pages,
+/// whatever their size.
 fn segments() -> Result<Vec<SeccompRule>, Error> {
     let large = SeccompCondition::new(1, Len::Qword, Op::Gt, MAX_SEGMENT).map_err(Error::Backend)?;
     let huge_pages = u64::from(libc::SHM_HUGETLB.cast_unsigned());
@@ -170,11 +174,13 @@ fn segments() -> Result<Vec<SeccompRule>, Error> {
     ])
 }
 
-/// A limit of another process, such as none of its time left, ends it as a signal does, and Landlock has no word on it. Which
-/// number is the caller's own is not known here, so its own limits are set by 0, as libraries do. Reading is free.
+/// Returns the rule against setting limits of other processes. Such a limit, for example no CPU
+/// time left, ends a process as a signal does, and Landlock does not cover it. The filter does not
+/// know the caller's own pid, so a process can set its own limits only with pid 0, as libraries do.
+/// Reading limits is allowed.
 fn limits_of_others() -> Result<SeccompRule, Error> {
     let is_named = SeccompCondition::new(0, Len::Dword, Op::Ne, 0);
-    // All of the pointer: its lower half alone can be nothing.
+    // All 64 bits of the pointer are compared: its lower half alone can be 0.
     let is_new = SeccompCondition::new(2, Len::Qword, Op::Ne, 0);
     let conditions = [is_named, is_new].into_iter().collect::<Result<_, _>>();
     SeccompRule::new(conditions.map_err(Error::Backend)?).map_err(Error::Backend)

@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use crate::sandbox::readable::all_but;
 use crate::sandbox::{Backend, DEVICES, Reads, Sandbox};
 
-/// The newest version whose rights are known here; an older kernel gets what it has.
+/// The newest version whose rights this code uses; an older kernel enforces those that it supports.
 const NEWEST: ABI = ABI::V7;
 
 pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> {
@@ -38,7 +38,8 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
         .create()?
         .add_rules(beneath(&sandbox.write, handled))?
         .add_rules(beneath(&readable, handled & reading))?;
-    // Within namespaces what is hidden is covered, so that folders can be listed; what takes its place later cannot be read.
+    // Within namespaces, mounts cover the hidden places, so that folders can be listed. A file that
+    // later replaces a hidden one still cannot be read.
     let listing = handled & AccessFs::ReadDir;
     if sandbox.backend == Backend::Bubblewrap && !listing.is_empty() {
         return Ok(rules.add_rules(beneath(&[PathBuf::from("/")], listing))?.into());
@@ -46,7 +47,7 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
     Ok(rules.into())
 }
 
-/// Rules for what is there.
+/// Returns rules for the paths that exist.
 fn beneath(
     paths: &[PathBuf],
     access: BitFlags<AccessFs>,
@@ -67,8 +68,8 @@ fn beneath(
     })
 }
 
-/// Opens a place part by part, and follows no link: one on the way was put there after the place was resolved. Only devices may
-/// be links; no sandboxed process can replace them.
+/// Opens a path component by component without following links: a link on the way was created after
+/// the path was resolved. Only devices may be links; no sandboxed process can replace them.
 fn open_place(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     if DEVICES.iter().any(|device| path == Path::new(device)) {

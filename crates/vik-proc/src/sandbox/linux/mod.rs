@@ -11,7 +11,7 @@ use nix::libc;
 use super::{Sandbox, SandboxError};
 use crate::sys::{self, CallFilter};
 
-/// What is put around a child.
+/// The rules that are applied to a child.
 #[derive(Debug)]
 pub(super) struct Walls {
     files: OwnedFd,
@@ -19,7 +19,8 @@ pub(super) struct Walls {
 }
 
 impl Walls {
-    /// What this system makes of a sandbox, and its version of Landlock.
+    /// Creates the rules of a sandbox on this system, and returns them with its version of
+    /// Landlock.
     pub(super) fn of(sandbox: &Sandbox) -> Result<(Self, i64), SandboxError> {
         let abi = sys::landlock_abi().map_err(|error| {
             SandboxError::Unsupported(match error.raw_os_error() {
