@@ -1,4 +1,4 @@
-//! How many commits a second the ledger keeps, and what the disk itself could do at best.
+//! Measures the commits per second of the ledger, and the limit of the disk itself.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,12 +12,14 @@ use vik_core::changes::{Changes, Decision, StartedAttempt};
 use vik_core::ids::{AttemptId, RunId};
 use vik_store::Ledger;
 
-/// On the disk of the build, which a folder for temporary files may not be.
+/// Creates a folder on the disk of the build, because the default temporary folder may be on
+/// another one.
 fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What is committed before an attempt starts, for an issue with two kilobytes of text.
+/// Returns the changes that precede the start of an attempt, for an issue with two kilobytes of
+/// text.
 fn start(number: u64) -> Changes {
     let id = format!("A-{}", number % 1000);
     let payload = json!({"id": id, "title": "T", "state": "todo", "description": "x".repeat(2000)});
@@ -36,7 +38,7 @@ fn start(number: u64) -> Changes {
             attempt_id,
             run,
             issue: id.as_str().into(),
-            // A stage of its own: the attempts do not end.
+            // Each attempt has its own stage, because the attempts do not end.
             stage: number.to_string().as_str().into(),
             agent: "coder".into(),
             attempt: 1,

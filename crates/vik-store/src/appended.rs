@@ -1,4 +1,4 @@
-//! A private file of lines of JSON that is only appended to: a line is whole, or it was never written.
+//! A private, append-only file of JSON lines: a line is complete, or it was never written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,12 +15,13 @@ use crate::StoreError;
 pub(crate) struct Appended {
     path: PathBuf,
     file: File,
-    /// The bytes of its whole lines.
+    /// The number of bytes in complete lines.
     size: u64,
 }
 
 impl Appended {
-    /// Opens the file, or makes it (0600), and gives its lines. A torn last line is cut: what it told of was not begun.
+    /// Opens or creates the file (0600) and returns its lines. A torn last line is cut off: its
+    /// action was not started.
     pub(crate) fn open<L: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<L>), StoreError> {
         let read = |source| StoreError::Read {
             path: path.to_owned(),
@@ -55,14 +56,14 @@ impl Appended {
         Ok((appended, lines))
     }
 
-    /// Appends a line, without its secrets; it stays when this process dies.
+    /// Appends a line with its secrets masked. The line survives the death of this process.
     pub(crate) fn append(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
         let text = serde_json::to_string(line).map_err(|error| self.failed(error.into()))?;
         let mut text = vik_mask::mask_json(&text).into_owned();
         text.push('\n');
         let written = crate::fault::before_write().and_then(|()| self.file.write_all(text.as_bytes()));
         if let Err(error) = written {
-            // A part of a line must not stand before the next one.
+            // A part of a line must not precede the next one.
             let _ = self.file.set_len(self.size);
             return Err(self.failed(error));
         }
@@ -70,12 +71,12 @@ impl Appended {
         Ok(())
     }
 
-    /// Waits until what was appended stays when the machine dies.
+    /// Waits until the appended lines survive a death of the machine.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(|source| self.failed(source))
     }
 
-    /// One that takes nothing.
+    /// Returns a file that refuses all writes.
     #[cfg(test)]
     pub(crate) fn full() -> io::Result<Self> {
         let path = PathBuf::from("/dev/full");

@@ -10,65 +10,47 @@ use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::scheduler::Start;
 use vik_core::workflow::AgentProfile;
 
-/// Why a file of an attempt could not be written or read.
+/// An error in writing or reading a file of an attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A file could not be written.
     #[error("cannot write {path}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder or file could not be read.
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot read {path}")]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
 }
 
-/// What an attempt is for; written before anything is done for it.
+/// The specification of an attempt, written before any effect of the attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRecord {
-    /// The version of this record: 2 has [`kept`](Self::kept).
+    /// The version of this record; version 2 added [`kept`](Self::kept).
     pub schema: u32,
-    /// The run it belongs to.
+    /// The run of the attempt.
     pub run_id: RunId,
-    /// Its own id.
     pub session_id: AttemptId,
-    /// The issue.
     pub issue_id: IssueId,
     /// The issue's title at the start.
     pub issue_title: String,
     /// The issue's state at the start.
     pub issue_state: String,
-    /// The stage.
     pub stage: StageName,
-    /// The agent profile.
     pub agent: AgentName,
-    /// The adapter's name.
     pub runtime: String,
-    /// The model, where the profile names one.
+    /// The model, if the profile names one.
     pub model: Option<String>,
-    /// Its number within the run, from 1.
+    /// The number of the attempt within the run, from 1.
     pub attempt: u32,
-    /// When it started.
     pub started_at: Timestamp,
-    /// The issue workspace.
     pub workdir: PathBuf,
-    /// What it keeps to its end, whatever is edited meanwhile and whichever daemon goes on with it.
+    /// The values that apply until the attempt ends, whatever workflow edits follow and whichever
+    /// daemon resumes the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Box<AttemptSpec>>,
 }
 
-/// What an attempt keeps.
+/// The values that an attempt keeps until it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptSpec {
-    /// What was decided on.
+    /// The decision that started the attempt.
     pub start: Start,
     /// The agent profile, without the values of its `env`: those may be secrets.
     pub profile: AgentProfile,
@@ -82,16 +64,17 @@ pub struct AttemptSpec {
     /// `issue.hooks.secrets`: names, no values.
     #[serde(default)]
     pub create_secrets: Vec<String>,
-    /// The attempt whose conversation it was to go on with, where that has no id that its agent would take.
+    /// The attempt whose conversation this one was meant to resume, if that has no id that the
+    /// agent accepts.
     #[serde(default)]
     pub resume_refused: Option<AttemptId>,
 }
 
 impl AttemptRecord {
-    /// Reads a record; `None` where there is none.
+    /// Reads a record. Returns `None` if there is none.
     ///
     /// # Errors
-    /// When it cannot be read, or is no record.
+    /// Returns an error if the file cannot be read or is not a record.
     pub fn read(path: &Path) -> Result<Option<Self>, StoreError> {
         let text = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -106,7 +89,7 @@ impl AttemptRecord {
     }
 }
 
-/// The paths of one attempt: all have the stem `<stage>-<uuid-v7>`.
+/// The paths of the files of one attempt, all with the stem `<stage>-<uuid-v7>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptFiles {
     dir: PathBuf,
@@ -114,7 +97,7 @@ pub struct AttemptFiles {
 }
 
 impl AttemptFiles {
-    /// The files of an attempt in the folder of its issue's sessions.
+    /// Returns the paths of an attempt in the sessions folder of its issue.
     pub fn new(issue_sessions_dir: &Path, stage: &StageName, session: AttemptId) -> Self {
         Self {
             dir: issue_sessions_dir.to_owned(),
@@ -122,7 +105,7 @@ impl AttemptFiles {
         }
     }
 
-    /// The files beside a session log or attempt record that was found; `None` if it is neither.
+    /// Returns the paths beside a session log or attempt record; `None` if the path is neither.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let stem = name
@@ -139,102 +122,106 @@ impl AttemptFiles {
         self.dir.join(format!("{}{suffix}", self.stem))
     }
 
-    /// The folder they are in.
+    /// Returns the folder of the files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The events.
+    /// Returns the path of the session log.
     pub fn log(&self) -> PathBuf {
         self.with(".jsonl")
     }
 
-    /// What the agent printed, byte for byte.
+    /// Returns the path of the agent's output, byte for byte.
     pub fn raw(&self) -> PathBuf {
         self.with(".raw.jsonl")
     }
 
-    /// What the agent printed to stderr.
+    /// Returns the path of the agent's stderr output.
     pub fn stderr(&self) -> PathBuf {
         self.with(".stderr.log")
     }
 
-    /// Which hosts the sandbox has refused.
+    /// Returns the path of the list of hosts that the sandbox refused.
     pub fn refusals(&self) -> PathBuf {
         self.with(".refused.jsonl")
     }
 
-    /// The rendered prompt.
+    /// Returns the path of the rendered prompt.
     pub fn prompt(&self) -> PathBuf {
         self.with(".prompt.md")
     }
 
-    /// What an agent that asks is told on its standard input, while it lives. Its name is not that of a log.
+    /// Returns the path of the file that holds the standard input of a running agent that asks for
+    /// approvals. It does not have the suffix of a log.
     pub fn stdin(&self) -> PathBuf {
         self.with(".stdin")
     }
 
-    /// The shim's record of the end.
+    /// Returns the path of the exit record, which the shim writes.
     pub fn exit(&self) -> PathBuf {
         self.with(".exit.json")
     }
 
-    /// The shim's list of the process tree.
+    /// Returns the path of the shim's list of the process tree.
     pub fn census(&self) -> PathBuf {
         self.with(".census")
     }
 
-    /// What a hook printed, by the hook's name.
+    /// Returns the path of the output of a hook, by the hook's name.
     pub fn hook(&self, name: &str) -> PathBuf {
         self.with(&format!(".{name}.log"))
     }
 
-    /// The journal of its steps.
+    /// Returns the path of the journal.
     pub fn journal(&self) -> PathBuf {
         self.with(".steps.jsonl")
     }
 
-    /// What the workspace was before the agent ran; there while the attempt goes on.
+    /// Returns the path of the snapshot of the workspace before the agent ran. The file exists
+    /// until the attempt ends.
     pub fn base(&self) -> PathBuf {
         self.with(".base.json")
     }
 
-    /// What the agent changed in its workspace.
+    /// Returns the path of the agent's changes to its workspace.
     pub fn changes(&self) -> PathBuf {
         self.with(".changes.json")
     }
 
-    /// Whether the agent kept to its scope.
+    /// Returns the path of the verdict on whether the agent kept to its scope.
     pub fn scope_verdict(&self) -> PathBuf {
         self.with(".scope.json")
     }
 
-    /// The folder of the file in which the agent asks for outputs: its own while it runs, and gone afterwards.
+    /// Returns the folder of the file to which the agent writes its output requests. It exists only
+    /// while the agent runs.
     pub fn outputs_dir(&self) -> PathBuf {
         self.with(".outputs")
     }
 
-    /// What the agent asked for, byte for byte.
+    /// Returns the path of the output requests, byte for byte.
     pub fn outputs(&self) -> PathBuf {
         self.with(".outputs.raw.jsonl")
     }
 
-    /// What the commands of the outputs printed, and the name of what lies beside it while they run.
+    /// Returns the path of the log of the output commands. Files that exist while the commands run
+    /// have the same name with another extension.
     pub fn outputs_log(&self) -> PathBuf {
         self.with(".outputs.log")
     }
 
-    /// The book of what the attempts of this run had done.
+    /// Returns the path of the book with the outputs of this run's attempts.
     pub fn output_book(&self, run: RunId) -> PathBuf {
         self.dir.join(format!("{run}.outputs"))
     }
 
-    /// The shim's FIFO, by which a later daemon takes it over.
+    /// Returns the path of the shim's FIFO, through which a later daemon adopts the shim.
     pub fn control(&self) -> PathBuf {
         self.with(".control")
     }
 
-    /// What the attempt is for.
+    /// Returns the path of the attempt record.
     pub fn record(&self) -> PathBuf {
         self.with(".attempt.json")
     }

@@ -1,4 +1,5 @@
-//! The journal of one attempt: each step is noted before it is taken, so that the next daemon knows where to go on.
+//! The journal of one attempt: each step is recorded before it is taken, so that the next daemon
+//! can resume the attempt.
 
 use std::path::Path;
 
@@ -12,23 +13,22 @@ use vik_core::outcome::{FailureClass, Outcome};
 use crate::StoreError;
 use crate::appended::Appended;
 
-/// Why an attempt did not come to a good end.
+/// The reason why an attempt did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptFailure {
-    /// The outcome it leads to.
     pub outcome: Outcome,
-    /// Why, where it failed.
+    /// The failure class, if the attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FailureClass>,
-    /// In a person's words.
+    /// The reason as text for people.
     pub reason: String,
-    /// What the next attempt should know.
+    /// Feedback for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
 }
 
 impl AttemptFailure {
-    /// A failure of this class.
+    /// Creates a failure of the given class.
     pub fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
         Self {
             class: Some(class),
@@ -36,7 +36,7 @@ impl AttemptFailure {
         }
     }
 
-    /// An outcome without a class.
+    /// Creates a failure with an outcome and no class.
     pub fn of(outcome: Outcome, reason: impl Into<String>) -> Self {
         Self {
             outcome,
@@ -47,12 +47,11 @@ impl AttemptFailure {
     }
 }
 
-/// A process as the journal names it.
+/// A process as the journal records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessNote {
-    /// Its pid.
     pub pid: i32,
-    /// When it was started, as the system counts.
+    /// The start time in the units of the operating system.
     pub start_time: u64,
 }
 
@@ -60,101 +59,94 @@ pub struct ProcessNote {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// It was taken up for the first time.
+    /// The attempt was started for the first time.
     Begun {
-        /// The boot of the machine.
+        /// The boot id of the machine.
         boot_id: String,
     },
-    /// There is an issue workspace, and it is whole.
+    /// The issue workspace exists and is complete.
     WorkspaceReady,
-    /// A command that cannot be taken back is about to run: a hook, `verify`, or the commands of the prompt.
+    /// A command that cannot be undone is about to run: a hook, `verify`, or the commands of the
+    /// prompt.
     Started {
-        /// Which.
         script: String,
     },
-    /// It ended.
+    /// The command ended.
     Finished {
-        /// Which.
         script: String,
-        /// Why it failed, where it did.
+        /// The failure, if the command failed.
         trouble: Option<AttemptFailure>,
     },
-    /// The shim lives and is about to be told what to start. From here on the agent may have run.
+    /// The shim runs and is about to receive the command to start. From here on the agent may have
+    /// run.
     Shim {
-        /// The shim.
         shim: ProcessNote,
-        /// What the workspace looked like before.
+        /// The fingerprint of the workspace before the agent ran.
         before: Option<u64>,
     },
-    /// The agent runs.
     AgentStarted {
-        /// The agent.
         agent: ProcessNote,
     },
-    /// The agent is about to be stopped, and why.
+    /// The agent is about to be stopped.
     Stopping {
-        /// How the attempt will have ended.
+        /// The reason for the stop, which determines the outcome of the attempt.
         trouble: AttemptFailure,
     },
-    /// It is about to wait for a person.
+    /// The attempt is about to wait for a person.
     Asked {
-        /// What is asked.
         request: Box<Request>,
     },
-    /// The person, or the time limit, has answered; noted before anything comes of it.
+    /// A person, or the time limit, has answered. Recorded before the answer takes effect.
     Answered {
-        /// The answer.
         #[serde(flatten)]
         answered: Answered,
     },
-    /// The attempt is over but for `after_run`: this is what its log and the scheduler are told.
+    /// The attempt is over except for `after_run`. The step holds what its log and the scheduler
+    /// receive.
     Over {
-        /// The last line of its log.
         ended: Box<Ended>,
-        /// For the scheduler.
+        /// The result for the scheduler.
         report: Box<AttemptResult>,
     },
-    /// A step that a later version knows.
+    /// A step of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran<'a> {
-    /// It was not begun.
+    /// The command was not started.
     Not,
-    /// It was begun; its end is not known, so it is run again.
+    /// The command was started and its end is unknown, so it runs again.
     Begun,
-    /// It ended: well, or with this trouble.
+    /// The command ended, with this failure if there is one.
     Ended(Option<&'a AttemptFailure>),
 }
 
-/// Where an attempt goes on.
+/// The point at which an attempt resumes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// With what comes before the agent; commands that ended are not run again.
+    /// The steps before the agent; commands that ended do not run again.
     Prepare,
-    /// Its agent was started: it lives still, or it has ended meanwhile.
+    /// The agent was started: it still runs, or it has ended in the meantime.
     TakeUp {
-        /// The boot of the machine in which that was.
+        /// The boot id of the machine at the start of the attempt.
         boot_id: String,
-        /// The shim.
         shim: ProcessNote,
-        /// The agent, where it is known.
+        /// The agent, if it is known.
         agent: Option<ProcessNote>,
-        /// What the workspace looked like before.
+        /// The fingerprint of the workspace before the agent ran.
         before: Option<u64>,
-        /// Why it is being stopped, where it is.
+        /// The reason for the stop, if the agent is being stopped.
         stopping: Option<AttemptFailure>,
     },
-    /// The machine was started anew before there was an agent: nothing of it lives.
+    /// The machine was rebooted before an agent was started, so no process of the attempt runs.
     Rebooted,
-    /// It is over; what is left is to end its log and to run `after_run`.
+    /// The attempt is over; it remains to end its log and to run `after_run`.
     Over {
-        /// The last line of its log.
         ended: Box<Ended>,
-        /// For the scheduler.
+        /// The result for the scheduler.
         report: Box<AttemptResult>,
     },
 }
@@ -166,7 +158,8 @@ struct Line<S> {
     step: S,
 }
 
-/// The steps of an attempt so far. Changes nothing, also where the attempt is under way; no journal has none.
+/// Returns the steps of an attempt so far. It changes nothing, so the attempt may be under way. A
+/// missing journal has no steps.
 pub fn steps(journal: &Path) -> Vec<Step> {
     let text = std::fs::read(journal).unwrap_or_default();
     let (lines, _) = crate::lines_of(&text);
@@ -175,26 +168,28 @@ pub fn steps(journal: &Path) -> Vec<Step> {
         .collect()
 }
 
-/// The commands of an attempt that were begun more than once, since a death fell between the start of one and the record
-/// of its end. Changes nothing, also where the attempt is under way; no journal has none.
+/// Returns the commands of an attempt that were started more than once because a daemon died
+/// between the start of one and the record of its end. It changes nothing, so the attempt may be
+/// under way. A missing journal has no commands.
 pub fn begun_again(journal: &Path) -> Vec<String> {
-    let begun: Vec<String> = steps(journal)
+    let started: Vec<String> = steps(journal)
         .into_iter()
         .filter_map(|step| match step {
             Step::Started { script } => Some(script),
             _ => None,
         })
         .collect();
-    let mut again: Vec<String> = Vec::new();
-    for (at, script) in begun.iter().enumerate() {
-        if begun[..at].contains(script) && !again.contains(script) {
-            again.push(script.clone());
+    let mut repeated: Vec<String> = Vec::new();
+    for (at, script) in started.iter().enumerate() {
+        if started[..at].contains(script) && !repeated.contains(script) {
+            repeated.push(script.clone());
         }
     }
-    again
+    repeated
 }
 
-/// Whether the result of an attempt waits for a person, by what was noted: then nothing of it is lost when no daemon runs.
+/// Returns whether the result of an attempt waits for a person, according to the journal. If it
+/// does, nothing of it is lost while no daemon runs.
 pub fn result_waits(journal: &Path) -> bool {
     steps(journal)
         .iter()
@@ -212,15 +207,15 @@ pub fn result_waits(journal: &Path) -> bool {
 pub struct Journal {
     file: Appended,
     steps: Vec<Step>,
-    /// When each of them was noted.
+    /// The time at which each step was recorded.
     times: Vec<Timestamp>,
 }
 
 impl Journal {
-    /// Opens the journal, or makes it (0600). A torn last line is cut: what it told of was not begun.
+    /// Opens or creates the journal (0600). A torn last line is cut off: its step was not started.
     ///
     /// # Errors
-    /// When it cannot be read or written, or a whole line of it is no step.
+    /// Returns an error if the file cannot be read or written, or if a complete line is not a step.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (file, lines) = Appended::open::<Line<Step>>(path)?;
         Ok(Self {
@@ -230,20 +225,20 @@ impl Journal {
         })
     }
 
-    /// The steps so far.
+    /// Returns the steps so far.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The steps so far, each with when it was noted.
+    /// Returns the steps so far, each with the time at which it was recorded.
     pub fn timed_steps(&self) -> impl Iterator<Item = (Timestamp, &Step)> {
         self.times.iter().copied().zip(&self.steps)
     }
 
-    /// Notes a step; it stays when this process dies.
+    /// Records a step, which survives the death of this process.
     ///
     /// # Errors
-    /// When it cannot be written: then the step must not be taken.
+    /// Returns an error if the step cannot be written; then it must not be taken.
     pub fn note(&mut self, step: Step) -> Result<(), StoreError> {
         let line = Line {
             at: Timestamp::now(),
@@ -255,21 +250,22 @@ impl Journal {
         Ok(())
     }
 
-    /// [`note`](Self::note), and waits until it stays when the machine dies.
+    /// Records a step like [`note`](Self::note), and waits until it survives the death of the
+    /// machine.
     ///
     /// # Errors
-    /// When it cannot be written: then the step must not be taken.
+    /// Returns an error if the step cannot be written; then it must not be taken.
     pub fn note_for_good(&mut self, step: Step) -> Result<(), StoreError> {
         self.note(step)?;
         self.file.sync()
     }
 
-    /// How far a command has come.
+    /// Returns the progress of a command.
     pub fn ran(&self, script: &str) -> Ran<'_> {
         ran(&self.steps, script)
     }
 
-    /// The request of this id, where it was asked.
+    /// Returns the request with this id, if it was recorded.
     pub fn asked(&self, id: &str) -> Option<&Request> {
         self.steps.iter().find_map(|step| match step {
             Step::Asked { request } if request.id == id => Some(&**request),
@@ -277,7 +273,7 @@ impl Journal {
         })
     }
 
-    /// The first answer to the request of this id.
+    /// Returns the first answer to the request with this id.
     pub fn answer_to(&self, id: &str) -> Option<&Answered> {
         self.steps.iter().find_map(|step| match step {
             Step::Answered { answered } if answered.request == id => Some(answered),
@@ -285,12 +281,12 @@ impl Journal {
         })
     }
 
-    /// Where the attempt goes on, on a machine of this boot.
+    /// Returns the point at which the attempt resumes on a machine with this boot id.
     pub fn plan(&self, boot_id: &str) -> Plan {
         plan(&self.steps, boot_id)
     }
 
-    /// Whether its issue workspace was there and whole.
+    /// Returns whether the issue workspace existed and was complete.
     pub fn had_workspace(&self) -> bool {
         self.steps.contains(&Step::WorkspaceReady)
     }
@@ -306,16 +302,16 @@ fn ran<'a>(steps: &'a [Step], wanted: &str) -> Ran<'a> {
 }
 
 fn plan(steps: &[Step], boot: &str) -> Plan {
-    let mut begun = boot;
+    let mut start_boot = boot;
     let mut shim = None;
     let mut agent = None;
     let mut stopping: Option<&AttemptFailure> = None;
     for step in steps {
         match step {
-            Step::Begun { boot_id } => begun = boot_id,
+            Step::Begun { boot_id } => start_boot = boot_id,
             Step::Shim { shim: id, before } => shim = Some((*id, *before)),
             Step::AgentStarted { agent: id } => agent = Some(*id),
-            // The first reason stands.
+            // The first reason applies.
             Step::Stopping { trouble } => stopping = stopping.or(Some(trouble)),
             Step::Over { ended, report } => {
                 return Plan::Over {
@@ -333,13 +329,13 @@ fn plan(steps: &[Step], boot: &str) -> Plan {
     }
     match shim {
         Some((shim, before)) => Plan::TakeUp {
-            boot_id: begun.to_owned(),
+            boot_id: start_boot.to_owned(),
             shim,
             agent,
             before,
             stopping: stopping.cloned(),
         },
-        None if begun == boot => Plan::Prepare,
+        None if start_boot == boot => Plan::Prepare,
         None => Plan::Rebooted,
     }
 }

@@ -1,6 +1,5 @@
-//! What stays of each attempt: its session log, and the record that says what the attempt was for.
-//!
-//! The [`ledger`] holds what was decided: claims, counters, limits, decisions.
+//! The persistent state of Vik: the [`ledger`] holds decisions (claims, counters, limits), and the
+//! files of each attempt hold its specification, its session log and its journal.
 
 mod appended;
 mod attempt;

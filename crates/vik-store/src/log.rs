@@ -1,4 +1,4 @@
-//! Writing a session log.
+//! The writer of session logs.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Write};
@@ -10,29 +10,30 @@ use vik_core::event::{Event, OWN_KINDS};
 
 use crate::StoreError;
 
-/// How much is gathered before it is written.
+/// The size at which buffered events are written.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The longest line of a session log, in bytes. An event that would take more is written as `malformed`, with its start.
+/// The length limit of a line in a session log, in bytes. A longer event is written as `malformed`,
+/// with its start.
 pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
 
-/// How much is kept of an event that is too long.
+/// The number of bytes kept of an event that is too long.
 const KEPT_OF_LONG: usize = 64 * 1024;
 
-/// How much of a line tells its kind.
+/// The length of the part of a line that contains its kind.
 const HEAD_BYTES: usize = 128;
 
-/// How much memory a log that waits for events keeps for them.
+/// The buffer capacity that an idle log keeps.
 const KEPT_BYTES: usize = 4 * 1024;
 
-/// The writer of one session log: numbers the events, stamps them, and never drops one.
+/// The writer of one session log: it numbers the events, adds timestamps, and never drops an event.
 #[derive(Debug)]
 pub struct SessionLog {
     path: PathBuf,
     file: File,
     buffer: Vec<u8>,
     seq: u64,
-    /// The last stamp as text: many events share a millisecond.
+    /// The last timestamp in milliseconds and as text, because many events share a millisecond.
     stamp: (i64, String),
 }
 
@@ -40,7 +41,7 @@ impl SessionLog {
     /// Creates the log (0600).
     ///
     /// # Errors
-    /// When the file cannot be created, or exists.
+    /// Returns an error if the file cannot be created or already exists.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let file = OpenOptions::new()
             .append(true)
@@ -60,11 +61,11 @@ impl SessionLog {
         })
     }
 
-    /// Opens a log whose writer broke off, to go on with it. A torn last line is cut: what it told of is in the raw file.
-    /// Numbers go on after the last whole line.
+    /// Opens a log whose writer was interrupted, to append to it. A torn last line is cut off: its
+    /// event is in the raw file. The numbering continues after the last complete line.
     ///
     /// # Errors
-    /// When the file cannot be read, cut or opened.
+    /// Returns an error if the file cannot be read, truncated or opened.
     pub fn reopen(path: &Path) -> Result<Reopened, StoreError> {
         let write = |source| StoreError::Write {
             path: path.to_owned(),
@@ -96,17 +97,17 @@ impl SessionLog {
         })
     }
 
-    /// Where it is.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many events it has.
+    /// Returns the number of events.
     pub fn len(&self) -> u64 {
         self.seq
     }
 
-    /// Whether it has no event yet.
+    /// Returns whether the log has no event.
     pub fn is_empty(&self) -> bool {
         self.seq == 0
     }
@@ -114,7 +115,8 @@ impl SessionLog {
     /// Adds one event. It reaches the file at the next [`flush`](Self::flush) at the latest.
     ///
     /// # Errors
-    /// When the gathered events cannot be written; they stay gathered and are tried again.
+    /// Returns an error if the buffered events cannot be written; they stay buffered for the next
+    /// try.
     pub fn push(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), StoreError> {
         self.seq += 1;
         let millis = at.as_millisecond();
@@ -122,7 +124,7 @@ impl SessionLog {
             self.stamp = (millis, format!("{at:.3}"));
         }
         let start = self.buffer.len();
-        // Writing to a Vec cannot fail, and an event always serialises to an object.
+        // Writing to a `Vec` cannot fail, and an event always serializes to an object.
         let _ = write!(self.buffer, "{{\"seq\":{},\"at\":\"{}\"", self.seq, self.stamp.1);
         let comma = self.buffer.len();
         let mut bounded = Bounded {
@@ -157,14 +159,16 @@ impl SessionLog {
         }
     }
 
-    /// Writes what is gathered, and keeps no memory for more: call it when nothing more comes for a while.
+    /// Writes the buffered events and frees the buffer. Call it when no event is expected for a
+    /// while.
     ///
     /// # Errors
-    /// When it cannot be written; what was not is kept.
+    /// Returns an error if the events cannot be written; events that were not written stay
+    /// buffered.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.write_out()?;
         if self.buffer.capacity() > KEPT_BYTES {
-            // Hundreds of sessions wait at a time.
+            // Hundreds of sessions wait at the same time.
             self.buffer = Vec::new();
         }
         Ok(())
@@ -195,10 +199,10 @@ impl SessionLog {
         result
     }
 
-    /// Writes what is gathered and waits until it is on the disk.
+    /// Writes the buffered events and waits until they are on the disk.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if it cannot be written.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.file.sync_data().map_err(|source| StoreError::Write {
@@ -208,7 +212,7 @@ impl SessionLog {
     }
 }
 
-/// A buffer that takes so much and no more.
+/// A writer that appends to a buffer up to a limit and counts the bytes that do not fit.
 struct Bounded<'b> {
     buffer: &'b mut Vec<u8>,
     room: usize,
@@ -229,25 +233,24 @@ impl Write for Bounded<'_> {
     }
 }
 
-/// A log that was opened again.
+/// A reopened log.
 #[derive(Debug)]
 pub struct Reopened {
-    /// The log.
     pub log: SessionLog,
-    /// How many of its events are the agent's: all but Vik's own.
+    /// The number of the agent's events: all except Vik's own.
     pub agents: u64,
-    /// Whether its last line is `ended`.
+    /// Whether the last line is `ended`.
     pub is_ended: bool,
 }
 
-/// What stands in a log.
+/// The result of scanning a log.
 #[derive(Debug, Default)]
 struct Found {
     lines: u64,
-    /// The lines that Vik wrote on its own account.
+    /// The number of lines that are Vik's own events.
     own: u64,
     ended: bool,
-    /// The bytes of the whole lines.
+    /// The number of bytes in complete lines.
     whole: u64,
     torn: bool,
 }
@@ -272,7 +275,7 @@ impl Found {
     }
 }
 
-/// Whether Vik wrote the line on its own account.
+/// Returns whether the line is one of Vik's own events.
 fn is_own(kind: &[u8], line: &[u8]) -> bool {
     const OWN_APPROVAL: &[u8] = b"\"kind\":\"approval\",\"by\":";
     let head = &line[..line.len().min(HEAD_BYTES)];
@@ -283,7 +286,7 @@ fn is_own(kind: &[u8], line: &[u8]) -> bool {
                 .any(|window| window == OWN_APPROVAL))
 }
 
-/// The kind of a line, which stands after its number and its time; empty where it has none.
+/// Returns the kind of a line, which follows its number and its time; empty if the line has none.
 fn kind_of(line: &[u8]) -> &[u8] {
     const KEY: &[u8] = b"\"kind\":\"";
     let head = &line[..line.len().min(HEAD_BYTES)];
@@ -370,14 +373,14 @@ mod tests {
         let head = "{\"seq\":1,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"resumed\"}\n\
                     {\"seq\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"message\",\"text\":\"\"}\n";
         std::fs::write(&path, format!("{head}{{\"seq\":3,\"ki")).unwrap();
-        let mut again = SessionLog::reopen(&path).unwrap();
-        assert_eq!((again.agents, again.is_ended), (1, false));
-        again.log.push(Timestamp::UNIX_EPOCH, &malformed()).unwrap();
-        again.log.sync().unwrap();
+        let mut reopened = SessionLog::reopen(&path).unwrap();
+        assert_eq!((reopened.agents, reopened.is_ended), (1, false));
+        reopened.log.push(Timestamp::UNIX_EPOCH, &malformed()).unwrap();
+        reopened.log.sync().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        let rest = text.strip_prefix(head).unwrap();
-        assert!(rest.starts_with("{\"seq\":3,"), "{text}");
-        assert_eq!(rest.lines().count(), 1);
+        let tail = text.strip_prefix(head).unwrap();
+        assert!(tail.starts_with("{\"seq\":3,"), "{text}");
+        assert_eq!(tail.lines().count(), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The book of what the attempts of one run had done outside of their workspace: noted before it is done, and behind.
+//! The book of one run: each output is recorded before it is carried out and again afterwards.
 
 use std::fs::File;
 use std::io;
@@ -12,20 +12,18 @@ use vik_core::outputs::{Output, OutputKey, Progress};
 use crate::StoreError;
 use crate::appended::Appended;
 
-/// How far one output has come.
+/// The progress of one output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputNote {
-    /// When that was.
     pub at: Timestamp,
-    /// The attempt that asked for it.
+    /// The attempt that requested the output.
     pub session: AttemptId,
-    /// By what it is known again.
+    /// The key that identifies the output.
     pub key: OutputKey,
-    /// How far it is.
     pub progress: Progress,
-    /// What was asked for.
+    /// The requested output.
     pub output: Output,
-    /// Why it failed, or why nobody can tell.
+    /// The reason for a failure, or for an unknown result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -38,11 +36,12 @@ pub struct OutputBook {
 }
 
 impl OutputBook {
-    /// Opens the book, or makes it (0600), so that it is there after the machine died. A torn last line is cut: what it told
-    /// of was not begun.
+    /// Opens or creates the book (0600), so that it exists after a death of the machine. A torn
+    /// last line is cut off: its output was not started.
     ///
     /// # Errors
-    /// When it cannot be read or written, or a whole line of it is no note: what was done cannot be told then.
+    /// Returns an error if the file cannot be read or written, or if a complete line is not a note.
+    /// In that case it is unknown which outputs were carried out.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (file, notes) = Appended::open(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -58,20 +57,20 @@ impl OutputBook {
         Ok(Self { file, notes })
     }
 
-    /// The notes so far.
+    /// Returns the notes so far.
     pub fn notes(&self) -> &[OutputNote] {
         &self.notes
     }
 
-    /// The last note of an output.
+    /// Returns the last note of an output.
     pub fn last(&self, key: &OutputKey) -> Option<&OutputNote> {
         self.notes.iter().rev().find(|note| note.key == *key)
     }
 
-    /// Notes how far an output is, and waits until that stays when the machine dies.
+    /// Records the progress of an output, and waits until the note survives a death of the machine.
     ///
     /// # Errors
-    /// When it cannot be written: then nothing must follow from it.
+    /// Returns an error if the note cannot be written; then no effect may follow from it.
     pub fn note_for_good(&mut self, note: OutputNote) -> Result<(), StoreError> {
         self.file.append(&note)?;
         self.notes.push(note);
@@ -79,7 +78,8 @@ impl OutputBook {
     }
 }
 
-/// The notes of a book, to be shown. Changes nothing, also while the run is under way; no book has none.
+/// Returns the notes of a book for display. It changes nothing, so the run may be under way. A
+/// missing book has no notes.
 pub fn output_notes(book: &Path) -> Vec<OutputNote> {
     let text = std::fs::read(book).unwrap_or_default();
     let (lines, _) = crate::lines_of(&text);

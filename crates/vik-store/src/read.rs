@@ -1,4 +1,4 @@
-//! Reading what earlier attempts left.
+//! Reading the files of earlier attempts.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -8,33 +8,31 @@ use vik_core::event::Ended;
 
 use crate::{AttemptFiles, AttemptRecord, StoreError};
 
-/// One attempt that was found on disk.
+/// An attempt found on disk.
 #[derive(Clone, Debug)]
 pub struct PastAttempt {
-    /// What it was for.
     pub record: AttemptRecord,
-    /// How it ended; `None` while it runs, or when its end was never written.
+    /// The end of the attempt; `None` while it runs, or if its end was never written.
     pub ended: Option<Ended>,
-    /// When the last line of its log was written.
+    /// The time of the last line of the log.
     pub ended_at: Option<jiff::Timestamp>,
-    /// Its files.
     pub files: AttemptFiles,
 }
 
-/// All attempts in a sessions folder, oldest first.
+/// The attempts in a sessions folder, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The attempts.
     pub attempts: Vec<PastAttempt>,
-    /// Records that could not be read.
+    /// The records that could not be read.
     pub unreadable: Vec<PathBuf>,
 }
 
 impl History {
-    /// Reads `<sessions>/<issue>/*.attempt.json` and the last line of each log. A missing folder is an empty history.
+    /// Reads `<sessions>/<issue>/*.attempt.json` and the last line of each log. A missing folder is
+    /// an empty history.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn read(sessions_dir: &Path) -> Result<Self, StoreError> {
         let mut history = Self::default();
         for issue in list(sessions_dir)? {
@@ -46,10 +44,10 @@ impl History {
         Ok(history)
     }
 
-    /// Reads what the attempts of one issue left, oldest first.
+    /// Reads the attempts of one issue, oldest first.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn of_issue(issue_sessions_dir: &Path) -> Result<Self, StoreError> {
         let mut history = Self::default();
         history.read_issue(issue_sessions_dir)?;
@@ -77,7 +75,7 @@ impl History {
 }
 
 impl PastAttempt {
-    /// Reads what one attempt left; `None` where there is no record of it, or none that can be read.
+    /// Reads one attempt. Returns `None` if its record is missing or cannot be read.
     pub fn read(files: AttemptFiles) -> Option<Self> {
         let record = AttemptRecord::read(&files.record()).ok()??;
         let (ended_at, ended) = read_ended(&files.log()).unzip();
@@ -102,7 +100,7 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     }
 }
 
-/// The `ended` line of a session log and its time, where it is there.
+/// Returns the `ended` line of a session log and its time, if the log has one.
 pub fn read_ended(log: &Path) -> Option<(jiff::Timestamp, Ended)> {
     #[derive(serde::Deserialize)]
     struct Line {
@@ -115,20 +113,21 @@ pub fn read_ended(log: &Path) -> Option<(jiff::Timestamp, Ended)> {
     (line.kind == "ended").then_some((line.at, line.ended))
 }
 
-/// What [`read_line`] found.
+/// The result of [`read_line`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineRead {
-    /// The length of the whole line, with its newline; 0 at the end of the file.
+    /// The length of the line with its newline; 0 at the end of the file.
     pub bytes: u64,
-    /// Whether it has a newline.
+    /// Whether the line ends with a newline.
     pub is_whole: bool,
 }
 
-/// Reads the next line with its newline, at most `most` bytes of it; the rest of a longer line is skipped.
+/// Reads the next line with its newline, at most `max_bytes` bytes of it, and skips the remainder
+/// of a longer line.
 ///
 /// # Errors
-/// When reading fails.
-pub fn read_line(reader: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> io::Result<LineRead> {
+/// Returns an error if reading fails.
+pub fn read_line(reader: &mut impl BufRead, max_bytes: usize, line: &mut Vec<u8>) -> io::Result<LineRead> {
     line.clear();
     let mut bytes = 0;
     loop {
@@ -138,7 +137,7 @@ pub fn read_line(reader: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> 
         };
         let end = memchr::memchr(b'\n', buffer);
         let count = end.map_or(buffer.len(), |end| end + 1);
-        line.extend_from_slice(&buffer[..count.min(most - line.len())]);
+        line.extend_from_slice(&buffer[..count.min(max_bytes - line.len())]);
         bytes += count as u64;
         reader.consume(count);
         if end.is_some() || count == 0 {
@@ -148,46 +147,46 @@ pub fn read_line(reader: &mut impl BufRead, most: usize, line: &mut Vec<u8>) -> 
     }
 }
 
-/// The last whole line of a file, without its newline; reads only the end of the file. There is none where it is longer
-/// than [`LONGEST_EVENT`](crate::LONGEST_EVENT).
+/// Returns the last complete line of a file without its newline. It reads only the end of the file,
+/// and returns `None` for a line that is longer than [`LONGEST_EVENT`](crate::LONGEST_EVENT).
 ///
 /// # Errors
-/// When the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
-    let mut want: u64 = 8 * 1024;
-    while want <= 8 * crate::LONGEST_EVENT as u64 {
-        let start = size.saturating_sub(want);
+    let mut tail_bytes: u64 = 8 * 1024;
+    while tail_bytes <= 8 * crate::LONGEST_EVENT as u64 {
+        let start = size.saturating_sub(tail_bytes);
         file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();
         file.by_ref().take(size - start).read_to_end(&mut tail)?;
-        // What follows the last newline is torn.
+        // Bytes after the last newline are torn.
         let Some(end) = tail.iter().rposition(|&byte| byte == b'\n') else {
             if start == 0 {
                 return Ok(None);
             }
-            want *= 8;
+            tail_bytes *= 8;
             continue;
         };
         tail.truncate(end);
         match tail.iter().rposition(|&byte| byte == b'\n') {
             Some(before) => return Ok(Some(tail.split_off(before + 1))),
             None if start == 0 => return Ok(Some(tail)),
-            None => want *= 8,
+            None => tail_bytes *= 8,
         }
     }
     Ok(None)
 }
 
-/// Splits a buffer at newlines: the whole lines, and how many bytes they take.
+/// Splits a buffer at newlines. Returns the complete lines and the number of bytes they take.
 pub fn lines_of(buffer: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
     let whole = buffer
         .iter()
         .rposition(|&byte| byte == b'\n')
         .map_or(0, |end| end + 1);
     let lines = buffer[..whole].split(|&byte| byte == b'\n');
-    // The split after the last newline gives one empty piece that is no line.
+    // The split yields one empty piece after the last newline, which is not a line.
     (
         lines.take(buffer[..whole].iter().filter(|&&byte| byte == b'\n').count()),
         whole,

@@ -35,7 +35,7 @@ fn over(outcome: Outcome) -> Step {
     }
 }
 
-/// Writes steps through one journal after another: each step is a daemon of its own.
+/// Writes steps through a new journal each, as successive daemons would.
 fn written(steps: &[Step]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.steps.jsonl");
@@ -45,7 +45,8 @@ fn written(steps: &[Step]) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// The whole journal of an attempt: which scripts it has, which of them fails, whether its agent was stopped.
+/// Generates the journal of a whole attempt: which scripts it has, which of them fails, and whether
+/// its agent was stopped.
 fn lives() -> impl Strategy<Value = Vec<Step>> {
     let scripts = prop::array::uniform5(any::<bool>());
     (scripts, prop::option::of(0..5_usize), any::<bool>()).prop_map(|(has, fails, stops)| {
@@ -88,7 +89,8 @@ fn lives() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Wherever a daemon dies, the next one neither forgets what was done nor believes in what was not.
+    /// Wherever a daemon dies, the next one neither repeats what was done nor assumes what was not
+    /// done.
     #[test]
     fn every_prefix_of_a_journal_leads_to_the_right_plan(steps in lives()) {
         for cut in 1..=steps.len() {
@@ -98,7 +100,7 @@ proptest! {
             let is_over = has(&|step| matches!(step, Step::Over { .. }));
             let plan_here = plan(done, BOOT);
             match &plan_here {
-                // An agent is started only if none was.
+                // An agent is started only if none was started before.
                 Plan::Prepare => prop_assert!(!was_started && !is_over),
                 Plan::TakeUp { boot_id, shim, agent, before, stopping } => {
                     prop_assert!(was_started && !is_over);
@@ -110,18 +112,18 @@ proptest! {
                 Plan::Rebooted => prop_assert!(false, "it is the same boot"),
             }
             match plan(done, "another boot") {
-                // Nothing of it lives, and what is over stays over.
+                // No process of the attempt runs, and an attempt that is over stays over.
                 Plan::Rebooted => prop_assert!(!was_started && !is_over),
                 Plan::Prepare => prop_assert!(false, "nothing is started under the id of another boot"),
                 other => prop_assert_eq!(other, plan_here),
             }
             for script in SCRIPTS {
-                let begun = done.contains(&started(script));
+                let script_started = done.contains(&started(script));
                 let end = done.iter().find_map(|step| match step {
                     Step::Finished { script: of, trouble } if of == script => Some(trouble.as_ref()),
                     _ => None,
                 });
-                let expected = match (begun, end) {
+                let expected = match (script_started, end) {
                     (_, Some(trouble)) => Ran::Ended(trouble),
                     (true, None) => Ran::Begun,
                     (false, None) => Ran::Not,
@@ -131,20 +133,21 @@ proptest! {
         }
     }
 
-    /// A daemon or a machine that dies in the middle of a line has not noted its step, and the next line is whole.
+    /// A step whose line was torn by a death of the daemon or the machine was not recorded, and the
+    /// next line is complete.
     #[test]
     fn a_journal_that_is_cut_anywhere_goes_on(steps in lives(), part in 0.0..1.0_f64) {
         let (_dir, path) = written(&steps);
         let whole = std::fs::read(&path).unwrap();
         let cut = (whole.len() as f64 * part) as usize;
         std::fs::write(&path, &whole[..cut]).unwrap();
-        let left = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
+        let whole_lines = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
         let mut journal = Journal::open(&path).unwrap();
-        prop_assert_eq!(journal.steps(), &steps[..left]);
+        prop_assert_eq!(journal.steps(), &steps[..whole_lines]);
         journal.note_for_good(Step::WorkspaceReady).unwrap();
-        let again = Journal::open(&path).unwrap();
-        prop_assert_eq!(&again.steps()[..left], &steps[..left]);
-        prop_assert_eq!(&again.steps()[left..], &[Step::WorkspaceReady]);
+        let reopened = Journal::open(&path).unwrap();
+        prop_assert_eq!(&reopened.steps()[..whole_lines], &steps[..whole_lines]);
+        prop_assert_eq!(&reopened.steps()[whole_lines..], &[Step::WorkspaceReady]);
     }
 }
 

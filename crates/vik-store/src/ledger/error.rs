@@ -1,4 +1,4 @@
-//! Why the ledger cannot be opened, read or written.
+//! The errors of the ledger.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,141 +7,87 @@ use std::sync::Arc;
 use rusqlite::ffi;
 use vik_core::ids::IssueId;
 
-/// Why the ledger cannot be opened, read or written.
+/// An error in opening, reading or writing the ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// A later version of Vik wrote it.
+    /// A later version of Vik wrote the ledger.
     #[error("{path} has schema {found}; this version of Vik knows schemas up to {known}")]
     Newer {
-        /// The ledger.
         path: PathBuf,
-        /// Its schema.
         found: i64,
-        /// The latest one that is known.
+        /// The latest known schema.
         known: i64,
     },
-    /// It is a database of another program.
+    /// The file is a database of another program.
     #[error("{path} is a database, but no ledger of Vik")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It cannot be read as a ledger.
+    Foreign { path: PathBuf },
+    /// The file cannot be read as a ledger.
     #[error("{path} is damaged: {detail}")]
-    Corrupt {
-        /// The ledger.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
-    /// It lacks commits that it once had.
+    Corrupt { path: PathBuf, detail: String },
+    /// The ledger lacks acknowledged commits.
     #[error("{path} lacks what was committed: it stands at commit {found}, and {expected} was acknowledged")]
     Behind {
-        /// The ledger.
         path: PathBuf,
-        /// Its last commit.
+        /// The number of its last commit.
         found: u64,
-        /// The last commit that was acknowledged.
         expected: u64,
     },
-    /// The machine of an issue cannot be read.
     #[error("{path}: what is kept of issue {issue} cannot be read")]
     IssueMachine {
-        /// The ledger.
         path: PathBuf,
-        /// The issue.
         issue: IssueId,
-        /// Why.
         source: serde_json::Error,
     },
-    /// The file or its folder may not be written.
+    /// The file or its folder is not writable.
     #[error("{path} cannot be written")]
-    ReadOnly {
-        /// The ledger.
-        path: PathBuf,
-        /// Why.
-        source: Cause,
-    },
-    /// The disk is full.
+    ReadOnly { path: PathBuf, source: Cause },
     #[error("the disk of {path} is full")]
-    Full {
-        /// The ledger.
-        path: PathBuf,
-        /// What SQLite says.
-        source: Cause,
-    },
-    /// The disk cannot be read or written, though there is room.
+    Full { path: PathBuf, source: Cause },
+    /// The disk cannot be read or written, although it has free space.
     #[error("the disk of {path} fails")]
-    Disk {
-        /// The ledger.
-        path: PathBuf,
-        /// What the system or SQLite says.
-        source: Cause,
-    },
-    /// The folder is on a network file system, where locks and syncs cannot be relied on.
+    Disk { path: PathBuf, source: Cause },
+    /// The folder is on a network file system, where locks and syncs are unreliable.
     #[error("{path} is on a network file system ({kind})")]
     Network {
-        /// The folder.
         path: PathBuf,
-        /// Which.
+        /// The kind of the file system.
         kind: String,
     },
-    /// Another process has it open for writing.
     #[error("{path} is in use by another process")]
-    Busy {
-        /// The ledger.
-        path: PathBuf,
-    },
-    /// What was to be committed contradicts what the ledger has.
+    Busy { path: PathBuf },
+    /// The changes contradict the contents of the ledger.
     #[error("{path} refuses what was decided, as it contradicts what is stored")]
-    Refused {
-        /// The ledger.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
-    /// A file could not be opened, read, written or moved.
+    Refused { path: PathBuf, source: rusqlite::Error },
     #[error("cannot use {path}")]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Anything else that SQLite says.
+    Io { path: PathBuf, source: io::Error },
+    /// Any other error of SQLite.
     #[error("{path} cannot be used")]
-    Sqlite {
-        /// The ledger.
-        path: PathBuf,
-        /// What SQLite says.
-        source: rusqlite::Error,
-    },
-    /// The writer is gone.
+    Sqlite { path: PathBuf, source: rusqlite::Error },
+    /// The writer thread has ended.
     #[error("the writer of the ledger has ended")]
     Stopped,
 }
 
-/// What is behind an error: the system or SQLite.
+/// The underlying error of the operating system or of SQLite.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub enum Cause {
-    /// The system.
     Io(#[from] io::Error),
-    /// SQLite.
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// A commit that is not kept: nothing of it may be acted on, and nothing more is kept until the ledger is opened again.
+/// A commit that failed: its changes must not be carried out, and nothing more is stored until the
+/// ledger is opened again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("what was decided could not be kept")]
 pub struct CommitError {
-    /// The first error; it stands for all commits after it.
+    /// The first error, which all later commits return too.
     #[source]
     pub cause: Arc<LedgerError>,
 }
 
 impl LedgerError {
-    /// What to do about it.
+    /// Returns advice on what to do.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Newer { .. } => "use the newer version of Vik; nothing was changed",
@@ -163,7 +109,7 @@ impl LedgerError {
         })
     }
 
-    /// Whether `vik doctor --repair` is the way out.
+    /// Returns whether `vik doctor --repair` can fix the error.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -171,7 +117,7 @@ impl LedgerError {
         )
     }
 
-    /// Sorts what SQLite says.
+    /// Classifies an error of SQLite.
     pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         let rusqlite::Error::SqliteFailure(failure, message) = &source else {
@@ -186,7 +132,8 @@ impl LedgerError {
                 path,
                 source: source.into(),
             },
-            // The shared index of the write-ahead log is a file too, and the first to need space.
+            // The shared index of the write-ahead log is a file too, and the first one to need
+            // space.
             ffi::SQLITE_IOERR if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => Self::Full {
                 path,
                 source: source.into(),
@@ -205,7 +152,8 @@ impl LedgerError {
         }
     }
 
-    /// A ledger of no bytes, which was cut off: one that is new is never empty.
+    /// Returns the error for a ledger without any bytes. It was truncated, because a new ledger is
+    /// never empty.
     pub(super) fn empty(path: PathBuf) -> Self {
         Self::Corrupt {
             path,
@@ -213,7 +161,7 @@ impl LedgerError {
         }
     }
 
-    /// Sorts what the system says.
+    /// Classifies an error of the operating system.
     pub(super) fn of_io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -233,18 +181,19 @@ impl LedgerError {
         }
     }
 
-    /// What an error of a file says of its disk, where it is the disk that fails: no later write fares better then.
+    /// Returns the ledger error for an error of a file that is caused by a failing disk; later
+    /// writes to that disk will fail too.
     pub fn of_disk(path: &Path, error: &io::Error) -> Option<Self> {
-        let sorted = Self::of_own_file(path, error);
-        let fails = match &sorted {
+        let classified = Self::of_own_file(path, error);
+        let fails = match &classified {
             Self::Full { .. } | Self::Disk { .. } => true,
             Self::ReadOnly { .. } => error.kind() == io::ErrorKind::ReadOnlyFilesystem,
             _ => false,
         };
-        fails.then_some(sorted)
+        fails.then_some(classified)
     }
 
-    /// What keeps a file of Vik's own, which no attempt has a hand in, from being written.
+    /// Returns the ledger error for a file that only Vik writes and no attempt can affect.
     pub fn of_own_file(path: &Path, error: &io::Error) -> Self {
         let copy = match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
@@ -254,5 +203,5 @@ impl LedgerError {
     }
 }
 
-/// The system could not read or write a disk.
+/// The error code of the operating system for a failed read or write of a disk.
 const EIO: i32 = nix::libc::EIO;

@@ -1,4 +1,4 @@
-//! What sums over very many attempts need, without their reports.
+//! Queries for sums over many attempts, without the attempts' reports.
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
@@ -12,43 +12,37 @@ use super::sql::{
     read_name, read_optional_time, read_optional_variant, read_run, read_spend, read_time, read_variant, time,
 };
 
-/// One attempt in figures only: what sums over very many of them need.
+/// The figures of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFigures {
-    /// Its run.
     pub run: RunId,
-    /// The issue.
     pub issue: IssueId,
-    /// The stage.
     pub stage: StageName,
-    /// The agent profile.
     pub agent: AgentName,
-    /// When it was decided on.
+    /// The time of the decision to start it.
     pub started_at: Timestamp,
-    /// How it ended; `None` while it is claimed.
+    /// The end of the attempt; `None` while it is claimed.
     pub ended: Option<EndedFigures>,
 }
 
-/// The end of an attempt in figures.
+/// The figures of an attempt's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndedFigures {
-    /// When.
     pub at: Timestamp,
-    /// How.
     pub outcome: Outcome,
-    /// Why, where it failed.
+    /// The failure class, if the attempt failed.
     pub failure_class: Option<FailureClass>,
-    /// What it was charged.
     pub charged: Spend,
-    /// The part of that which is an estimate.
+    /// The estimated part of the charge.
     pub estimated: Spend,
 }
 
 impl Reader {
-    /// The attempts that were decided on in a span of time, its end excluded; oldest first, without their reports.
+    /// Returns the attempts that were started in a time span (its end excluded), oldest first and
+    /// without their reports.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn figures(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredFigures>, LedgerError> {
         self.list(
             &format!(
@@ -62,10 +56,10 @@ impl Reader {
         )
     }
 
-    /// All runs of the issues that had an attempt in a span of time, its end excluded.
+    /// Returns all runs of the issues that had an attempt in a time span (its end excluded).
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn runs_of_span(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredRun>, LedgerError> {
         self.list(
             &format!(

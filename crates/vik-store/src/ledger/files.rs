@@ -1,4 +1,4 @@
-//! The files of a ledger: the database, and the lock that says who writes it.
+//! The files of a ledger: the database, and the lock that admits one writer.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::LedgerError;
 
-/// A program that is being started has a copy of every open file for a moment, locks included: so a lock that was given
-/// up may be held a little longer.
+/// A program that is being started briefly has copies of all open files, including locks, so a
+/// released lock may stay held a little longer.
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Where a ledger is.
+/// The paths of the files of a ledger.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     folder: PathBuf,
@@ -26,44 +26,46 @@ impl Files {
         }
     }
 
-    /// The database.
+    /// Returns the path of the database.
     pub(super) fn db(&self) -> PathBuf {
         self.folder.join("vik.db")
     }
 
-    /// What was committed and is not yet in the database.
+    /// Returns the path of the write-ahead log, which holds commits that are not yet in the
+    /// database.
     pub(super) fn wal(&self) -> PathBuf {
         self.folder.join("vik.db-wal")
     }
 
-    /// The index of the write-ahead log.
+    /// Returns the path of the index of the write-ahead log.
     pub(super) fn shm(&self) -> PathBuf {
         self.folder.join("vik.db-shm")
     }
 
-    /// A database that is being made.
+    /// Returns the path of a database that is being created.
     pub(super) fn new_db(&self) -> PathBuf {
         self.folder.join("vik.db.new")
     }
 
-    /// Room that is set aside.
+    /// Returns the path of the reserve.
     pub(super) fn reserve(&self) -> PathBuf {
         self.folder.join("vik.db.reserve")
     }
 
-    /// The lock.
+    /// Returns the path of the lock.
     pub(super) fn lock(&self) -> PathBuf {
         self.folder.join("vik.db.lock")
     }
 
-    /// Makes what was renamed in the folder last.
+    /// Syncs the folder, so that renames in it are durable.
     pub(super) fn sync_folder(&self) -> Result<(), LedgerError> {
         File::open(&self.folder)
             .and_then(|folder| folder.sync_all())
             .map_err(|source| LedgerError::of_io(&self.folder, source))
     }
 
-    /// Begins a new database, empty and readable for its owner alone. What an earlier one left unfinished goes away.
+    /// Creates a new, empty database that only its owner can read. It removes an unfinished earlier
+    /// one.
     pub(super) fn create_temporary(&self) -> Result<PathBuf, LedgerError> {
         let path = self.new_db();
         for old in [path.clone(), self.folder.join("vik.db.new-journal")] {
@@ -83,17 +85,18 @@ impl Files {
         Ok(path)
     }
 
-    /// The new database becomes the ledger.
+    /// Renames the new database to the name of the ledger.
     pub(super) fn finish_new(&self) -> Result<(), LedgerError> {
         std::fs::rename(self.new_db(), self.db()).map_err(|source| LedgerError::of_io(&self.db(), source))?;
         self.sync_folder()
     }
 }
 
-/// The right to write: held by one process, and given up with its end however that comes.
+/// The exclusive right to write, which one process holds until it ends in whatever way.
 ///
-/// The file also tells the number of the last commit that was acknowledged. It is written without waiting for the disk,
-/// after the commit is safe: so it may be behind the ledger, but a ledger that is behind it has lost something.
+/// The file also stores the number of the last acknowledged commit. It is written without waiting
+/// for the disk, after the commit is durable. So the number may be behind the ledger, but a ledger
+/// that is behind the number has lost commits.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -103,7 +106,7 @@ impl Lock {
     /// Takes the lock.
     ///
     /// # Errors
-    /// When another process has it, or the file cannot be made.
+    /// Returns an error if another process holds the lock, or if the file cannot be created.
     pub(super) fn acquire(files: &Files) -> Result<Self, LedgerError> {
         let path = files.lock();
         let file = OpenOptions::new()
@@ -124,25 +127,26 @@ impl Lock {
         Err(LedgerError::Busy { path: files.db() })
     }
 
-    /// The last commit that was acknowledged, as far as is known.
+    /// Returns the last acknowledged commit, as far as it is known.
     pub(super) fn acknowledged(&self) -> u64 {
         read_number(&self.file)
     }
 
-    /// Notes a commit. What fails here costs only the proof of a later loss.
+    /// Stores the number of a commit. A failure here is ignored, because it only prevents the
+    /// detection of a later loss.
     pub(super) fn acknowledge(&self, commit: u64) {
         let _ = self.file.write_all_at(format!("{commit:020}\n").as_bytes(), 0);
     }
 }
 
-/// The last commit that was acknowledged, for those who do not write.
+/// Returns the last acknowledged commit, for processes that do not write.
 pub(super) fn acknowledged(files: &Files) -> u64 {
     File::open(files.lock()).map_or(0, |file| read_number(&file))
 }
 
 fn read_number(file: &File) -> u64 {
     let mut text = [0; 20];
-    // After a power cut the file may be of any content: then nothing is known.
+    // After a power failure the content of the file is arbitrary: then nothing is known.
     match file.read_exact_at(&mut text, 0) {
         Ok(()) => std::str::from_utf8(&text)
             .ok()

@@ -1,8 +1,9 @@
-//! The ledger: what was decided, on disk before it is done.
+//! The ledger: decisions, written to disk before they are carried out.
 //!
-//! One thread writes. What waits when it is ready is committed in one transaction and one sync of the disk, so that a
-//! thousand decisions at once cost little more than one. A commit that fails ends the ledger: nothing that it was told
-//! is acted on, and nothing more is kept until it is opened anew.
+//! One thread writes. It commits all waiting changes in one transaction and one sync of the disk,
+//! so that a thousand concurrent decisions cost little more than one. A failed commit ends the
+//! ledger: its changes must not be carried out, and nothing more is stored until the ledger is
+//! opened again.
 
 mod error;
 mod figures;
@@ -41,20 +42,21 @@ use files::{Files, Lock};
 use reserve::Reserve;
 use writer::{Item, Queue, Thread, Writer};
 
-/// The value in `meta` that numbers the commits.
+/// The key in `meta` of the number of commits.
 const COMMITS: &str = "commits";
 
-/// The value in `meta` that tells when it was last opened for writing.
+/// The key in `meta` of the time when the ledger was last opened for writing.
 const OPENED: &str = "opened";
 
-/// How long another process may hold a lock of the database: a `sqlite3` that someone has open, or a checkpoint.
+/// The time for which another process may hold a lock of the database, for example an open
+/// `sqlite3` or a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What tests have otherwise.
+/// The options that tests override.
 struct Options {
     probe: place::Probe,
     patience: Duration,
-    /// How many pages the database may have.
+    /// The page limit of the database.
     most_pages: Option<u32>,
 }
 
@@ -68,7 +70,8 @@ impl Default for Options {
     }
 }
 
-/// The ledger of one workflow, open for writing. Dropping it commits what waits, and closes it.
+/// The ledger of one workflow, open for writing. Dropping it commits the waiting changes and closes
+/// it.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -76,11 +79,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger in a service folder, or makes it, and tells what it knows.
+    /// Opens or creates the ledger in a service folder, and returns its contents.
     ///
     /// # Errors
-    /// When it cannot be trusted to keep everything, or has not kept everything; see [`LedgerError`]. Nothing of it is
-    /// changed then.
+    /// Returns an error if the ledger cannot be relied on to keep everything, or has lost
+    /// something; see [`LedgerError`]. In that case it is not changed.
     pub fn open(service_dir: &Path) -> Result<(Self, Stored), LedgerError> {
         Self::open_with(service_dir, &Options::default())
     }
@@ -99,7 +102,7 @@ impl Ledger {
         crate::fault::before_commit().map_err(fail)?;
         let now = Timestamp::now();
         retention::trim_all(&db, now).map_err(fail)?;
-        // A disk that takes nothing shows here, before anything is decided.
+        // A disk that refuses writes is detected here, before anything is decided.
         write::put_meta(&db, OPENED, &now.to_string()).map_err(fail)?;
         db.busy_timeout(options.patience).map_err(fail)?;
         if let Some(pages) = options.most_pages {
@@ -119,31 +122,33 @@ impl Ledger {
         Ok((Self { path, open }, stored))
     }
 
-    /// Where it is.
+    /// Returns the path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has changes committed, in the order of the calls. It resolves when they are on the disk; without waiting for it
-    /// they are committed all the same. When thousands wait already, the call itself waits for room.
+    /// Commits changes, in the order of the calls. The result resolves when they are on the disk;
+    /// they are committed even if the caller does not wait for it. If thousands of commits are
+    /// waiting, the call itself blocks until there is room.
     pub fn commit(&self, changes: Changes) -> Commit {
         let (done, commit) = oneshot::channel();
         if let Some((queue, _)) = &self.open {
-            // Without a writer the sender is dropped, which says so.
+            // Without a writer the sender is dropped, which the receiver reports as an error.
             let _ = queue.send(Item { changes, done });
         }
         Commit(commit)
     }
 
-    /// Commits what waits, and closes the file.
+    /// Commits the waiting changes and closes the database.
     ///
     /// # Errors
-    /// When what is in the write-ahead log cannot be brought into the database; nothing is lost by that.
+    /// Returns an error if the write-ahead log cannot be merged into the database; no commit is
+    /// lost by that.
     pub fn close(mut self) -> Result<(), LedgerError> {
-        self.shut()
+        self.shut_down()
     }
 
-    fn shut(&mut self) -> Result<(), LedgerError> {
+    fn shut_down(&mut self) -> Result<(), LedgerError> {
         let Some((queue, thread)) = self.open.take() else {
             return Ok(());
         };
@@ -154,21 +159,22 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // What fails here loses nothing: the next one to open it reads the write-ahead log.
-        let _ = self.shut();
+        // A failure here loses nothing: the next process that opens the ledger reads the
+        // write-ahead log.
+        let _ = self.shut_down();
     }
 }
 
-/// A commit under way.
+/// A pending commit.
 #[derive(Debug)]
 #[must_use = "nothing may be acted on before it is committed"]
 pub struct Commit(oneshot::Receiver<Result<(), CommitError>>);
 
 impl Commit {
-    /// Waits for it, outside of async code.
+    /// Blocks until the commit has finished, outside of async code.
     ///
     /// # Errors
-    /// When it is not kept.
+    /// Returns an error if the changes were not stored.
     pub fn wait(self) -> Result<(), CommitError> {
         self.0.blocking_recv().unwrap_or_else(|_| Err(stopped()))
     }
@@ -190,7 +196,8 @@ fn stopped() -> CommitError {
     }
 }
 
-/// Whether there is a ledger. What is left of one that once was is no reason to begin a new one.
+/// Returns whether a ledger exists. Remains of an earlier one are an error, so that no new ledger
+/// replaces it.
 fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
     let path = files.db();
     match path.symlink_metadata() {
@@ -211,7 +218,8 @@ fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
     }
 }
 
-/// Makes an empty ledger: whole under another name first, so that a file of its name is never half a ledger.
+/// Creates an empty ledger under a temporary name first, so that a file with the final name is
+/// always complete.
 fn create(files: &Files) -> Result<(), LedgerError> {
     let path = files.create_temporary()?;
     let make = || {
@@ -223,7 +231,8 @@ fn create(files: &Files) -> Result<(), LedgerError> {
     files.finish_new()
 }
 
-/// Opens a ledger for writing: first looks at it without changing a byte, then brings it to the latest schema.
+/// Opens a ledger for writing: checks it without changing a byte, then migrates it to the latest
+/// schema.
 fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError> {
     use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE as KEEP_LOG;
 
@@ -263,7 +272,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
     Ok((db, commits))
 }
 
-/// What holds for every connection. It writes nothing.
+/// Applies the settings of every connection. It writes nothing.
 fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(PATIENCE)?;
     db.set_prepared_statement_cache_capacity(64);
@@ -275,7 +284,7 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     )
 }
 
-/// Has SQLite look for damage.
+/// Runs an integrity check of SQLite.
 fn sound(db: &Connection, path: &Path, check: &str) -> Result<(), LedgerError> {
     let found: String = db
         .query_row(&format!("PRAGMA {check}(1)"), [], |row| row.get(0))
@@ -285,12 +294,12 @@ fn sound(db: &Connection, path: &Path, check: &str) -> Result<(), LedgerError> {
     }
     Err(LedgerError::Corrupt {
         path: path.to_owned(),
-        // What SQLite finds comes in lines.
+        // SQLite reports its findings on several lines.
         detail: found.split_whitespace().collect::<Vec<_>>().join(" "),
     })
 }
 
-/// The number of the last commit.
+/// Returns the number of the last commit.
 fn commits(db: &Connection) -> rusqlite::Result<u64> {
     Ok(read::meta(db, COMMITS)?
         .and_then(|text| text.parse().ok())

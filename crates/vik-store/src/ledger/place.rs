@@ -1,14 +1,14 @@
-//! Whether a folder is on a file system where a write-ahead log is safe.
+//! Checks whether the file system of a folder supports a write-ahead log.
 
 use std::io;
 use std::path::Path;
 
 use super::LedgerError;
 
-/// Names the network file system that a folder is on; `None` where it is local.
+/// Returns the name of the network file system of a folder; `None` if the folder is local.
 pub(super) type Probe = fn(&Path) -> io::Result<Option<String>>;
 
-/// Refuses a folder on a network file system: there, locks and syncs are promises that nobody keeps.
+/// Refuses a folder on a network file system, because locks and syncs are unreliable there.
 pub(super) fn refuse_network(folder: &Path, probe: Probe) -> Result<(), LedgerError> {
     match probe(folder).map_err(|source| LedgerError::of_io(folder, source))? {
         None => Ok(()),
@@ -19,7 +19,7 @@ pub(super) fn refuse_network(folder: &Path, probe: Probe) -> Result<(), LedgerEr
     }
 }
 
-/// Asks the system.
+/// Returns the kind of the network file system, as the operating system reports it.
 #[cfg(target_os = "linux")]
 pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
     use std::os::unix::fs::MetadataExt;
@@ -44,7 +44,7 @@ pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
     .filter(|kind| !LOCAL_FUSE.contains(&kind.as_str())))
 }
 
-/// Asks the system.
+/// Returns the kind of the network file system, as the operating system reports it.
 #[cfg(target_os = "macos")]
 pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
     let stat = nix::sys::statfs::statfs(folder)?;
@@ -52,7 +52,7 @@ pub(super) fn network(folder: &Path) -> io::Result<Option<String>> {
     Ok((!local).then(|| stat.filesystem_type_name().to_owned()))
 }
 
-/// From `statfs(2)` and the kernel's `magic.h`.
+/// The magic numbers from `statfs(2)` and the kernel's `magic.h`.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "nfs"),
@@ -73,8 +73,8 @@ const NETWORK: &[(u32, &str)] = &[
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
-/// File systems in user space that keep their files on this machine. Others may be anywhere: `fuse.sshfs`,
-/// `fuse.rclone`, `fuse.glusterfs` and many more.
+/// File systems in user space that keep their files on this machine. Others may store them
+/// anywhere: `fuse.sshfs`, `fuse.rclone`, `fuse.glusterfs` and many more.
 #[cfg(target_os = "linux")]
 const LOCAL_FUSE: &[&str] = &[
     "fuseblk",
@@ -90,7 +90,8 @@ const LOCAL_FUSE: &[&str] = &[
     "fuse.zfs",
 ];
 
-/// The type of the file system with this device number: the first field after ` - ` in its line of `mountinfo`.
+/// Returns the type of the file system with this device number: the first field after ` - ` in its
+/// line of `mountinfo`.
 #[cfg(target_os = "linux")]
 fn fuse_kind(mounts: &str, major: u64, minor: u64) -> Option<String> {
     let device = format!("{major}:{minor}");

@@ -1,4 +1,4 @@
-//! What the ledger knows, for the daemon at its start and for people at any time.
+//! Queries of the ledger, for the daemon at its start and for people at any time.
 
 use std::path::{Path, PathBuf};
 
@@ -16,64 +16,56 @@ use super::sql::{
 };
 use super::{LedgerError, schema, write};
 
-/// So many days are told at most.
-const MOST_DAYS: u32 = 400;
+/// The limit on the number of days in a result.
+const MAX_DAYS: u32 = 400;
 
-/// Reads the ledger without disturbing who writes it: beside a daemon, or when there is none.
+/// A read-only connection to the ledger, which works beside a daemon or without one.
 #[derive(Debug)]
 pub struct Reader {
     db: Connection,
     path: PathBuf,
 }
 
-/// One attempt.
+/// An attempt as the ledger stores it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAttempt {
-    /// What was decided.
     pub started: StartedAttempt,
-    /// How it ended, and what it was charged; `None` while it is claimed.
+    /// The end of the attempt and its charge; `None` while it is claimed.
     pub ended: Option<EndedAttempt>,
 }
 
-/// One run.
+/// A run as the ledger stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRun {
-    /// Its id.
     pub id: RunId,
-    /// The issue.
     pub issue: IssueId,
-    /// The stage.
     pub stage: StageName,
-    /// Attempts that count.
+    /// The number of attempts that count.
     pub attempts: u32,
-    /// Where it stands: `active`, `settling`, `backing_off`, `parked`, `over`.
+    /// The phase: `active`, `settling`, `awaiting_approval`, `backing_off`, `parked`, `over`.
     pub phase: String,
-    /// When it was over.
+    /// The time at which the run ended.
     pub over_at: Option<Timestamp>,
-    /// Whether its last attempt succeeded, where it is over.
+    /// Whether its last attempt succeeded, if the run is over.
     pub succeeded: Option<bool>,
 }
 
-/// One parked run.
+/// A parked run as the ledger stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredParked {
-    /// The run.
     pub run: RunId,
-    /// The issue.
     pub issue: IssueId,
-    /// The stage.
     pub stage: StageName,
-    /// Why, by its name in JSON.
+    /// The reason, by its name in JSON.
     pub reason: String,
-    /// Since when.
     pub since: Timestamp,
 }
 
 impl Reader {
-    /// Opens the ledger in a service folder; `None` where there is none yet.
+    /// Opens the ledger in a service folder. Returns `None` if there is none yet.
     ///
     /// # Errors
-    /// When it cannot be read, or is of a later version.
+    /// Returns an error if the ledger cannot be read or is of a later version.
     pub fn open(service_dir: &Path) -> Result<Option<Self>, LedgerError> {
         let path = Files::new(service_dir).db();
         match path.metadata() {
@@ -87,31 +79,33 @@ impl Reader {
         Ok(Some(Self { db, path }))
     }
 
-    /// All that a daemon would go on from.
+    /// Returns the state from which a daemon starts.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn stored(&self) -> Result<Stored, LedgerError> {
         stored(&self.db, &self.path)
     }
 
-    /// The latest decisions, newest first: of one issue with those about all of them, or of everything.
+    /// Returns the latest decisions, newest first: those of one issue and those about all issues,
+    /// or all decisions.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub fn decisions(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<Decision>, LedgerError> {
+    /// Returns an error if they cannot be read.
+    pub fn decisions(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<Decision>, LedgerError> {
         self.list(
             "SELECT at, issue, stage, run, session, kind, detail FROM decisions
              WHERE ?1 IS NULL OR issue = ?1 OR issue IS NULL ORDER BY id DESC LIMIT ?2",
-            params![issue.map(IssueId::as_str), most],
+            params![issue.map(IssueId::as_str), limit],
             decision,
         )
     }
 
-    /// The decision by which an issue is blocked (`blocked`, `cycle`); `None` where nothing blocks it.
+    /// Returns the decision that blocks an issue (`blocked`, `cycle`); `None` if the issue is not
+    /// blocked.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn last_block(&self, issue: &IssueId) -> Result<Option<Decision>, LedgerError> {
         let found = self.list(
             "SELECT at, issue, stage, run, session, kind, detail FROM decisions
@@ -122,24 +116,24 @@ impl Reader {
         Ok(found.into_iter().find(|decision| decision.kind != "unblocked"))
     }
 
-    /// The latest attempts, newest first: of one issue, or of all.
+    /// Returns the latest attempts of one issue or of all issues, newest first.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub fn attempts(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<StoredAttempt>, LedgerError> {
+    /// Returns an error if they cannot be read.
+    pub fn attempts(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<StoredAttempt>, LedgerError> {
         self.list(
             &format!(
                 "{ATTEMPTS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY started_at DESC, session DESC LIMIT ?2"
             ),
-            params![issue.map(IssueId::as_str), most],
+            params![issue.map(IssueId::as_str), limit],
             attempt,
         )
     }
 
-    /// The attempts of one run, oldest first.
+    /// Returns the attempts of one run, oldest first.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn attempts_of_run(&self, run: RunId) -> Result<Vec<StoredAttempt>, LedgerError> {
         self.list(
             &format!("{ATTEMPTS} WHERE run = ?1 ORDER BY started_at, session"),
@@ -148,10 +142,10 @@ impl Reader {
         )
     }
 
-    /// One attempt.
+    /// Returns an attempt by its id.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn attempt(&self, session: AttemptId) -> Result<Option<StoredAttempt>, LedgerError> {
         let found = self.list(
             &format!("{ATTEMPTS} WHERE session = ?1"),
@@ -161,10 +155,10 @@ impl Reader {
         Ok(found.into_iter().next())
     }
 
-    /// Attempts that were decided on and have not ended, oldest first.
+    /// Returns the attempts that were started and have not ended, oldest first.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn claims(&self) -> Result<Vec<StartedAttempt>, LedgerError> {
         self.list(
             &format!("{ATTEMPTS} WHERE session IN (SELECT session FROM claims) ORDER BY started_at, session"),
@@ -173,22 +167,22 @@ impl Reader {
         )
     }
 
-    /// The runs of one issue, or of all; those with the latest ids first.
+    /// Returns the runs of one issue or of all issues, those with the latest ids first.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub fn runs(&self, issue: Option<&IssueId>, most: u32) -> Result<Vec<StoredRun>, LedgerError> {
+    /// Returns an error if they cannot be read.
+    pub fn runs(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<StoredRun>, LedgerError> {
         self.list(
             &format!("{RUNS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY id DESC LIMIT ?2"),
-            params![issue.map(IssueId::as_str), most],
+            params![issue.map(IssueId::as_str), limit],
             run,
         )
     }
 
-    /// What is parked, longest first.
+    /// Returns the parked runs, longest parked first.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn parked(&self) -> Result<Vec<StoredParked>, LedgerError> {
         self.list(
             "SELECT run, issue, stage, reason, since FROM parked ORDER BY since, run",
@@ -205,18 +199,18 @@ impl Reader {
         )
     }
 
-    /// What was spent on the latest days, newest last.
+    /// Returns the spending of the latest days, newest last.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn days(&self) -> Result<Vec<(Date, Spend)>, LedgerError> {
         days(&self.db).map_err(|error| self.error(error))
     }
 
-    /// Whether everything is paused.
+    /// Returns whether everything is paused.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn is_paused(&self) -> Result<bool, LedgerError> {
         is_paused(&self.db).map_err(|error| self.error(error))
     }
@@ -238,7 +232,7 @@ impl Reader {
     }
 }
 
-/// A connection that cannot write.
+/// Opens a read-only connection.
 pub(super) fn connect_to_read(path: &Path) -> Result<Connection, LedgerError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let fail = |error| LedgerError::of(path, error);
@@ -254,7 +248,7 @@ pub(super) const ATTEMPTS: &str =
 
 pub(super) const RUNS: &str = "SELECT id, issue, stage, attempts, phase, over_at, succeeded FROM runs";
 
-/// One row of [`RUNS`].
+/// Reads one row of [`RUNS`].
 pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
     Ok(StoredRun {
         id: read_run(row, 0)?,
@@ -280,7 +274,7 @@ fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
     })
 }
 
-/// One row of [`ATTEMPTS`].
+/// Reads one row of [`ATTEMPTS`].
 pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
     let started = started(row)?;
     let ended = match read_optional_time(row, 8)? {
@@ -308,7 +302,8 @@ pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
     })
 }
 
-/// All that a daemon goes on from. What of it cannot be read is an error: a forgotten machine is a forgotten limit.
+/// Reads the state from which a daemon starts. Data that cannot be read is an error, because a
+/// missing machine would drop a limit.
 pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError> {
     let fail = |error| LedgerError::of(path, error);
     let mut statement = db
@@ -341,13 +336,13 @@ pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError
     })
 }
 
-/// The estimated part of what an attempt was charged, as tokens and money: what its agent did not report. See
-/// [`estimated`](vik_core::limits::estimated).
+/// The estimated part of an attempt's charge, as tokens and money: the part that its agent did not
+/// report. See [`estimated`](vik_core::limits::estimated).
 pub(super) const ESTIMATED: &str = "
   CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.tokens', 0) = 0 THEN tokens ELSE 0 END,
   CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.usd', 0) = 0 THEN usd_micro ELSE 0 END";
 
-/// Sums up the parts of charges that are estimates. Of thousands of attempts, few have one.
+/// Returns the sums of the estimated parts of charges. Few of thousands of attempts have one.
 fn estimates(db: &Connection) -> rusqlite::Result<Estimates> {
     let mut estimates = Estimates::default();
     let mut statement = db.prepare_cached(&format!(
@@ -369,7 +364,7 @@ fn days(db: &Connection) -> rusqlite::Result<Vec<(Date, Spend)>> {
     db.prepare_cached(
         "SELECT day, tokens, usd_micro FROM (SELECT * FROM days ORDER BY day DESC LIMIT ?1) ORDER BY day",
     )?
-    .query_map([MOST_DAYS], |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)))?
+    .query_map([MAX_DAYS], |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)))?
     .collect()
 }
 
@@ -377,7 +372,7 @@ pub(super) fn is_paused(db: &Connection) -> rusqlite::Result<bool> {
     Ok(meta(db, "paused")?.is_some_and(|value| value == "1"))
 }
 
-/// One of the few values that belong to the whole ledger.
+/// Returns a value of the table `meta`, which holds values of the whole ledger.
 pub(super) fn meta(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     use rusqlite::OptionalExtension;
     db.prepare_cached("SELECT value FROM meta WHERE key = ?1")?

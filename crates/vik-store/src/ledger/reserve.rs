@@ -1,41 +1,41 @@
-//! Room on the disk that is set aside for the ledger, so that a full disk does not end it.
+//! Disk space that is reserved for the ledger, so that commits still succeed on a full disk.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How much is set aside, and how much of it is given back at a time.
+/// The size of the reserve, and the amount released at a time.
 const BYTES: u64 = 8 * 1024 * 1024;
 const STEP: u64 = 1024 * 1024;
 
-/// How long a commit that finds no room waits after each step: whoever has filled the disk is killed meanwhile.
+/// The wait after each release, in which the process that fills the disk can be killed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is tried to set room aside again.
-const EVERY: Duration = Duration::from_secs(30);
+/// The interval between attempts to refill the reserve.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A file that only takes room.
+/// A file that only takes up disk space.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,
     bytes: u64,
-    tried: Instant,
+    last_try: Instant,
 }
 
 impl Reserve {
-    /// Sets room aside, where there is enough of it.
+    /// Creates the reserve, if there is enough space.
     pub(super) fn new(path: PathBuf) -> Self {
         let mut reserve = Self {
             path,
             bytes: 0,
-            tried: Instant::now(),
+            last_try: Instant::now(),
         };
         reserve.fill();
         reserve
     }
 
-    /// Gives some of the room back. Returns whether there was any left.
+    /// Releases a part of the reserve. Returns whether there was any left.
     pub(super) fn release(&mut self) -> bool {
         if self.bytes == 0 {
             return false;
@@ -46,24 +46,24 @@ impl Reserve {
         true
     }
 
-    /// Sets aside again what was given back, from time to time.
+    /// Refills the reserve, at most once per interval.
     pub(super) fn restore(&mut self) {
-        if self.bytes < BYTES && self.tried.elapsed() >= EVERY {
+        if self.bytes < BYTES && self.last_try.elapsed() >= RETRY_INTERVAL {
             self.fill();
         }
     }
 
     fn fill(&mut self) {
-        self.tried = Instant::now();
+        self.last_try = Instant::now();
         if self.write().is_ok() {
             self.bytes = BYTES;
         } else {
-            // What was left of it stays set aside.
+            // The part that is left stays reserved.
             self.shorten();
         }
     }
 
-    /// Makes the file as long as what is set aside.
+    /// Truncates the file to the reserved size.
     fn shorten(&mut self) {
         let file = OpenOptions::new().write(true).open(&self.path);
         let shortened = file.and_then(|file| file.set_len(self.bytes));
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(size(), BYTES - steps * STEP);
         }
         assert_eq!(steps, BYTES / STEP);
-        reserve.tried -= EVERY;
+        reserve.last_try -= RETRY_INTERVAL;
         reserve.restore();
         assert_eq!(size(), BYTES);
     }

@@ -1,4 +1,4 @@
-//! What version of the schema a file has, and the way to the latest one.
+//! The schema version of a file, and its migration to the latest one.
 
 use std::path::Path;
 
@@ -6,13 +6,14 @@ use rusqlite::Connection;
 
 use super::LedgerError;
 
-/// The numbered migrations: the first makes an empty database a ledger, the `n`-th one brings schema `n - 1` to `n`.
+/// The numbered migrations: the first one turns an empty database into a ledger, the `n`-th one
+/// migrates schema `n - 1` to `n`.
 pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001-ledger.sql")];
 
-/// Marks the file as a ledger of Vik: "VikL".
+/// The application id that marks the file as a ledger of Vik: "VikL".
 pub(super) const APPLICATION_ID: i64 = 0x5669_6b4c;
 
-/// The latest schema.
+/// Returns the latest schema version.
 pub(super) fn latest() -> i64 {
     number(MIGRATIONS)
 }
@@ -21,10 +22,10 @@ fn number(migrations: &[&str]) -> i64 {
     i64::try_from(migrations.len()).unwrap_or(i64::MAX)
 }
 
-/// The schema of a ledger.
+/// Returns the schema version of a ledger.
 ///
 /// # Errors
-/// When it is no ledger, or one of a later version. Nothing is written.
+/// Returns an error if the file is not a ledger, or is of a later version. Nothing is written.
 pub(super) fn version(db: &Connection, path: &Path) -> Result<i64, LedgerError> {
     let pragma = |name: &str| -> Result<i64, LedgerError> {
         db.pragma_query_value(None, name, |row| row.get(0))
@@ -46,7 +47,8 @@ pub(super) fn version(db: &Connection, path: &Path) -> Result<i64, LedgerError> 
     Ok(found)
 }
 
-/// Brings the schema from `from` to the latest one: one transaction for each step, so that it is done or not.
+/// Migrates the schema from `from` to the latest version: one transaction for each step, so that a
+/// step is complete or not done.
 pub(super) fn migrate(db: &mut Connection, from: i64, migrations: &[&str]) -> rusqlite::Result<()> {
     for (version, migration) in (1..).zip(migrations) {
         if version <= from {

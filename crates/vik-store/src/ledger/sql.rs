@@ -1,4 +1,4 @@
-//! How values stand in columns.
+//! Conversions between values and columns.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -11,17 +11,17 @@ use vik_core::ids::{AttemptId, RunId};
 use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 
-/// A time, so that text sorts as times do.
+/// Formats a time so that it sorts correctly as text.
 pub(super) fn time(at: Timestamp) -> String {
     format!("{at:.9}")
 }
 
-/// A counter: what does not fit is the largest number, as sums are elsewhere.
+/// Converts a counter; a value that does not fit becomes the largest number, as sums do elsewhere.
 pub(super) fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A value as JSON.
+/// Serializes a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
@@ -73,7 +73,7 @@ pub(super) fn read_optional_run(row: &Row<'_>, at: usize) -> rusqlite::Result<Op
     optional(row, at, read_run)
 }
 
-/// A name that is text in JSON too, such as an id or a variant of an enum.
+/// Reads a name that is text in JSON too, such as an id or a variant of an enum.
 pub(super) fn read_name<T: for<'a> From<&'a str>>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     Ok(row.get_ref(at)?.as_str()?.into())
 }
@@ -89,7 +89,7 @@ pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqli
     text(row, at, |text| serde_json::from_str(text))
 }
 
-/// A variant that is stored by its name in JSON, without the quotes.
+/// Reads a variant that is stored by its name in JSON, without the quotes.
 pub(super) fn read_variant<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     text(row, at, |name| serde_json::from_value(name.into()))
 }
@@ -101,7 +101,7 @@ pub(super) fn read_optional_variant<T: DeserializeOwned>(
     optional(row, at, read_variant)
 }
 
-/// Tokens, and money in the column after them.
+/// Reads tokens, and money from the next column.
 pub(super) fn read_spend(row: &Row<'_>, at: usize) -> rusqlite::Result<Spend> {
     let number = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
     Ok(Spend {

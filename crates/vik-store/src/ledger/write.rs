@@ -1,4 +1,4 @@
-//! Changes become rows.
+//! Writes changes as rows.
 
 use rusqlite::{Connection, params};
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
@@ -20,7 +20,8 @@ pub(super) fn apply(db: &Connection, changes: &Changes) -> rusqlite::Result<()> 
     for ended in &changes.ended {
         put_ended(db, ended)?;
     }
-    // Only now: one set may end an attempt and start the next one of the same stage.
+    // The claims come after the ends, because one set may end an attempt and start the next one of
+    // the same stage.
     for started in &changes.started {
         put_claim(db, started)?;
     }
@@ -47,7 +48,7 @@ pub(super) fn apply(db: &Connection, changes: &Changes) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Sets one of the few values that belong to the whole ledger.
+/// Sets a value of the table `meta`, which holds values of the whole ledger.
 pub(super) fn put_meta(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -85,7 +86,8 @@ fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// The rows of an issue's runs follow from its machine: what it does not have any more is over.
+/// Writes the rows of an issue's runs, which follow from its machine: runs that the machine no
+/// longer has are over.
 fn put_runs(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> {
     let issue = machine.issue().id.as_str();
     db.prepare_cached("DELETE FROM parked WHERE issue = ?1")?
@@ -173,8 +175,8 @@ fn put_claim(db: &Connection, started: &StartedAttempt) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// The end of an attempt that has ended already changes nothing; one of an attempt that is not known is refused by the
-/// key of `usage`.
+/// Writes the end of an attempt. A second end of the same attempt changes nothing; the end of an
+/// unknown attempt violates the key of `usage`.
 fn put_ended(db: &Connection, ended: &EndedAttempt) -> rusqlite::Result<()> {
     let session = ended.attempt_id.to_string();
     let report = &ended.report;

@@ -1,4 +1,4 @@
-//! The one thread that writes: whatever waits is committed together.
+//! The thread that writes: it commits all waiting changes together.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,10 +15,10 @@ use super::reserve::Reserve;
 use super::retention::Fresh;
 use super::{CommitError, LedgerError, write};
 
-/// How many commits may wait; whoever comes then waits for room.
-const MOST_WAITING: usize = 4096;
+/// The limit on waiting commits; further callers block until there is room.
+const MAX_WAITING: usize = 4096;
 
-/// One commit that waits, and who is told.
+/// A waiting commit, and the channel for its result.
 pub(super) struct Item {
     pub(super) changes: Changes,
     pub(super) done: oneshot::Sender<Result<(), CommitError>>,
@@ -27,24 +27,23 @@ pub(super) struct Item {
 pub(super) type Queue = std::sync::mpsc::SyncSender<Item>;
 pub(super) type Thread = JoinHandle<Result<(), LedgerError>>;
 
-/// Writes until the queue is closed.
+/// The state of the writer thread, which writes until the queue is closed.
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) path: PathBuf,
     pub(super) lock: Lock,
     pub(super) reserve: Reserve,
-    /// The number of the last commit.
     pub(super) commits: u64,
-    /// Decisions that were written since old ones were taken away.
+    /// Decisions that were written since old ones were deleted.
     pub(super) fresh: Fresh,
-    /// The first error: nothing is kept after it.
+    /// The first error; nothing is stored after it.
     pub(super) broken: Option<CommitError>,
 }
 
 impl Writer {
     /// Starts the thread.
     pub(super) fn spawn(self, files: &Files) -> Result<(Queue, Thread), LedgerError> {
-        let (queue, waiting) = sync_channel(MOST_WAITING);
+        let (queue, waiting) = sync_channel(MAX_WAITING);
         let thread = std::thread::Builder::new()
             .name("vik-ledger".to_owned())
             .spawn(move || self.run(&waiting))
@@ -55,30 +54,31 @@ impl Writer {
     fn run(mut self, waiting: &Receiver<Item>) -> Result<(), LedgerError> {
         while let Ok(first) = waiting.recv() {
             let mut batch = vec![first];
-            batch.extend(waiting.try_iter().take(MOST_WAITING));
-            let result = self.keep(&batch);
+            batch.extend(waiting.try_iter().take(MAX_WAITING));
+            let result = self.commit_batch(&batch);
             for item in batch {
-                // Who does not wait any more need not be told.
+                // The receiver may have stopped waiting.
                 let _ = item.done.send(result.clone());
             }
         }
         self.close()
     }
 
-    /// Commits a batch. After an error nothing more is tried: what is on the disk is not known until it is read. A full disk
-    /// is different, as SQLite has taken the whole transaction back then.
-    fn keep(&mut self, batch: &[Item]) -> Result<(), CommitError> {
+    /// Commits a batch. After an error no further commit is tried, because the state on the disk is
+    /// unknown until it is read. A full disk is different, because SQLite then rolls back the whole
+    /// transaction.
+    fn commit_batch(&mut self, batch: &[Item]) -> Result<(), CommitError> {
         if let Some(broken) = &self.broken {
             return Err(broken.clone());
         }
-        self.commit(batch).map_err(|error| {
+        self.commit_with_reserve(batch).map_err(|error| {
             let cause = Arc::new(error);
             self.broken.insert(CommitError { cause }).clone()
         })
     }
 
-    /// Where the disk is full, the room that was set aside is used.
-    fn commit(&mut self, batch: &[Item]) -> Result<(), LedgerError> {
+    /// Commits a batch and releases the reserve step by step while the disk is full.
+    fn commit_with_reserve(&mut self, batch: &[Item]) -> Result<(), LedgerError> {
         if batch.iter().all(|item| item.changes == Changes::default()) {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Writer {
         transaction.commit()
     }
 
-    /// Brings everything into the database itself, so that one file is the whole ledger.
+    /// Merges the write-ahead log into the database, so that one file is the whole ledger.
     fn close(self) -> Result<(), LedgerError> {
         if self.broken.is_none() {
             let checkpoint = self

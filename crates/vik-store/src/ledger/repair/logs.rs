@@ -1,4 +1,4 @@
-//! What the attempts themselves left: their records, and the last lines of their logs.
+//! Reads the files of the attempts: their records, and the last lines of their logs.
 
 use std::path::Path;
 
@@ -14,16 +14,17 @@ use crate::journal::{Journal, Step};
 use crate::ledger::LedgerError;
 use crate::{AttemptRecord, History, PastAttempt, StoreError};
 
-/// One attempt that was found.
+/// An attempt found on disk.
 pub(super) struct Found {
     pub(super) started: StartedAttempt,
-    /// All it was started with, and what it costs where it does not tell; records of the first version lack it.
+    /// The start of the attempt, and the estimate that is charged if it reports no usage. Records
+    /// of the first version lack both.
     pub(super) start: Option<(Start, Spend)>,
-    /// How it ended, where its log is ended.
+    /// The end of the attempt, if its log has one.
     pub(super) ended: Option<EndedAttempt>,
 }
 
-/// Reads all attempts of a sessions folder. A record that cannot be read is passed over.
+/// Reads all attempts of a sessions folder. Records that cannot be read are skipped.
 pub(super) fn read(sessions_dir: &Path) -> Result<Vec<Found>, LedgerError> {
     let history = History::read(sessions_dir).map_err(|error| match error {
         StoreError::Read { path, source } | StoreError::Write { path, source } => {
@@ -45,7 +46,7 @@ fn found(past: PastAttempt) -> Found {
         .as_ref()
         .map_or_else(Spend::default, |kept| kept.profile.estimate);
     let ended = ended.zip(ended_at).map(|(ended, at)| {
-        let report = journaled(&files.journal()).unwrap_or_else(|| report(&ended));
+        let report = result_in_journal(&files.journal()).unwrap_or_else(|| report(&ended));
         let (charged, source) = charge(&report, report.spend, estimate);
         EndedAttempt {
             attempt_id: record.session_id,
@@ -76,8 +77,8 @@ fn started(record: &AttemptRecord) -> StartedAttempt {
     }
 }
 
-/// What the attempt's journal says was told of its end.
-fn journaled(path: &Path) -> Option<AttemptResult> {
+/// Returns the result that the journal of an attempt recorded.
+fn result_in_journal(path: &Path) -> Option<AttemptResult> {
     if !path.exists() {
         return None;
     }
@@ -88,19 +89,20 @@ fn journaled(path: &Path) -> Option<AttemptResult> {
     })
 }
 
-/// What the last line of a log says was told; such a line does not say whether the agent ran, but what came of it does,
-/// and whether its model answered follows from what was charged.
+/// Returns the result that the last line of a log describes. Such a line does not state whether the
+/// agent ran, but its other fields imply it. Whether the model answered follows from the source of
+/// the charge.
 fn report(ended: &Ended) -> AttemptResult {
     let tokens = ended.usage.total();
     let ran = ended.exit_code.is_some() || ended.signal.is_some() || tokens > 0;
-    let told = tokens > 0 || ended.cost_usd.is_some();
+    let has_usage = tokens > 0 || ended.cost_usd.is_some();
     AttemptResult {
         failure_class: ended.failure_class,
         reason: ended.reason.clone(),
         changed: ended.workspace_changed,
         ran,
         answered: Some(ended.cost_source == CostSource::Estimate),
-        spend: told.then(|| Spend {
+        spend: has_usage.then(|| Spend {
             tokens,
             usd: MicroUsd::from_usd(ended.cost_usd.unwrap_or(0.0)),
         }),

@@ -1,4 +1,4 @@
-//! Looking for damage, and rebuilding a ledger from what is left.
+//! Checks a ledger for damage, and rebuilds a damaged one.
 
 mod logs;
 mod rebuild;
@@ -15,38 +15,35 @@ use vik_core::ids::AttemptId;
 use super::files::{self, Files, Lock};
 use super::{COMMITS, LedgerError, commits, read, schema, sound, write};
 
-/// How a ledger is.
+/// The condition of a ledger.
 #[derive(Debug)]
 pub enum Health {
-    /// There is none yet.
     Missing,
-    /// It is whole.
     Good {
-        /// Its schema.
         schema: i64,
-        /// Its commits so far.
+        /// The number of its commits.
         commits: u64,
-        /// How many bytes it takes.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// It cannot be used as it is.
+    /// The ledger cannot be used in its condition.
     Bad(LedgerError),
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Where the damaged files are now; empty where the ledger was whole and nothing was done.
+    /// The new paths of the damaged files; empty if the ledger was intact and nothing was done.
     pub moved: Vec<PathBuf>,
-    /// Issues that the new ledger knows.
+    /// The number of issues in the new ledger.
     pub issues: usize,
-    /// Attempts that it knows.
+    /// The number of attempts in the new ledger.
     pub attempts: usize,
-    /// Attempts that have no end yet: the next daemon takes them up.
+    /// The attempts without an end, which the next daemon resumes.
     pub open: Vec<AttemptId>,
 }
 
-/// Looks at a ledger as closely as can be, also beside a daemon.
+/// Checks a ledger as thoroughly as possible, also while a daemon uses it.
 pub fn check(service_dir: &Path) -> Health {
     match examine(&Files::new(service_dir)) {
         Ok(None) => Health::Missing,
@@ -57,7 +54,7 @@ pub fn check(service_dir: &Path) -> Health {
 
 fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
     let path = files.db();
-    // Read before the database: a daemon may commit meanwhile.
+    // This is read before the database, because a daemon may commit in the meantime.
     let expected = files::acknowledged(files);
     let bytes = match path.metadata() {
         Ok(found) => found.len(),
@@ -95,12 +92,13 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
     }))
 }
 
-/// Rebuilds a damaged ledger from what can be read of it, and from the records and logs of its attempts. The damaged files
-/// are moved aside, never removed. A ledger that is whole stays as it is; one that is missing is made where there are
-/// attempts that it should know.
+/// Rebuilds a damaged ledger from its readable parts, and from the records and logs of its
+/// attempts. The damaged files are moved aside and never removed. An intact ledger stays unchanged;
+/// a missing one is created if there are attempts that it must contain.
 ///
 /// # Errors
-/// When it is in use, of a later version, or cannot be written. The damaged files are where they were then.
+/// Returns an error if the ledger is in use, is of a later version, or cannot be written. In that
+/// case the damaged files are where they were.
 pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, LedgerError> {
     let files = Files::new(service_dir);
     let lock = Lock::acquire(&files)?;
@@ -114,10 +112,10 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
     if is_missing && found.is_empty() {
         return Ok(Repaired::default());
     }
-    // What an earlier repair set aside helps where that did not come to its end.
+    // Files that an earlier repair set aside contribute their data if that repair did not finish.
     let sources = [files.db()]
         .into_iter()
-        .chain(aside(service_dir)?)
+        .chain(set_aside_before(service_dir)?)
         .collect::<Vec<_>>();
     let salvaged = salvage::read(sources.iter().map(PathBuf::as_path));
     let commit = salvaged.commits.max(lock.acknowledged()) + 1;
@@ -136,8 +134,8 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
     })
 }
 
-/// The databases that earlier repairs set aside.
-fn aside(service_dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+/// Returns the databases that earlier repairs set aside.
+fn set_aside_before(service_dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     let fail = |source| LedgerError::of_io(service_dir, source);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(service_dir).map_err(fail)? {
@@ -166,8 +164,9 @@ fn build(files: &Files, changes: &Changes, commit: u64) -> Result<(), LedgerErro
     make().map_err(|error| LedgerError::of(&path, error))
 }
 
-/// Gives the damaged files another name. Until the new ledger has theirs, a database is never without its log: so the
-/// database has both names first, then its log moves.
+/// Renames the damaged files. Until the new ledger has their names, a database must not be without
+/// its log. So the database first gets its second name beside the old one, and then its log is
+/// moved.
 fn set_aside(files: &Files) -> Result<Vec<PathBuf>, LedgerError> {
     let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
     let to = files.db().with_file_name(format!("{ASIDE}{stamp}"));
@@ -175,7 +174,7 @@ fn set_aside(files: &Files) -> Result<Vec<PathBuf>, LedgerError> {
     let fail = |source| LedgerError::of_io(&to, source);
     if files.db().exists() {
         if std::fs::hard_link(files.db(), &to).is_err() {
-            // Some file systems have no links.
+            // Some file systems do not support hard links.
             std::fs::copy(files.db(), &to).map_err(fail)?;
         }
         moved.push(to.clone());

@@ -1,4 +1,4 @@
-//! What the new ledger holds: what was salvaged, and what the attempts themselves tell.
+//! Rebuilds the contents of a ledger from salvaged data and from the files of the attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,16 +16,16 @@ use vik_core::time::{Mono, Now};
 use super::logs::Found;
 use super::salvage::{self, Salvaged, raise_day};
 
-/// All that is known of one attempt.
+/// The data on one attempt.
 struct Known {
     started: StartedAttempt,
     start: Option<(Start, Spend)>,
     ended: Option<EndedAttempt>,
-    /// Whether the damaged ledger had it: then its machine has it too.
+    /// Whether the damaged ledger contained the attempt; then its machine contains it too.
     was_stored: bool,
 }
 
-/// Puts both together. Each counter becomes the larger one of the two.
+/// Merges both sources. Each counter becomes the larger one of the two values.
 pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> Changes {
     let mut changes = Changes {
         runs_over: salvaged.over,
@@ -62,7 +62,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
     for (issue, attempts) in issues {
         let mut attempts: Vec<_> = attempts.into_values().collect();
         attempts.sort_by_key(|known| (known.started.at, known.started.attempt_id));
-        if let Some(machine) = one(&issue, machines.remove(&issue), &mut attempts, now) {
+        if let Some(machine) = rebuild_machine(&issue, machines.remove(&issue), &mut attempts, now) {
             changes.machines.push(machine);
             for known in attempts {
                 changes.ended.extend(known.ended);
@@ -85,8 +85,9 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
     changes
 }
 
-/// The machine of one issue. Attempts that are under way after it have no end, all others have one.
-fn one(
+/// Rebuilds the machine of one issue. Attempts that are active in the machine have no end
+/// afterwards, and all others have one.
+fn rebuild_machine(
     issue: &IssueId,
     stored: Option<IssueMachine>,
     attempts: &mut Vec<Known>,
@@ -104,30 +105,30 @@ fn one(
             )
         }
     };
-    let under_way = active(&machine);
-    let last_stored = newest_of(&machine, attempts);
+    let active_ids = active(&machine);
+    let last_stored = newest_known(&machine, attempts);
     for known in attempts.iter() {
         let key = (known.started.at, known.started.attempt_id);
         let is_later = is_new || (!known.was_stored && last_stored.is_none_or(|last| key > last));
-        let is_open = known.ended.is_none() && !under_way.contains(&known.started.attempt_id);
+        let is_open = known.ended.is_none() && !active_ids.contains(&known.started.attempt_id);
         if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_later || is_open) {
             machine.restore_attempt(start.clone(), *estimate, known.started.at);
             if let Some(ended) = &known.ended {
-                end(&mut machine, ended);
+                end_attempt(&mut machine, ended);
             }
         }
     }
-    let under_way = active(&machine);
+    let active_ids = active(&machine);
     let mut life = LifetimeUsage::default();
     for known in attempts.iter_mut() {
-        if under_way.contains(&known.started.attempt_id) {
-            // The daemon that takes it up tells its end, and charges it.
+        if active_ids.contains(&known.started.attempt_id) {
+            // The daemon that resumes the attempt reports its end and charges it.
             known.ended = None;
             continue;
         }
         let ended = known
             .ended
-            .get_or_insert_with(|| lost(known.started.attempt_id, now));
+            .get_or_insert_with(|| lost_attempt(known.started.attempt_id, now));
         life.attempts += u32::from(!matches!(
             ended.report.outcome,
             Outcome::Lost | Outcome::Cancelled
@@ -156,8 +157,8 @@ fn active(machine: &IssueMachine) -> BTreeSet<AttemptId> {
     starts.map(|start| start.attempt_id).collect()
 }
 
-/// The latest attempt that the stored machine knows: what is later is not in its counters.
-fn newest_of(machine: &IssueMachine, attempts: &[Known]) -> Option<(Timestamp, AttemptId)> {
+/// Returns the latest attempt that the stored machine contains; later ones are not in its counters.
+fn newest_known(machine: &IssueMachine, attempts: &[Known]) -> Option<(Timestamp, AttemptId)> {
     let mut named = active(machine);
     named.extend(machine.runs().iter().filter_map(|run| run.last_attempt));
     attempts
@@ -167,17 +168,17 @@ fn newest_of(machine: &IssueMachine, attempts: &[Known]) -> Option<(Timestamp, A
         .max()
 }
 
-fn end(machine: &mut IssueMachine, ended: &EndedAttempt) {
+fn end_attempt(machine: &mut IssueMachine, ended: &EndedAttempt) {
     let then = Now {
         wall: ended.at,
         mono: Mono(Duration::ZERO),
     };
-    // The first pull of the next daemon tells what it did.
+    // The first pull of the next daemon shows the changes of the attempt.
     let report = ended.report.clone();
     machine.on_attempt_ended(ended.attempt_id, report, None, ended.charged, PullNo(1), then);
 }
 
-fn lost(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
+fn lost_attempt(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
     EndedAttempt {
         attempt_id,
         at,
@@ -203,7 +204,7 @@ fn claim(start: &Start, at: Timestamp) -> StartedAttempt {
     }
 }
 
-/// What was spent on each day: at least the sum of what its attempts were charged.
+/// Returns the spending of each day: at least the sum of the charges of its attempts.
 fn days(
     mut days: BTreeMap<jiff::civil::Date, Spend>,
     ended: &[EndedAttempt],

@@ -1,4 +1,4 @@
-//! What can still be read of a damaged database.
+//! Reads the readable parts of a damaged database.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
@@ -19,23 +19,22 @@ use crate::ledger::read::{self, StoredAttempt};
 use crate::ledger::sql::{read_day, read_name, read_run, read_spend, read_time, read_variant};
 use crate::ledger::{commits, write};
 
-/// What was read.
+/// The salvaged data.
 #[derive(Default)]
 pub(super) struct Salvaged {
-    /// The number of the last commit.
     pub(super) commits: u64,
     pub(super) machines: BTreeMap<IssueId, IssueMachine>,
     pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
     pub(super) over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
     pub(super) paused: bool,
-    /// The oldest first.
+    /// Oldest first.
     pub(super) decisions: Vec<Decision>,
 }
 
-/// Reads what can be read of these files, any of which may be missing, or anything at all.
+/// Reads the readable parts of these files, which may be missing or have any content.
 pub(super) fn read<'a>(files: impl Iterator<Item = &'a Path>) -> Salvaged {
-    let mut all: Vec<_> = files.filter_map(one).collect();
+    let mut all: Vec<_> = files.filter_map(read_database).collect();
     all.sort_by_key(|salvaged| std::cmp::Reverse(salvaged.commits));
     let newest_first = all.into_iter().reduce(|mut newer, older| {
         newer.join(older);
@@ -45,7 +44,7 @@ pub(super) fn read<'a>(files: impl Iterator<Item = &'a Path>) -> Salvaged {
 }
 
 impl Salvaged {
-    /// Fills what is missing from an older one; what was counted once stays counted.
+    /// Fills gaps from an older database, and keeps the larger value of each counter.
     fn join(&mut self, older: Self) {
         for (issue, machine) in older.machines {
             match self.machines.get_mut(&issue) {
@@ -68,14 +67,14 @@ impl Salvaged {
     }
 }
 
-/// A day's counter becomes the larger one.
+/// Raises a day's counters to the given values if they are larger.
 pub(super) fn raise_day(days: &mut BTreeMap<Date, Spend>, day: Date, spend: Spend) {
     let known = days.entry(day).or_default();
     known.tokens = known.tokens.max(spend.tokens);
     known.usd = known.usd.max(spend.usd);
 }
 
-fn one(path: &Path) -> Option<Salvaged> {
+fn read_database(path: &Path) -> Option<Salvaged> {
     let db = read::connect_to_read(path).ok()?;
     let attempts = rows(
         &db,
@@ -117,7 +116,7 @@ fn one(path: &Path) -> Option<Salvaged> {
     })
 }
 
-/// The rows that can be read, from both ends of the table up to the damage.
+/// Returns the readable rows, from both ends of the table up to the damage.
 fn rows<T, K: Eq + Hash>(
     db: &Connection,
     sql: &str,
@@ -178,14 +177,14 @@ fn machines(db: &Connection) -> BTreeMap<IssueId, IssueMachine> {
         .collect()
 }
 
-/// One row of `issues`.
+/// A row of `issues`.
 struct Kept {
     id: IssueId,
     title: String,
     state: String,
     paused: bool,
     life: LifetimeUsage,
-    /// The machine whole, where it can be read.
+    /// The complete machine, if it can be read.
     machine: Option<IssueMachine>,
 }
 
@@ -218,7 +217,7 @@ impl Kept {
         })
     }
 
-    /// The machine; where it cannot be read, what the other columns say of it.
+    /// Returns the machine; if it cannot be read, builds one from the other columns.
     fn machine(self, parked: &[Parked]) -> Option<IssueMachine> {
         if let Some(mut machine) = self.machine {
             machine.raise_usage(&self.life);
@@ -255,7 +254,7 @@ impl Parked {
     }
 }
 
-/// An issue of which nothing more is known; the next pull brings the rest.
+/// Creates an issue from the little that is known; the next pull supplies the other fields.
 pub(super) fn issue(id: &IssueId, title: &str, state: &str) -> Option<Issue> {
     Issue::parse(&json!({"id": id, "title": title, "state": state}).to_string()).ok()
 }

@@ -1,8 +1,8 @@
-//! What is damaged is refused before anything is done, and left as it is.
+//! Tests that a damaged ledger is refused before any effect, and stays unchanged.
 
 use super::*;
 
-/// What is in the folder but for the lock and the index, which tell nothing.
+/// Returns the contents of the folder without the lock and the index, which are irrelevant here.
 fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -65,18 +65,19 @@ fn a_log_that_lost_its_end_is_behind_what_was_acknowledged() {
     let whole = fs::read(folder.path().join(WAL)).unwrap();
     let (mut behind, mut torn) = (0, Vec::new());
     for cut in (0..whole.len()).step_by(1999) {
-        let left = TempDir::new().unwrap();
-        copy(folder.path(), left.path(), &[DB, LOCK]);
-        fs::write(left.path().join(WAL), &whole[..cut]).unwrap();
-        let error = refused(left.path());
+        let copied = TempDir::new().unwrap();
+        copy(folder.path(), copied.path(), &[DB, LOCK]);
+        fs::write(copied.path().join(WAL), &whole[..cut]).unwrap();
+        let error = refused(copied.path());
         assert!(
             matches!(error, LedgerError::Behind { expected: 20, .. }),
             "{error:?}"
         );
         behind += 1;
-        // Where nobody knows better, it is what a power cut leaves: a whole number of commits.
-        fs::remove_file(left.path().join(LOCK)).unwrap();
-        let (_ledger, stored) = Ledger::open(left.path()).unwrap();
+        // Without the number of the acknowledged commit, the files look like the result of a power
+        // failure: a whole number of commits.
+        fs::remove_file(copied.path().join(LOCK)).unwrap();
+        let (_ledger, stored) = Ledger::open(copied.path()).unwrap();
         torn.push(stored.machines);
     }
     assert!(behind > 20, "{behind}");
@@ -122,15 +123,15 @@ fn a_later_schema_and_a_strange_database_are_refused_and_left_alone() {
     for (pragma, is_newer) in [("user_version = 99", true), ("application_id = 7", false)] {
         let folder = TempDir::new().unwrap();
         sample(folder.path());
-        // With a log that is not in the database yet.
+        // The log contains changes that are not in the database yet.
         let db = Connection::open(folder.path().join(DB)).unwrap();
         db.execute_batch(&format!("PRAGMA wal_autocheckpoint = 0; PRAGMA {pragma};"))
             .unwrap();
-        let left = TempDir::new().unwrap();
-        copy(folder.path(), left.path(), &[DB, WAL, LOCK]);
-        let before = content(left.path());
+        let copied = TempDir::new().unwrap();
+        copy(folder.path(), copied.path(), &[DB, WAL, LOCK]);
+        let before = content(copied.path());
         assert_eq!(before.len(), 2);
-        let error = refused(left.path());
+        let error = refused(copied.path());
         assert_eq!(
             matches!(error, LedgerError::Newer { found: 99, .. }),
             is_newer,
@@ -142,6 +143,6 @@ fn a_later_schema_and_a_strange_database_are_refused_and_left_alone() {
             "{error:?}"
         );
         assert!(!error.is_damage());
-        assert_eq!(content(left.path()), before);
+        assert_eq!(content(copied.path()), before);
     }
 }

@@ -1,4 +1,4 @@
-//! A process that is killed keeps all that it acknowledged.
+//! Tests that a killed process keeps everything that it acknowledged.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ fn step(number: u64) -> Changes {
     }
 }
 
-/// How many steps a ledger has, by each of its counters: they agree, or a step was torn.
+/// Returns the number of steps in a ledger. All its counters agree on it, unless a step was torn.
 fn steps(stored: &Stored, reader: &Reader) -> u64 {
     let tokens = stored.days.first().map_or(0, |(_, spend)| spend.tokens);
     let machine = (tokens > 0).then(|| machine("A-1", u32::try_from(tokens).unwrap(), tokens, &[]));
@@ -69,7 +69,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
             .filter_map(|line| line.strip_prefix("kept ")?.parse::<u64>().ok());
         let mut last = 0;
         let mut kept = kept.peekable();
-        // It goes on meanwhile, so that the kill comes at any point of a later commit.
+        // The child continues in the meantime, so that the kill hits any point of a later commit.
         for number in kept.by_ref().take(1 + usize::try_from(kill * 7 % 23).unwrap()) {
             last = number;
         }
@@ -83,7 +83,7 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
         let reader = Reader::open(folder.path()).unwrap().unwrap();
         let found = steps(&stored, &reader);
         assert!(found >= last, "{found} steps are there, {last} were acknowledged");
-        // A ledger that is closed well has no log any more; the next kill shall find one.
+        // A ledger that was closed cleanly has no log; the next kill must find one.
         if kill % 2 == 0 {
             ledger.close().unwrap();
         }

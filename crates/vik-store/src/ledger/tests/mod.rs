@@ -35,7 +35,7 @@ fn session_id(number: u64) -> AttemptId {
     AttemptId(Uuid::from_u64_pair(2, number))
 }
 
-/// A machine by its stored form, with these runs.
+/// Builds a machine with these runs from its stored form.
 fn machine(issue: &str, attempts: u32, tokens: u64, runs: &[serde_json::Value]) -> IssueMachine {
     let payload = json!({"id": issue, "title": "T", "state": "todo"}).to_string();
     serde_json::from_value(json!({
@@ -108,7 +108,7 @@ fn decision(issue: Option<&str>, second: i64) -> Decision {
     }
 }
 
-/// A ledger that has something of everything, and what it holds.
+/// Creates a ledger with data of every kind, and returns its contents.
 fn sample(folder: &Path) -> Changes {
     let changes = Changes {
         machines: vec![
@@ -153,7 +153,7 @@ fn refused(folder: &Path) -> LedgerError {
     Ledger::open(folder).unwrap_err()
 }
 
-/// Copies the files of a ledger as a crash would leave them.
+/// Copies the files of a ledger in the state that a crash would leave.
 fn copy(from: &Path, to: &Path, names: &[&str]) {
     for name in names {
         if from.join(name).exists() {

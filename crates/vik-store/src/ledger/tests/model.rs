@@ -1,4 +1,4 @@
-//! Whatever is committed is what is read again.
+//! Tests that the ledger returns exactly the committed changes.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// The issue, how much its counters grow, and the runs it has: stage and phase.
+    /// The issue, the increments of its counters, and its runs with stage and phase.
     IssueMachine(usize, u32, u64, Vec<(bool, bool)>),
     Day(i8, u64),
     Pause(bool),
     Decide,
-    /// The ledger is closed and opened.
+    /// The ledger is closed and opened again.
     Reopen,
-    /// What a crash would leave is opened, and gone on with.
+    /// The files that a crash would leave are opened, and the test continues with them.
     Crash,
 }
 
@@ -32,7 +32,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Ids that a tracker may well have.
+/// Ids that a tracker may use.
 const IDS: [&str; 4] = ["A-1", "../x'; DROP TABLE issues;--", "ünï \n\t\"q\"", "0"];
 
 #[derive(Default)]
@@ -114,11 +114,11 @@ proptest! {
                     ledger = opened;
                 }
                 Op::Crash => {
-                    let left = TempDir::new().unwrap();
-                    copy(folder.path(), left.path(), &[DB, WAL, LOCK]);
-                    let (opened, stored) = Ledger::open(left.path()).unwrap();
+                    let copied = TempDir::new().unwrap();
+                    copy(folder.path(), copied.path(), &[DB, WAL, LOCK]);
+                    let (opened, stored) = Ledger::open(copied.path()).unwrap();
                     prop_assert_eq!(stored, model.stored());
-                    (ledger, folder) = (opened, left);
+                    (ledger, folder) = (opened, copied);
                 }
                 op => ledger.commit(model.changes(&op)).wait().unwrap(),
             }

@@ -1,4 +1,4 @@
-//! Where a ledger cannot be kept, it says so before anything is done.
+//! Tests that a ledger that cannot be stored safely is refused before any effect.
 
 use std::io;
 
@@ -28,11 +28,11 @@ fn a_stranger_that_writes_is_waited_for_and_then_told_of() {
         ..Options::default()
     };
     let (ledger, _) = Ledger::open_with(folder.path(), &options).unwrap();
-    let stranger = Connection::open(folder.path().join(DB)).unwrap();
-    stranger.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other_writer = Connection::open(folder.path().join(DB)).unwrap();
+    other_writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = ledger.commit(pause(true)).wait().unwrap_err();
     assert!(matches!(*error.cause, LedgerError::Busy { .. }), "{error:?}");
-    stranger.execute_batch("ROLLBACK").unwrap();
+    other_writer.execute_batch("ROLLBACK").unwrap();
     assert!(ledger.commit(pause(true)).wait().is_err());
     drop(ledger);
     assert!(!Ledger::open(folder.path()).unwrap().1.paused);
@@ -65,7 +65,7 @@ fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
         ..pause(false)
     };
     big.decisions[0].detail = "x".repeat(1 << 20);
-    // Those that wait together are kept together or not at all.
+    // Commits that wait together are stored together or not at all.
     let commits = [
         ledger.commit(big),
         ledger.commit(pause(false)),
@@ -84,20 +84,23 @@ fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
 
 #[test]
 fn what_the_system_says_is_sorted() {
-    let sorted = |kind: io::ErrorKind| LedgerError::of_io(Path::new("db"), kind.into());
+    let classified = |kind: io::ErrorKind| LedgerError::of_io(Path::new("db"), kind.into());
     assert!(matches!(
-        sorted(io::ErrorKind::StorageFull),
+        classified(io::ErrorKind::StorageFull),
         LedgerError::Full { .. }
     ));
     assert!(matches!(
-        sorted(io::ErrorKind::ReadOnlyFilesystem),
+        classified(io::ErrorKind::ReadOnlyFilesystem),
         LedgerError::ReadOnly { .. }
     ));
     assert!(matches!(
-        sorted(io::ErrorKind::PermissionDenied),
+        classified(io::ErrorKind::PermissionDenied),
         LedgerError::ReadOnly { .. }
     ));
-    assert!(matches!(sorted(io::ErrorKind::NotFound), LedgerError::Io { .. }));
+    assert!(matches!(
+        classified(io::ErrorKind::NotFound),
+        LedgerError::Io { .. }
+    ));
     let broken = || io::Error::from_raw_os_error(nix::libc::EIO);
     let error = LedgerError::of_io(Path::new("db"), broken());
     assert!(matches!(error, LedgerError::Disk { .. }) && error.hint().is_some());
@@ -105,11 +108,11 @@ fn what_the_system_says_is_sorted() {
         rusqlite::ffi::SQLITE_IOERR_READ,
         rusqlite::ffi::SQLITE_IOERR_FSYNC,
     ] {
-        let said = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
-        let error = LedgerError::of(Path::new("db"), said);
+        let failure = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        let error = LedgerError::of(Path::new("db"), failure);
         assert!(matches!(error, LedgerError::Disk { .. }), "{error:?}");
     }
-    // Only what is the disk's fault is no fault of the attempt whose file it is.
+    // Only errors of the disk itself are not blamed on the attempt that owns the file.
     let of_disk = |error: io::Error| LedgerError::of_disk(Path::new("log"), &error).is_some();
     assert!(of_disk(broken()) && of_disk(io::ErrorKind::StorageFull.into()));
     assert!(of_disk(io::ErrorKind::ReadOnlyFilesystem.into()));
@@ -119,7 +122,7 @@ fn what_the_system_says_is_sorted() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_folder_that_cannot_be_written_is_told_of() {
-    // Not even root makes files there.
+    // Not even root can create files there.
     let error = refused(Path::new("/sys/kernel"));
     assert!(matches!(error, LedgerError::ReadOnly { .. }), "{error:?}");
     assert!(error.hint().is_some());

@@ -1,4 +1,4 @@
-//! A damaged ledger is rebuilt, and no counter shrinks.
+//! Tests that a damaged ledger is rebuilt, and that no counter shrinks.
 
 use vik_core::issue::Issue;
 use vik_core::limits::Limit;
@@ -20,14 +20,14 @@ issue:
     load(text).workflow.unwrap()
 }
 
-/// An attempt that left its record, and the last line of its log where it has ended.
+/// An attempt with its record, and with the last line of its log if it has ended.
 struct Left {
     issue: &'static str,
     stage: &'static str,
     run: u64,
     session: u64,
     attempt: u32,
-    /// How, and with how many tokens.
+    /// The outcome and the number of tokens.
     ended: Option<(Outcome, u64)>,
 }
 
@@ -101,7 +101,7 @@ fn write(sessions: &Path, left: &Left) {
     .unwrap();
 }
 
-/// A service folder and a sessions folder with what these attempts left.
+/// Creates a service folder, and a sessions folder with the files of these attempts.
 fn folders(attempts: &[Left]) -> (TempDir, TempDir) {
     let sessions = TempDir::new().unwrap();
     for left in attempts {
@@ -110,7 +110,7 @@ fn folders(attempts: &[Left]) -> (TempDir, TempDir) {
     (TempDir::new().unwrap(), sessions)
 }
 
-/// What a repair would be given by a daemon that ran these attempts.
+/// Returns the attempts of a daemon, as a repair would find them.
 fn history() -> Vec<Left> {
     use Outcome::{Failed, Lost, Succeeded};
     vec![
@@ -146,7 +146,7 @@ fn from_the_logs_alone_limits_still_hold_and_what_runs_is_taken_up() {
     );
     let (_ledger, stored) = Ledger::open(service.path()).unwrap();
     let first = by_id(&stored, "A-1");
-    // The lost one used no attempt; the one that told nothing is charged the estimate.
+    // The lost attempt does not count; the one without reported usage is charged the estimate.
     assert_eq!(first.life().attempts, 3);
     assert_eq!(first.life().spend.tokens, 20 + 30 + 7 + 500);
     assert_eq!(
@@ -188,7 +188,7 @@ fn what_can_be_read_of_the_damaged_one_is_kept() {
     let reader = Reader::open(service.path()).unwrap().unwrap();
     assert_eq!(reader.attempts(None, 10).unwrap().len(), 3);
     assert_eq!(reader.decisions(None, 10).unwrap().len(), 3);
-    // It was claimed, but neither a machine nor a record knows it.
+    // The attempt was claimed, but neither a machine nor a record contains it.
     let lost = reader.attempt(session_id(3)).unwrap().unwrap().ended.unwrap();
     assert_eq!(lost.report.outcome, Outcome::Lost);
 }
@@ -205,7 +205,8 @@ fn an_older_copy_and_the_logs_after_it_give_the_larger_of_both() {
     };
     ledger.commit(later).wait().unwrap();
     ledger.close().unwrap();
-    // The copy is put back. Since it was taken, one attempt of the run it knows ended, and the next one runs.
+    // The copy is restored. After it was made, one attempt of the run that it contains ended, and
+    // the next one runs.
     fs::write(service.path().join(DB), backup).unwrap();
     write(sessions.path(), &left(1, 1, 1, Some((Outcome::Failed, 20))));
     write(sessions.path(), &left(8, 1, 2, Some((Outcome::Failed, 40))));
@@ -262,8 +263,8 @@ fn a_ledger_that_is_gone_is_made_of_what_the_attempts_left() {
     assert!(!service.path().join(DB).exists());
 }
 
-/// A repair that is cut off between setting the damaged files aside and putting the new one in their place is begun
-/// anew, and finds what it had.
+/// A repair that is interrupted between setting the damaged files aside and installing the new ones
+/// starts again, and finds all data.
 #[test]
 fn a_repair_can_be_repeated() {
     let (service, sessions) = folders(&[]);
@@ -281,7 +282,7 @@ fn a_repair_can_be_repeated() {
     assert_eq!((stored.machines.len(), stored.paused), (2, true));
 }
 
-/// Damage anywhere in the file: whatever can be read is kept, and what is rebuilt is whole.
+/// Any damage in the file: whatever can be read is kept, and the rebuilt ledger is intact.
 #[test]
 fn any_damage_gives_a_ledger_that_opens_and_counts_no_less_than_the_logs() {
     let (service, sessions) = folders(&history());

@@ -1,4 +1,4 @@
-//! What people read.
+//! Tests of the queries for people.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +51,11 @@ fn attempts_claims_runs_and_decisions_are_told() {
     assert_eq!((&*parked[0].reason, parked[0].since), ("no_progress", at(2)));
     assert_eq!(reader.days().unwrap(), changes.days);
     assert!(reader.is_paused().unwrap());
-    let told: Vec<_> = reader.decisions(Some(&"A-1".into()), 10).unwrap();
-    assert_eq!(told, [changes.decisions[1].clone(), changes.decisions[0].clone()]);
+    let decisions: Vec<_> = reader.decisions(Some(&"A-1".into()), 10).unwrap();
+    assert_eq!(
+        decisions,
+        [changes.decisions[1].clone(), changes.decisions[0].clone()]
+    );
     assert_eq!(reader.decisions(Some(&"A-2".into()), 10).unwrap().len(), 1);
 }
 
@@ -73,11 +76,14 @@ fn the_figures_of_a_span_are_told_without_its_end() {
         (at(2), Outcome::Succeeded, None, changes.ended[0].charged)
     );
     assert_eq!(all[2].ended, None);
-    // A time within the second must sort as a time does, not as text with fewer digits would.
+    // A time with a fraction of a second must sort as a time and not as text with fewer digits.
     let half = at(1) + jiff::SignedDuration::from_millis(500);
     let middle = reader.figures(half, at(3)).unwrap();
     assert_eq!(
-        middle.iter().map(|one| one.started_at).collect::<Vec<_>>(),
+        middle
+            .iter()
+            .map(|figures| figures.started_at)
+            .collect::<Vec<_>>(),
         [at(2)]
     );
     let runs = |since, until| -> Vec<_> {
@@ -113,10 +119,10 @@ fn an_end_that_comes_twice_is_charged_once() {
     let folder = TempDir::new().unwrap();
     let changes = sample(folder.path());
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
-    let mut again = changes.clone();
-    again.ended[0].charged.tokens = 999;
-    again.decisions.clear();
-    ledger.commit(again).wait().unwrap();
+    let mut repeated = changes.clone();
+    repeated.ended[0].charged.tokens = 999;
+    repeated.decisions.clear();
+    ledger.commit(repeated).wait().unwrap();
     let attempt = reader(&folder).attempt(session_id(1)).unwrap().unwrap();
     assert_eq!(attempt.ended.as_ref(), Some(&changes.ended[0]));
     assert_eq!(reader(&folder).attempts(None, 10).unwrap().len(), 3);
@@ -136,7 +142,7 @@ fn an_attempt_may_end_and_the_next_one_begin_in_one_set() {
     assert_eq!(reader(&folder).claims().unwrap().len(), 1);
 }
 
-/// Each of these would break a promise, so the ledger ends rather than keep it.
+/// Each of these changes would break an invariant, so the ledger ends instead of storing it.
 #[test]
 fn what_contradicts_the_ledger_is_refused() {
     let twice = Changes {
@@ -197,13 +203,13 @@ fn decisions_are_trimmed_and_counters_are_not() {
     );
     ledger.close().unwrap();
     let (_ledger, stored) = Ledger::open(folder.path()).unwrap();
-    let told = |issue: &str| reader(&folder).decisions(Some(&issue.into()), 5000).unwrap();
+    let decisions_of = |issue: &str| reader(&folder).decisions(Some(&issue.into()), 5000).unwrap();
     assert_eq!(
-        told("old").len(),
+        decisions_of("old").len(),
         20,
         "the last few say why it stands where it stands"
     );
-    assert_eq!(told("A-1")[0].detail, format!("decision {}", now + 1299));
+    assert_eq!(decisions_of("A-1")[0].detail, format!("decision {}", now + 1299));
     assert_eq!(stored.machines, [machine("A-1", 5, 50, &[])]);
 }
 
@@ -233,7 +239,8 @@ fn only_its_owner_can_read_it() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names.len());
 }
 
-/// An attempt that reports its tokens while it runs and nothing at its end is charged an estimate of its cost alone.
+/// An attempt that reports its tokens while it runs, and nothing at its end, is charged an estimate
+/// of its cost only.
 #[test]
 fn the_estimated_part_of_a_charge_is_the_same_after_a_restart() {
     let text = "

@@ -1,8 +1,8 @@
-//! Every released schema becomes the latest one.
+//! Tests that every released schema migrates to the latest one.
 
 use super::*;
 
-/// What makes up the schema, as text.
+/// Returns the definition of the schema as text.
 fn schema_of(db: &Connection) -> Vec<String> {
     let mut statement = db
         .prepare("SELECT type || ' ' || name || ' on ' || tbl_name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY 1")
@@ -20,7 +20,8 @@ fn fresh() -> Vec<String> {
     schema_of(&db)
 }
 
-/// The released ones, oldest first: what `sqlite3 vik.db .dump` gives, with the two pragmas that it leaves out, and without checks of keys while it loads.
+/// The released schemas, oldest first: the output of `sqlite3 vik.db .dump`, with the two pragmas
+/// that it omits, and without key checks during the load.
 const RELEASED: &[&str] = &[include_str!("fixtures/ledger-1.sql")];
 
 #[test]
@@ -53,7 +54,8 @@ fn every_released_ledger_loads_and_has_the_schema_of_a_new_one() {
     }
 }
 
-/// From any schema to any later one, the way is the same: one step at a time, each done or not done.
+/// A migration between any two versions works the same way: one step at a time, each complete or
+/// not done.
 #[test]
 fn a_step_that_fails_leaves_the_schema_before_it() {
     let steps = [
@@ -76,7 +78,7 @@ fn a_step_that_fails_leaves_the_schema_before_it() {
         .query_row("SELECT count(*) FROM a", [], |row| row.get(0))
         .unwrap();
     assert_eq!(rows, 1);
-    // Done once, it is not done again.
+    // A completed step is not repeated.
     schema::migrate(&mut db, 2, &steps[..2]).unwrap();
     assert_eq!(version(&db), 2);
 }
