@@ -1,8 +1,9 @@
-//! Named points of an attempt's life at which a test can stop the daemon and kill what it likes.
+//! Named points in an attempt's life at which a test can stop the daemon and kill processes.
 //!
-//! Only a debug build has them, and only with `VIK_CRASH_DIR` set: a file `NAME.armed` in that folder becomes `NAME.hit`
-//! and the whole process stops itself (SIGSTOP). Whoever goes on (SIGCONT) takes `NAME.hit` away first. A file `clock` in
-//! it holds how many seconds the wall clock has jumped.
+//! Only debug builds have them, and only if `VIK_CRASH_DIR` is set: a file `NAME.armed` in that
+//! folder becomes `NAME.hit`, and the whole process stops itself (SIGSTOP). The test removes
+//! `NAME.hit` before it continues the process (SIGCONT). The file `clock` in the folder holds the
+//! number of seconds by which the wall clock has jumped.
 
 use jiff::Timestamp;
 
@@ -57,7 +58,7 @@ fn folder() -> Option<&'static std::path::Path> {
         .as_deref()
 }
 
-/// The wall clock, as the deciders are told it.
+/// Returns the wall clock time that the deciders get.
 #[cfg(debug_assertions)]
 pub fn wall_clock() -> Timestamp {
     let now = Timestamp::now();
@@ -69,14 +70,14 @@ pub fn wall_clock() -> Timestamp {
     now.checked_add(jump).unwrap_or(now)
 }
 
-/// The wall clock, as the deciders are told it.
+/// Returns the wall clock time that the deciders get.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn wall_clock() -> Timestamp {
     Timestamp::now()
 }
 
-/// The daemon is at this point.
+/// Stops the process if a test has armed this point.
 #[cfg(debug_assertions)]
 pub fn point(name: &str) {
     use nix::sys::signal::{Signal, kill};
@@ -93,13 +94,13 @@ pub fn point(name: &str) {
         return;
     }
     let _ = kill(nix::unistd::getpid(), Signal::SIGSTOP);
-    // This thread may go on for an instant before the stop reaches it.
+    // This thread can run for an instant before the stop takes effect.
     while hit.exists() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-/// The daemon is at this point.
+/// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn point(_: &str) {}

@@ -1,4 +1,4 @@
-//! What was done before: the ledger, the records of attempts and what the daemon says, joined.
+//! The history of runs: joins the ledger, the records of attempts and the daemon's status.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 use crate::report;
 use crate::workspace::Layout;
 
-/// What the ledger says of attempts and runs.
+/// The ledger's records of attempts and runs.
 #[derive(Debug, Default)]
 pub struct Books {
     attempts: HashMap<AttemptId, StoredAttempt>,
-    /// Where runs stand.
+    /// The phase of each run.
     phases: HashMap<RunId, String>,
 }
 
 impl Books {
-    /// Reads what a ledger says of one issue, or of all.
+    /// Reads the records of one issue, or of all issues.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If the ledger cannot be read.
     pub fn read(ledger: &Reader, issue: Option<&IssueId>) -> Result<Self, LedgerError> {
         Ok(Self::of(
             ledger.attempts(issue, u32::MAX)?,
@@ -43,19 +43,19 @@ impl Books {
     }
 }
 
-/// The latest runs of all issues, the latest first, and whether there are more than `most`.
+/// Returns the latest runs of all issues, latest first, and whether there are more than `max`.
 ///
 /// # Errors
-/// When the ledger cannot be read.
+/// If the ledger cannot be read.
 pub fn latest(
     layout: &Layout,
     ledger: &Reader,
     status: Option<&Status>,
-    most: u32,
+    max: u32,
 ) -> Result<(Vec<RunView>, bool), LedgerError> {
-    let mut runs = ledger.runs(None, most.saturating_add(1))?;
-    let more = runs.len() > most as usize;
-    runs.truncate(most as usize);
+    let mut runs = ledger.runs(None, max.saturating_add(1))?;
+    let more = runs.len() > max as usize;
+    runs.truncate(max as usize);
     let mut stored = Vec::new();
     for run in &runs {
         stored.extend(ledger.attempts_of_run(run.id)?);
@@ -70,10 +70,10 @@ pub fn latest(
     Ok((views, more))
 }
 
-/// The runs of one issue, oldest first.
+/// Returns the runs of one issue, oldest first.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If the files or the ledger cannot be read.
 pub fn of_issue(
     layout: &Layout,
     ledger: Option<&Reader>,
@@ -88,17 +88,18 @@ pub fn of_issue(
     Ok(join(&past.attempts, &books, status))
 }
 
-/// One attempt, and how it went; `None` where the ledger does not know it, or its files are gone.
+/// Returns one attempt and its view, or `None` if the ledger does not know it or its files are
+/// missing.
 ///
 /// # Errors
-/// When the ledger cannot be read.
+/// If the ledger cannot be read.
 pub fn attempt(
     layout: &Layout,
     ledger: &Reader,
     status: Option<&Status>,
-    session: AttemptId,
+    attempt_id: AttemptId,
 ) -> Result<Option<(PastAttempt, AttemptView)>, LedgerError> {
-    let Some(stored) = ledger.attempt(session)? else {
+    let Some(stored) = ledger.attempt(attempt_id)? else {
         return Ok(None);
     };
     let Some(past) = PastAttempt::read(files(layout, &stored)) else {
@@ -109,7 +110,7 @@ pub fn attempt(
     Ok(Some((past, view)))
 }
 
-/// Where the files of an attempt are.
+/// Returns the paths of an attempt's files.
 pub fn files(layout: &Layout, attempt: &StoredAttempt) -> AttemptFiles {
     let started = &attempt.started;
     AttemptFiles::new(
@@ -119,7 +120,7 @@ pub fn files(layout: &Layout, attempt: &StoredAttempt) -> AttemptFiles {
     )
 }
 
-/// Why the past cannot be told.
+/// The errors of reading the history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The ledger cannot be read.
@@ -130,13 +131,13 @@ pub enum HistoryError {
     Files(#[from] StoreError),
 }
 
-/// The runs that attempts belong to, in the order in which they come.
+/// Groups attempts by run, in the order in which the runs first occur.
 pub fn join(attempts: &[PastAttempt], books: &Books, status: Option<&Status>) -> Vec<RunView> {
     let mut runs: Vec<RunView> = Vec::new();
-    let mut places: HashMap<RunId, usize> = HashMap::new();
+    let mut run_indexes: HashMap<RunId, usize> = HashMap::new();
     for attempt in attempts {
         let record = &attempt.record;
-        let at = *places.entry(record.run_id).or_insert_with(|| {
+        let index = *run_indexes.entry(record.run_id).or_insert_with(|| {
             runs.push(RunView {
                 run_id: record.run_id.to_string(),
                 issue_id: record.issue_id.clone(),
@@ -148,8 +149,8 @@ pub fn join(attempts: &[PastAttempt], books: &Books, status: Option<&Status>) ->
             });
             runs.len() - 1
         });
-        runs[at].issue_title.clone_from(&record.issue_title);
-        runs[at].attempts.push(view(attempt, books, status));
+        runs[index].issue_title.clone_from(&record.issue_title);
+        runs[index].attempts.push(view(attempt, books, status));
     }
     for run in &mut runs {
         run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
@@ -166,11 +167,11 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
     let id = record.session_id.to_string();
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
     let stored = books.attempts.get(&record.session_id);
-    let booked = stored.and_then(|stored| stored.ended.as_ref());
-    // An attempt without an end that no daemon knows was cut off: its daemon died. While its shim lives, or its result waits
-    // for a person, it can be taken up.
+    let stored_end = stored.and_then(|stored| stored.ended.as_ref());
+    // An attempt without an end that no daemon knows was interrupted: its daemon died. It can be
+    // recovered while its shim lives or its result waits for a person.
     let lost = ended.is_none()
-        && booked.is_none()
+        && stored_end.is_none()
         && live.is_none()
         && !has_shim(attempt)
         && !vik_store::result_waits(&attempt.files.journal());
@@ -179,59 +180,59 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         session_id: id,
         outcome: ended
             .map(|ended| ended.outcome)
-            // A full disk can keep the end out of the log.
-            .or(booked.map(|booked| booked.report.outcome))
+            // A full disk can prevent the end from being logged.
+            .or(stored_end.map(|stored_end| stored_end.report.outcome))
             .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
         failure_class: ended.map_or_else(
-            || booked.and_then(|booked| booked.report.failure_class),
+            || stored_end.and_then(|stored_end| stored_end.report.failure_class),
             |ended| ended.failure_class,
         ),
         reason: ended.map_or_else(
-            || booked.and_then(|booked| booked.report.reason.clone()),
+            || stored_end.and_then(|stored_end| stored_end.report.reason.clone()),
             |ended| ended.reason.clone(),
         ),
         exit_code: ended.map_or_else(
-            || booked.and_then(|booked| booked.report.exit_code),
+            || stored_end.and_then(|stored_end| stored_end.report.exit_code),
             |ended| ended.exit_code,
         ),
         started_at: record.started_at,
-        ended_at: attempt.ended_at.or(booked.map(|booked| booked.at)),
+        ended_at: attempt.ended_at.or(stored_end.map(|stored_end| stored_end.at)),
         duration_ms: ended.map(|ended| ended.duration_ms),
         usage: ended
             .map(|ended| ended.usage)
-            .or(booked.map(|booked| booked.report.usage))
+            .or(stored_end.map(|stored_end| stored_end.report.usage))
             .or(live.map(|live| live.usage))
             .unwrap_or_default(),
         cost_usd: ended.map_or_else(
             || {
-                let booked = booked.filter(|booked| booked.source != CostSource::None);
-                booked.map(|booked| booked.charged.usd.usd())
+                let stored_end = stored_end.filter(|stored_end| stored_end.source != CostSource::None);
+                stored_end.map(|stored_end| stored_end.charged.usd.usd())
             },
             |ended| ended.cost_usd,
         ),
         cost_source: ended
             .map(|ended| ended.cost_source)
-            .or(booked.map(|booked| booked.source))
+            .or(stored_end.map(|stored_end| stored_end.source))
             .unwrap_or_default(),
-        charged: booked.map(|booked| {
-            let estimated = estimated(booked.report.spend, booked.charged, booked.source);
-            SpendView::of(booked.charged, estimated)
+        charged: stored_end.map(|stored_end| {
+            let estimated = estimated(stored_end.report.spend, stored_end.charged, stored_end.source);
+            SpendView::of(stored_end.charged, estimated)
         }),
         resumed_from: stored
-            // One that could not go on began anew.
-            .filter(|_| !booked.is_some_and(|booked| booked.report.resume_failed))
+            // An attempt that could not resume its conversation started a new one.
+            .filter(|_| !stored_end.is_some_and(|stored_end| stored_end.report.resume_failed))
             .and_then(|stored| stored.started.resumed_from)
             .map(|session| session.to_string()),
         proof: ended
             .and_then(|ended| ended.proof.clone())
-            .or_else(|| booked.and_then(|booked| booked.report.proof.clone())),
+            .or_else(|| stored_end.and_then(|stored_end| stored_end.report.proof.clone())),
         hooks_run_twice: vik_store::begun_again(&attempt.files.journal()),
         outputs: outputs(attempt),
         log: attempt.files.log(),
     }
 }
 
-/// What it asked for, in the order in which that was begun.
+/// Returns the outputs that the attempt requested, in the order in which they were started.
 fn outputs(attempt: &PastAttempt) -> Vec<OutputView> {
     let record = &attempt.record;
     let mut views: Vec<OutputView> = Vec::new();
@@ -261,7 +262,7 @@ fn has_shim(attempt: &PastAttempt) -> bool {
     })
 }
 
-/// Where a run stands when no daemon runs: what rests or waits does so still.
+/// Returns the state of a run while no daemon runs: a parked or waiting run keeps its state.
 fn stored_state(run: &RunView, books: &Books) -> RunState {
     let phase = books
         .phases

@@ -1,4 +1,4 @@
-//! What everything that Vik starts needs to know: where things are, and what a child process may see.
+//! The context for everything that Vik starts: paths, and the environment of child processes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,54 +11,56 @@ use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
 use crate::secrets::Environment;
 use crate::workspace::Layout;
 
-/// The variable that marks every process of one attempt or hook; the shim finds what escaped by it.
+/// The variable that marks every process of one attempt or hook. The shim uses it to find processes
+/// that escaped.
 pub const ATTEMPT_MARK: &str = "VIK_ATTEMPT_ID";
 
-/// The variable that tells which daemon instance a process belongs to; `vik stop` finds leftovers by it.
+/// The variable that names the daemon instance of a process. `vik stop` uses it to find leftover
+/// processes.
 pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
 
-/// The variable that marks the shims of a daemon instance, and nothing that they run.
+/// The variable that marks the shims of a daemon instance. The processes that a shim runs do not
+/// have it.
 pub const SHIM_MARK: &str = "VIK_SHIM";
 
-/// What is for the daemon alone: nothing that it starts may steer it.
+/// Variables for the daemon alone: no child process gets them, so that none can control the daemon.
 const OWN_SECRETS: [&str; 2] = [API_TOKEN, API_TOKEN_FILE];
 
 /// The variable that holds the token of the HTTP API.
 pub const API_TOKEN: &str = "VIK_API_TOKEN";
 
-/// The variable that names a file with it.
+/// The variable that names a file with the token of the HTTP API.
 pub const API_TOKEN_FILE: &str = "VIK_API_TOKEN_FILE";
 
-/// The most of a value that goes into a variable: Linux takes 128 KiB, name and all.
+/// The maximum size of a value in a variable. Linux allows 128 KiB, including the name.
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
 /// The surroundings of one daemon instance.
 #[derive(Debug)]
 pub struct Host {
-    /// The workflow file, absolute.
+    /// The absolute path of the workflow file.
     pub workflow_path: PathBuf,
-    /// Its folder: pull commands run there, relative paths start there.
+    /// Its folder: pull commands run there, and relative paths are resolved against it.
     pub workflow_dir: PathBuf,
-    /// Every path that Vik owns.
+    /// The paths that Vik owns.
     pub layout: Layout,
     /// The daemon's environment, as text.
     pub environment: Environment,
-    /// Starts processes under the shim.
     pub supervisor: Supervisor,
     /// The name of the instance folder.
     pub instance: String,
-    /// Vik's own program, absolute.
+    /// The absolute path of Vik's own program.
     pub vik: PathBuf,
     /// The shims whose processes must not use the API.
     pub agent_shims: AgentShims,
 }
 
-/// The shims of agents, and of scripts that run what agents wrote. Cheap to clone.
+/// The shims of agents and of scripts that run agent output. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
 
 impl AgentShims {
-    /// Adds shims, each before it starts anything.
+    /// Adds shims. Each must be added before it starts a process.
     pub fn add(&self, shims: impl IntoIterator<Item = ProcessId>) {
         self.0
             .lock()
@@ -66,7 +68,7 @@ impl AgentShims {
             .extend(shims);
     }
 
-    /// Returns those that still run.
+    /// Returns the shims that still run.
     pub fn alive(&self) -> Vec<ProcessId> {
         let mut shims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shims.retain(|shim| shim.is_alive());
@@ -75,15 +77,16 @@ impl AgentShims {
 }
 
 impl Host {
-    /// The daemon's environment without secrets, with Vik's own folder on PATH and `VIK_ISSUES_DIR`: for pull and show
-    /// commands.
+    /// Returns the environment for pull and show commands: the daemon's environment without
+    /// secrets, with Vik's own folder on PATH and with `VIK_ISSUES_DIR`.
     pub fn command_env(&self) -> BTreeMap<String, String> {
         let mut env = self.environment.shared();
         self.add_own(&mut env);
         env
     }
 
-    /// Adds what every child gets: Vik's own folder on PATH, `VIK_ISSUES_DIR`, and the instance's mark.
+    /// Adds what every child gets: Vik's own folder on PATH, `VIK_ISSUES_DIR` and the instance
+    /// mark.
     pub fn add_own(&self, env: &mut BTreeMap<String, String>) {
         let own = self
             .vik
@@ -109,7 +112,7 @@ impl Host {
         env.insert(INSTANCE_MARK.to_owned(), self.instance.clone());
     }
 
-    /// A shell script file to run under the shim, its output going to `log`.
+    /// Returns the specification of a shell script file that runs under the shim.
     pub fn script(&self, script: &Path, cwd: &Path, env: BTreeMap<String, String>, mark: &str) -> ShimSpec {
         let mut spec = ShimSpec::command("sh", cwd);
         spec.args = vec![script.into()];
@@ -119,13 +122,13 @@ impl Host {
     }
 }
 
-/// A value as an environment can hold it: no NUL, and not so long that nothing could be started with it.
+/// Returns a value that fits into an environment variable: without NUL and with a limited length.
 pub fn fit(value: &str) -> String {
     let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
     value[..end].replace('\0', "\u{fffd}")
 }
 
-/// An environment for a [`ShimSpec`].
+/// Converts an environment for a [`ShimSpec`], without entries that an environment cannot hold.
 pub fn os_env(env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     env.into_iter()
         .filter(|(name, value)| !name.contains(['=', '\0']) && !value.contains('\0'))
@@ -133,7 +136,8 @@ pub fn os_env(env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// The daemon's own environment; variables that are not text are left out.
+/// Returns the daemon's own environment without its own secrets and without variables that are not
+/// text.
 pub fn own_environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter(|(name, _)| !OWN_SECRETS.iter().any(|secret| name == secret))
@@ -141,7 +145,7 @@ pub fn own_environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A duration as whole milliseconds.
+/// Returns a duration in whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Vik: a daemon that turns an issue tracker into a work queue for coding agents.
 //!
-//! The library exists for the `vik` program, its tests and its benchmarks; it is no stable API.
+//! The library exists for the `vik` program, its tests and its benchmarks; it is not a stable API.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

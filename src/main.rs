@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The shim is this program too: it must start fast, so it is told apart before anything is parsed.
+    // The shim is this program too and must start fast, so this check comes before any parsing.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|verb| verb == vik_proc::SHIM_VERB)

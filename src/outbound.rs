@@ -1,4 +1,4 @@
-//! HTTP to servers that people name: webhooks of notifiers, collectors of traces.
+//! HTTP clients for servers that users configure: webhooks of notifiers and trace collectors.
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use reqwest::Url;
 
-/// Whether it is this machine.
+/// Returns whether the URL points to this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare == "localhost" || bare.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// A client that follows no redirect: that would carry what is told to an address that nobody named.
+/// Returns a client that follows no redirects: a redirect would send data to an address that the
+/// user did not configure.
 ///
 /// # Errors
-/// When there is none, in words.
+/// If the client cannot be built.
 pub fn client(url: &Url) -> Result<reqwest::Client, String> {
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("vik/", env!("CARGO_PKG_VERSION")))
@@ -26,10 +27,10 @@ pub fn client(url: &Url) -> Result<reqwest::Client, String> {
     }
     let provider = rustls::crypto::ring::default_provider();
     if url.scheme() == "https" {
-        // Fails only when there is one already.
+        // Fails only if a provider is already installed.
         let _ = provider.install_default();
     } else {
-        // The certificates of the system are not even read, where there may be none.
+        // Without TLS, the certificates of the system are not read: they may be missing.
         let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| error.to_string())?
@@ -40,7 +41,7 @@ pub fn client(url: &Url) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| why(&error))
 }
 
-/// Why no answer came, in words that help.
+/// Returns a message that explains why a request failed.
 pub fn why(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut source = error.source();
@@ -48,7 +49,7 @@ pub fn why(error: &reqwest::Error) -> String {
         causes.push(cause.to_string());
         source = cause.source();
     }
-    // The outer ones only say that it failed.
+    // The outer causes only report that the request failed.
     let cause = causes.pop().unwrap_or_else(|| error.to_string());
     if cause.contains("invalid peer certificate") {
         return format!("its certificate is not trusted: {cause}");

@@ -11,19 +11,19 @@ use super::client::{self, Done as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, Failure, one_line};
 
-/// Lets go on what waits for a person.
+/// Approves what waits for a person.
 pub fn approve(workflow: &Path, args: &AnswerArgs) -> CliResult {
     answer(workflow, args, |message| Answer::Approve { message })
 }
 
-/// Denies what waits for a person, or says what to do instead.
+/// Denies what waits for a person, optionally with an instruction.
 pub fn deny(workflow: &Path, args: &AnswerArgs) -> CliResult {
     answer(workflow, args, Answer::denied)
 }
 
-fn answer(workflow: &Path, args: &AnswerArgs, say: impl FnOnce(Option<String>) -> Answer) -> CliResult {
-    let answer = say(args.message.clone().filter(|message| !message.trim().is_empty()));
-    let did = match &answer {
+fn answer(workflow: &Path, args: &AnswerArgs, to_answer: impl FnOnce(Option<String>) -> Answer) -> CliResult {
+    let answer = to_answer(args.message.clone().filter(|message| !message.trim().is_empty()));
+    let result = match &answer {
         Answer::Approve { .. } => "approved",
         Answer::Deny { .. } => "denied",
         Answer::Instruct { .. } => "denied, and told what to do instead",
@@ -36,13 +36,14 @@ fn answer(workflow: &Path, args: &AnswerArgs, say: impl FnOnce(Option<String>) -
     };
     let id = one_line(&args.issue, 60);
     match client::steer(workflow, verb, Some(&args.issue))? {
-        // Somebody believes that something waits: a script must not go on as if it had been answered.
+        // The caller expects that something waits: a script must not continue as if it had been
+        // answered.
         Did::Nothing(why) => Err(
             Failure::new(Exit::Failed, "nothing_waits", format!("issue {id}: {why}"))
                 .hint("`vik status` lists what waits for you"),
         ),
         Did::Did(_) => {
-            print(&format!("issue {id}: {did}\n"));
+            print(&format!("issue {id}: {result}\n"));
             Ok(Exit::Done)
         }
     }

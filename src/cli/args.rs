@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The arguments of the command line.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -114,7 +114,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether errors are wanted as JSON too.
+    /// Returns whether errors must be printed as JSON too.
     pub fn wants_json(&self) -> bool {
         match self {
             Self::Doctor(args) => args.json,
@@ -145,7 +145,7 @@ pub struct Positional {
 macro_rules! with_positional {
     ($($name:ident),*) => { $(
         impl $name {
-            /// The positional workflow, else the one given.
+            /// Returns the positional workflow, or else the given one.
             pub fn workflow_or<'a>(&'a self, workflow: &'a Path) -> &'a Path {
                 self.workflow.positional.as_deref().unwrap_or(workflow)
             }

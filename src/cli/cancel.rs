@@ -9,7 +9,7 @@ use super::client::{self, Done as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
-/// Stops what runs for an issue, and parks it.
+/// Stops the agents of an issue and parks it.
 pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
     let verb = Verb::Cancel {
         issue: args.issue.as_str().into(),

@@ -1,4 +1,4 @@
-//! Verbs that ask a running daemon.
+//! Requests of verbs to a running daemon.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
-/// The daemon of a workflow, found by its instance folder alone.
+/// Finds the daemon of a workflow by its instance folder alone.
 ///
 /// # Errors
-/// When there is none (exit 4).
+/// If no daemon runs (exit 4).
 pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
@@ -23,7 +23,7 @@ pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
     }
 }
 
-/// There is a daemon, but none that could be asked.
+/// Returns the error for a daemon that exists but cannot be asked yet or any more.
 pub fn between(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
@@ -33,7 +33,7 @@ pub fn between(path: &Path) -> Failure {
     .hint("try again in a moment")
 }
 
-/// There is no daemon.
+/// Returns the error for a missing daemon.
 pub fn no_daemon(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
@@ -43,10 +43,10 @@ pub fn no_daemon(path: &Path) -> Failure {
     .hint("start one with `vik run -d`, or name another workflow with --workflow FILE")
 }
 
-/// Asks, and takes an error of the daemon as our own. `None`: it is gone meanwhile.
+/// Sends a request and converts an error of the daemon. Returns `None` if the daemon has exited.
 ///
 /// # Errors
-/// When it lives and cannot be asked, or refuses.
+/// If the daemon runs but cannot be reached, or refuses.
 pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<Option<Response>, Failure> {
     let failure = match ask(&info.socket, verb) {
         Ok(Response::Error(body)) if body.code == STOPPING => body.into(),
@@ -58,26 +58,27 @@ pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<O
             &error,
         ),
     };
-    // One that ends, or was killed, still has its lock when its socket is closed already.
+    // A daemon that is exiting or was killed can still hold its lock after its socket is closed.
     if instance.has_lost(info) {
         return Ok(None);
     }
     Err(failure)
 }
 
-/// What a daemon did of what it was asked for.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is done, and on disk: so many attempts, runs or issues were touched.
+    /// The request is carried out and on disk. Holds the number of affected attempts, runs or
+    /// issues.
     Did(usize),
-    /// There was nothing to do, and why.
+    /// There was nothing to do. Holds the reason.
     Nothing(String),
 }
 
-/// Asks the daemon of a workflow to do something, about one issue or all.
+/// Requests an action of the daemon of a workflow, for one issue or for all.
 ///
 /// # Errors
-/// When no daemon runs (exit 4), when it does not know the issue (exit 8), or when it refuses.
+/// If no daemon runs (exit 4), if it does not know the issue (exit 8), or if it refuses.
 pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, Failure> {
     let (instance, info) = find(workflow)?;
     match request(&instance, &info, verb)? {
@@ -90,7 +91,7 @@ pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, F
     }
 }
 
-/// The daemon gave an answer to another question.
+/// Returns the error for an answer of the wrong kind.
 pub fn nonsense() -> Failure {
     Failure::new(Exit::Bug, "daemon_nonsense", "the daemon answered something else")
 }

@@ -12,7 +12,7 @@ use crate::daemon::Instance;
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
-/// Lets what runs come to its end, and the daemon with it.
+/// Drains the daemon: lets running attempts end, then ends the daemon.
 pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     let instance = Instance::of(&absolute(workflow))?;
     match client::steer(workflow, Verb::Drain, None)? {

@@ -1,4 +1,5 @@
-//! `vik run --dry-run`: one pull, then what would start, with rendered prompts and hooks. Starts nothing.
+//! `vik run --dry-run`: pulls once and shows what would start, with rendered prompts and hooks.
+//! Starts nothing.
 
 use std::sync::Arc;
 
@@ -69,12 +70,12 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         starts.len()
     );
     for (issue, stage) in &starts {
-        let (run, session) = (RunId(uuid::Uuid::nil()), AttemptId(uuid::Uuid::nil()));
+        let (run, attempt_id) = (RunId(uuid::Uuid::nil()), AttemptId(uuid::Uuid::nil()));
         let start = Start {
             issue: (*issue).clone(),
             stage: (*stage).clone(),
             run,
-            attempt_id: session,
+            attempt_id,
             attempt: 1,
             previous: None,
             resume: None,
@@ -86,7 +87,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
                 .is_some_and(|trust| trust.judge(issue) == Trust::Fenced),
             message: None,
         };
-        out.push_str(&one(&host, loaded, &start));
+        out.push_str(&start_text(&host, loaded, &start));
     }
     out.push_str(&held(&scheduler, now));
     print(&out);
@@ -96,7 +97,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     Ok(if missing { Exit::NotFound } else { Exit::Done })
 }
 
-/// The issues that a person must do something about before they start.
+/// Returns the text on issues that start only after a person has acted.
 fn held(scheduler: &Scheduler, now: Now) -> String {
     let mut ids: Vec<_> = scheduler.issues().collect();
     ids.sort();
@@ -104,7 +105,7 @@ fn held(scheduler: &Scheduler, now: Now) -> String {
     for id in ids {
         let stages = scheduler
             .explain(id, now)
-            .map(|told| told.stages)
+            .map(|explained| explained.stages)
             .unwrap_or_default();
         let hold = stages.iter().find_map(|stage| match &stage.hold {
             Some(hold @ (Hold::BadIntent { .. } | Hold::Untrusted { .. })) => Some(hold),
@@ -118,7 +119,7 @@ fn held(scheduler: &Scheduler, now: Now) -> String {
     out
 }
 
-fn one(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
+fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
     let workdir = host.layout.issue_dir(&start.issue.id);
     let stage = &start.stage;
     let mut out = format!(

@@ -1,4 +1,4 @@
-//! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
+//! `vik git`: runs git in the workspace of an issue without the settings of the workspace.
 
 mod push;
 mod submodule;
@@ -157,10 +157,10 @@ struct Target {
     workspace: Workspace,
 }
 
-/// Runs a verb of git.
+/// Runs a verb of `vik git`.
 pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
-    if let GitVerb::Unknown(words) = &args.verb {
-        return Err(unknown(words));
+    if let GitVerb::Unknown(command) = &args.verb {
+        return Err(unknown(command));
     }
     let target = Target::find(workflow, args)?;
     if let GitVerb::Record {
@@ -248,11 +248,11 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
     }
 }
 
-/// Why a verb of git is none here.
-fn unknown(words: &[OsString]) -> Failure {
-    let verb = words
+/// Returns the error for an unsupported verb.
+fn unknown(command: &[OsString]) -> Failure {
+    let verb = command
         .first()
-        .map(|word| word.to_string_lossy().into_owned())
+        .map(|arg| arg.to_string_lossy().into_owned())
         .unwrap_or_default();
     let heading = format!("`vik git` has no verb `{}`", one_line(&verb, 40));
     Failure::new(Exit::Usage, "git_no_verb", heading).hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
@@ -276,7 +276,7 @@ impl Target {
             Failure::new(Exit::Usage, "usage", "no issue is named").hint("name it: `vik git --issue ID …`")
         })?;
         let issue = IssueId::new(id);
-        // A hook runs in the workspace, where `./workflow.yml` is the agent's.
+        // A hook runs in the workspace, where the agent controls `./workflow.yml`.
         let workflow = match std::env::var_os("VIK_WORKFLOW").filter(|path| !path.is_empty()) {
             Some(path) if workflow == Path::new("./workflow.yml") => PathBuf::from(path),
             _ => workflow.to_owned(),
@@ -339,7 +339,7 @@ impl Target {
         let mut record = Record::given(&self.layout, &self.workspace, remote, url, branch)
             .map_err(|error| failure(&error))?;
         if let Some(SavedRecord::Repository(before)) = saved {
-            // They were recorded before an agent could change them.
+            // The submodules were recorded before an agent could change them.
             record.submodules = before.submodules;
         }
         self.write_record(&record)?;
@@ -352,7 +352,7 @@ impl Target {
         write_record(&self.layout, &self.issue, &saved).map_err(|error| failure(&error))
     }
 
-    /// A remote of the record; the workspace must name no other URL for it.
+    /// Returns a remote of the record. The workspace must not name another URL for it.
     fn remote(&self, view: &View, record: &Record, name: Option<&str>) -> Result<(String, Remote), Failure> {
         let name = name.or(record.default_remote()).unwrap_or("origin");
         let known: Vec<&str> = record.remotes.keys().map(String::as_str).collect();
@@ -370,7 +370,8 @@ impl Target {
         Ok((name.to_owned(), remote.clone()))
     }
 
-    /// Refuses a remote among the workspaces: git there would run what an agent has set.
+    /// Refuses a remote inside the workspaces: git would use the settings there, which an agent
+    /// controls.
     fn refuse_inside(&self, url: &str) -> Result<(), Failure> {
         let Some(path) = crate::git::local_path(url) else {
             return Ok(());
@@ -386,14 +387,14 @@ impl Target {
         Ok(())
     }
 
-    /// Nobody else works in the workspace, and nobody begins to, as long as these locks are held.
+    /// Locks the workspace: while these locks are held, nothing else works in it.
     fn alone(&self) -> Result<Vec<vik_proc::FileLock>, Failure> {
         let in_hook = std::env::var_os(ATTEMPT_MARK).is_some_and(|id| !id.is_empty());
         let of_stage = std::env::var_os("VIK_STAGE").is_some();
         let held = match (in_hook, of_stage) {
             (false, _) => 0,
             (true, true) => 1,
-            // `before_remove` runs while Vik holds all of them.
+            // `before_remove` runs while Vik holds all locks.
             (true, false) => usize::MAX,
         };
         let locks = workspace::lock_beside(&self.layout, &self.issue, held)
@@ -405,7 +406,7 @@ impl Target {
         })
     }
 
-    /// Gives the workspace what was fetched or pushed, and records it.
+    /// Passes fetched or pushed refs to the workspace and writes the record.
     fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> CliResult {
         give(view, record, pushed)?;
         self.write_record(record)?;
@@ -413,8 +414,8 @@ impl Target {
     }
 }
 
-/// Gives the workspace what was fetched or pushed, and puts it into the record. The remote has it by now: what cannot be
-/// written to the workspace is a warning, and no failure.
+/// Passes fetched or pushed refs to the workspace and updates the record. The exchange with the
+/// remote is already complete, so a failed write to the workspace is only a warning.
 fn give(view: &View, record: &mut Record, pushed: Option<&str>) -> Result<(), Failure> {
     let before = std::mem::take(&mut record.tracking);
     record.tracking = view.tracking().map_err(|error| failure(&error))?;
@@ -473,14 +474,14 @@ fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// What git needs before it looks at files.
+/// Prepares the index that git needs before it reads files.
 fn prepare_files(view: &View) -> Result<(), Failure> {
     view.check_programs()
         .and_then(|()| view.make_index())
         .map_err(|error| failure(&error))
 }
 
-/// Runs git with the streams of this process.
+/// Runs git with the standard streams of this process.
 fn through(command: &mut Command) -> CliResult {
     let _ = std::io::stdout().flush();
     let status = command

@@ -1,4 +1,4 @@
-//! What `runs`, `show`, `logs` and `prune` read: the attempts that left files.
+//! Reads the attempts that left files, for `runs`, `show`, `logs` and `prune`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;
 use crate::workspace::fs as private;
 
-/// The home of a workflow: where its daemon says, else where the workflow file says.
+/// Returns the home of a workflow: from its running daemon, or else from the workflow file.
 ///
 /// # Errors
-/// When neither can be read.
+/// If neither can be read.
 pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
     let path = absolute(workflow);
     if let Some(info) = Instance::of(&path)?.read() {
@@ -31,10 +31,10 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
     Ok(layout.root().to_owned())
 }
 
-/// All attempts of a workflow, oldest first.
+/// Returns all attempts of a workflow, oldest first.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If the sessions cannot be read.
 pub fn read(root: &Path) -> Result<History, Failure> {
     let history = History::read(&root.join("sessions"))
         .map_err(|error| Failure::failed("history", "cannot read the sessions", &error))?;
@@ -44,7 +44,8 @@ pub fn read(root: &Path) -> Result<History, Failure> {
     Ok(history)
 }
 
-/// The censuses of a home: of attempts whose processes are not proven to be gone.
+/// Returns the paths of the censuses in a home: those of attempts whose processes are not proven to
+/// have ended.
 pub fn censuses(root: &Path) -> Vec<PathBuf> {
     let list = |folder: &Path| -> Vec<PathBuf> {
         private::list_folder(folder)
@@ -58,7 +59,7 @@ pub fn censuses(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What the daemon says, where one runs.
+/// Returns the status of the daemon, if one runs.
 pub fn status(workflow: &Path) -> Option<Status> {
     let (instance, info) = client::find(workflow).ok()?;
     match client::request(&instance, &info, Verb::Status) {
@@ -67,7 +68,8 @@ pub fn status(workflow: &Path) -> Option<Status> {
     }
 }
 
-/// The ledger of a home; `None` where there is none yet, or where it cannot be read, which is said.
+/// Opens the ledger of a home. Returns `None` if there is none yet, or with a warning if it cannot
+/// be read.
 pub fn ledger(root: &Path) -> Option<Reader> {
     Reader::open(&root.join("service")).unwrap_or_else(|error| {
         super::warn(&format!("warning: {}\n", chain(&error)));
@@ -75,18 +77,18 @@ pub fn ledger(root: &Path) -> Option<Reader> {
     })
 }
 
-/// The runs that attempts belong to, oldest first: of one issue, or of all.
+/// Returns the runs of one issue or of all issues, oldest first.
 ///
 /// # Errors
-/// When the ledger cannot be read.
+/// If the ledger cannot be read.
 pub fn runs(root: &Path, status: Option<&Status>, issue: Option<&IssueId>) -> Result<Vec<RunView>, Failure> {
     runs_with(root, ledger(root).as_ref(), status, issue)
 }
 
-/// [`runs`], where the ledger is open already.
+/// As [`runs`], with a ledger that is already open.
 ///
 /// # Errors
-/// When the ledger cannot be read.
+/// If the ledger cannot be read.
 pub fn runs_with(
     root: &Path,
     ledger: Option<&Reader>,

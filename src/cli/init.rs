@@ -1,4 +1,4 @@
-//! `vik init`: writes a workflow that works, then lets doctor look at it.
+//! `vik init`: writes a working workflow, then runs `doctor` on it.
 
 mod ask;
 mod files;
@@ -21,7 +21,7 @@ use crate::tracker::{NewIssue, Tracker};
 use crate::workflow_file::absolute;
 use files::{Choice, NewFile, Repository};
 
-/// Writes a workflow, its prompts and what its tracker needs.
+/// Writes a workflow, its prompts and the files of its tracker.
 pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
     let path = absolute(workflow);
     let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
@@ -39,11 +39,12 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
         let examination = doctor::examine(&path, false)?;
         print(&doctor::text(&examination, false, colored(&io::stdout())));
     }
-    // What doctor found is to be done next; what init had to do is done.
+    // Findings of `doctor` are the next steps; `init` itself has succeeded.
     Ok(Exit::Done)
 }
 
-/// From flags, else from answers, else from what is there.
+/// Returns tracker and agent: from flags, or else from answers, or else defaults from the installed
+/// programs.
 fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     let path = own_environment().remove("PATH").unwrap_or_default();
     let found = installed(&path);
@@ -62,7 +63,7 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
         args.tracker.unwrap_or(TrackerKind::Files),
         args.agent.unwrap_or(found),
     );
-    // There is nobody to ask.
+    // There is no terminal for a question.
     let text = format!(
         "taking --tracker {} --agent {}; name others with these flags\n",
         files::tracker_name(tracker),
@@ -72,7 +73,7 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     Ok((tracker, agent))
 }
 
-/// The agent that is installed.
+/// Returns the first installed agent, or vex.
 fn installed(path: &str) -> AgentKind {
     [("codex", AgentKind::Codex), ("claude", AgentKind::Claude)]
         .into_iter()
@@ -80,9 +81,9 @@ fn installed(path: &str) -> AgentKind {
         .map_or(AgentKind::Vex, |(_, agent)| agent)
 }
 
-/// Which git repository stands around a folder.
+/// Returns which kind of git repository contains a folder.
 fn repository(folder: &Path) -> Repository {
-    // The folder may not be there yet: the nearest one above decides.
+    // The folder may not exist yet: the nearest existing parent decides.
     let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else {
         return Repository::None;
     };
@@ -106,20 +107,21 @@ fn repository(folder: &Path) -> Repository {
     }
 }
 
-/// Writes the files, all or none of them where one is there already; what was done, for people.
+/// Writes the files, or none if one exists already and `force` is not set. Returns a report for
+/// people.
 fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<String, Failure> {
     let files = files::plan(path, choice);
-    let there: Vec<String> = files
+    let existing: Vec<String> = files
         .iter()
         .map(|file| folder.join(&file.path))
         .filter(|file| file.symlink_metadata().is_ok())
         .map(|file| file.display().to_string())
         .collect();
-    if !there.is_empty() && !force {
+    if !existing.is_empty() && !force {
         return Err(Failure::new(
             Exit::Failed,
             "exists",
-            format!("already there: {}", there.join(", ")),
+            format!("already there: {}", existing.join(", ")),
         )
         .hint("--force overwrites these; --workflow FILE writes into another folder"));
     }
@@ -155,7 +157,8 @@ fn write_file(target: &Path, file: &NewFile, force: bool) -> io::Result<()> {
     opened.write_all(file.text.as_bytes())
 }
 
-/// One issue to begin with, where there is none. Issues are never overwritten: they are people's work.
+/// Creates a first issue if there is none. Existing issues are never overwritten: they are people's
+/// work.
 fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
     let dir = own_environment()
         .remove("VIK_ISSUES_DIR")
@@ -181,23 +184,23 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a person does next.
+/// Returns the text with the next steps.
 fn next(choice: &Choice, workflow: &Path) -> String {
     let flag = if workflow == Path::new("./workflow.yml") || workflow == Path::new("workflow.yml") {
         String::new()
     } else {
         format!(" --workflow {}", clean(&workflow.display().to_string()))
     };
-    let run = |verb: &str| format!("{verb}{flag}");
+    let command_line = |verb: &str| format!("{verb}{flag}");
     let mut lines: Vec<(String, &str)> = files::first_steps(choice.tracker)
         .iter()
-        .map(|(command, what)| ((*command).to_owned(), *what))
+        .map(|(command, description)| ((*command).to_owned(), *description))
         .collect();
-    lines.push((run("vik run --dry-run"), "see what would start"));
-    lines.push((run("vik run --once"), "work until nothing is left to do"));
+    lines.push((command_line("vik run --dry-run"), "see what would start"));
+    lines.push((command_line("vik run --once"), "work until nothing is left to do"));
     let mut out = "\nNext:\n".to_owned();
-    for (command, what) in lines {
-        let _ = writeln!(out, "  {command}\n      {what}");
+    for (command, description) in lines {
+        let _ = writeln!(out, "  {command}\n      {description}");
     }
     out
 }

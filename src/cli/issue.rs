@@ -1,7 +1,7 @@
 //! `vik issue …`: the embedded tracker.
 //!
-//! `vik issue list --json` is a pull command. Files that are no issues are told on stderr and skipped; the exit code
-//! stays 0 as long as there is one good file, or none at all.
+//! `vik issue list --json` is a pull command. Files that are not issues are reported on stderr and
+//! skipped. The exit code is 0 if at least one file is good or if there are no files.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -149,10 +149,10 @@ impl Author {
     }
 }
 
-/// Carries out a verb, with its data on `out` and what it skipped on `err`; returns the exit code.
+/// Runs a verb: writes data to `out` and skipped files to `err`. Returns the exit code.
 ///
 /// # Errors
-/// When the verb failed; the error has its own exit code, code and hint.
+/// If the verb failed. The error has its own exit code, code and hint.
 pub fn run(
     args: &IssueArgs,
     stdin: &mut dyn Read,
@@ -287,7 +287,7 @@ fn list(
 ) -> Result<u8, TrackerError> {
     let listing = tracker.list()?;
     for broken in &listing.broken {
-        // The list itself matters more than a stderr that nobody reads.
+        // An unread stderr must not fail the listing.
         let _ = report_broken(err, broken);
     }
     let wanted = |issue: &&TrackedIssue| states.is_empty() || states.contains(&issue.state);
@@ -382,7 +382,7 @@ fn text_or_stdin(text: &str, stdin: &mut dyn Read) -> Result<String, TrackerErro
     Ok(read)
 }
 
-/// Takes out what a terminal would obey.
+/// Replaces control characters, which a terminal would interpret.
 fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -402,20 +402,20 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestCli {
         #[command(flatten)]
         issue: IssueArgs,
     }
 
-    /// Exit code, stdout, and stderr or the error.
+    /// Returns exit code, stdout, and stderr or the error.
     fn vik_issue(dir: &std::path::Path, args: &[&str], stdin: &str) -> (u8, String, String) {
         let dir = dir.join("issues").display().to_string();
-        let line = ["vik-issue", "--dir", &dir]
+        let cli = ["vik-issue", "--dir", &dir]
             .into_iter()
             .chain(args.iter().copied());
-        let line = Line::try_parse_from(line).unwrap();
+        let cli = TestCli::try_parse_from(cli).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code = run(&line.issue, &mut stdin.as_bytes(), &mut out, &mut err);
+        let code = run(&cli.issue, &mut stdin.as_bytes(), &mut out, &mut err);
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(&dir, "DIR");
         match code {
             Ok(code) => (code, text(out), text(err)),
@@ -431,7 +431,7 @@ mod tests {
     fn the_verbs() {
         let dir = tempfile::tempdir().unwrap();
         let vik = |args: &[&str]| vik_issue(dir.path(), args, "from stdin\n");
-        let mut told = String::new();
+        let mut transcript = String::new();
         for args in [
             &["list", "--json"][..],
             &["new", "First", "--body", "-", "--label", "a", "--label", "b"],
@@ -457,12 +457,12 @@ mod tests {
             &["show", "3"],
         ] {
             let (code, out, err) = vik(args);
-            told += &format!(
+            transcript += &format!(
                 "$ {}\n{out}{err}[{code}]\n",
                 args.join(" ").replace('\u{1b}', "ESC")
             );
         }
-        insta::assert_snapshot!(told, @r#"
+        insta::assert_snapshot!(transcript, @r#"
         $ list --json
         cannot open the issues folder DIR[1]
         $ new First --body - --label a --label b

@@ -1,4 +1,4 @@
-//! The command line: one file per verb.
+//! The command line, with one file per verb.
 
 mod answer;
 mod args;
@@ -44,22 +44,21 @@ use crate::secrets;
 use crate::tracker::TrackerError;
 pub use args::{Cli, Verb};
 
-/// What a verb gives back.
+/// The result of a verb.
 pub type CliResult = Result<Exit, Failure>;
 
-/// Whether colour fits this stream: a terminal, and no `NO_COLOR`.
+/// Returns whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set.
 pub fn colored(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !unwanted && stream.is_terminal()
 }
 
-/// Runs the program.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Nothing is left to do when the terminal is gone.
+            // An error is ignored: nothing can be printed if the terminal is closed.
             let _ = error.print();
             return if error.use_stderr() {
                 Exit::Usage.into()
@@ -131,7 +130,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),
         Verb::Man => schema::man(),
-        Verb::Unknown(words) => unknown::refuse(words),
+        Verb::Unknown(command) => unknown::refuse(command),
     }
 }
 
@@ -139,7 +138,7 @@ fn issue_verb(args: &issue::IssueArgs) -> CliResult {
     let (mut stdin, mut stdout, mut stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     match issue::run(args, &mut stdin, &mut stdout, &mut stderr) {
         Ok(code) => Ok(Exit::from_code(code).unwrap_or(Exit::Failed)),
-        // Who read along has seen enough.
+        // A reader that closed the pipe has read enough.
         Err(TrackerError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Exit::Done),
         Err(error) => {
             let exit = Exit::from_code(error.exit_code()).unwrap_or(Exit::Failed);
@@ -156,12 +155,12 @@ fn issue_verb(args: &issue::IssueArgs) -> CliResult {
     }
 }
 
-/// vex's exit codes are its own contract, not Vik's.
+/// Runs vex. Its exit codes are its own contract, not Vik's.
 fn vex_main(args: Vec<std::ffi::OsString>) -> ExitCode {
     vex::main(std::iter::once("vex".into()).chain(args))
 }
 
-/// Writes data to stdout, without its secrets. A reader that went away is no error.
+/// Writes data to stdout and masks its secrets. A closed pipe is not an error.
 pub fn print(text: &str) {
     let text = vik_mask::mask_json(text);
     let mut stdout = std::io::stdout().lock();
@@ -186,7 +185,7 @@ pub fn print_json(value: &impl serde::Serialize) {
     print(&format!("{text}\n"));
 }
 
-/// The clap command, for generated files.
+/// Returns the clap command, for generated files.
 pub fn command() -> clap::Command {
     Cli::command()
 }

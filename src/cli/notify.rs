@@ -14,14 +14,18 @@ use crate::notify::{Delivering, deliver, test_notification};
 use crate::report::{Exit, Failure, chain, one_line};
 use crate::workflow_file::WorkflowFile;
 
-/// Sends a test notification, now and once.
+/// Sends a test notification once, immediately.
 pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
     let NotifyVerb::Test { name, json } = &args.verb;
     let loaded = WorkflowFile::valid(workflow, super::warn)?;
     let known: Vec<_> = loaded.workflow.notify.keys().cloned().collect();
     let named: Vec<_> = match name {
         None => known.clone(),
-        Some(name) => known.iter().filter(|one| *one == name).cloned().collect(),
+        Some(name) => known
+            .iter()
+            .filter(|known_name| *known_name == name)
+            .cloned()
+            .collect(),
     };
     if named.is_empty() {
         let heading = match name {
@@ -43,12 +47,12 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
-    let (mut told, mut exit) = (Vec::new(), Exit::Done);
+    let (mut results, mut exit) = (Vec::new(), Exit::Done);
     for name in named {
         let Some(notifier) = loaded.workflow.notify.get(&name) else {
             continue;
         };
-        let what = Delivering {
+        let delivery = Delivering {
             host: Arc::clone(&host),
             notifier: notifier.clone(),
             notification: test_notification(&name, &loaded.path, wall_clock()),
@@ -60,7 +64,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
             let interrupt = async {
                 signals.next().await;
             };
-            Ok::<_, Failure>(deliver(&what, interrupt).await)
+            Ok::<_, Failure>(deliver(&delivery, interrupt).await)
         })?;
         let error = result.err().map(|error| one_line(&chain(&error), 600));
         if error.is_some() {
@@ -72,15 +76,15 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
                 Some(error) => format!("{name}: FAILED: {error}\n"),
             });
         }
-        told.push(json!({
+        results.push(json!({
             "notifier": name,
             "ok": error.is_none(),
             "error": error,
-            "delivery_id": what.notification.delivery_id,
+            "delivery_id": delivery.notification.delivery_id,
         }));
     }
     if *json {
-        print_json(&told);
+        print_json(&results);
     }
     Ok(exit)
 }

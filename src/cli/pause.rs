@@ -10,11 +10,11 @@ use super::client::{self, Done as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
-/// Starts nothing more, for one issue or at all.
+/// Pauses one issue, or all work.
 pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Pause { issue: issue(args) };
-    let did = client::steer(workflow, verb, args.issue.as_deref())?;
-    print(&match (did, &args.issue) {
+    let result = client::steer(workflow, verb, args.issue.as_deref())?;
+    print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
         (Did::Did(_), None) => "paused: nothing more is started; `vik continue` goes on\n".to_owned(),
         (Did::Did(_), Some(id)) => {
@@ -25,11 +25,11 @@ pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Takes a pause back.
+/// Ends a pause.
 pub fn resume(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Continue { issue: issue(args) };
-    let did = client::steer(workflow, verb, args.issue.as_deref())?;
-    print(&match (did, &args.issue) {
+    let result = client::steer(workflow, verb, args.issue.as_deref())?;
+    print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
         (Did::Did(_), None) => "work goes on\n".to_owned(),
         (Did::Did(_), Some(id)) => format!("work on issue {} goes on\n", one_line(id, 60)),

@@ -1,4 +1,4 @@
-//! What a person in front of `vik run` sees: a line for each thing that happens, and the closing summary.
+//! Terminal output of `vik run`: a line for each event, and the closing summary.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -18,7 +18,8 @@ use crate::orchestrator::{Observer, Progress, RunSummary};
 use crate::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
 use crate::session::{AttemptEnd, Live};
 
-/// How often what runs is told, on a terminal (one line, rewritten) and elsewhere.
+/// The interval between reports of running attempts, on a terminal (one line, rewritten) and
+/// elsewhere.
 const REPORT_INTERVAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Writes progress lines to stderr.
@@ -30,20 +31,20 @@ pub struct Lines {
     pull_failed: bool,
 }
 
-/// Writes to stderr from a thread of its own: nobody may be reading there, and the daemon must not wait for that.
+/// Writes to stderr from its own thread: the daemon must not wait for a slow or missing reader.
 #[derive(Debug)]
-struct Pen {
+struct StderrWriter {
     lines: SyncSender<String>,
     done: Receiver<()>,
 }
 
-/// How many lines may wait for a slow reader; more are dropped, the logs have them.
+/// The maximum number of queued lines. Further lines are dropped; the logs have them.
 const WAITING_LINES: usize = 1024;
 
-/// How long a reader may hold up the end.
+/// How long a reader may delay the exit.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Pen {
+impl StderrWriter {
     fn new() -> Self {
         let (lines, incoming) = sync_channel::<String>(WAITING_LINES);
         let (end, done) = channel();
@@ -59,11 +60,11 @@ impl Pen {
     }
 
     fn write(&self, text: String) {
-        // Full, or gone: there is nobody to tell.
+        // The queue is full or closed: the line is lost.
         let _ = self.lines.try_send(text);
     }
 
-    /// Waits until all is written, but not for ever.
+    /// Waits until all lines are written, within `FLUSH_TIMEOUT`.
     fn finish(self) {
         drop(self.lines);
         let _ = self.done.recv_timeout(FLUSH_TIMEOUT);
@@ -72,11 +73,11 @@ impl Pen {
 
 #[derive(Debug)]
 struct Screen {
-    pen: Option<Pen>,
+    writer: Option<StderrWriter>,
     terminal: bool,
     color: bool,
     running: HashMap<AttemptId, (String, Live, Instant)>,
-    /// Whether the last line on the terminal is the one that is rewritten.
+    /// Whether the last line on the terminal is the status line that is rewritten.
     dirty: bool,
 }
 
@@ -92,8 +93,8 @@ impl Screen {
     }
 
     fn write(&self, text: String) {
-        if let Some(pen) = &self.pen {
-            pen.write(text);
+        if let Some(writer) = &self.writer {
+            writer.write(text);
         }
     }
 
@@ -105,32 +106,32 @@ impl Screen {
         }
     }
 
-    /// Tells what runs now.
+    /// Reports the running attempts.
     fn report_running(&mut self) {
         if self.running.is_empty() {
             return;
         }
         let mut running: Vec<_> = self.running.values().collect();
         running.sort_by_key(|(_, _, since)| *since);
-        let now: Vec<_> = running
+        let reports: Vec<_> = running
             .iter()
             .map(|(name, live, since)| {
                 let facts = live.get();
-                let what = facts.activity.unwrap_or_else(|| facts.phase.as_str().to_owned());
+                let activity = facts.activity.unwrap_or_else(|| facts.phase.as_str().to_owned());
                 format!(
                     "{name} {} {}",
                     Span(Duration::from_secs(since.elapsed().as_secs())),
-                    one_line(&what, 50)
+                    one_line(&activity, 50)
                 )
             })
             .collect();
         if self.terminal {
             let width = usize::from(terminal_width()).saturating_sub(1);
-            let text = one_line(&now.join(" │ "), width);
+            let text = one_line(&reports.join(" │ "), width);
             self.write(format!("\r\x1b[K{text}"));
             self.dirty = true;
         } else {
-            for text in now {
+            for text in reports {
                 self.line(&format!("… {text}"));
             }
         }
@@ -146,28 +147,29 @@ fn terminal_width() -> u16 {
 }
 
 impl Lines {
-    /// Lines for this process's stderr.
+    /// Creates the lines for this process's stderr.
     pub fn new() -> Self {
         let stderr = std::io::stderr();
         let terminal = stderr.is_terminal();
         let screen = Screen {
-            pen: Some(Pen::new()),
+            writer: Some(StderrWriter::new()),
             terminal,
             color: super::colored(&stderr),
             running: HashMap::new(),
             dirty: false,
         };
         let screen = Arc::new(Mutex::new(screen));
-        let every = if terminal {
+        let interval = if terminal {
             REPORT_INTERVAL.0
         } else {
             REPORT_INTERVAL.1
         };
         let (end, ended) = channel();
-        let told = Arc::clone(&screen);
+        let ticker_screen = Arc::clone(&screen);
         let ticker = std::thread::spawn(move || {
-            while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                told.lock()
+            while ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                ticker_screen
+                    .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .report_running();
             }
@@ -191,8 +193,8 @@ impl Drop for Lines {
         if std::mem::take(&mut screen.dirty) {
             screen.write("\r\x1b[K".to_owned());
         }
-        if let Some(pen) = screen.pen.take() {
-            pen.finish();
+        if let Some(writer) = screen.writer.take() {
+            writer.finish();
         }
     }
 }
@@ -293,8 +295,8 @@ impl Observer for Lines {
                         by,
                         ..
                     } => {
-                        let said = one_line(&request.answered(answer, by), 200);
-                        screen.line(&format!("  {id} {stage}: {said}"));
+                        let answered = one_line(&request.answered(answer, by), 200);
+                        screen.line(&format!("  {id} {stage}: {answered}"));
                     }
                     RunEvent::Closed { stage, .. } => {
                         screen.line(&format!(
@@ -308,7 +310,7 @@ impl Observer for Lines {
                 let mark = screen.paint("33", "warning:");
                 screen.line(&format!("{mark} {}", one_line(text, 400)));
             }
-            // The note says so, and the summary at the end.
+            // The note and the final summary report it.
             Progress::Parked(_) | Progress::Awaiting(_) | Progress::DayLimit { .. } => {}
             Progress::Reloaded { edits, .. } => {
                 let changes = count(as_u64(edits.len()), "change");
@@ -372,14 +374,14 @@ fn indented(text: &str) -> String {
     clean(text.trim_end()).replace('\n', "\n    ")
 }
 
-/// So many of what failed, waits or is left are listed each.
+/// The maximum number of listed items in each section of the summary.
 const SHOWN_LINES: usize = 20;
 
 fn as_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// The closing summary.
+/// Formats the closing summary.
 pub fn summary(closing: &RunSummary, once: bool) -> String {
     let mut out = String::new();
     if !closing.rows.is_empty() {
@@ -429,24 +431,24 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
     } else if once && closing.any_pull && closing.exit() == Exit::Done {
         out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
     }
-    for (what, lines) in [
+    for (section, lines) in [
         ("budget", &closing.budget),
         ("failed", &closing.failed),
         ("waiting", &closing.waiting),
         ("parked", &closing.parked),
         ("no progress", &closing.no_progress),
     ] {
-        if what == "parked" && !lines.is_empty() {
+        if section == "parked" && !lines.is_empty() {
             out.push_str(&format!(
                 "{} parked: `vik explain ISSUE` says why, `vik unpark ISSUE` frees it\n",
                 lines.len()
             ));
         }
         for line in lines.iter().take(SHOWN_LINES) {
-            out.push_str(&format!("{what}: {}\n", clean(line)));
+            out.push_str(&format!("{section}: {}\n", clean(line)));
         }
         if lines.len() > SHOWN_LINES {
-            out.push_str(&format!("{what}: … and {} more\n", lines.len() - SHOWN_LINES));
+            out.push_str(&format!("{section}: … and {} more\n", lines.len() - SHOWN_LINES));
         }
     }
     for line in &closing.misspelled {

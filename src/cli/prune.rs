@@ -23,23 +23,23 @@ use crate::template;
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 use crate::workspace::{self, Layout, Locked};
 
-/// What would go.
+/// The issues to remove.
 #[derive(Debug, Serialize)]
 struct Plan {
     schema: u32,
     removed: bool,
-    issues: Vec<Old>,
+    issues: Vec<OldIssue>,
 }
 
 #[derive(Debug, Serialize)]
-struct Old {
+struct OldIssue {
     issue_id: IssueId,
     last_used: Timestamp,
     sessions: usize,
     workspace: Option<PathBuf>,
 }
 
-/// Shows what is old; with `--yes` removes it.
+/// Shows old sessions and workspaces, and removes them with `--yes`.
 pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let path = absolute(workflow);
     if let Presence::Running(info) = Instance::of(&path)?.presence() {
@@ -52,7 +52,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     }
     let instance = Instance::of(&path)?;
     let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {})?;
-    // Held while files go: no daemon can start beside it.
+    // While this lock is held, no daemon can start.
     let _lock = instance.acquire()?;
     let host = daemon::host(&path, &workflow, &instance)?;
     let layout = &host.layout;
@@ -78,14 +78,14 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
             continue;
         };
         let workspace = layout.issue_dir(issue);
-        plan.issues.push(Old {
+        plan.issues.push(OldIssue {
             issue_id: issue.clone(),
             last_used,
             sessions: attempts.len(),
             workspace: workspace.exists().then_some(workspace),
         });
         if args.yes {
-            // What a daemon that died has left may still be at work in it.
+            // Processes of a dead daemon may still use the workspace.
             let locked = lock(layout, issue)?;
             if let Some(last) = attempts.last() {
                 before_remove(&host, &workflow, last, &locked)?;
@@ -101,7 +101,8 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// All locks of the workspace of an issue; nothing of an issue goes while something lives in its workspace.
+/// Takes all locks of the workspace of an issue. Nothing of an issue is removed while a process
+/// uses its workspace.
 fn lock(layout: &Layout, issue: &IssueId) -> Result<Locked, Failure> {
     let heading = format!("the workspace of issue {} stays", one_line(issue.as_str(), 60));
     match workspace::lock(layout, issue) {
@@ -116,7 +117,8 @@ fn lock(layout: &Layout, issue: &IssueId) -> Result<Locked, Failure> {
     }
 }
 
-/// Runs `before_remove` in a workspace that is to go; its failure keeps the workspace.
+/// Runs `before_remove` in a workspace before its removal. A failure of the hook keeps the
+/// workspace.
 fn before_remove(
     host: &Host,
     workflow: &Workflow,
@@ -128,7 +130,7 @@ fn before_remove(
     let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else {
         return Ok(());
     };
-    let fail = |error: &dyn std::error::Error| {
+    let failure = |error: &dyn std::error::Error| {
         let id = one_line(record.issue_id.as_str(), 60);
         Failure::failed(
             "before_remove",
@@ -144,14 +146,14 @@ fn before_remove(
         return Ok(());
     };
     let context = issue_context(host, &issue, &workdir).into();
-    let script = template::script(source, &context).map_err(|error| fail(&error))?;
+    let script = template::script(source, &context).map_err(|error| failure(&error))?;
     let mut env = host.command_env();
     env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str()));
     env.insert("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title));
     let id = record.session_id.to_string();
     let sandbox =
-        sandbox::of_hook(host, workflow, &issue.id, &workdir, &mut env).map_err(|error| fail(&error))?;
-    let place = Place {
+        sandbox::of_hook(host, workflow, &issue.id, &workdir, &mut env).map_err(|error| failure(&error))?;
+    let hook_place = Place {
         cwd: &workdir,
         env,
         attempt: &id,
@@ -165,20 +167,20 @@ fn before_remove(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| fail(&error))?;
-    let ran = hooks::run(
+        .map_err(|error| failure(&error))?;
+    let hook = hooks::run(
         host,
         Hook::BeforeRemove.as_str(),
         &script,
-        place,
+        hook_place,
         &log,
         std::future::pending(),
     );
-    runtime.block_on(ran).map_err(|error| fail(&error))
+    runtime.block_on(hook).map_err(|error| failure(&error))
 }
 
 fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
-    let fail = |error: &dyn std::error::Error| {
+    let failure = |error: &dyn std::error::Error| {
         Failure::failed(
             "prune",
             format!(
@@ -188,10 +190,10 @@ fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
             error,
         )
     };
-    workspace::remove(layout, issue).map_err(|error| fail(&error))?;
+    workspace::remove(layout, issue).map_err(|error| failure(&error))?;
     let sessions = layout.issue_sessions_dir(issue);
     if sessions.exists() {
-        std::fs::remove_dir_all(&sessions).map_err(|error| fail(&error))?;
+        std::fs::remove_dir_all(&sessions).map_err(|error| failure(&error))?;
     }
     Ok(())
 }

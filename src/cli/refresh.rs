@@ -7,7 +7,7 @@ use vik_api::Verb;
 use super::{CliResult, client, print};
 use crate::report::Exit;
 
-/// Asks the daemon to look at the workflow and the issues now.
+/// Requests an immediate check of the workflow and the issues from the daemon.
 pub fn run(workflow: &Path) -> CliResult {
     client::steer(workflow, Verb::Refresh, None)?;
     print("a pull was asked for\n");

@@ -9,9 +9,9 @@ use super::{CliResult, client, print};
 use crate::daemon::Instance;
 use crate::workflow_file::{WorkflowFile, absolute};
 
-/// Stops the daemon, if there is one, and starts it detached, with the options it had.
+/// Stops the daemon, if one runs, and starts it detached with the same options.
 pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
-    // A daemon is not stopped for a workflow that could not be started again.
+    // An invalid workflow must not stop the daemon: it could not be started again.
     WorkflowFile::valid(workflow, |_| {})?;
     let running = client::find(workflow)
         .map(|(_, info)| info.options)

@@ -21,14 +21,14 @@ use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
     if args.detach {
-        let mut words = options(args).to_args();
-        words.extend(args.port.map(|port| format!("--port={port}")));
-        words.extend(args.port.map(|_| format!("--bind-address={}", args.bind_address)));
-        return detach(workflow, words);
+        let mut daemon_args = options(args).to_args();
+        daemon_args.extend(args.port.map(|port| format!("--port={port}")));
+        daemon_args.extend(args.port.map(|_| format!("--bind-address={}", args.bind_address)));
+        return detach(workflow, daemon_args);
     }
     let ready = args.daemon_child.then(Ready::enter);
     let loaded = match valid(workflow, args).inspect(warn_of_hooks) {
-        Ok(valid) => valid,
+        Ok(loaded) => loaded,
         Err(failure) => {
             if let Some(ready) = ready {
                 ready.failed(&failure);
@@ -110,7 +110,7 @@ fn options(args: &RunArgs) -> Options {
     }
 }
 
-/// Warns of hooks that run outside of the sandbox what an agent may have written.
+/// Warns about hooks outside of the sandbox that run what an agent may have written.
 fn warn_of_hooks(loaded: &LoadedWorkflow) {
     let folder = loaded.path.parent().unwrap_or(Path::new("/"));
     let found = outside::find(&loaded.workflow, |prompt| {
@@ -125,14 +125,14 @@ fn warn_of_hooks(loaded: &LoadedWorkflow) {
     }
 }
 
-/// Starts a detached daemon and tells its pid. `options` go to the daemon's own `run`.
+/// Starts a detached daemon and prints its pid. `options` are passed to the daemon's own `run`.
 pub fn detach(workflow: &Path, options: Vec<String>) -> CliResult {
-    // Warnings are for the person here, not for the daemon's log.
+    // Warnings are for the person at the terminal, not for the daemon's log.
     WorkflowFile::valid(workflow, super::warn).inspect(warn_of_hooks)?;
-    let mut words: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
-    words.extend(["--workflow".into(), absolute(workflow).into()]);
-    words.extend(options.into_iter().map(OsString::from));
-    let pid = daemon::detach(&words)?;
+    let mut args: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
+    args.extend(["--workflow".into(), absolute(workflow).into()]);
+    args.extend(options.into_iter().map(OsString::from));
+    let pid = daemon::detach(&args)?;
     print(&format!(
         "vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"
     ));

@@ -70,7 +70,7 @@ fn text(runs: &[RunView]) -> String {
     )
 }
 
-/// The name of a run's state for people.
+/// Returns the name of a run's state for people.
 pub fn state(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",

@@ -12,7 +12,7 @@ use crate::report::{Exit, Failure, one_line, table, when};
 use crate::schedule::{Book, Timing};
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
-/// Lists the entries of the schedule: how they went last, and when they are due next.
+/// Lists the entries of the schedule with their last results and next times.
 pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
     let service = history::root(workflow)?.join("service");
@@ -78,7 +78,7 @@ fn text(view: &ScheduleView, now: Timestamp) -> String {
     )
 }
 
-/// What there is to say: why it failed, or why it was skipped after that.
+/// Returns why the entry failed, or why it was skipped since then.
 fn detail(entry: &ScheduledView) -> String {
     let last = entry.last.as_ref();
     let newer = |due: &Timestamp| last.is_none_or(|last| *due > last.due_at);

@@ -1,15 +1,15 @@
-//! `vik schema`, `vik completions`, `vik man`: what is generated from the types.
+//! `vik schema`, `vik completions`, `vik man`: output that is generated from the types.
 
 use super::{CliResult, print, print_json};
 use crate::report::{Exit, Failure};
 
-/// The JSON Schema of the workflow file.
+/// Prints the JSON Schema of the workflow file.
 pub fn workflow() -> CliResult {
     print_json(&vik_core::workflow::json_schema());
     Ok(Exit::Done)
 }
 
-/// Completions for a shell.
+/// Prints the completions for a shell.
 pub fn completions(shell: clap_complete::Shell) -> CliResult {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut super::command(), "vik", &mut out);
@@ -17,7 +17,7 @@ pub fn completions(shell: clap_complete::Shell) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// The manual page: `vik` and then each verb.
+/// Prints the manual page: `vik` and then each verb.
 pub fn man() -> CliResult {
     let mut command = super::command();
     command.build();

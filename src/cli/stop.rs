@@ -1,4 +1,4 @@
-//! `vik stop`: returns when no descendant of the daemon lives.
+//! `vik stop`: stops the daemon and returns when none of its descendants lives.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,17 @@ use crate::host::{INSTANCE_MARK, SHIM_MARK};
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;
 
-/// How often the lock is looked at while waiting.
+/// How often the lock is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long the shims of a dead daemon may take for their own stop ladder; one that is stuck or stopped is ended then.
+/// How long the shims of a dead daemon may take for their own stop ladder. A shim that is stuck or
+/// suspended is ended after that.
 const SHIM_GRACE: Duration = Duration::from_secs(15);
 
-/// How long a daemon that was killed, or its shims, may take to go.
+/// How long a killed daemon or its shims may take to exit.
 const LAST_GRACE: Duration = Duration::from_secs(45);
 
-/// Stops the daemon, or what a dead one left.
+/// Stops the daemon, or ends the processes of a dead one.
 pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
@@ -59,28 +60,28 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// What came of leaving a daemon's agents alone.
+/// The result of stopping a daemon without its agents.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Left {
-    /// The daemon has ended, and so many agents go on.
+    /// The daemon has ended. Holds the number of agents that continue.
     Agents(usize),
-    /// A daemon that runs this very command was asked to end, and will.
+    /// This command runs under the daemon. The daemon was asked to stop and will.
     Asked,
-    /// There was no daemon.
+    /// No daemon ran.
     Nothing,
 }
 
-/// Ends a daemon, and leaves its agents to their shims.
+/// Ends a daemon and leaves its agents to their shims.
 ///
 /// # Errors
-/// When the daemon is too old to do so, or does not end in time (exit 6).
+/// If the daemon is too old to do so, or does not end in time (exit 6).
 pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
-    let info = match settled(instance, instance.glance(), timeout) {
+    let info = match wait_while_starting(instance, instance.glance(), timeout) {
         Presence::Running(info) => info,
         Presence::Starting => return Err(too_slow()),
         Presence::Dead(_) | Presence::None => return Ok(Left::Nothing),
     };
-    // One that keeps no ledger would pass over the wish, and end them all.
+    // A daemon without a ledger would ignore the flag and end all agents.
     match client::request(instance, &info, Verb::Status)? {
         Some(Response::Status(status)) if status.ledger.is_some() => {}
         None => return Ok(Left::Nothing),
@@ -96,7 +97,7 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
             .hint("wait until nothing runs (see `vik status`), or stop them too with `vik stop`"));
         }
     }
-    // Gone meanwhile is what it was to be.
+    // If the daemon has exited meanwhile, the goal is reached.
     client::request(instance, &info, Verb::Stop { keep_sessions: true })?;
     if is_own(instance) {
         return Ok(Left::Asked);
@@ -104,7 +105,7 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     if wait_until_stopped(instance, Some(timeout)) {
         return Ok(Left::Agents(left_alone(instance)));
     }
-    // No signal hurries it: it would end the agents.
+    // A signal would not speed it up but end the agents.
     Err(Failure::new(
         Exit::TimedOut,
         "stop_timeout",
@@ -113,60 +114,60 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     .hint("it waits for hooks and checks that are under way; give it longer with --timeout SECS"))
 }
 
-/// How many agents live though their daemon does not, each with its shim. The shim of a pull or a hook, which may just be
-/// ending, keeps no census.
+/// Returns the number of agents that live without a daemon, each with its shim. The shim of a pull
+/// or a hook has no census, and may be exiting.
 pub fn left_alone(instance: &Instance) -> usize {
     let shims = vik_proc::sweep(SHIM_MARK, &instance.name(), &[]);
-    let keeps = |path: &PathBuf| vik_proc::Census::read(path).and_then(|census| census.shim);
+    let shim_of = |path: &PathBuf| vik_proc::Census::read(path).and_then(|census| census.shim);
     let censuses = instance
         .read()
         .map_or_else(Vec::new, |info| history::censuses(&info.root));
     censuses
         .iter()
-        .filter_map(keeps)
+        .filter_map(shim_of)
         .filter(|shim| shims.contains(shim))
         .count()
 }
 
-/// Agents without a daemon, and what can be done about them, in words.
+/// Returns a notice about agents without a daemon and how to proceed.
 pub fn orphan_notice(count: usize) -> String {
-    let who = if count == 1 {
+    let subject = if count == 1 {
         "1 agent goes".to_owned()
     } else {
         format!("{count} agents go")
     };
-    format!("{who} on without it: `vik run -d` takes them up, `vik stop` ends them")
+    format!("{subject} on without it: `vik run -d` takes them up, `vik stop` ends them")
 }
 
-/// What there was to stop.
+/// The result of stopping a daemon.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// A daemon ended.
     Daemon {
-        /// It had to be hurried.
+        /// Whether it had to be forced after the timeout.
         forced: bool,
     },
-    /// There was no daemon; what an earlier one left was ended.
+    /// No daemon ran; processes of an earlier one were ended.
     Leftovers,
-    /// A daemon that runs this very command was asked to end, and will.
+    /// This command runs under the daemon. The daemon was asked to stop and will.
     Asked,
-    /// There was nothing.
+    /// Nothing ran.
     Nothing,
 }
 
-/// Ends a daemon and all that belongs to it.
+/// Ends a daemon and all its processes.
 ///
 /// # Errors
-/// When something outlives it (exit 6).
+/// If a process survives (exit 6).
 pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> {
-    let first = instance.glance();
-    let was_going = matches!(first, Presence::Starting);
-    let stopped = match settled(instance, first, timeout) {
-        Presence::None if was_going => Stopped::Daemon { forced: false },
+    let presence = instance.glance();
+    let was_starting = matches!(presence, Presence::Starting);
+    let stopped = match wait_while_starting(instance, presence, timeout) {
+        Presence::None if was_starting => Stopped::Daemon { forced: false },
         Presence::None | Presence::Dead(_) => Stopped::Nothing,
         Presence::Starting => return Err(too_slow()),
         Presence::Running(info) if is_own(instance) => {
-            // A hook of the daemon's: the daemon waits for its end, so it cannot wait for the daemon's.
+            // This is a hook of the daemon. The daemon waits for the hook, so the hook cannot wait
+            // for the daemon.
             client::request(instance, &info, Verb::Stop { keep_sessions: false })?;
             return Ok(Stopped::Asked);
         }
@@ -174,18 +175,19 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
             forced: end(instance, &info, timeout)?,
         },
     };
-    // A dead daemon's shims end their trees, gently first; what they could not is found by its mark.
+    // The shims of a dead daemon end their trees, gently first. Processes that they miss are found
+    // by their mark.
     let shims = stop_shims(&instance.name());
-    let left = shims + end_left(instance)?;
+    let leftovers = shims + end_leftovers(instance)?;
     instance.close();
     Ok(match stopped {
-        Stopped::Nothing if left > 0 => Stopped::Leftovers,
+        Stopped::Nothing if leftovers > 0 => Stopped::Leftovers,
         other => other,
     })
 }
 
-/// What is there once a daemon that was just starting, or just going, has said who it is, or is gone.
-fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Presence {
+/// Waits while a daemon is starting or exiting, and returns its presence after that.
+fn wait_while_starting(instance: &Instance, mut presence: Presence, timeout: Duration) -> Presence {
     let deadline = Instant::now() + timeout;
     while matches!(presence, Presence::Starting) && Instant::now() < deadline {
         std::thread::sleep(POLL_INTERVAL);
@@ -196,9 +198,9 @@ fn settled(instance: &Instance, mut presence: Presence, timeout: Duration) -> Pr
 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
     match ask(&info.socket, Verb::Stop { keep_sessions: false }) {
-        // It will not be stopped by one of its own agents: then nothing else is tried either.
+        // The daemon refuses a stop by its own agents: then no signal is sent either.
         Ok(Response::Error(body)) if body.code == REFUSED => return Err(body.into()),
-        // It is ending already; a signal would hurry it.
+        // It is already stopping; a signal would force it.
         Ok(Response::Error(body)) if body.code == STOPPING => {}
         Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
         Ok(_) => {}
@@ -206,7 +208,7 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
     if wait_until_stopped(instance, Some(timeout)) {
         return Ok(false);
     }
-    // The second signal skips the grace of the stop ladder.
+    // The second signal skips the graces of the stop ladder.
     signal(info, Signal::SIGTERM);
     if wait_until_stopped(instance, Some(LAST_GRACE)) {
         return Ok(true);
@@ -219,19 +221,19 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
     }
 }
 
-/// Whether this process was started by the instance's own daemon.
+/// Returns whether the instance's own daemon started this process.
 fn is_own(instance: &Instance) -> bool {
     std::env::var_os(INSTANCE_MARK).is_some_and(|name| name == instance.name().as_str())
 }
 
 fn signal(info: &InstanceInfo, signal: Signal) {
-    // The pid may have been reused since: the start time tells.
+    // The pid may have been reused: the start time shows whether it was.
     if info.process.is_alive() {
         let _ = kill(Pid::from_raw(info.process.pid), signal);
     }
 }
 
-/// Waits until no daemon is there; `None` is for ever.
+/// Waits until no daemon runs and returns whether that is the case. `None` waits without a limit.
 pub fn wait_until_stopped(instance: &Instance, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
@@ -245,8 +247,8 @@ pub fn wait_until_stopped(instance: &Instance, timeout: Option<Duration>) -> boo
     }
 }
 
-/// Asks the shims of the instance, which may be waiting for a next daemon, to end their agents, and so themselves. Returns
-/// how many there were.
+/// Asks the shims of the instance, which may be waiting for the next daemon, to end their agents
+/// and exit. Returns the number of shims.
 fn stop_shims(instance: &str) -> usize {
     let deadline = Instant::now() + SHIM_GRACE;
     let mut seen = HashSet::new();
@@ -256,7 +258,8 @@ fn stop_shims(instance: &str) -> usize {
             return seen.len();
         }
         for shim in shims {
-            // One that would wait for the next daemon is told that none comes; one that ends its agent already goes on.
+            // The signal ends the wait for the next daemon. A shim that is already ending its agent
+            // continues.
             if seen.insert(shim) {
                 shim.terminate();
             }
@@ -265,8 +268,9 @@ fn stop_shims(instance: &str) -> usize {
     }
 }
 
-/// Ends all that carries the instance's mark, or stands in a census of its attempts. Returns how many there were.
-fn end_left(instance: &Instance) -> Result<usize, Failure> {
+/// Ends all processes with the instance's mark or in a census of its attempts. Returns their
+/// number.
+fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
     let name = instance.name();
     let graces = Graces {
         term: Duration::from_secs(5),
@@ -278,11 +282,12 @@ fn end_left(instance: &Instance) -> Result<usize, Failure> {
         .build()
         .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
     let end = |mark| runtime.block_on(vik_proc::end_marked(mark, &name, &[], &graces));
-    // A stuck shim first: what it owns may otherwise be started anew, or inherited, while it is ended.
+    // Stuck shims are ended first: otherwise they could start or inherit processes meanwhile.
     let (_, mut left) = end(SHIM_MARK);
     let (found, others) = end(INSTANCE_MARK);
     left.extend(others);
-    // What took off its mark, and outlived its shim, only its census knows, or the cgroup that this names.
+    // A process without its mark whose shim has exited is known only to its census, or to the
+    // cgroup that the census names.
     let censuses = instance
         .read()
         .map_or_else(Vec::new, |info| history::censuses(&info.root));
@@ -313,10 +318,10 @@ fn too_slow() -> Failure {
         .hint("give it longer with --timeout SECS")
 }
 
-/// For `uninstall` and `restart`: stops if there is anything to stop.
+/// Stops the daemon, if one runs, for `uninstall` and `restart`.
 ///
 /// # Errors
-/// As [`stop`].
+/// The errors of [`stop`].
 pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
     let instance = Instance::of(&absolute(workflow))?;
     match stop(&instance, Duration::from_secs(timeout))? {
@@ -325,7 +330,7 @@ pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Fai
     }
 }
 
-/// This command runs in a hook of the daemon that it is to wait for.
+/// Returns the error for a command that runs in a hook of the daemon that it should wait for.
 pub fn own_daemon() -> Failure {
     Failure::new(
         Exit::Failed,

@@ -9,7 +9,7 @@ use super::{CliResult, client};
 use crate::control::http::Keys;
 use crate::report::{Exit, Failure};
 
-/// Shows what a daemon does, until the person leaves.
+/// Shows the dashboard until the person quits.
 pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

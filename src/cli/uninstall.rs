@@ -12,14 +12,14 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> CliResult {
     let info = crate::daemon::Instance::of(&crate::workflow_file::absolute(workflow))?.read();
     let (instance, stopped) = quietly(workflow, args.timeout)?;
     let dir = instance.dir().path();
-    let there = dir.exists();
-    if there {
+    let existed = dir.exists();
+    if existed {
         instance.dir().remove_socket_dir();
         std::fs::remove_dir_all(dir).map_err(|error| {
             Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error)
         })?;
     }
-    match (there, stopped) {
+    match (existed, stopped) {
         (false, _) => print("nothing was installed\n"),
         (true, Stopped::Nothing) => print("the instance is removed\n"),
         (true, _) => print("the daemon has stopped and its instance is removed\n"),

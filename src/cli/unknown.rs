@@ -1,18 +1,18 @@
-//! Verbs that there are not.
+//! Handles unknown verbs.
 
 use std::ffi::OsString;
 
 use super::CliResult;
 use crate::report::{Exit, Failure};
 
-/// Verbs a user may have meant are suggested.
-pub fn refuse(words: &[OsString]) -> CliResult {
-    let verb = words
+/// Returns an error that suggests the closest verb.
+pub fn refuse(command: &[OsString]) -> CliResult {
+    let verb = command
         .first()
-        .map(|word| word.to_string_lossy().into_owned())
+        .map(|arg| arg.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let known = super::command();
-    let close = known
+    let root = super::command();
+    let close = root
         .get_subcommands()
         .map(|command| command.get_name())
         .max_by(|a, b| strsim::jaro(a, &verb).total_cmp(&strsim::jaro(b, &verb)))

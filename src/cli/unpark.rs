@@ -9,7 +9,7 @@ use super::client::{self, Done as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, count, one_line};
 
-/// Frees what is parked for an issue.
+/// Unparks an issue.
 pub fn run(workflow: &Path, args: &UnparkArgs) -> CliResult {
     let verb = Verb::Unpark {
         issue: args.issue.as_str().into(),

@@ -1,4 +1,4 @@
-//! From when: `7d`, `2026-03-01`, `2026-03-01T12:00:00Z`.
+//! Parses the start of a time span: `7d`, `2026-03-01`, `2026-03-01T12:00:00Z`.
 
 use std::str::FromStr;
 
@@ -7,16 +7,16 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use vik_core::duration::Span;
 
-/// The start of a span that ends now.
+/// The start of a time span that ends now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// So long ago.
+    /// A duration before now.
     Ago(Span),
-    /// At this time.
+    /// A point in time.
     At(Timestamp),
 }
 
-/// Why a text is no start of a span.
+/// The error for a text that is not a start of a time span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "give a duration such as `24h` or `7d`, a date such as `2026-03-01`, or a time such as `2026-03-01T12:00:00Z`"
@@ -34,7 +34,8 @@ impl FromStr for Since {
         if let Ok(at) = text.parse() {
             return Ok(Self::At(at));
         }
-        // A time of day without an offset could be any; a date alone is one of the ledger's days, which are UTC.
+        // A time of day without an offset is ambiguous. A date alone is a day of the ledger, in
+        // UTC.
         let date: Date = text
             .parse()
             .ok()
@@ -46,7 +47,7 @@ impl FromStr for Since {
 }
 
 impl Since {
-    /// The time that it names, seen from `now`.
+    /// Returns the point in time, relative to `now`.
     pub fn before(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at.max(Timestamp::UNIX_EPOCH),

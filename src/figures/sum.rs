@@ -1,4 +1,4 @@
-//! The sums.
+//! Computes the sums of a report.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,8 @@ use vik_store::ledger::{EndedFigures, StoredFigures, StoredRun};
 
 use super::Window;
 
-/// The report on these attempts and on all runs of their issues. What the window does not have is left out.
+/// Returns the report on these attempts and on all runs of their issues. Records outside of the
+/// window are left out.
 pub fn figures(attempts: &[StoredFigures], runs: &[StoredRun], window: Window) -> ReportView {
     let mut total = Sum::default();
     let mut stages = BTreeMap::new();
@@ -21,7 +22,7 @@ pub fn figures(attempts: &[StoredFigures], runs: &[StoredRun], window: Window) -
     let parts = window.parts();
     let mut series: Vec<_> = parts.iter().map(|at| (*at, Counts::default())).collect();
     for attempt in attempts.iter().filter(|one| is_in(one.started_at, window)) {
-        // What the future brings is not known at the end of the span.
+        // An end after the time span is not known at its end.
         let ended = attempt.ended.filter(|ended| ended.at < window.until());
         total.add(attempt, ended);
         stages
@@ -100,26 +101,28 @@ fn count_end(ends: &mut Vec<EndFigures>, outcome: Outcome, failure_class: Option
     }
 }
 
-/// The issues of which nothing was open or parked at the end of the span, and whose last run succeeded.
+/// Returns the issues that had no open or parked run at the end of the time span and whose last run
+/// succeeded.
 fn done(runs: &[StoredRun], window: Window) -> HashSet<&IssueId> {
-    // When the last run of each was over, and whether well; `None` where one is not over.
+    // When the last run of each issue ended, and whether it succeeded; `None` if a run has not
+    // ended.
     let mut last: HashMap<&IssueId, Option<(Timestamp, bool)>> = HashMap::new();
     for run in runs {
-        let over = run
+        let end = run
             .over_at
             .filter(|at| *at < window.until())
             .map(|at| (at, run.succeeded == Some(true)));
         last.entry(&run.issue)
-            .and_modify(|last| *last = last.zip(over).map(|(a, b)| if b.0 >= a.0 { b } else { a }))
-            .or_insert(over);
+            .and_modify(|last| *last = last.zip(end).map(|(a, b)| if b.0 >= a.0 { b } else { a }))
+            .or_insert(end);
     }
-    let well = |over: &Option<(Timestamp, bool)>| over.is_some_and(|(_, succeeded)| succeeded);
+    let has_succeeded = |end: &Option<(Timestamp, bool)>| end.is_some_and(|(_, succeeded)| succeeded);
     last.into_iter()
-        .filter_map(|(issue, over)| well(&over).then_some(issue))
+        .filter_map(|(issue, end)| has_succeeded(&end).then_some(issue))
         .collect()
 }
 
-/// Counts of ends, and what they were charged: exact, whatever the order.
+/// Counts of ended attempts and their charges. The sums are exact in any order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     started: u64,
@@ -165,7 +168,7 @@ impl Sum {
         if let Some(ended) = ended {
             self.counts.end(ended);
             let took = ended.at.as_millisecond() - attempt.started_at.as_millisecond();
-            // A clock that was set back makes no negative time.
+            // A clock that was set back must not give a negative duration.
             self.durations_ms.push(u64::try_from(took).unwrap_or(0));
         }
     }

@@ -12,7 +12,7 @@ use vik_store::ledger::{EndedFigures, StoredFigures, StoredRun};
 
 use super::*;
 
-/// Minutes after a midnight (UTC), a Wednesday.
+/// Returns the time at these minutes after midnight (UTC) on a Wednesday.
 fn at(minutes: i64) -> Timestamp {
     let midnight: Timestamp = "2026-03-04T00:00:00Z".parse().unwrap();
     midnight + SignedDuration::from_mins(minutes)
@@ -22,7 +22,7 @@ fn run(number: u64) -> RunId {
     RunId(Uuid::from_u64_pair(1, number))
 }
 
-/// An attempt for a run; issue, stage and agent follow from its number.
+/// Returns an attempt for a run. Its number determines issue, stage and agent.
 fn attempt(number: u64, started: i64, ended: Option<(i64, Outcome)>) -> StoredFigures {
     StoredFigures {
         run: run(number),
@@ -121,13 +121,13 @@ fn an_issue_has_succeeded_when_its_last_run_has_and_nothing_is_open() {
         // One is parked.
         stored_run(2, Some((3, true))),
         stored_run(3, None),
-        // The later one was given up, whatever the order of the rows.
+        // The later run was given up, independent of the order of the rows.
         stored_run(5, Some((4, false))),
         stored_run(4, Some((3, true))),
-        // The later one succeeded.
+        // The later run succeeded.
         stored_run(6, Some((3, false))),
         stored_run(7, Some((4, true))),
-        // It was over after the span only.
+        // The run ended only after the time span.
         stored_run(8, Some((1440, true))),
     ];
     let report = figures(&attempts, &runs, day());
@@ -158,10 +158,10 @@ fn parts_fit_the_span_and_begin_where_they_do_in_utc() {
     assert_eq!((odd.parts()[0], odd.parts().len()), (at(0), 8));
     let weeks = Window::new(at(0), at(100 * 24 * 60), None);
     assert_eq!(weeks.parts()[0].to_string(), "2026-03-02T00:00:00Z", "a Monday");
-    // A wish is heard, but not for a million parts.
-    let wish = |seconds| Window::new(at(0), at(24 * 60), Some(Duration::from_secs(seconds)));
-    assert_eq!(wish(7200).parts().len(), 12);
-    assert!(wish(0).parts().len() <= 1000);
+    // A requested part length is respected, except if it gives too many parts.
+    let with_part_seconds = |seconds| Window::new(at(0), at(24 * 60), Some(Duration::from_secs(seconds)));
+    assert_eq!(with_part_seconds(7200).parts().len(), 12);
+    assert!(with_part_seconds(0).parts().len() <= 1000);
     assert_eq!(Window::new(at(5), at(0), None).parts().len(), 1);
     let all = Window::new(Timestamp::MIN, Timestamp::MAX, Some(Duration::from_secs(1)));
     assert!(all.parts().len() <= 1001);
@@ -206,7 +206,7 @@ fn any_attempt() -> impl Strategy<Value = StoredFigures> {
         if let Some(ended) = &mut attempt.ended {
             ended.charged = Spend {
                 tokens: usd % 1_000_003,
-                // In whole dollars, so that sums of floats are exact.
+                // Whole dollars keep sums of floats exact.
                 usd: MicroUsd(usd % 1000 * 1_000_000),
             };
         }
@@ -214,7 +214,7 @@ fn any_attempt() -> impl Strategy<Value = StoredFigures> {
     })
 }
 
-/// What sums up: attempts, successes, failures, tokens, dollars.
+/// Sums the additive figures: attempts, successes, failures, tokens, dollars.
 fn sum(figures: impl Iterator<Item = [f64; 5]>) -> [f64; 5] {
     figures.fold([0.0; 5], |mut sum, one| {
         for (sum, one) in sum.iter_mut().zip(one) {
@@ -271,12 +271,12 @@ proptest! {
         attempts in proptest::collection::vec(any_attempt(), 0..60),
         overs in proptest::collection::vec(proptest::option::of((0..2000i64, any::<bool>())), 20),
         since in -100..1500i64,
-        long in 0..2000i64,
+        length in 0..2000i64,
         part in proptest::option::of(1..200u64),
     ) {
         let runs: Vec<_> = (0..).zip(overs).map(|(number, over)| stored_run(number, over)).collect();
         let part = part.map(|minutes| Duration::from_secs(minutes * 60));
-        let window = Window::new(at(since), at(since + long), part);
+        let window = Window::new(at(since), at(since + length), part);
         check(&figures(&attempts, &runs, window));
     }
 }

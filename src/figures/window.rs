@@ -1,4 +1,4 @@
-//! A span of time in equal parts.
+//! A time span that is divided into equal parts.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const WEEK: i64 = 7 * DAY;
 
-/// The first Monday of the epoch: weeks begin on it.
+/// The first Monday of the epoch. Weeks start on Monday.
 const MONDAY: i64 = 4 * DAY;
 
-/// How long parts are, for spans of at most so long.
-const LADDER: [(i64, i64); 4] = [
+/// The length of a part for each maximum length of the time span.
+const PART_LENGTHS: [(i64, i64); 4] = [
     (3 * HOUR, 5 * MINUTE),
     (2 * DAY, HOUR),
     (62 * DAY, DAY),
     (434 * DAY, WEEK),
 ];
 
-/// A series never has more parts than this, whoever asks for it.
-const MOST_PARTS: i64 = 1000;
+/// The maximum number of parts of a series, whatever the caller requests.
+const MAX_PARTS: i64 = 1000;
 
-/// A span of time and the length of the parts that its series has.
+/// A time span and the length of the parts of its series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     since: Timestamp,
@@ -32,15 +32,16 @@ pub struct Window {
 }
 
 impl Window {
-    /// From `since` to `until`, which is left out. Without a wish, parts are of five minutes, an hour, a day or weeks, as the
-    /// span asks for; too short ones are made longer.
+    /// Creates a window from `since` to `until`, exclusive. Without `part`, the length of the span
+    /// selects parts of five minutes, an hour, a day or weeks. Parts that are too short are made
+    /// longer.
     pub fn new(since: Timestamp, until: Timestamp, part: Option<Duration>) -> Self {
         let since = since.min(until);
-        let long = until.as_millisecond().saturating_sub(since.as_millisecond());
-        let wish = part.map(|part| i64::try_from(part.as_millis()).unwrap_or(i64::MAX).max(1000));
-        let mut part_ms = wish.unwrap_or_else(|| fitting(long));
-        if long / part_ms >= MOST_PARTS {
-            part_ms = part_ms.saturating_mul(long / part_ms / MOST_PARTS + 1);
+        let length = until.as_millisecond().saturating_sub(since.as_millisecond());
+        let requested = part.map(|part| i64::try_from(part.as_millis()).unwrap_or(i64::MAX).max(1000));
+        let mut part_ms = requested.unwrap_or_else(|| default_part_ms(length));
+        if length / part_ms >= MAX_PARTS {
+            part_ms = part_ms.saturating_mul(length / part_ms / MAX_PARTS + 1);
         }
         Self {
             since,
@@ -49,22 +50,21 @@ impl Window {
         }
     }
 
-    /// From when.
     pub fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// Until when; the time itself is not in it.
+    /// Returns the end of the span, which is exclusive.
     pub fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// How long a part is, in milliseconds.
+    /// Returns the length of a part, in milliseconds.
     pub fn part_ms(&self) -> u64 {
         self.part_ms.unsigned_abs()
     }
 
-    /// Where the parts begin, oldest first: at least one.
+    /// Returns the start times of the parts, oldest first: at least one.
     pub fn parts(&self) -> Vec<Timestamp> {
         let last = self.number(
             self.until
@@ -77,7 +77,8 @@ impl Window {
             .collect()
     }
 
-    /// Which part of [`parts`](Self::parts) a time falls into; times outside fall into the nearest one.
+    /// Returns the index in [`parts`](Self::parts) of the part that contains a time. A time outside
+    /// of the window belongs to the nearest part.
     pub fn place(&self, at: Timestamp) -> usize {
         let from = self.number(self.since.as_millisecond());
         let last = self.until.as_millisecond().saturating_sub(1);
@@ -99,8 +100,8 @@ impl Window {
     }
 }
 
-fn fitting(long: i64) -> i64 {
-    let rung = LADDER.iter().find(|(most, _)| long <= *most);
-    // Years: as many weeks as make some sixty parts.
-    rung.map_or_else(|| WEEK * (long / (60 * WEEK) + 1), |(_, part)| *part)
+fn default_part_ms(length: i64) -> i64 {
+    let entry = PART_LENGTHS.iter().find(|(max, _)| length <= *max);
+    // For years: as many weeks as give about sixty parts.
+    entry.map_or_else(|| WEEK * (length / (60 * WEEK) + 1), |(_, part)| *part)
 }

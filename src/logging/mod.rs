@@ -1,4 +1,4 @@
-//! Logs: daily files in the home, one for all and one for errors, and their retention.
+//! Logs: two daily files in the home, one with all lines and one with errors, and their retention.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write as _};
@@ -17,22 +17,22 @@ use vik_core::workflow::LogFormat;
 
 use crate::workspace::fs as private;
 
-/// The two files' names, before the date.
+/// The names of the two files, before the date.
 const FILES: [&str; 2] = ["vik.log", "vik-error.log"];
 
-/// Where a person in front of the daemon wants to see logs.
+/// The log output on the daemon's terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Console {
-    /// On stderr from this level on.
+    /// Lines of this level or more severe go to stderr.
     From(Level),
-    /// Not at all.
+    /// No log lines go to stderr.
     Off,
 }
 
-/// Installs the sinks.
+/// Installs the log files, the console output and the panic hook.
 ///
 /// # Errors
-/// When the log files cannot be made.
+/// If the log files cannot be created.
 pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
     let file = |name: &str| {
         RollingFileAppender::builder()
@@ -57,19 +57,20 @@ pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
     Ok(())
 }
 
-/// A panic is told where everything else is: its words may hold anything, so they are masked like every line.
+/// Logs a panic like any other error. Its message can contain anything, so it is masked like every
+/// line.
 fn on_panic(panic: &PanicHookInfo<'_>, console: Console) {
     let trace = Backtrace::capture();
     let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
     tracing::error!(backtrace = trace, "{panic}");
     if console == Console::Off {
-        // Nobody should wonder why it is gone.
+        // Without console output, the person must still see why the process ended.
         let text = panic.to_string();
         let _ = writeln!(io::stderr(), "{}", vik_mask::mask(&text));
     }
 }
 
-/// One place where lines go.
+/// Returns a layer that writes lines to one destination.
 fn sink<W>(
     format: LogFormat,
     ansi: bool,
@@ -84,7 +85,7 @@ where
         .with_writer(Masked(writer));
     match format {
         LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
-        // Flat, as log collectors want it: what is beside the message stands beside it.
+        // Log collectors expect flat objects: fields are beside the message.
         LogFormat::Json => layer
             .json()
             .flatten_event(true)
@@ -95,7 +96,7 @@ where
     }
 }
 
-/// A writer that shows no secrets. What it is given at once is a whole line.
+/// A writer that masks secrets. Each write must contain a whole line.
 struct Masked<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Masked<W> {
@@ -122,10 +123,10 @@ impl<W: io::Write> io::Write for Masked<W> {
     }
 }
 
-/// Removes daily logs older than this many days; returns how many.
+/// Removes daily logs older than `days` days. Returns the number of removed files.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
     let age = Duration::from_secs(u64::from(days) * 86_400);
     let Some(oldest) = SystemTime::now().checked_sub(age) else {
@@ -135,10 +136,10 @@ pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
     for entry in private::list_folder(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        let ours = FILES
+        let is_log = FILES
             .iter()
             .any(|file| name.to_string_lossy().starts_with(&format!("{file}.")));
-        if ours && entry.metadata()?.modified()? < oldest {
+        if is_log && entry.metadata()?.modified()? < oldest {
             std::fs::remove_file(entry.path())?;
             removed += 1;
         }
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is written.
+    /// A writer that keeps the output in memory.
     #[derive(Clone, Default)]
     struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -166,11 +167,11 @@ mod tests {
         }
     }
 
-    fn written(format: LogFormat, tell: impl FnOnce()) -> String {
+    fn written(format: LogFormat, action: impl FnOnce()) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
         let sink = sink(format, false, move || writer.clone(), LevelFilter::INFO);
-        tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![sink]), tell);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![sink]), action);
         String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
     }
 

@@ -1,8 +1,10 @@
-//! Traces by OTLP: one for each run, with its attempts and their tool calls, named by the GenAI conventions.
+//! OTLP traces: one trace for each run, with its attempts and their tool calls. The names follow
+//! the GenAI conventions.
 //!
-//! The standard variables of OpenTelemetry say where they go (`OTEL_EXPORTER_OTLP_ENDPOINT`, …); without one of them
-//! there are none. What is sent is read from the logs when an attempt or a run is over, by a thread of its own: the
-//! scheduler only puts a note into a bounded queue. No text of a prompt, a model or a tool is sent.
+//! The standard variables of OpenTelemetry configure the endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT`,
+//! …); without one of them nothing is sent. A separate thread reads the logs when an attempt or a
+//! run has ended: the scheduler only puts a note into a bounded queue. No text of a prompt, a model
+//! or a tool is sent.
 //!
 //! Conventions: <https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/>
 
@@ -31,40 +33,39 @@ use crate::orchestrator::{Observer, Progress};
 use crate::outbound;
 use crate::workspace::Layout;
 
-/// How many notes may wait; more are lost, and that is told in the log.
+/// The maximum number of queued notes. Further notes are dropped with a warning in the log.
 const WAITING: usize = 1024;
 
-/// How long notes are gathered.
+/// How long notes are collected into one batch.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How long the last traces may hold up the end of the daemon.
+/// How long the last traces may delay the daemon's exit.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many spans go in one request.
+/// The maximum number of spans in one request.
 const BATCH: usize = 512;
 
-/// Something is over and can be read.
+/// An attempt or a run that has ended and can be read.
 #[derive(Debug)]
 enum Over {
-    /// An attempt, by its log.
+    /// An attempt, identified by its log.
     Attempt(PathBuf),
-    /// A run.
     Run(Run),
 }
 
-/// A run that is at rest or at its end.
+/// A run that has ended or is parked.
 #[derive(Debug)]
 struct Run {
     id: RunId,
     issue: IssueId,
     stage: StageName,
-    /// `succeeded`, `ended`, or why it is parked.
+    /// `succeeded`, `ended`, or the reason why it is parked.
     state: String,
     succeeded: bool,
     at: Timestamp,
 }
 
-/// Sends traces while it is there.
+/// Sends traces until it is dropped.
 #[derive(Debug)]
 pub struct Traces {
     notes: SyncSender<Over>,
@@ -72,16 +73,16 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Begins; `None` where the environment names no place for traces.
+    /// Starts the sender. Returns `None` if the environment configures no endpoint.
     ///
     /// # Errors
-    /// When the variables make no sense, in words.
+    /// If the variables are invalid.
     pub fn start(layout: Layout, instance: String) -> Result<Option<Self>, String> {
-        let Some(place) = place(|name| std::env::var(name).ok()) else {
+        let Some(endpoint) = endpoint(|name| std::env::var(name).ok()) else {
             return Ok(None);
         };
         let url =
-            Url::parse(&place).map_err(|error| format!("the place of traces is no address: {error}"))?;
+            Url::parse(&endpoint).map_err(|error| format!("the place of traces is no address: {error}"))?;
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(outbound::client(&url)?)
@@ -112,7 +113,7 @@ impl Traces {
         Ok(Self { notes, done })
     }
 
-    /// Stands before another observer.
+    /// Wraps another observer.
     pub fn observe(&self, next: Box<dyn Observer>) -> Box<dyn Observer> {
         Box::new(Watcher {
             notes: self.notes.clone(),
@@ -120,7 +121,7 @@ impl Traces {
         })
     }
 
-    /// Sends what waits, if that does not take long. Observers must be gone.
+    /// Sends the queued traces, within `FLUSH_TIMEOUT`. All observers must have been dropped.
     pub fn end(self) {
         drop(self.notes);
         if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FLUSH_TIMEOUT) {
@@ -129,8 +130,8 @@ impl Traces {
     }
 }
 
-/// Where the variables say that traces go, if they do.
-fn place(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+/// Returns the configured endpoint for traces, if any.
+fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name| variable(name).filter(|value| !value.trim().is_empty());
     let is = |name, expected: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(expected));
     if is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
@@ -139,7 +140,8 @@ fn place(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     set(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).or_else(|| set(OTEL_EXPORTER_OTLP_ENDPOINT))
 }
 
-/// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
+/// Returns the resource of the traces. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take
+/// precedence.
 fn resource(instance: String) -> Resource {
     let ours = [
         KeyValue::new("service.name", "vik"),
@@ -151,7 +153,7 @@ fn resource(instance: String) -> Resource {
     Resource::builder().with_attributes(own).build()
 }
 
-/// Reads what is over and hands its spans out, until nobody is left who could tell more.
+/// Reads ended attempts and runs and exports their spans, until all senders are dropped.
 fn send(layout: &Layout, notes: &Receiver<Over>, mut export: impl FnMut(Vec<SpanData>)) {
     while let Ok(first) = notes.recv() {
         let mut spans = spans::of(layout, first);
@@ -162,13 +164,13 @@ fn send(layout: &Layout, notes: &Receiver<Over>, mut export: impl FnMut(Vec<Span
             spans.extend(spans::of(layout, more));
         }
         while !spans.is_empty() {
-            let rest = spans.split_off(spans.len().min(BATCH));
-            export(std::mem::replace(&mut spans, rest));
+            let remaining = spans.split_off(spans.len().min(BATCH));
+            export(std::mem::replace(&mut spans, remaining));
         }
     }
 }
 
-/// Tells what is over, and then whoever else is to know.
+/// Queues ended attempts and runs, then calls the next observer.
 struct Watcher {
     notes: SyncSender<Over>,
     next: Box<dyn Observer>,

@@ -1,4 +1,4 @@
-//! Spans out of what lies on disk.
+//! Builds spans from files on disk.
 
 use std::borrow::Cow;
 use std::io::BufReader;
@@ -20,13 +20,13 @@ use super::{Over, Run};
 use crate::report::one_line;
 use crate::workspace::Layout;
 
-/// How many tool calls of an attempt are told; a trace is no log.
+/// The maximum number of tool calls per attempt: a trace is not a log.
 const TOOL_CALLS: usize = 1_000;
 
-/// The longest reason or name that is told, in characters.
+/// The maximum length of a reason or name, in characters.
 const MAX_TEXT_CHARS: usize = 300;
 
-/// What is over, as spans. What cannot be read is told in the log and left out.
+/// Returns the spans of an ended attempt or run. Unreadable records are logged and left out.
 pub(super) fn of(layout: &Layout, over: Over) -> Vec<SpanData> {
     match over {
         Over::Attempt(log) => attempt_by_log(&log),
@@ -51,10 +51,10 @@ fn attempt_by_log(log: &Path) -> Vec<SpanData> {
     spans
 }
 
-/// What a span is made of beside its attributes.
-struct Shape<'a> {
+/// The parts of a span other than its attributes.
+struct SpanParts<'a> {
     run: RunId,
-    /// What makes its id: the same thing has the same id, whoever tells of it and how often.
+    /// The parts of its id. They make the id stable across daemons and repeated exports.
     id: &'a [&'a str],
     parent: SpanId,
     name: String,
@@ -63,34 +63,34 @@ struct Shape<'a> {
     error: Option<String>,
 }
 
-fn span(shape: Shape<'_>, attributes: Vec<KeyValue>) -> SpanData {
-    let trace = TraceId::from_bytes(*shape.run.0.as_bytes());
+fn span(parts: SpanParts<'_>, attributes: Vec<KeyValue>) -> SpanData {
+    let trace = TraceId::from_bytes(*parts.run.0.as_bytes());
     SpanData {
         span_context: SpanContext::new(
             trace,
-            id(shape.id),
+            id(parts.id),
             TraceFlags::SAMPLED,
             false,
             TraceState::default(),
         ),
-        parent_span_id: shape.parent,
+        parent_span_id: parts.parent,
         parent_span_is_remote: false,
         span_kind: SpanKind::Internal,
-        name: Cow::Owned(shape.name),
-        start_time: SystemTime::from(shape.start.min(shape.end)),
-        end_time: SystemTime::from(shape.end),
+        name: Cow::Owned(parts.name),
+        start_time: SystemTime::from(parts.start.min(parts.end)),
+        end_time: SystemTime::from(parts.end),
         attributes,
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
         links: SpanLinks::default(),
-        status: shape.error.map_or(Status::Unset, Status::error),
+        status: parts.error.map_or(Status::Unset, Status::error),
         instrumentation_scope: InstrumentationScope::builder("vik")
             .with_version(env!("CARGO_PKG_VERSION"))
             .build(),
     }
 }
 
-/// An id that does not depend on which daemon makes it.
+/// Returns an id that does not depend on the daemon that creates it.
 fn id(parts: &[&str]) -> SpanId {
     let hash = Sha256::digest(parts.join("\n").as_bytes());
     let mut bytes = [0; 8];
@@ -132,14 +132,14 @@ fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
     let took = SignedDuration::from_millis(i64::try_from(ended.duration_ms).unwrap_or(i64::MAX));
     let session = record.session_id.to_string();
     span(
-        Shape {
+        SpanParts {
             run: record.run_id,
             id: &[&session],
             parent: run_id(record.run_id),
             name: format!("invoke_agent {}", record.agent),
             start: at.saturating_sub(took).unwrap_or(record.started_at),
             end: at,
-            // The reason may quote what an agent printed: the class says enough.
+            // The reason may quote agent output: the class is sufficient.
             error: (!succeeded).then(|| ended.outcome.as_str().to_owned()),
         },
         attributes,
@@ -164,7 +164,7 @@ fn usage(usage: &Usage, cost_usd: Option<f64>) -> Vec<KeyValue> {
     attributes
 }
 
-/// In the words of the conventions, where they have one.
+/// Returns the provider's name in the conventions, or Vik's own name if they define none.
 fn provider(record: &AttemptRecord) -> String {
     match record.runtime.as_str() {
         "codex" => "openai".to_owned(),
@@ -178,7 +178,7 @@ fn provider(record: &AttemptRecord) -> String {
     }
 }
 
-/// What of a line is looked at.
+/// The fields of a log line that are read.
 #[derive(Deserialize)]
 struct Line<'a> {
     at: Timestamp,
@@ -192,8 +192,8 @@ struct Line<'a> {
     is_error: bool,
 }
 
-/// A call while its result is not seen.
-struct Open {
+/// A call without a result so far.
+struct OpenCall {
     call: String,
     tool: String,
     at: Timestamp,
@@ -202,8 +202,8 @@ struct Open {
 fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<Vec<SpanData>> {
     let session = record.session_id.to_string();
     let mut spans = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
-    let mut close = |call: Open, at: Timestamp, error: Option<&str>| {
+    let mut open: Vec<OpenCall> = Vec::new();
+    let mut close = |call: OpenCall, at: Timestamp, error: Option<&str>| {
         let number = spans.len().to_string();
         let mut attributes = vec![
             KeyValue::new("gen_ai.operation.name", "execute_tool"),
@@ -212,7 +212,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
         ];
         attributes.extend(error.map(|error| KeyValue::new("error.type", error.to_owned())));
         spans.push(span(
-            Shape {
+            SpanParts {
                 run: record.run_id,
                 id: &[&session, &number],
                 parent: id(&[&session]),
@@ -228,14 +228,14 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
     let mut bytes = Vec::new();
     let mut calls = 0;
     while vik_store::read_line(&mut reader, vik_store::LONGEST_EVENT, &mut bytes)?.bytes > 0 {
-        // A line that is none of ours tells of no tool.
+        // A line of another kind holds no tool call.
         if let Ok(line) = serde_json::from_slice::<Line<'_>>(&bytes)
             && let Some(call) = line.call_id.as_deref()
         {
             match &*line.kind {
                 "tool_call" if calls < TOOL_CALLS => {
                     calls += 1;
-                    open.push(Open {
+                    open.push(OpenCall {
                         call: one_line(call, MAX_TEXT_CHARS),
                         tool: one_line(line.tool.as_deref().unwrap_or("unknown"), MAX_TEXT_CHARS),
                         at: line.at,
@@ -257,7 +257,7 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
     Ok(spans)
 }
 
-/// The root of a trace: told when the run is at its end, or at rest for a person.
+/// Returns the root span of a trace, for a run that has ended or waits for a person.
 fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
     let past = match History::of_issue(&layout.issue_sessions_dir(&run.issue)) {
         Ok(past) => past,
@@ -271,7 +271,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
         .iter()
         .filter(|attempt| attempt.record.run_id == run.id)
         .collect();
-    // A run that started nothing has nothing to show.
+    // A run without attempts has no span.
     let start = attempts.iter().map(|attempt| attempt.record.started_at).min()?;
     let ended = || attempts.iter().filter_map(|attempt| attempt.ended.as_ref());
     let tokens = ended().fold(Usage::default(), |sum, ended| sum.plus(ended.usage));
@@ -287,7 +287,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
         KeyValue::new("vik.run.state", run.state.clone()),
         KeyValue::new("vik.attempts", i64::try_from(attempts.len()).unwrap_or(i64::MAX)),
     ];
-    // Under names of their own: who adds up the usage of all spans counts nothing twice.
+    // These have separate names, so that a sum over the usage of all spans counts nothing twice.
     let tokens = i64::try_from(tokens.total()).unwrap_or(i64::MAX);
     attributes.push(KeyValue::new("vik.run.tokens", tokens));
     attributes.extend(cost.map(|cost| KeyValue::new("vik.run.cost_usd", cost)));
@@ -296,7 +296,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
         attributes.push(KeyValue::new("error.type", run.state.clone()));
     }
     Some(span(
-        Shape {
+        SpanParts {
             run: run.id,
             id: &[&run.id.to_string()],
             parent: SpanId::INVALID,

@@ -1,4 +1,4 @@
-//! What a collector gets, decoded.
+//! Decodes what a collector receives.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -113,7 +113,7 @@ fn an_attempt_and_its_tool_calls_are_one_trace() {
     let [attempt, bash, read] = spans.as_slice() else {
         panic!()
     };
-    let said = attributes(attempt);
+    let found = attributes(attempt);
     for (key, value) in [
         ("gen_ai.operation.name", "invoke_agent"),
         ("gen_ai.provider.name", "anthropic"),
@@ -127,9 +127,9 @@ fn an_attempt_and_its_tool_calls_are_one_trace() {
         ("vik.issue.id", "7"),
         ("vik.outcome", "succeeded"),
     ] {
-        assert_eq!(said.get(key).map(String::as_str), Some(value), "{key}");
+        assert_eq!(found.get(key).map(String::as_str), Some(value), "{key}");
     }
-    assert!(!said.contains_key("error.type"));
+    assert!(!found.contains_key("error.type"));
     assert_eq!(attempt.status, Status::Unset);
     assert_eq!(
         (seconds(attempt), seconds(bash), seconds(read)),
@@ -153,7 +153,7 @@ fn an_attempt_and_its_tool_calls_are_one_trace() {
         ),
         ("120", "0.5")
     );
-    // What people, models and tools wrote stays here.
+    // Text from people, models and tools is not sent.
     assert!(!format!("{spans:?} {root:?}").contains("secret"));
 }
 
@@ -196,28 +196,28 @@ fn spans_go_out_in_bounded_batches_and_all_of_them() {
 
 #[test]
 fn the_environment_says_where_they_go() {
-    let asks = |pairs: &[(&str, &str)]| {
+    let endpoint_for = |pairs: &[(&str, &str)]| {
         let pairs: HashMap<_, _> = pairs.iter().copied().collect();
-        place(|name| pairs.get(name).map(|&value| value.to_owned()))
+        endpoint(|name| pairs.get(name).map(|&value| value.to_owned()))
     };
     let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
     let traces = (
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "http://127.0.0.1:4319/v1/traces",
     );
-    assert_eq!(asks(&[]), None);
-    assert_eq!(asks(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), None);
-    assert_eq!(asks(&[all]).as_deref(), Some(all.1));
-    assert_eq!(asks(&[all, traces]).as_deref(), Some(traces.1));
-    assert_eq!(asks(&[all, ("OTEL_SDK_DISABLED", "TRUE")]), None);
-    assert_eq!(asks(&[all, ("OTEL_TRACES_EXPORTER", "none")]), None);
+    assert_eq!(endpoint_for(&[]), None);
+    assert_eq!(endpoint_for(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), None);
+    assert_eq!(endpoint_for(&[all]).as_deref(), Some(all.1));
+    assert_eq!(endpoint_for(&[all, traces]).as_deref(), Some(traces.1));
+    assert_eq!(endpoint_for(&[all, ("OTEL_SDK_DISABLED", "TRUE")]), None);
+    assert_eq!(endpoint_for(&[all, ("OTEL_TRACES_EXPORTER", "none")]), None);
 }
 
 #[test]
 fn a_collector_gets_them_and_the_end_waits_for_it() {
     let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = collector.local_addr().unwrap();
-    let got = std::thread::spawn(move || {
+    let received = std::thread::spawn(move || {
         let (mut stream, _) = collector.accept().unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut head = String::new();
@@ -245,7 +245,7 @@ fn a_collector_gets_them_and_the_end_waits_for_it() {
     let traces = Traces::with_exporter(exporter, scene.layout).unwrap();
     traces.notes.send(Over::Attempt(scene.log)).unwrap();
     traces.end();
-    let (head, body) = got.join().unwrap();
+    let (head, body) = received.join().unwrap();
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
     assert!(
         head.to_lowercase()

@@ -1,35 +1,33 @@
-//! Exit codes (contract, "Command line").
+//! Exit codes of the `vik` command line.
 
 use std::process::ExitCode;
 
-/// How a `vik` process ends. Where several hold, the first of this list wins.
+/// How a `vik` process ends. If several conditions are true, the first of this list wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// A bug in Vik.
     Bug,
-    /// A signal stopped it.
+    /// A signal stopped the process.
     Interrupted,
     /// The command line was wrong.
     Usage,
     /// The workflow is invalid.
     Workflow,
-    /// There is no daemon.
+    /// No daemon runs.
     NoDaemon,
-    /// There is a daemon already.
+    /// A daemon already runs.
     AlreadyRunning,
-    /// The verb's own wait ran out.
+    /// The timeout of the verb expired.
     TimedOut,
-    /// A budget stopped it.
+    /// A budget stopped the work.
     Budget,
     /// A run failed.
     Failed,
     /// No pull succeeded, or a named issue was not found.
     NotFound,
-    /// Something waits.
+    /// Work waits, for example for a person or a back-off.
     Waiting,
-    /// Runs succeeded, yet nothing changed.
+    /// Runs succeeded, but nothing changed.
     NoProgress,
-    /// Done.
     Done,
 }
 
@@ -50,12 +48,12 @@ impl Exit {
         Self::Done,
     ];
 
-    /// The exit with this number.
+    /// Returns the exit with this code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|exit| exit.code() == code)
     }
 
-    /// The number.
+    /// Returns the exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Bug => 70,

@@ -1,4 +1,4 @@
-//! The one room that writes errors for people: heading, causes, hint, stable code, exit code.
+//! Formats errors for people: heading, causes, hint, stable code, exit code.
 
 mod exit;
 mod table;
@@ -19,7 +19,7 @@ pub use text::{
     tail_lines, tokens, until, when,
 };
 
-/// An error and its causes on one line, from the outside in.
+/// Returns an error and its causes on one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -33,7 +33,7 @@ pub fn chain(error: &dyn Error) -> String {
 /// An error on its way to a person or a script.
 #[derive(Debug)]
 pub struct Failure {
-    /// The exit code it leads to.
+    /// The exit code of the process.
     pub exit: Exit,
     detail: Box<Detail>,
 }
@@ -44,12 +44,12 @@ struct Detail {
     heading: String,
     causes: Vec<String>,
     hint: Option<String>,
-    /// Printed as it is, in place of heading and causes: diagnostics that were rendered already.
+    /// Replaces heading and causes: diagnostics that are already rendered.
     rendered: Option<String>,
 }
 
 impl Failure {
-    /// An error with a stable code, in words that say what failed.
+    /// Creates an error with a stable code and a heading that names what failed.
     pub fn new(exit: Exit, code: &'static str, heading: impl Into<String>) -> Self {
         let detail = Detail {
             code: code.into(),
@@ -64,12 +64,12 @@ impl Failure {
         }
     }
 
-    /// Something outside of Vik's control failed (exit 1).
+    /// Creates an error for a failure outside of Vik's control (exit 1).
     pub fn failed(code: &'static str, heading: impl Into<String>, source: &dyn Error) -> Self {
         Self::new(Exit::Failed, code, heading).because(source)
     }
 
-    /// Adds the whole chain of causes.
+    /// Adds an error and its whole chain of causes.
     #[must_use]
     pub fn because(mut self, source: &dyn Error) -> Self {
         let mut next = Some(source);
@@ -80,28 +80,28 @@ impl Failure {
         self
     }
 
-    /// Adds one cause in words.
+    /// Adds one cause as text.
     #[must_use]
     pub fn cause(mut self, cause: impl Into<String>) -> Self {
         self.detail.causes.push(cause.into());
         self
     }
 
-    /// Says what to do about it.
+    /// Sets the hint that says what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.detail.hint = Some(hint.into());
         self
     }
 
-    /// Text that is printed in place of the heading.
+    /// Sets text that replaces heading and causes.
     #[must_use]
     pub fn rendered(mut self, text: String) -> Self {
         self.detail.rendered = Some(text);
         self
     }
 
-    /// An error that another Vik process had already written out.
+    /// Creates an error that another Vik process has already formatted.
     pub fn passed_on(exit: u8, body: ErrorBody, text: String) -> Self {
         let exit = Exit::from_code(exit).unwrap_or(Exit::Failed);
         let mut failure = Self::from(body);
@@ -110,12 +110,12 @@ impl Failure {
         failure.rendered(text)
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &str {
         &self.detail.code
     }
 
-    /// As data.
+    /// Returns the error as data.
     pub fn body(&self) -> ErrorBody {
         let mut message = self.detail.heading.clone();
         for cause in &self.detail.causes {
@@ -128,7 +128,7 @@ impl Failure {
         }
     }
 
-    /// For people, several lines.
+    /// Returns the error as several lines of text for people.
     pub fn text(&self, color: bool) -> String {
         let paint = |code: &str, text: &str| {
             if color {
@@ -155,7 +155,7 @@ impl Failure {
 }
 
 impl From<ErrorBody> for Failure {
-    /// An error that a daemon sent.
+    /// Converts an error that a daemon sent.
     fn from(body: ErrorBody) -> Self {
         let mut failure = Self::new(Exit::Failed, "", body.message);
         failure.detail.code = body.code.into();

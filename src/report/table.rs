@@ -1,23 +1,26 @@
-//! Tables and wrapped text.
+//! Formats tables and wrapped text.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::one_line;
 
-/// The last column is never made narrower than this, however narrow the terminal is.
+/// The minimum width of the last column, whatever the width of the terminal.
 const NARROWEST: usize = 24;
 
-/// The columns of the terminal that stdout is; without limit where it is none.
+/// Returns the width of the terminal on stdout, in columns, or no limit if stdout is not a
+/// terminal.
 pub fn stdout_width() -> usize {
     terminal_size::terminal_size_of(std::io::stdout()).map_or(usize::MAX, |(width, _)| usize::from(width.0))
 }
 
-/// A table with aligned columns; the last column is not padded. Cells are cleaned and flattened.
+/// Returns a table with aligned columns. The last column is not padded. Control characters in cells
+/// are shown, and each cell is one line.
 pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     table_within(usize::MAX, header, rows)
 }
 
-/// The same, with the last column wrapped so that the table is no wider than `width`. There, newlines stay.
+/// As [`table`], but wraps the last column so that the table fits into `width`. Newlines in the
+/// last column are kept.
 pub fn table_within<const N: usize>(width: usize, header: [&str; N], rows: &[[String; N]]) -> String {
     let cells: Vec<[String; N]> = std::iter::once(header.map(str::to_owned))
         .chain(rows.iter().map(clean_row))
@@ -29,7 +32,7 @@ pub fn table_within<const N: usize>(width: usize, header: [&str; N], rows: &[[St
         }
     }
     let indent: usize = widths[..N.saturating_sub(1)].iter().map(|width| width + 2).sum();
-    let room = width.saturating_sub(indent).max(NARROWEST);
+    let last_width = width.saturating_sub(indent).max(NARROWEST);
     let mut out = String::new();
     for row in &cells {
         let mut line = String::new();
@@ -38,7 +41,7 @@ pub fn table_within<const N: usize>(width: usize, header: [&str; N], rows: &[[St
             line.extend(std::iter::repeat_n(' ', width - cell.width() + 2));
         }
         let last = row.last().map(String::as_str).unwrap_or_default();
-        for (at, part) in wrap(last, room).iter().enumerate() {
+        for (at, part) in wrap(last, last_width).iter().enumerate() {
             if at > 0 {
                 line = " ".repeat(indent);
             }
@@ -62,7 +65,8 @@ fn clean_row<const N: usize>(row: &[String; N]) -> [String; N] {
     })
 }
 
-/// Breaks a text into lines of at most `width` columns, between words where there are any. At least one line.
+/// Breaks a text into lines of at most `width` columns, at spaces if possible. Returns at least one
+/// line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();

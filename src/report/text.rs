@@ -1,4 +1,4 @@
-//! Small pieces of text for people.
+//! Formats small pieces of text for people.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use vik_core::duration::Span;
 use vik_core::outcome::{CostSource, Usage};
 use vik_core::visible::visible;
 
-/// Text from outside, made safe for a terminal: what it would obey, and what hides or turns text, is shown. Newlines stay.
+/// Makes text from outside safe for a terminal: shows control characters and characters that hide
+/// or reorder text. Newlines stay.
 pub fn clean(text: &str) -> Cow<'_, str> {
     match visible(text) {
         Cow::Owned(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),
@@ -17,7 +18,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same on one line, cut to `width` characters.
+/// As [`clean`], on one line and cut to `width` characters.
 pub fn one_line(text: &str, width: usize) -> String {
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let flat = clean(&flat);
@@ -29,18 +30,18 @@ pub fn one_line(text: &str, width: usize) -> String {
     cut
 }
 
-/// The last `count` lines of a text.
+/// Returns the last `count` lines of a text.
 pub fn tail_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// A cost, or a dash where none is known.
+/// Formats a cost, or a dash if it is unknown.
 pub fn cost(usd: Option<f64>) -> String {
     cost_text(usd, 0.0)
 }
 
-/// The cost of one attempt, with where it comes from; a dash where none is known.
+/// Formats the cost of one attempt with its source, or a dash if it is unknown.
 pub fn attempt_cost(usd: Option<f64>, source: CostSource) -> String {
     match source {
         CostSource::Estimate => cost_text(usd, usd.unwrap_or_default()),
@@ -49,7 +50,7 @@ pub fn attempt_cost(usd: Option<f64>, source: CostSource) -> String {
     }
 }
 
-/// The cost of several attempts, estimates apart; a dash where none is known.
+/// Formats the cost of several attempts with estimates apart, or a dash if it is unknown.
 pub fn cost_sum(costs: impl IntoIterator<Item = (Option<f64>, CostSource)>) -> String {
     let (mut total, mut estimated) = (None, 0.0);
     for (usd, source) in costs {
@@ -62,7 +63,7 @@ pub fn cost_sum(costs: impl IntoIterator<Item = (Option<f64>, CostSource)>) -> S
     cost_text(total, estimated)
 }
 
-/// What was spent, estimates apart; a dash where no cost is known.
+/// Formats spending with estimates apart, or a dash if no cost is known.
 pub fn spent_cost(spent: &SpendView) -> String {
     cost_text(
         (spent.cost_usd > 0.0).then_some(spent.cost_usd),
@@ -70,7 +71,7 @@ pub fn spent_cost(spent: &SpendView) -> String {
     )
 }
 
-/// Tokens, short: `12.3k`; a dash for none.
+/// Formats a number of tokens, as in `12.3k`, or a dash for none.
 pub fn tokens(usage: Usage) -> String {
     match usage.total() {
         0 => "-".to_owned(),
@@ -78,7 +79,7 @@ pub fn tokens(usage: Usage) -> String {
     }
 }
 
-/// A number, short: `12.3k`.
+/// Formats a number, as in `12.3k`.
 pub fn short(number: u64) -> String {
     match number {
         n if n < 1_000 => n.to_string(),
@@ -87,37 +88,38 @@ pub fn short(number: u64) -> String {
     }
 }
 
-/// A number of things, short: `1 token`, `12.3k tokens`.
-pub fn count_short(number: u64, what: &str) -> String {
+/// Formats a number of things, as in `1 token` or `12.3k tokens`.
+pub fn count_short(number: u64, noun: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
-    format!("{} {what}{end}", short(number))
+    format!("{} {noun}{end}", short(number))
 }
 
-/// What was spent, and of how much where that is limited.
+/// Formats spending, with its limit if there is one.
 pub fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let mut tokens = match limit.tokens {
         None => count_short(spent.tokens, "token"),
-        Some(most) => format!("{} of {}", short(spent.tokens), count_short(most, "token")),
+        Some(max) => format!("{} of {}", short(spent.tokens), count_short(max, "token")),
     };
     if spent.estimated_tokens > 0 {
         tokens.push_str(&format!(" ({} estimated)", short(spent.estimated_tokens)));
     }
-    let parts = cost_text(Some(spent.cost_usd), spent.estimated_usd);
+    let breakdown = cost_text(Some(spent.cost_usd), spent.estimated_usd);
     match limit.usd {
-        None => format!("{tokens}, {parts}"),
-        Some(most) => {
-            let (all, most) = (cost(Some(spent.cost_usd)), cost(Some(most)));
-            let parts = if parts == all {
+        None => format!("{tokens}, {breakdown}"),
+        Some(max) => {
+            let (all, max) = (cost(Some(spent.cost_usd)), cost(Some(max)));
+            let breakdown = if breakdown == all {
                 String::new()
             } else {
-                format!(" ({parts})")
+                format!(" ({breakdown})")
             };
-            format!("{tokens}, {all} of {most}{parts}")
+            format!("{tokens}, {all} of {max}{breakdown}")
         }
     }
 }
 
-/// How long something has lasted, with what stands before it: ` for 5m`; nothing where it has only begun.
+/// Formats a duration after the text `before`, as in ` for 5m`. Returns an empty text for less than
+/// a second.
 pub fn lasting(before: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> String {
     match now.duration_since(since).as_secs() {
         ..=0 => String::new(),
@@ -125,7 +127,7 @@ pub fn lasting(before: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> St
     }
 }
 
-/// When something was: `5m ago`, `just now`.
+/// Formats a past time, as in `5m ago` or `just now`.
 pub fn when(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     match now.duration_since(then).as_secs() {
         ..=0 => "just now".to_owned(),
@@ -133,7 +135,7 @@ pub fn when(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     }
 }
 
-/// When something will be: `in 5m`, `now`.
+/// Formats a future time, as in `in 5m` or `now`.
 pub fn until(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     match then.duration_since(now).as_secs() {
         ..=0 => "now".to_owned(),
@@ -141,7 +143,7 @@ pub fn until(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     }
 }
 
-/// How long ago, for a status line.
+/// Formats the time since `then` as a duration.
 pub fn ago(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs().max(0).unsigned_abs();
     Span(Duration::from_secs(seconds)).to_string()

@@ -1,4 +1,4 @@
-//! Agent programs: whether they are there, what they are, and whether they are logged in.
+//! Checks agent programs: whether they exist, their versions, and whether they are logged in.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::report::chain;
 
 const GROUP: Group = Group::Agents;
 
-/// Looks at every agent profile that a stage uses; without a scratch folder no program is run.
+/// Checks every agent profile that a stage uses. Without a scratch folder no program is run.
 pub(super) async fn check(
     host: &Host,
     workflow: &Workflow,
@@ -35,25 +35,25 @@ pub(super) async fn check(
             .iter()
             .filter(|stage| stage.agent == *name)
             .peekable();
-        // One that no stage uses is never started; loading the workflow warned of it.
+        // A profile that no stage uses is never started. Loading the workflow warned about it.
         if stages.peek().is_some() {
-            let asks = stages.any(Stage::asks_before_calls);
-            one(&mut checks, host, (name, profile), asks, scratch, cancel).await;
+            let interactive = stages.any(Stage::asks_before_calls);
+            check_profile(&mut checks, host, (name, profile), interactive, scratch, cancel).await;
         }
     }
     checks
 }
 
-async fn one(
+async fn check_profile(
     checks: &mut Vec<Check>,
     host: &Host,
     (name, profile): (&AgentName, &AgentProfile),
-    asks: bool,
+    interactive: bool,
     scratch: Option<&Scratch>,
     cancel: &CancellationToken,
 ) {
     let check = format!("agent.{name}");
-    let env = match environment(host, name, profile, asks) {
+    let env = match environment(host, name, profile, interactive) {
         Ok(env) => env,
         Err(error) => {
             checks.push(Check::error(GROUP, check, "agent_profile", chain(&error)));
@@ -77,12 +77,13 @@ async fn one(
     checks.extend(login(name, profile, &env));
 }
 
-/// The environment that the agent will have; an error where it cannot be started as the workflow wants it.
+/// Returns the environment that the agent will have, or an error if the agent cannot be started as
+/// configured.
 fn environment(
     host: &Host,
     name: &AgentName,
     profile: &AgentProfile,
-    asks: bool,
+    interactive: bool,
 ) -> Result<BTreeMap<String, String>, vik_agents::LaunchError> {
     let private = host.layout.agent_home(name);
     let launch = vik_agents::launch(&LaunchContext {
@@ -94,13 +95,13 @@ fn environment(
         resume: None,
         budget: vik_core::limits::Limit::default(),
         in_sandbox: false,
-        interactive: asks,
+        interactive,
         scope: None,
         is_root: nix::unistd::geteuid().is_root(),
         environment: &host.environment.shared(),
     })?;
     let mut env = launch.env;
-    // Whether they have values is looked at by itself.
+    // A separate check reports whether secrets have values.
     env.extend(
         profile
             .secrets
@@ -111,13 +112,13 @@ fn environment(
     Ok(env)
 }
 
-/// Why a program is not there.
+/// The reasons why a program was not found.
 enum Missing {
-    /// It is not on PATH.
+    /// The program is not on PATH.
     OnPath(String),
-    /// The path leads to no program.
+    /// The path does not lead to a program.
     Path(String),
-    /// It is looked up in each issue's workspace.
+    /// The program is looked up in each issue's workspace.
     Relative(String),
 }
 
@@ -201,51 +202,56 @@ async fn version(
     if version_args.is_empty() {
         return Check::ok(GROUP, check, described(profile, program, None));
     }
-    let own = profile.command.iter().skip(1).map(String::as_str);
-    let args: Vec<OsString> = own.chain(version_args.iter().copied()).map(Into::into).collect();
-    // Some programs make files in their home as soon as they start.
+    let profile_args = profile.command.iter().skip(1).map(String::as_str);
+    let args: Vec<OsString> = profile_args
+        .chain(version_args.iter().copied())
+        .map(Into::into)
+        .collect();
+    // Some programs create files in their home as soon as they start.
     let mut env = env.clone();
     for name in ["CODEX_HOME", "CLAUDE_CONFIG_DIR"] {
         env.insert(name.to_owned(), scratch.path().to_string_lossy().into_owned());
     }
-    let shown = program.display();
+    let program_path = program.display();
     let run = probe::version(host, scratch, program, args, env, cancel);
-    match patiently(&format!("the version of {shown}"), run).await {
+    match patiently(&format!("the version of {program_path}"), run).await {
         Ok(version) => Check::ok(GROUP, check, described(profile, program, Some(&version))),
         Err(NoVersion::Silent | NoVersion::Cancelled) => Check::warning(
             GROUP,
             check,
             "agent_version",
-            format!("{shown} did not print a version"),
+            format!("{program_path} did not print a version"),
         ),
         Err(NoVersion::TimedOut) => Check::warning(
             GROUP,
             check,
             "agent_version",
-            format!("{shown} did not tell its version within 10s"),
+            format!("{program_path} did not tell its version within 10s"),
         ),
-        Err(NoVersion::Failed(how)) => Check::error(GROUP, check, "agent_broken", format!("{shown} {how}"))
-            .hint("run it by hand with --version to see more"),
+        Err(NoVersion::Failed(how)) => {
+            Check::error(GROUP, check, "agent_broken", format!("{program_path} {how}"))
+                .hint("run it by hand with --version to see more")
+        }
     }
 }
 
-/// The server that the built-in agent would ask, by its own settings and those of the profile.
+/// Returns the server that the built-in agent would use, from its own settings and the profile.
 fn endpoint(profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<Endpoint, String> {
     let variables = env.iter().map(|(name, value)| (name.clone(), value.clone()));
     let loaded =
         LoadedConfig::load(&Sources::of_variables(variables.collect())).map_err(|error| chain(&error))?;
     let mut settings = loaded.settings;
-    let over = |own: &Option<String>, set: &mut Option<String>| {
-        if own.is_some() {
-            set.clone_from(own);
+    let override_with = |from_profile: &Option<String>, target: &mut Option<String>| {
+        if from_profile.is_some() {
+            target.clone_from(from_profile);
         }
     };
-    over(&profile.provider, &mut settings.provider);
-    over(&profile.base_url, &mut settings.base_url);
+    override_with(&profile.provider, &mut settings.provider);
+    override_with(&profile.base_url, &mut settings.base_url);
     open::endpoint(&settings, &|name| env.get(name).cloned()).map_err(|error| error.to_string())
 }
 
-/// What the built-in agent speaks to.
+/// Checks the provider of the built-in agent.
 fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Check {
     let check = format!("provider.{name}");
     if profile.provider.as_deref() != Some("replay") {
@@ -280,26 +286,26 @@ fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMa
     }
 }
 
-/// Where a login shows. Names only: no value is ever shown.
+/// Checks for signs of a login. Only names are shown, never values.
 fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Option<Check> {
     let signs = login_signs(profile, env);
     if signs.is_empty() {
         return None;
     }
     let check = format!("login.{name}");
-    let shows = |sign: &&LoginSign| match sign {
+    let is_present = |sign: &&LoginSign| match sign {
         LoginSign::Variable(name) => env.get(*name).is_some_and(|value| !value.is_empty()),
         LoginSign::File(path) => path.is_file(),
     };
-    let word = |sign: &LoginSign| match sign {
+    let sign_name = |sign: &LoginSign| match sign {
         LoginSign::Variable(name) => (*name).to_owned(),
         LoginSign::File(path) => path.display().to_string(),
     };
-    Some(match signs.iter().find(shows) {
-        Some(sign) => Check::ok(GROUP, check, format!("{} is there", word(sign))),
+    Some(match signs.iter().find(is_present) {
+        Some(sign) => Check::ok(GROUP, check, format!("{} is there", sign_name(sign))),
         None => {
-            let places: Vec<String> = signs.iter().map(word).collect();
-            let message = format!("no login found (looked for {})", places.join(", "));
+            let locations: Vec<String> = signs.iter().map(sign_name).collect();
+            let message = format!("no login found (looked for {})", locations.join(", "));
             let warning = Check::warning(GROUP, check, "agent_login", message);
             match login_hint(profile) {
                 Some(hint) => warning.hint(hint),

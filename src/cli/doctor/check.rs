@@ -1,4 +1,4 @@
-//! One thing that was looked at, and all of them together.
+//! A single check of `doctor`, and the result of all checks.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -9,24 +9,24 @@ use vik_core::workflow::{Diagnostic, Severity};
 use crate::report::{Exit, Failure};
 use crate::workflow_file::FileFindings;
 
-/// The check of the workflow file as a whole.
+/// The name of the check of the workflow file as a whole.
 pub(super) const WORKFLOW: &str = "workflow";
-/// The check of the pull command.
+/// The name of the check of the pull command.
 pub(super) const PULL: &str = "pull";
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// As it should be.
+    /// No problem was found.
     Ok,
-    /// Work is possible, but likely not as meant; `--strict` takes it for an error.
+    /// Work is possible, but probably not as intended. `--strict` treats it as an error.
     Warning,
-    /// `run` will not do what it should.
+    /// `run` will not work as intended.
     Error,
 }
 
-/// Under which heading a check is shown.
+/// The heading under which a check is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     Workflow,
@@ -54,18 +54,17 @@ impl Group {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What was looked at, such as `agent.codex`.
+    /// The name of the check, such as `agent.codex`.
     pub check: String,
-    /// How it went.
     pub status: Status,
-    /// Stable, for scripts; absent when all is well.
+    /// A stable code for scripts; absent if no problem was found.
     pub code: Option<Cow<'static, str>>,
-    /// What was found.
+    /// The finding.
     pub message: String,
-    /// What to do about it.
+    /// How to solve the problem.
     pub hint: Option<String>,
     #[serde(skip)]
     pub(super) group: Group,
@@ -111,7 +110,7 @@ impl Check {
         }
     }
 
-    /// What another part of Vik has to say, as an error.
+    /// Returns a failure of another part of Vik as an error.
     pub(super) fn failure(group: Group, check: impl Into<String>, failure: &Failure) -> Self {
         let body = failure.body();
         Self {
@@ -126,40 +125,42 @@ impl Check {
     }
 }
 
-/// All that was looked at.
+/// The results of all checks.
 #[derive(Debug)]
 pub struct Examination {
-    /// The workflow file.
     pub workflow_path: PathBuf,
-    /// Whether no command was run.
+    /// Whether commands were skipped.
     pub offline: bool,
     /// Findings within the workflow file and the prompt files.
     pub files: Vec<FileFindings>,
-    /// The checks.
     pub checks: Vec<Check>,
 }
 
 impl Examination {
-    /// All findings.
+    /// Returns the findings of all files.
     pub fn findings(&self) -> impl Iterator<Item = &Diagnostic> {
         self.files.iter().flat_map(|file| &file.findings)
     }
 
-    /// The exit code; with `strict`, a warning counts as an error.
+    /// Returns the exit code. With `strict`, a warning counts as an error.
     pub fn exit(&self, strict: bool) -> Exit {
         let bad = |status: Status| status == Status::Error || (strict && status == Status::Warning);
         let invalid = self
             .findings()
-            .any(|one| strict || one.severity == Severity::Error)
+            .any(|finding| strict || finding.severity == Severity::Error)
             || self
                 .checks
                 .iter()
-                .any(|one| one.check == WORKFLOW && bad(one.status));
+                .any(|check| check.check == WORKFLOW && bad(check.status));
         if invalid {
             return Exit::Workflow;
         }
-        let pull_failed = |one: &Check| one.check == PULL && one.status == Status::Error;
-        if self.checks.iter().any(|one| bad(one.status) && !pull_failed(one)) {
+        let pull_failed = |check: &Check| check.check == PULL && check.status == Status::Error;
+        if self
+            .checks
+            .iter()
+            .any(|check| bad(check.status) && !pull_failed(check))
+        {
             Exit::Failed
         } else if self.checks.iter().any(pull_failed) {
             Exit::NotFound
@@ -168,17 +169,17 @@ impl Examination {
         }
     }
 
-    /// How many findings and checks are errors, and how many are warnings.
+    /// Returns the number of errors and of warnings, in findings and checks.
     pub fn counts(&self) -> (usize, usize) {
-        // The check of the file only sums its findings up.
+        // The check of the file only summarises its findings.
         let checks = self
             .checks
             .iter()
-            .filter(|one| one.check != WORKFLOW || self.files.is_empty());
+            .filter(|check| check.check != WORKFLOW || self.files.is_empty());
         let (mut errors, mut warnings) = (0, 0);
         let statuses = checks
-            .map(|one| one.status)
-            .chain(self.findings().map(|one| match one.severity {
+            .map(|check| check.status)
+            .chain(self.findings().map(|finding| match finding.severity {
                 Severity::Error => Status::Error,
                 Severity::Warning => Status::Warning,
             }));

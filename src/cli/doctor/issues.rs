@@ -1,4 +1,4 @@
-//! The pull command: whether it runs, and what came of its items.
+//! Checks the pull command: whether it succeeds and whether its items are usable.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::check::{Check, Group, PULL};
 use crate::intake::{PullError, PullResult};
 use crate::report::{chain, one_line};
 
-/// How many skipped items are named.
+/// The maximum number of listed items.
 const SHOWN: usize = 3;
 
-/// The checks of one pull, and its issues.
+/// Returns the checks of one pull, and its issues.
 pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<Issue>) {
     let took = pull.took.as_secs_f64();
     match pull.result {
@@ -65,13 +65,13 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
             if !warnings.is_empty() {
                 let shown = warnings.iter().take(SHOWN);
                 let shown: Vec<_> = shown.map(|warning| one_line(&warning.to_string(), 200)).collect();
-                let more = warnings.len().saturating_sub(SHOWN);
-                let more = if more > 0 {
-                    format!("\nand {more} more")
+                let omitted = warnings.len().saturating_sub(SHOWN);
+                let omitted = if omitted > 0 {
+                    format!("\nand {omitted} more")
                 } else {
                     String::new()
                 };
-                let message = format!("fields of another type:\n{}{more}", shown.join("\n"));
+                let message = format!("fields of another type:\n{}{omitted}", shown.join("\n"));
                 checks.push(Check::warning(
                     Group::Issues,
                     "pull.fields",
@@ -79,7 +79,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                     message,
                 ));
             }
-            checks.extend(case(workflow, &issues));
+            checks.extend(state_case(workflow, &issues));
             (checks, issues)
         }
     }
@@ -104,9 +104,10 @@ fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
     format!(": {}", stages.join(", "))
 }
 
-/// States that would match but for upper and lower case, or space around them: a slip that is hard to see.
-fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
-    let mut near: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+/// Warns about states that differ from a stage's state only in case or surrounding space, which is
+/// hard to see.
+fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
+    let mut near_matches: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for issue in issues {
         let stages = workflow.issue.stages.iter();
         if stages.clone().any(|stage| *stage.when_state == *issue.state) {
@@ -117,13 +118,13 @@ fn case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
             .clone()
             .find(|stage| stage.when_state.trim().to_lowercase() == folded)
         {
-            *near.entry((&issue.state, &stage.when_state)).or_default() += 1;
+            *near_matches.entry((&issue.state, &stage.when_state)).or_default() += 1;
         }
     }
-    if near.is_empty() {
+    if near_matches.is_empty() {
         return None;
     }
-    let lines: Vec<String> = near
+    let lines: Vec<String> = near_matches
         .iter()
         .map(|((state, wanted), count)| {
             format!(

@@ -1,8 +1,9 @@
-//! `vik doctor`: all that is wrong with a workflow, and whether `run` could do its work.
+//! `vik doctor`: reports all problems of a workflow and whether `run` can work.
 //!
-//! Nothing that lasts is made or changed: folders that do not exist are not created, hooks and prompt commands are
-//! rendered and never run. What is run (the pull command, `--version` of agents, `sh -n`) runs under the shim, bounded
-//! in time; what the pull command itself leaves is its author's.
+//! It creates and changes nothing that lasts: missing folders are not created, and hooks and prompt
+//! commands are rendered but never run. The commands that it does run (the pull command,
+//! `--version` of agents, `sh -n`) run under the shim with a time limit. Effects of the pull
+//! command itself are up to its author.
 
 mod agents;
 mod check;
@@ -43,7 +44,7 @@ use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
 use probe::patiently;
 
-/// Checks the workflow, and tries what `run` will do.
+/// Checks the workflow and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     if args.orphans {
         return orphans::run(args.json);
@@ -60,10 +61,10 @@ pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
     Ok(examination.exit(args.strict))
 }
 
-/// Looks at everything; `offline` runs no command.
+/// Runs all checks; `offline` runs no command.
 ///
 /// # Errors
-/// When it was interrupted (exit 130), or could not even begin.
+/// If it is interrupted (exit 130), or cannot start.
 pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -81,7 +82,7 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
             examination = &mut checks => return Ok(examination),
             _ = signals.next() => cancel.cancel(),
         }
-        // What runs now is stopped first, and its files go.
+        // Running commands are stopped and their files removed first.
         checks.await;
         Err(Failure::new(
             Exit::Interrupted,
@@ -104,7 +105,7 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
     match WorkflowFile::read(&workflow_path) {
         Err(failure) => checks.push(Check::failure(Group::Workflow, WORKFLOW, &failure)),
         Ok(mut file) => {
-            // One with errors is looked through for more of them; only a good one is tried.
+            // An invalid workflow is searched for further errors; only a valid one is tried.
             if let Some(workflow) = file.loaded.draft().cloned() {
                 let is_usable = file.loaded.workflow.is_some();
                 let sources = file.check_templates(&workflow);
@@ -115,7 +116,8 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
                 let host = host(checks, &workflow_path, &workflow, instance.as_ref());
                 if let Some(host) = host.filter(|_| is_usable) {
                     let scratch = if offline { None } else { scratch(checks) };
-                    let issues = try_it(checks, &host, &workflow, scratch.as_ref(), cancel).await;
+                    let issues =
+                        try_agents_and_pull(checks, &host, &workflow, scratch.as_ref(), cancel).await;
                     checks.extend(webhooks::check(&workflow));
                     for rendered in templates::render(&host, &workflow, &sources, &issues) {
                         checks.push(rendered.check(&host, scratch.as_ref(), cancel).await);
@@ -142,28 +144,28 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
 fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Check {
     let errors = examination
         .findings()
-        .filter(|one| one.severity == Severity::Error)
+        .filter(|finding| finding.severity == Severity::Error)
         .count();
     let all = examination.findings().count();
-    let shown = examination.workflow_path.display();
-    let count = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let path = examination.workflow_path.display();
+    let count = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     if errors > 0 {
-        let message = format!("{shown}: {}", count(errors, "error"));
+        let message = format!("{path}: {}", count(errors, "error"));
         return Check::error(Group::Workflow, WORKFLOW, "workflow_invalid", message);
     }
     let Some(workflow) = workflow else {
-        return Check::error(Group::Workflow, WORKFLOW, "workflow_invalid", shown.to_string());
+        return Check::error(Group::Workflow, WORKFLOW, "workflow_invalid", path.to_string());
     };
-    let what = format!(
+    let summary = format!(
         "{}, {}",
         count(workflow.agents.len(), "agent"),
         count(workflow.issue.stages.len(), "stage")
     );
     if all > 0 {
-        let message = format!("{shown}: {what}; {}", count(all, "warning"));
+        let message = format!("{path}: {summary}; {}", count(all, "warning"));
         return Check::warning(Group::Workflow, WORKFLOW, "workflow_warnings", message);
     }
-    Check::ok(Group::Workflow, WORKFLOW, format!("{shown}: {what}"))
+    Check::ok(Group::Workflow, WORKFLOW, format!("{path}: {summary}"))
 }
 
 fn instance(checks: &mut Vec<Check>, workflow_path: &Path) -> Option<Instance> {
@@ -194,7 +196,7 @@ fn host(
         Ok(host) => {
             let home = host.layout.home();
             checks.push(places::writable("home", "the workspace root", home));
-            // Within it anything may have changed hands.
+            // Owners inside the home may have changed.
             for folder in [host.layout.root().to_owned(), host.layout.issues_dir()] {
                 if folder.exists() {
                     let check = places::writable("home.workflow", "the folder", &folder);
@@ -213,8 +215,8 @@ fn host(
     }
 }
 
-/// Tries the agents and the pull command; gives the issues that it brought.
-async fn try_it(
+/// Tries the agents and the pull command. Returns the pulled issues.
+async fn try_agents_and_pull(
     checks: &mut Vec<Check>,
     host: &Host,
     workflow: &Workflow,
@@ -232,8 +234,8 @@ async fn try_it(
         pull(host, workflow, scratch, cancel),
     );
     checks.extend(agents);
-    let (of_pull, issues) = issues::check(workflow, pull);
-    checks.extend(of_pull);
+    let (pull_checks, issues) = issues::check(workflow, pull);
+    checks.extend(pull_checks);
     issues
 }
 
@@ -254,7 +256,7 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
     }
 }
 
-/// Pulls once; what the command says on stderr does not last.
+/// Pulls once. The stderr output of the command is temporary.
 async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
     let stderr = scratch.path().join("pull.stderr");
     let pull = crate::intake::pull(host, workflow, &stderr, cancel.cancelled());

@@ -1,11 +1,12 @@
-//! Notifiers: whether they have what they need. Nothing is sent; that is for `vik notify test`.
+//! Checks whether notifiers have the variables that they need. Sends nothing: `vik notify test`
+//! does that.
 
 use vik_core::workflow::{NotifyAddress, NotifyChannel, Workflow};
 
 use super::check::{Check, Group};
 use crate::host::own_environment;
 
-/// One check for each notifier.
+/// Returns one check for each notifier.
 pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
     let environment = own_environment();
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());

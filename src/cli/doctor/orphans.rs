@@ -1,4 +1,4 @@
-//! `vik doctor --orphans`: every process of Vik's on this host, and who looks after it.
+//! `vik doctor --orphans`: lists every process of Vik on this host and its owner.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,19 +11,18 @@ use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 use crate::report::{Exit, one_line, stdout_width, table_within};
 
-/// Who looks after a process.
+/// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Owner {
-    /// A daemon that runs, mostly through a shim.
+    /// A running daemon, usually through a shim.
     Daemon,
-    /// A shim without a daemon: it ends the process when its grace is over, unless a daemon takes it up.
+    /// A shim without a daemon: it ends the process after its grace, unless a daemon attaches.
     Shim,
-    /// Nobody.
     Nobody,
 }
 
-/// One process of Vik's.
+/// A process of Vik.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Found {
     pid: i32,
@@ -43,7 +42,7 @@ pub(super) struct Known {
     pub(super) runs: bool,
 }
 
-/// Audits the host. Exit 1 when something lives that nobody owns.
+/// Audits the host. Returns exit 1 if a process without an owner lives.
 pub fn run(json: bool) -> CliResult {
     let known = known();
     let censuses: Vec<_> = known
@@ -54,10 +53,13 @@ pub fn run(json: bool) -> CliResult {
     let ancestors = |pid| vik_proc::identity::ancestors(pid);
     let found: Vec<_> = audited
         .iter()
-        .map(|one| judge(one, &audited, &known, ancestors))
+        .map(|process| judge(process, &audited, &known, ancestors))
         .collect();
     if json {
-        let orphans = found.iter().filter(|one| one.owner == Owner::Nobody).count();
+        let orphans = found
+            .iter()
+            .filter(|process| process.owner == Owner::Nobody)
+            .count();
         print_json(&serde_json::json!({
             "schema": vik_api::SCHEMA,
             "orphans": orphans,
@@ -66,14 +68,14 @@ pub fn run(json: bool) -> CliResult {
     } else {
         print(&text(&found, stdout_width()));
     }
-    Ok(if found.iter().any(|one| one.owner == Owner::Nobody) {
+    Ok(if found.iter().any(|process| process.owner == Owner::Nobody) {
         Exit::Failed
     } else {
         Exit::Done
     })
 }
 
-/// All instances of this user, by name.
+/// Returns all instances of this user, by name.
 fn known() -> HashMap<String, Known> {
     Instance::all()
         .into_iter()
@@ -85,39 +87,39 @@ fn known() -> HashMap<String, Known> {
         .collect()
 }
 
-/// Says who looks after a process.
+/// Determines the owner of a process.
 pub(super) fn judge(
-    one: &Audited,
+    audited: &Audited,
     all: &[Audited],
     known: &HashMap<String, Known>,
     ancestors: impl Fn(i32) -> Vec<ProcessId>,
 ) -> Found {
-    let mark = |of: &Audited, name: &str| {
-        let mark = of.marks.iter().find(|mark| mark.name == name)?;
+    let mark = |source: &Audited, name: &str| {
+        let mark = source.marks.iter().find(|mark| mark.name == name)?;
         Some(mark.value.clone())
     };
-    let shim = one.shim;
-    let of_shim = shim.and_then(|shim| all.iter().find(|other| other.process == shim));
-    let by_root = one.census.as_ref().and_then(|census| {
+    let shim = audited.shim;
+    let owning_shim = shim.and_then(|shim| all.iter().find(|other| other.process == shim));
+    let by_root = audited.census.as_ref().and_then(|census| {
         let has = |(_, known): &(&String, &Known)| census.starts_with(&known.info.root);
         known.iter().find(has).map(|(name, _)| name.clone())
     });
-    let instance = of_shim
+    let instance = owning_shim
         .and_then(|shim| mark(shim, SHIM_MARK))
-        .or_else(|| mark(one, SHIM_MARK))
-        .or_else(|| mark(one, INSTANCE_MARK))
+        .or_else(|| mark(audited, SHIM_MARK))
+        .or_else(|| mark(audited, INSTANCE_MARK))
         .or(by_root);
     let home = instance.as_ref().and_then(|name| known.get(name));
-    // A daemon that an agent's hook started carries the marks of that agent.
-    let line: Vec<_> = std::iter::once(one.process)
-        .chain(ancestors(one.process.pid))
+    // A daemon that an agent's hook started has the marks of that agent.
+    let lineage: Vec<_> = std::iter::once(audited.process)
+        .chain(ancestors(audited.process.pid))
         .collect();
-    let above = known
+    let ancestor_daemon = known
         .values()
-        .find(|known| known.runs && line.contains(&known.info.process));
+        .find(|known| known.runs && lineage.contains(&known.info.process));
     let daemon = match shim {
-        Some(_) => home.filter(|known| known.runs).or(above),
-        None => above,
+        Some(_) => home.filter(|known| known.runs).or(ancestor_daemon),
+        None => ancestor_daemon,
     };
     let owner = match (daemon, shim) {
         (Some(_), _) => Owner::Daemon,
@@ -129,15 +131,16 @@ pub(super) fn judge(
         stem.get(stem.len().checked_sub(36)?..).map(str::to_owned)
     };
     Found {
-        pid: one.process.pid,
-        command: one.command.clone(),
+        pid: audited.process.pid,
+        command: audited.command.clone(),
         owner,
         shim_pid: shim.map(|shim| shim.pid),
         daemon_pid: daemon.map(|known| known.info.process.pid),
-        attempt_id: mark(one, ATTEMPT_MARK).or_else(|| one.census.as_ref().and_then(attempt_of_census)),
+        attempt_id: mark(audited, ATTEMPT_MARK)
+            .or_else(|| audited.census.as_ref().and_then(attempt_of_census)),
         instance,
         workflow_path: home.map(|known| known.info.workflow_path.clone()),
-        census: one.census.clone(),
+        census: audited.census.clone(),
     }
 }
 
@@ -147,22 +150,22 @@ pub(super) fn text(found: &[Found], width: usize) -> String {
     }
     let rows: Vec<_> = found
         .iter()
-        .map(|one| {
-            let owner = match (one.owner, one.daemon_pid, one.shim_pid) {
+        .map(|process| {
+            let owner = match (process.owner, process.daemon_pid, process.shim_pid) {
                 (Owner::Daemon, Some(daemon), _) => format!("daemon {daemon}"),
-                (Owner::Shim, _, Some(shim)) if shim == one.pid => "waits for a daemon".to_owned(),
+                (Owner::Shim, _, Some(shim)) if shim == process.pid => "waits for a daemon".to_owned(),
                 (Owner::Shim, _, Some(shim)) => format!("shim {shim}, no daemon"),
                 _ => "NOBODY".to_owned(),
             };
-            let workflow = one.workflow_path.as_ref().map_or_else(
+            let workflow = process.workflow_path.as_ref().map_or_else(
                 || "an unknown workflow".to_owned(),
                 |path| path.display().to_string(),
             );
             [
-                one.pid.to_string(),
-                one_line(&one.command, 20),
+                process.pid.to_string(),
+                one_line(&process.command, 20),
                 owner,
-                format!("{workflow}\n{}", one.attempt_id.as_deref().unwrap_or("")),
+                format!("{workflow}\n{}", process.attempt_id.as_deref().unwrap_or("")),
             ]
         })
         .collect();
@@ -173,7 +176,7 @@ pub(super) fn text(found: &[Found], width: usize) -> String {
 }
 
 fn summary(found: &[Found]) -> String {
-    let count = |owner| found.iter().filter(|one| one.owner == owner).count();
+    let count = |owner| found.iter().filter(|process| process.owner == owner).count();
     let (orphans, waiting) = (count(Owner::Nobody), count(Owner::Shim));
     let mut out = format!(
         "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
@@ -183,8 +186,8 @@ fn summary(found: &[Found]) -> String {
     );
     let mut workflows: Vec<_> = found
         .iter()
-        .filter(|one| one.owner != Owner::Daemon)
-        .filter_map(|one| one.workflow_path.as_ref())
+        .filter(|process| process.owner != Owner::Daemon)
+        .filter_map(|process| process.workflow_path.as_ref())
         .collect();
     workflows.sort_unstable();
     workflows.dedup();
@@ -196,7 +199,7 @@ fn summary(found: &[Found]) -> String {
     }
     if found
         .iter()
-        .any(|one| one.owner == Owner::Nobody && one.workflow_path.is_none())
+        .any(|process| process.owner == Owner::Nobody && process.workflow_path.is_none())
     {
         out.push_str("  what belongs to no known workflow can only be ended by its pid: `kill PID`\n");
     }

@@ -1,4 +1,4 @@
-//! Folders, the daemon, and the system itself.
+//! Checks folders, the daemon and the system.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use crate::daemon::{Instance, Presence};
 use crate::report::chain;
 use crate::workspace::fs::create_new_private;
 
-/// Whether Vik can keep its files here. What is there is tried; where nothing is yet, the folder above must allow it.
-pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
+/// Checks whether Vik can write to a folder. An existing folder is tried; for a missing one the
+/// nearest existing parent must permit it.
+pub(super) fn writable(check: &str, description: &str, folder: &Path) -> Check {
     let problem = |message: String| {
         Check::error(Group::Folders, check, "not_writable", message)
             .hint("give this user the folder, or choose another with `workspace.root` or VIK_HOME")
@@ -23,36 +24,42 @@ pub(super) fn writable(check: &str, what: &str, folder: &Path) -> Check {
             Ok(()) => Check::ok(
                 Group::Folders,
                 check,
-                format!("{what} {} is writable", folder.display()),
+                format!("{description} {} is writable", folder.display()),
             ),
-            Err(error) => problem(format!("{what} {} is not writable: {error}", folder.display())),
+            Err(error) => problem(format!(
+                "{description} {} is not writable: {error}",
+                folder.display()
+            )),
         },
-        Ok(_) => problem(format!("{what} {} is no folder", folder.display())),
+        Ok(_) => problem(format!("{description} {} is no folder", folder.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let above = nearest(folder);
-            // Asked for, not tried: this folder is not Vik's.
-            match access(&above, AccessFlags::W_OK | AccessFlags::X_OK) {
+            let parent = nearest_existing(folder);
+            // Only the permission is checked, without a write: this folder does not belong to Vik.
+            match access(&parent, AccessFlags::W_OK | AccessFlags::X_OK) {
                 Ok(()) => Check::ok(
                     Group::Folders,
                     check,
-                    format!("{what} {} can be made", folder.display()),
+                    format!("{description} {} can be made", folder.display()),
                 ),
                 Err(error) => problem(format!(
-                    "{what} {} cannot be made in {}: {}",
+                    "{description} {} cannot be made in {}: {}",
                     folder.display(),
-                    above.display(),
+                    parent.display(),
                     error.desc()
                 )),
             }
         }
-        Err(error) => problem(format!("{what} {} cannot be used: {error}", folder.display())),
+        Err(error) => problem(format!(
+            "{description} {} cannot be used: {error}",
+            folder.display()
+        )),
     }
 }
 
-fn nearest(folder: &Path) -> PathBuf {
+fn nearest_existing(folder: &Path) -> PathBuf {
     folder
         .ancestors()
-        .find(|above| above.exists())
+        .find(|parent| parent.exists())
         .unwrap_or(Path::new("/"))
         .to_owned()
 }
@@ -63,7 +70,7 @@ fn try_to_write(folder: &Path) -> io::Result<()> {
     std::fs::remove_file(&path)
 }
 
-/// Whether a daemon runs for this workflow.
+/// Checks whether a daemon runs for this workflow.
 pub(super) fn daemon(instance: &Instance) -> Check {
     let check = "daemon";
     match instance.presence() {
@@ -88,7 +95,7 @@ pub(super) fn daemon(instance: &Instance) -> Check {
     }
 }
 
-/// Whether the ledger is whole.
+/// Checks whether the ledger is intact.
 pub(super) fn ledger(service: &Path) -> Check {
     match vik_store::ledger::check(service) {
         Health::Bad(error) => {
@@ -102,7 +109,7 @@ pub(super) fn ledger(service: &Path) -> Check {
     }
 }
 
-/// Whether git is there.
+/// Checks whether git is installed.
 pub(super) fn git(path: &str) -> Check {
     match probe::find("git", path) {
         Some(git) => Check::ok(Group::System, "git", git.display().to_string()),
@@ -111,7 +118,7 @@ pub(super) fn git(path: &str) -> Check {
     }
 }
 
-/// Which system this is.
+/// Reports the operating system.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
 pub(super) fn platform() -> Check {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -139,7 +146,7 @@ pub(super) fn platform() -> Check {
     .hint("a process that leaves its agent's group and loses its parent is not found here")
 }
 
-/// What the kernel gives for the supervision of processes.
+/// Checks the kernel features for the supervision of processes.
 pub(super) fn kernel() -> Vec<Check> {
     let facts = vik_proc::capabilities().into_iter();
     facts
@@ -152,7 +159,7 @@ pub(super) fn kernel() -> Vec<Check> {
                 (false, "subreaper" | "mark") => {
                     Check::warning(Group::System, check, "kernel_weaker", fact.detail)
                 }
-                // Vik does without these.
+                // These features are optional.
                 (false, _) => Check::ok(Group::System, check, format!("not there: {}", fact.detail)),
             }
         })

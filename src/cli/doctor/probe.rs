@@ -1,4 +1,4 @@
-//! Runs the short commands that doctor needs, and leaves nothing behind.
+//! Runs the short commands that doctor needs and removes their files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report::{one_line, tail_lines};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
-/// How long a program may take to tell its version.
+/// How long a program may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most that is read of a version.
+/// The maximum size of a program's version output.
 const MAX_VERSION_BYTES: usize = 64 * 1024;
-/// After this long without a word a person is told what is waited for.
+/// The silence after which a message tells the person what doctor waits for.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// A folder that is gone when doctor is.
+/// A temporary folder that is removed when it is dropped.
 #[derive(Debug)]
 pub(in crate::cli) struct Scratch(PathBuf);
 
@@ -42,38 +42,40 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It lies in the folder for what may be lost at any time.
+        // A failure is ignored: the folder is in the system's folder for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The program with this name on a PATH, as the shim finds it; a path stands for itself.
+/// Finds the program with this name on a PATH, as the shim does. A path is returned unchanged if it
+/// is executable.
 pub(in crate::cli) fn find(name: &str, path: &str) -> Option<PathBuf> {
-    let runs = |file: &Path| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
+    let is_executable = |file: &Path| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
     if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|file| runs(file));
+        return Some(PathBuf::from(name)).filter(|file| is_executable(file));
     }
     let folders = path
         .split(':')
         .map(Path::new)
         .filter(|folder| folder.is_absolute());
-    folders.map(|folder| folder.join(name)).find(|file| runs(file))
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file))
 }
 
-/// Why a program told no version.
+/// The reasons why a program printed no version.
 #[derive(Debug)]
 pub(super) enum NoVersion {
     /// Doctor was interrupted.
     Cancelled,
-    /// It took too long.
+    /// It exceeded the timeout.
     TimedOut,
-    /// It failed; in words that follow its name.
+    /// It failed. The text continues a sentence after the program's name.
     Failed(String),
-    /// It printed nothing.
     Silent,
 }
 
-/// Runs a program that prints its version, under the shim; the first line that it printed.
+/// Runs a program with its version option under the shim. Returns the first line of its output.
 pub(super) async fn version(
     host: &Host,
     scratch: &Scratch,
@@ -103,13 +105,13 @@ pub(super) async fn version(
         return Err(NoVersion::TimedOut);
     }
     if run.exit.code != Some(0) {
-        let said = one_line(&tail_lines(&read_tail(&stderr, 4096), 3), 200);
-        let said = if said.is_empty() {
-            said
+        let message = one_line(&tail_lines(&read_tail(&stderr, 4096), 3), 200);
+        let message = if message.is_empty() {
+            message
         } else {
-            format!("; it said: {said}")
+            format!("; it said: {message}")
         };
-        return Err(NoVersion::Failed(format!("{}{said}", how_ended(&run.exit))));
+        return Err(NoVersion::Failed(format!("{}{message}", how_ended(&run.exit))));
     }
     let output = String::from_utf8_lossy(&run.stdout);
     match output.lines().find(|line| !line.trim().is_empty()) {
@@ -118,7 +120,7 @@ pub(super) async fn version(
     }
 }
 
-/// What the shell says of a script that it cannot read. Nothing of the script runs.
+/// Returns the shell's message about a script with a syntax error. The script is not run.
 pub(super) async fn shell_syntax(
     host: &Host,
     scratch: &Scratch,
@@ -128,7 +130,7 @@ pub(super) async fn shell_syntax(
     let id = uuid::Uuid::now_v7();
     let file = scratch.path().join(format!("{id}.sh"));
     let stderr = file.with_extension("stderr");
-    // Where it cannot be looked at, nothing is said against it.
+    // If the script cannot be written, there is no finding.
     write_private(&file, script.as_bytes()).ok()?;
     let mut spec = ShimSpec::command("sh", scratch.path());
     spec.args = vec!["-n".into(), file.clone().into()];
@@ -144,19 +146,19 @@ pub(super) async fn shell_syntax(
         .output(&spec, limits, cancel.cancelled())
         .await
         .ok()?;
-    let said = tail_lines(&read_tail(&stderr, 4096), 3).replace(&*file.to_string_lossy(), "script");
+    let message = tail_lines(&read_tail(&stderr, 4096), 3).replace(&*file.to_string_lossy(), "script");
     let refused = !run.cancelled && !run.timed_out && run.exit.code.is_some_and(|code| code != 0);
-    refused.then(|| one_line(&said, 200))
+    refused.then(|| one_line(&message, 200))
 }
 
-/// Waits, and tells what for when it takes long.
-pub(super) async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
+/// Waits for a future and prints a message if that takes long.
+pub(super) async fn patiently<T>(description: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         done = &mut work => return done,
         () = tokio::time::sleep(SLOW) => {}
     }
-    // Nothing is lost when nobody reads it.
-    let _ = writeln!(io::stderr().lock(), "waiting for {what} …");
+    // A failed write loses nothing important.
+    let _ = writeln!(io::stderr().lock(), "waiting for {description} …");
     work.await
 }

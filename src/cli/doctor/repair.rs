@@ -1,4 +1,4 @@
-//! `vik doctor --repair`: rebuilds a damaged ledger, while no daemon runs.
+//! `vik doctor --repair`: rebuilds a damaged ledger while no daemon runs.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::daemon::{Instance, ledger_failure};
 use crate::report::{Exit, Failure, chain, count};
 use crate::workflow_file::absolute;
 
-/// Looks at the ledger, and rebuilds it where it is damaged. What was damaged is kept beside it.
+/// Checks the ledger and rebuilds it if it is damaged. The damaged files are kept beside it.
 pub fn run(workflow: &Path, json: bool) -> CliResult {
     let root = history::root(workflow)?;
-    // No daemon may begin meanwhile; a later one finds what was rebuilt.
+    // The lock prevents a daemon from starting meanwhile; a later one finds the rebuilt ledger.
     let _lock = Instance::of(&absolute(workflow))?.acquire().map_err(|failure| {
         if failure.exit == Exit::AlreadyRunning {
             failure.hint("a ledger is repaired while no daemon uses it: `vik stop` first")
@@ -21,7 +21,7 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
         }
     })?;
     let service = root.join("service");
-    let found = match check(&service) {
+    let damage = match check(&service) {
         Health::Bad(error) if error.is_damage() => chain(&error),
         Health::Bad(error) => return Err(ledger_failure(&error)),
         health => {
@@ -41,14 +41,14 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
         )
     })?;
     if json {
-        print_json(&report(Some(&found), &repaired));
+        print_json(&report(Some(&damage), &repaired));
     } else {
-        print(&text(&found, &repaired));
+        print(&text(&damage, &repaired));
     }
     Ok(Exit::Done)
 }
 
-/// A ledger that is well, in words.
+/// Returns a text for a ledger without damage.
 pub(super) fn healthy(health: &Health) -> String {
     match health {
         Health::Good { commits, bytes, .. } => {

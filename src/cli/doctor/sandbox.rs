@@ -1,4 +1,4 @@
-//! The sandbox: whether it can be put up, and which hooks run what agents wrote outside of it.
+//! Checks whether the sandbox can be set up, and which hooks run agent output outside of it.
 
 use vik_core::workflow::{PromptSource, SandboxBackend, SandboxPolicy, Stage, Workflow};
 
@@ -7,13 +7,13 @@ use crate::hooks::outside;
 use crate::report::count;
 use crate::sandbox;
 
-/// The checks of the sandbox. `prompt` gives the text of a prompt.
+/// Returns the checks of the sandbox. `prompt` returns the text of a prompt.
 pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String>) -> Vec<Check> {
     let mut checks = Vec::new();
     match sandbox::check(workflow) {
         Err(failure) => checks.push(Check::failure(Group::System, "sandbox", &failure)),
         Ok(weakness) => {
-            let free: Vec<&str> = workflow
+            let unconfined: Vec<&str> = workflow
                 .issue
                 .stages
                 .iter()
@@ -25,25 +25,25 @@ pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Optio
                 .stages
                 .iter()
                 .filter_map(|stage| policy(workflow, stage));
-            let within = policies
+            let in_bubblewrap = policies
                 .filter(|policy| policy.backend == SandboxBackend::Bubblewrap)
                 .count();
-            let message = if free.is_empty() && within > 0 {
+            let message = if unconfined.is_empty() && in_bubblewrap > 0 {
                 format!(
                     "every agent is confined; namespaces of bubblewrap are around those of {}",
-                    count(within as u64, "stage")
+                    count(in_bubblewrap as u64, "stage")
                 )
-            } else if free.is_empty() {
+            } else if unconfined.is_empty() {
                 "every agent is confined".to_owned()
             } else {
                 format!(
                     "agents run with all the rights of this user in: {}",
-                    free.join(", ")
+                    unconfined.join(", ")
                 )
             };
             checks.push(Check::ok(Group::System, "sandbox", message));
             let gaps = vik_proc::unenforced_limits();
-            if free.len() < workflow.issue.stages.len() && !gaps.is_empty() {
+            if unconfined.len() < workflow.issue.stages.len() && !gaps.is_empty() {
                 let message = format!("not enforced on this system: {}", gaps.join("; "));
                 checks.push(Check::ok(Group::System, "sandbox.limits", message));
             }

@@ -1,4 +1,4 @@
-//! Secrets: whether each one has a value. None is shown.
+//! Checks whether each secret has a value. Values are never shown.
 
 use tokio_util::sync::CancellationToken;
 use vik_core::workflow::{SecretSource, Workflow};
@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::report::chain;
 use crate::secrets::{Resolver, is_short};
 
-/// One check for each secret; without a folder for what passes, commands are not tried.
+/// Returns one check for each secret. Without a scratch folder, commands are not tried.
 pub(super) async fn check(
     host: &Host,
     workflow: &Workflow,
@@ -28,7 +28,7 @@ pub(super) async fn check(
             secrets: &workflow.secrets,
             folder: scratch.map_or(&host.workflow_dir, Scratch::path),
         };
-        let from = match source {
+        let source_name = match source {
             SecretSource::Env(variable) => format!("the variable {variable}"),
             SecretSource::File(file) => format!("the file {file}"),
             SecretSource::Command(_) => "a command".to_owned(),
@@ -36,11 +36,15 @@ pub(super) async fn check(
         checks.push(match resolver.value(name, cancel.cancelled()).await {
             Ok(value) if is_short(&value) => {
                 let message =
-                    format!("{name}: {from} has a value of fewer than 8 bytes: it cannot be masked");
+                    format!("{name}: {source_name} has a value of fewer than 8 bytes: it cannot be masked");
                 Check::warning(Group::Secrets, check, "secret_short", message)
                     .hint("take a longer one: so short a text could be a word")
             }
-            Ok(_) => Check::ok(Group::Secrets, check, format!("{name}: {from} has a value")),
+            Ok(_) => Check::ok(
+                Group::Secrets,
+                check,
+                format!("{name}: {source_name} has a value"),
+            ),
             Err(error) => Check::error(Group::Secrets, check, "secret_unknown", chain(&error))
                 .hint("an attempt that needs it would fail before its agent starts"),
         });

@@ -1,4 +1,4 @@
-//! Prompts and scripts: all that can be said of their text, and whether they render.
+//! Checks the text of prompts and scripts, and whether they render.
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -14,17 +14,17 @@ use crate::session::{issue_context, sample_output, stage_context};
 use crate::template::{self, TemplateError};
 use crate::workflow_file::{Kind, Source, Sources};
 
-/// Where an issue to try templates with comes from.
+/// A sample issue for templates, by its origin.
 #[derive(Clone, Debug)]
 pub(super) enum Sample {
-    /// The tracker gave it.
+    /// The tracker returned it.
     Pulled(Issue),
-    /// It is made up, with every field that an issue is documented to have.
+    /// It is invented, with every documented field of an issue.
     MadeUp(Issue),
 }
 
 impl Sample {
-    /// An issue in this state.
+    /// Returns an issue in this state: a pulled one if possible, or else an invented one.
     pub(super) fn of(state: &str, pulled: &[Issue]) -> Option<Self> {
         match pulled.iter().find(|issue| &*issue.state == state) {
             Some(issue) => Some(Self::Pulled(issue.clone())),
@@ -61,15 +61,15 @@ fn made_up(state: &str) -> Option<Issue> {
     Issue::parse(&item.to_string()).ok()
 }
 
-/// A template that was rendered, or not.
+/// The result of rendering a template.
 pub(super) struct Rendered {
     pub(super) check: Check,
-    /// The finished script, where it is one.
+    /// The rendered script, if the template is a script.
     script: Option<String>,
 }
 
 impl Rendered {
-    /// The check, after a look at the script by the shell, which reads it and runs nothing of it.
+    /// Returns the check after the shell has checked the script's syntax without running it.
     pub(super) async fn check(
         self,
         host: &Host,
@@ -81,8 +81,8 @@ impl Rendered {
         };
         match probe::shell_syntax(host, scratch, &script, cancel).await {
             None => self.check,
-            Some(said) => {
-                let message = format!("the shell cannot read the rendered script: {said}");
+            Some(shell_error) => {
+                let message = format!("the shell cannot read the rendered script: {shell_error}");
                 Check::error(Group::Templates, self.check.check, "shell_syntax", message)
                     .hint("lines are those of the rendered script; `vik run --dry-run` shows it")
             }
@@ -90,38 +90,41 @@ impl Rendered {
     }
 }
 
-/// Renders every sound template, as `run` would, against an issue in the state that its stage takes.
+/// Renders every valid template as `run` would, with an issue in the state of its stage.
 pub(super) fn render(
     host: &Host,
     workflow: &Workflow,
     sources: &Sources<'_>,
     pulled: &[Issue],
 ) -> Vec<Rendered> {
-    let sound = sources.all.iter().filter(|source| source.sound);
-    sound
+    let valid = sources.all.iter().filter(|source| source.sound);
+    valid
         .filter_map(|source| render_one(host, workflow, source, pulled))
         .collect()
 }
 
 fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[Issue]) -> Option<Rendered> {
-    // A workspace belongs to no stage: any issue that some stage takes will do.
+    // Templates of workspaces belong to no stage: any issue in the state of a stage is suitable.
     let stages = &workflow.issue.stages;
-    let taken = || {
+    let stage_with_issue = || {
         stages
             .iter()
             .find(|stage| pulled.iter().any(|issue| *issue.state == *stage.when_state))
     };
-    let stage = source.stage.or_else(taken).or_else(|| stages.first())?;
+    let stage = source
+        .stage
+        .or_else(stage_with_issue)
+        .or_else(|| stages.first())?;
     let sample = Sample::of(&stage.when_state, pulled)?;
     let context = context(host, source.kind, stage, sample.issue());
-    let word = source.kind.name();
+    let kind_name = source.kind.name();
     let check = match source.stage {
-        // A stage has several of these.
+        // A stage can have several of these.
         Some(_) if source.kind == Kind::Output => source.path.clone(),
-        Some(stage) => format!("{word}.{}", stage.name),
-        None => word.to_owned(),
+        Some(stage) => format!("{kind_name}.{}", stage.name),
+        None => kind_name.to_owned(),
     };
-    let mut finished = None;
+    let mut rendered_script = None;
     let rendered = match source.kind {
         Kind::Prompt | Kind::ResumePrompt => template::prompt(&source.text, &context).map(|prompt| {
             let length: usize = prompt.join(std::iter::empty::<&str>()).chars().count();
@@ -133,7 +136,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
         }),
         _ => template::script(&source.text, &context).map(|script| {
             let lines = script.trim().lines().count();
-            finished = Some(script);
+            rendered_script = Some(script);
             if lines == 1 {
                 "1 line".to_owned()
             } else {
@@ -143,28 +146,29 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     };
     let name = sample.name();
     let check = match rendered {
-        Ok(what) => Check::ok(Group::Templates, check, format!("renders with {name} ({what})")),
+        Ok(size) => Check::ok(Group::Templates, check, format!("renders with {name} ({size})")),
         Err(error) => {
             let message = format!("{} cannot be rendered with {name}: {error}", place(source));
             let failed = match sample {
                 Sample::Pulled(_) => Check::error(Group::Templates, check, error.code(), message),
-                // A real issue may have fields that nobody can guess.
+                // A real issue may have fields that an invented one lacks.
                 Sample::MadeUp(_) => Check::warning(Group::Templates, check, error.code(), message),
             };
-            let may_be = "fields that some issues lack are tested with `{% if issue.name is defined %}`";
+            let lacking_fields_hint =
+                "fields that some issues lack are tested with `{% if issue.name is defined %}`";
             match (error.hint(), &error) {
                 (Some(hint), TemplateError::Undefined { name, .. }) if name.starts_with("issue.") => {
-                    failed.hint(format!("{hint}; {may_be}"))
+                    failed.hint(format!("{hint}; {lacking_fields_hint}"))
                 }
                 (Some(hint), _) => failed.hint(hint),
-                (None, TemplateError::Undefined { .. }) => failed.hint(may_be),
+                (None, TemplateError::Undefined { .. }) => failed.hint(lacking_fields_hint),
                 (None, _) => failed,
             }
         }
     };
     Some(Rendered {
         check,
-        script: finished,
+        script: rendered_script,
     })
 }
 

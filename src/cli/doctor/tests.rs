@@ -1,4 +1,4 @@
-//! What doctor says of good and of broken workflows.
+//! Tests the report of `doctor` on valid and broken workflows.
 
 mod orphans;
 mod program;
@@ -72,7 +72,7 @@ issue:
       prompt: Close {{ issue.assignee }}
 "#;
 
-/// A folder with a workflow and one prompt file.
+/// Creates a folder with a workflow and one prompt file.
 fn folder(workflow: &str, prompt: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("prompts")).unwrap();
@@ -82,7 +82,7 @@ fn folder(workflow: &str, prompt: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Everything but what depends on the machine.
+/// Returns all checks that do not depend on the machine.
 fn examine_offline(path: &Path) -> Examination {
     let mut examination = examine(path, true).unwrap();
     examination
@@ -257,7 +257,10 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
     let pulled = Pull::parse(item.as_bytes()).unwrap().issues;
     let render = |pulled: &[Issue]| {
         let rendered = templates::render(&host, &workflow, &sources, pulled);
-        rendered.into_iter().map(|one| one.check).collect::<Vec<_>>()
+        rendered
+            .into_iter()
+            .map(|rendered| rendered.check)
+            .collect::<Vec<_>>()
     };
     let checks = render(&pulled);
     let status = |name: &str| {
@@ -266,7 +269,8 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
             .find(|check| check.check == name)
             .map(|check| check.status)
     };
-    // A real issue lacks the field; with a made-up one nobody can tell; another one has it.
+    // A real issue without the field is an error. With an invented issue it is a warning. The other
+    // issue has the field.
     assert_eq!(status("prompt.close"), Some(Status::Error));
     assert_eq!(status("prompt.plan"), Some(Status::Ok));
     let checks = render(&[]);

@@ -1,4 +1,4 @@
-//! What `doctor` prints, for people and for scripts.
+//! Formats the report of `doctor` for people and for scripts.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use vik_core::workflow::render;
 use super::check::{Check, Examination, Status};
 use crate::report::{Exit, clean};
 
-/// As text for people.
+/// Formats the report as text for people.
 pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
     let mut out = String::new();
     for file in &examination.files {
@@ -33,13 +33,13 @@ pub fn text(examination: &Examination, strict: bool, color: bool) -> String {
             group = Some(check.group);
             let _ = writeln!(out, "{}", paint(color, "1", check.group.heading()));
         }
-        one(&mut out, check, color);
+        write_check(&mut out, check, color);
     }
     let _ = writeln!(out, "\n{}", summary(examination, strict, color));
     out
 }
 
-fn one(out: &mut String, check: &Check, color: bool) {
+fn write_check(out: &mut String, check: &Check, color: bool) {
     let mark = match check.status {
         Status::Ok => paint(color, "32", "✓"),
         Status::Warning => paint(color, "1;33", "!"),
@@ -64,22 +64,22 @@ fn one(out: &mut String, check: &Check, color: bool) {
 
 fn summary(examination: &Examination, strict: bool, color: bool) -> String {
     let (errors, warnings) = examination.counts();
-    let count = |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let exit = examination.exit(strict);
     if exit == Exit::Done {
-        let with = if warnings == 0 {
+        let warnings_suffix = if warnings == 0 {
             String::new()
         } else {
             format!(", with {}", count(warnings, "warning"))
         };
-        let what = if examination.offline {
+        let verdict = if examination.offline {
             "no fault found, and nothing was tried (--offline)"
         } else {
             "ready to run"
         };
-        return paint(color, "1;32", &format!("{what}{with}"));
+        return paint(color, "1;32", &format!("{verdict}{warnings_suffix}"));
     }
-    let what = match (errors, warnings) {
+    let counts = match (errors, warnings) {
         (0, _) => format!("{} (--strict)", count(warnings, "warning")),
         (_, 0) => count(errors, "error"),
         _ => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
@@ -89,7 +89,7 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
         Exit::NotFound => "issues cannot be pulled",
         _ => "not ready to run",
     };
-    paint(color, "1;31", &format!("{meaning}: {what}"))
+    paint(color, "1;31", &format!("{meaning}: {counts}"))
 }
 
 fn paint(color: bool, style: &str, text: &str) -> String {
@@ -100,7 +100,7 @@ fn paint(color: bool, style: &str, text: &str) -> String {
     }
 }
 
-/// As data for scripts.
+/// Formats the report as JSON for scripts.
 pub fn json(examination: &Examination, strict: bool) -> Value {
     let findings: Vec<Value> = examination
         .files

@@ -1,14 +1,14 @@
-//! Webhooks: whether each one has a secret.
+//! Checks whether each webhook has a secret.
 
 use vik_core::workflow::Workflow;
 
 use super::check::{Check, Group};
 use crate::webhooks::secret;
 
-/// A secret that is shorter could be guessed.
-const SHORTEST: usize = 16;
+/// The minimum length of a secret: a shorter one could be guessed.
+const MIN_SECRET_CHARS: usize = 16;
 
-/// The checks of the hooks.
+/// Returns the checks of the webhooks.
 pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
     let hooks = workflow.webhooks.hooks.iter();
     hooks
@@ -22,8 +22,9 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
                     Check::warning(Group::Issues, check, "hook_secret", message)
                         .hint("set it for the daemon, to what the sender has as its secret")
                 }
-                Some(secret) if secret.len() < SHORTEST => {
-                    let message = format!("the secret in {variable} is shorter than {SHORTEST} characters");
+                Some(secret) if secret.len() < MIN_SECRET_CHARS => {
+                    let message =
+                        format!("the secret in {variable} is shorter than {MIN_SECRET_CHARS} characters");
                     Check::warning(Group::Issues, check, "hook_secret_weak", message)
                         .hint("take a random one, such as what `openssl rand -hex 32` prints")
                 }

@@ -1,4 +1,4 @@
-//! `vik explain ISSUE`: why it runs, why not, and when next.
+//! `vik explain ISSUE`: why an issue runs, why it does not, and when it runs next.
 
 mod text;
 
@@ -29,10 +29,9 @@ use crate::daemon::{Instance, Presence, ledger_failure};
 use crate::report::{Exit, Failure, one_line, stdout_width};
 use crate::workflow_file::{WorkflowFile, absolute};
 
-/// So many decisions are told.
-const MOST_DECISIONS: u32 = 200;
+/// The maximum number of decisions in the output.
+const MAX_DECISIONS: u32 = 200;
 
-/// Explains one issue.
 pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
     let explained = explain(&absolute(workflow), &args.issue.as_str().into())?;
     if args.json {
@@ -43,10 +42,11 @@ pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// All that is known of an issue, from the daemon or from the ledger that the last one left.
+/// Returns everything that is known of an issue, from the daemon or from the ledger of the last
+/// one.
 ///
 /// # Errors
-/// When nothing is known of it, or nothing can be read.
+/// If nothing is known of the issue, or nothing can be read.
 pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     let instance = Instance::of(path)?;
     let root = history::root(path)?;
@@ -66,8 +66,8 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
         (None, Some(ledger)) => from_ledger(path, ledger, issue)?,
         (None, None) => None,
     };
-    if let Some(standing) = &mut now {
-        explain_no_stage(path, standing);
+    if let Some(explanation) = &mut now {
+        explain_no_stage(path, explanation);
     }
     let decisions = match &ledger {
         Some(ledger) => decisions(ledger, issue)?,
@@ -89,7 +89,8 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
     })
 }
 
-/// Nothing is known of the issue: most often it is in a state that no stage takes, so the states are named.
+/// Returns the error for an unknown issue. Usually no stage takes issues in its state, so the error
+/// lists the states of the stages.
 fn unknown(path: &Path, issue: &IssueId) -> Failure {
     let failure = crate::control::unknown_issue(issue.as_str());
     match states(path) {
@@ -102,7 +103,7 @@ fn unknown(path: &Path, issue: &IssueId) -> Failure {
     }
 }
 
-/// The states that stages take, in file order; `None` where the workflow cannot be read.
+/// Returns the states that stages take, in file order, or `None` if the workflow cannot be read.
 fn states(path: &Path) -> Option<String> {
     let loaded = WorkflowFile::valid(path, |_| {}).ok()?;
     let mut states: Vec<&str> = Vec::new();
@@ -118,11 +119,11 @@ fn states(path: &Path) -> Option<String> {
     Some(states.join(", "))
 }
 
-/// An issue that no stage takes: which state that is, and which ones are taken.
-fn explain_no_stage(path: &Path, standing: &mut Explanation) {
-    let state = one_line(&standing.issue_state, 60);
-    let of_stages = standing.stages.iter_mut().map(|stage| &mut stage.hold);
-    for hold in of_stages.chain([&mut standing.hold]).flatten() {
+/// Explains that no stage takes the issue: adds its state and the states of the stages.
+fn explain_no_stage(path: &Path, explanation: &mut Explanation) {
+    let state = one_line(&explanation.issue_state, 60);
+    let stage_holds = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
+    for hold in stage_holds.chain([&mut explanation.hold]).flatten() {
         if hold.reason == "no_stage" {
             hold.detail = format!("no stage takes issues in the state `{state}`");
             if let Some(states) = states(path) {
@@ -134,14 +135,15 @@ fn explain_no_stage(path: &Path, standing: &mut Explanation) {
     }
 }
 
-/// Where the issue stood when the last daemon ended. The ledger is not changed: this is a copy.
+/// Returns the explanation for the state at the end of the last daemon. It works on a copy: the
+/// ledger does not change.
 fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<Explanation>, Failure> {
     let workflow = match WorkflowFile::valid(path, |_| {}) {
         Ok(loaded) => loaded.workflow,
         Err(failure) => {
-            let why = failure.body().message;
+            let reason = failure.body().message;
             warn(&format!(
-                "warning: {why}: only what was is told, not what holds the issue\n"
+                "warning: {reason}: only what was is told, not what holds the issue\n"
             ));
             return Ok(None);
         }
@@ -162,7 +164,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             .iter()
             .any(|stage| stage.when_state == *state);
         if let (false, Some(hold)) = (is_taken, &mut explanation.hold) {
-            // That would hold it with a daemon too, so it tells more.
+            // This would hold the issue with a daemon too, so it is the more useful reason.
             if hold.reason == "not_pulled" {
                 "no_stage".clone_into(&mut hold.reason);
             }
@@ -177,23 +179,24 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
                 stage.state = StageState::Held;
             }
         }
-        let of_stages = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
-        for hold in of_stages.chain([&mut explanation.hold]).flatten() {
+        let stage_holds = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
+        for hold in stage_holds.chain([&mut explanation.hold]).flatten() {
             explain_no_daemon(hold);
         }
     }
     Ok(explanation)
 }
 
-/// What blocked the issue when the last daemon ended: other issues, with the parked one at the root of it, or a cycle.
+/// Returns what blocked the issue at the end of the last daemon: other issues, with the parked
+/// issue that is the root cause, or a cycle.
 fn block(
     ledger: &Reader,
     workflow: &Workflow,
     machines: &[IssueMachine],
     issue: &IssueId,
 ) -> Result<Option<HoldView>, Failure> {
-    let fail = |error| ledger_failure(&error);
-    let Some(last) = ledger.last_block(issue).map_err(fail)? else {
+    let failure = |error| ledger_failure(&error);
+    let Some(last) = ledger.last_block(issue).map_err(failure)? else {
         return Ok(None);
     };
     if last.kind == "cycle" {
@@ -227,7 +230,8 @@ fn block(
     Ok(Some(view::hold(&Hold::Blocked { by, root })))
 }
 
-/// A copy was never told of a pull; what is to be told is that nobody pulls.
+/// Replaces the reason that no pull has happened, which is always true of a copy, with the missing
+/// daemon.
 fn explain_no_daemon(hold: &mut HoldView) {
     if hold.reason == "not_pulled" {
         *hold = HoldView {
@@ -241,16 +245,17 @@ fn explain_no_daemon(hold: &mut HoldView) {
     }
 }
 
-/// What was decided about the issue, and about all of them while it was known; oldest first.
+/// Returns the decisions about the issue, and those about all issues while it was known, oldest
+/// first.
 fn decisions(ledger: &Reader, issue: &IssueId) -> Result<Vec<Decision>, Failure> {
     let mut decisions = ledger
-        .decisions(Some(issue), MOST_DECISIONS)
+        .decisions(Some(issue), MAX_DECISIONS)
         .map_err(|error| ledger_failure(&error))?;
     decisions.reverse();
     Ok(decisions)
 }
 
-/// No daemon that could answer.
+/// Returns the state of a daemon that cannot answer.
 fn absent(instance: &Instance, path: &Path) -> Daemon {
     let state = match instance.presence() {
         Presence::Dead(_) => DaemonState::Dead,

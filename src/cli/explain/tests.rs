@@ -173,7 +173,7 @@ fn one_that_waits_as_json() {
     insta::assert_json_snapshot!("waits_json", waits());
 }
 
-/// The answer is the second line, and all that many readers will read.
+/// Returns the answer: the second line, which is all that many people read.
 fn answer(explained: &Explained) -> String {
     text(explained, now(), usize::MAX)
         .lines()
@@ -196,8 +196,8 @@ fn the_answer_to_every_standing() {
     let running = stage("implement", StageState::Running, None);
     let ready = stage("implement", StageState::Ready, None);
     let mut no_stage = explained(DaemonState::Running, Vec::new());
-    if let Some(standing) = &mut no_stage.now {
-        standing.hold = Some(hold("no_stage", "no stage takes issues in this state"));
+    if let Some(explanation) = &mut no_stage.now {
+        explanation.hold = Some(hold("no_stage", "no stage takes issues in this state"));
     }
     let mut done = no_stage.clone();
     done.daemon.state = DaemonState::NotRunning;

@@ -1,4 +1,4 @@
-//! An explanation for people: first the answer, then what led to it.
+//! Formats an explanation for people: the answer first, then its reasons.
 
 use std::fmt::Write as _;
 
@@ -10,19 +10,19 @@ use vik_api::{
 use crate::cli::show;
 use crate::report::{self, count, lasting, one_line, spent, table_within, wrap};
 
-/// So many decisions are shown.
-const MOST_DECISIONS: usize = 30;
+/// The maximum number of decisions shown.
+const MAX_DECISIONS: usize = 30;
 
-/// The whole answer, no wider than `width` where that can be.
+/// Formats the whole explanation, in at most `width` columns if possible.
 pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     let mut out = heading(explained);
     paragraph(&mut out, "", &answer(explained, now), width);
-    if let Some(standing) = &explained.now {
-        out.push_str(&stages(standing, now, width));
-        out.push_str(&intent(standing, width));
-        out.push_str(&limits(standing));
+    if let Some(explanation) = &explained.now {
+        out.push_str(&stages(explanation, now, width));
+        out.push_str(&intent(explanation, width));
+        out.push_str(&limits(explanation));
     }
-    out.push_str(&decided(&explained.decisions, width));
+    out.push_str(&decisions_text(&explained.decisions, width));
     if !explained.runs.is_empty() {
         out.push_str("\nAttempts\n");
         for line in show::text(&explained.runs).lines() {
@@ -32,39 +32,39 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     out
 }
 
-/// Which issue it is.
+/// Returns the heading with the id, title and state of the issue.
 pub fn heading(explained: &Explained) -> String {
     let id = one_line(explained.issue_id.as_str(), 60);
     match &explained.now {
-        Some(standing) => format!(
+        Some(explanation) => format!(
             "issue {id} · {} · state {}\n",
-            one_line(&standing.issue_title, 100),
-            one_line(&standing.issue_state, 40)
+            one_line(&explanation.issue_title, 100),
+            one_line(&explanation.issue_state, 40)
         ),
         None => format!("issue {id}\n"),
     }
 }
 
-/// A text in lines that fit.
+/// Appends a text, wrapped at `width` and indented.
 pub fn paragraph(out: &mut String, indent: &str, text: &str, width: usize) {
     for line in wrap(text, width.saturating_sub(indent.len())) {
         let _ = writeln!(out, "{indent}{line}");
     }
 }
 
-/// One or two sentences that say it all.
+/// Returns the answer in one or two sentences.
 pub fn answer(explained: &Explained, now: Timestamp) -> String {
-    let lives = !matches!(
+    let daemon_lives = !matches!(
         explained.daemon.state,
         DaemonState::NotRunning | DaemonState::Dead
     );
-    let Some(standing) = &explained.now else {
-        return unknown(explained, lives);
+    let Some(explanation) = &explained.now else {
+        return unknown(explained, daemon_lives);
     };
-    let of = |state: StageState| standing.stages.iter().find(|stage| stage.state == state);
-    let running = of(StageState::Running);
-    if !lives {
-        let was = match (running, of(StageState::Held)) {
+    let stage_in = |state: StageState| explanation.stages.iter().find(|stage| stage.state == state);
+    let running = stage_in(StageState::Running);
+    if !daemon_lives {
+        let last_state = match (running, stage_in(StageState::Held)) {
             (Some(stage), _) => format!(
                 " When the last one ended, attempt {} of stage `{}` was under way: the next daemon takes it up.",
                 stage.attempts + 1,
@@ -73,15 +73,15 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
             (None, Some(stage)) => sentence(stage, now)
                 .map(|text| format!(" It would not be started either: {text}"))
                 .unwrap_or_default(),
-            // What ends by itself does so without a daemon too.
-            (None, None) => of(StageState::Waiting)
+            // A hold with an end expires without a daemon too.
+            (None, None) => stage_in(StageState::Waiting)
                 .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
                 .and_then(|stage| sentence(stage, now))
                 .map(|text| format!(" It would wait even so: {text}"))
-                .or_else(|| nothing_to_do(standing, now))
+                .or_else(|| nothing_to_do(explanation, now))
                 .unwrap_or_default(),
         };
-        return format!("It does not run: no daemon does (`vik run -d` starts one).{was}");
+        return format!("It does not run: no daemon does (`vik run -d` starts one).{last_state}");
     }
     if let Some(stage) = running {
         return format!(
@@ -91,31 +91,33 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
             stage.max_attempts
         );
     }
-    if let Some(stage) = of(StageState::Ready) {
+    if let Some(stage) = stage_in(StageState::Ready) {
         return format!("It starts at once: nothing holds stage `{}`.", stage.stage);
     }
-    if let Some(stage) = of(StageState::Waiting) {
+    if let Some(stage) = stage_in(StageState::Waiting) {
         let text = sentence(stage, now).unwrap_or_default();
         return format!("It waits: {text}");
     }
-    let held = of(StageState::Held).and_then(|stage| sentence(stage, now));
-    let all = standing.hold.as_ref().map(|hold| held_by(hold, now));
+    let held = stage_in(StageState::Held).and_then(|stage| sentence(stage, now));
+    let issue_hold = explanation.hold.as_ref().map(|hold| held_by(hold, now));
     format!(
         "It does not run: {}",
-        held.or(all).unwrap_or_else(|| "no stage wants it.".to_owned())
+        held.or(issue_hold)
+            .unwrap_or_else(|| "no stage wants it.".to_owned())
     )
 }
 
-/// That no stage wants the issue, or that it is done with, holds with a daemon or without.
-fn nothing_to_do(standing: &Explanation, now: Timestamp) -> Option<String> {
-    let hold = standing.hold.as_ref()?;
+/// Returns the reason if no stage takes the issue or its state is terminal. Both are true with and
+/// without a daemon.
+fn nothing_to_do(explanation: &Explanation, now: Timestamp) -> Option<String> {
+    let hold = explanation.hold.as_ref()?;
     matches!(hold.reason.as_str(), "no_stage" | "terminal")
         .then(|| format!(" It would not be started either: {}", held_by(hold, now)))
 }
 
-fn unknown(explained: &Explained, lives: bool) -> String {
+fn unknown(explained: &Explained, daemon_lives: bool) -> String {
     let running = explained.runs.iter().any(|run| run.state == RunState::Running);
-    match (lives, running) {
+    match (daemon_lives, running) {
         (true, true) => "It runs.".to_owned(),
         (true, false) => {
             "It does not run: the daemon does not know it now. No pull of late brought it in the state of a stage."
@@ -148,12 +150,12 @@ fn held_by(hold: &HoldView, now: Timestamp) -> String {
     text
 }
 
-/// Each stage that matters, where there is more than one, or one that tried before.
-fn stages(standing: &Explanation, now: Timestamp, width: usize) -> String {
-    if standing.stages.is_empty() {
+/// Returns a table of the stages of an issue.
+fn stages(explanation: &Explanation, now: Timestamp, width: usize) -> String {
+    if explanation.stages.is_empty() {
         return String::new();
     }
-    let rows: Vec<_> = standing
+    let rows: Vec<_> = explanation
         .stages
         .iter()
         .map(|stage| {
@@ -190,27 +192,28 @@ fn state(state: StageState) -> &'static str {
     }
 }
 
-/// What it is to do, and where, and what its text may do; nothing where none of that was said.
-pub fn intent(standing: &Explanation, width: usize) -> String {
+/// Returns scope, constraints and acceptance of each stage and the trust of the issue; empty if
+/// none is set.
+pub fn intent(explanation: &Explanation, width: usize) -> String {
     let mut out = String::new();
-    let mut say = |text: String| paragraph(&mut out, "", &text, width);
-    if standing.trust == TrustView::Fenced {
-        say("Nobody trusts it: its text stands in prompts as data, in a fence.".to_owned());
+    let mut add = |text: String| paragraph(&mut out, "", &text, width);
+    if explanation.trust == TrustView::Fenced {
+        add("Nobody trusts it: its text stands in prompts as data, in a fence.".to_owned());
     }
-    for stage in &standing.stages {
+    for stage in &explanation.stages {
         let Some(intent) = &stage.intent else { continue };
         if let Some(scope) = &intent.scope {
             let lists: Vec<_> = scope.iter().map(|globs| globs.join(", ")).collect();
             let scope = one_line(&lists.join(" and of these "), 400);
-            say(format!("Stage `{}` may change: {scope}", stage.stage));
+            add(format!("Stage `{}` may change: {scope}", stage.stage));
         }
-        for (what, texts) in [
+        for (label, texts) in [
             ("Constraint", &intent.constraints),
             ("Acceptance", &intent.acceptance),
         ] {
             for text in texts {
-                say(format!(
-                    "{what} of stage `{}`: {}",
+                add(format!(
+                    "{label} of stage `{}`: {}",
                     stage.stage,
                     one_line(text, 400)
                 ));
@@ -220,15 +223,15 @@ pub fn intent(standing: &Explanation, width: usize) -> String {
     if out.is_empty() { out } else { format!("\n{out}") }
 }
 
-/// What it has cost, and what is left.
-pub fn limits(standing: &Explanation) -> String {
-    let life = &standing.life;
+/// Returns the cost of the issue so far and its limits.
+pub fn limits(explanation: &Explanation) -> String {
+    let life = &explanation.life;
     let attempts = match life.max_attempts {
         None => count(life.attempts.into(), "attempt"),
-        Some(most) => format!("{} of {}", life.attempts, count(most.into(), "attempt")),
+        Some(max) => format!("{} of {}", life.attempts, count(max.into(), "attempt")),
     };
     let mut out = format!("\nIn its life: {attempts}, {}\n", spent(&life.spent, &life.limit));
-    if let Some(day) = &standing.day
+    if let Some(day) = &explanation.day
         && day.limit.is_some()
     {
         let _ = writeln!(
@@ -241,11 +244,11 @@ pub fn limits(standing: &Explanation) -> String {
     out
 }
 
-fn decided(decisions: &[DecisionView], width: usize) -> String {
+fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
     if decisions.is_empty() {
         return String::new();
     }
-    let hidden = decisions.len().saturating_sub(MOST_DECISIONS);
+    let hidden = decisions.len().saturating_sub(MAX_DECISIONS);
     let rows: Vec<_> = decisions[hidden..]
         .iter()
         .map(|decision| {

@@ -4,14 +4,13 @@ use super::{failure, through};
 use crate::git::{View, output};
 use crate::report::{Exit, Failure};
 
-/// When a push replaces a branch.
+/// When a push may replace a branch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// When the pushed commit contains what the branch holds.
+    /// Only if the pushed commit contains the commit of the branch.
     Never,
-    /// Also when Vik saw there what the branch holds.
+    /// Also if Vik has seen the commit of the branch.
     WithLease,
-    /// Always.
     Always,
 }
 
@@ -20,7 +19,7 @@ pub struct Push<'a> {
     pub view: &'a View,
     pub remote: &'a str,
     pub branch: &'a str,
-    /// What Vik saw as this branch last.
+    /// The last commit of this branch that Vik saw.
     pub recorded: Option<&'a String>,
     pub force: Force,
 }
@@ -36,7 +35,7 @@ impl Force {
 }
 
 impl Push<'_> {
-    /// Pushes, and notes in the view what the remote holds now as `tracked`.
+    /// Pushes, and updates the ref `tracked` in the view to the new commit of the remote.
     pub fn run(&self, tracked: &str, quiet: bool) -> Result<(), Failure> {
         let branch = self.branch;
         let target = format!("refs/heads/{branch}");
@@ -54,10 +53,10 @@ impl Push<'_> {
         args.extend(quiet.then(|| "--quiet".to_owned()));
         args.push(match self.force {
             Force::Always => "--force".to_owned(),
-            // Git's own check for a fast-forward believes the agent's objects. With a lease it makes none, and the
-            // branch is replaced only while it holds what was examined.
+            // Git's own fast-forward check trusts the agent's objects. With a lease git does not
+            // check, and replaces the branch only if it still holds the examined commit.
             Force::Never | Force::WithLease => {
-                let seen = self.seen(&target)?;
+                let seen = self.remote_commit(&target)?;
                 self.check(seen.as_deref(), &commit)?;
                 format!("--force-with-lease={target}:{}", seen.unwrap_or_default())
             }
@@ -65,13 +64,13 @@ impl Push<'_> {
         args.push(self.remote.to_owned());
         args.push(format!("{commit}:{target}"));
         through(&mut self.view.git(args)).map(drop)?;
-        // A clone of one branch alone tracks no other.
+        // A clone of a single branch tracks no other branch.
         output(&mut self.view.git(["update-ref", tracked, &commit]))
             .map(drop)
             .map_err(|error| failure(&error))
     }
 
-    /// Refuses to replace commits that are lost by it.
+    /// Refuses a push that would lose commits of the remote.
     fn check(&self, seen: Option<&str>, commit: &str) -> Result<(), Failure> {
         let Some(seen) = seen else { return Ok(()) };
         let is_recorded = self.recorded.is_some_and(|recorded| recorded == seen);
@@ -94,13 +93,13 @@ impl Push<'_> {
         )
     }
 
-    /// Returns what the remote has now as a branch.
-    fn seen(&self, target: &str) -> Result<Option<String>, Failure> {
+    /// Returns the current commit of a branch of the remote.
+    fn remote_commit(&self, target: &str) -> Result<Option<String>, Failure> {
         let run = |args: &[&str]| -> Result<String, Failure> {
             let found = output(&mut self.view.git(args)).map_err(|error| failure(&error))?;
             Ok(String::from_utf8_lossy(&found.stdout).into_owned())
         };
-        // Settings of the user can lead a push to another URL than a fetch.
+        // Settings of the user can give a push another URL than a fetch.
         let url = run(&["remote", "get-url", "--push", self.remote])?;
         let list = run(&["ls-remote", "--quiet", "--", url.trim_end(), target])?;
         let mut lines = list.lines().filter_map(|line| line.split_once('\t'));

@@ -40,14 +40,14 @@ pub struct Update {
     paths: Vec<PathBuf>,
 }
 
-/// One run of the verb.
+/// One execution of the command.
 struct Run<'a> {
     update: &'a Update,
     target: &'a Target,
     settings: &'a [String],
-    /// The paths that were asked for, absolute.
+    /// The requested paths, absolute.
     paths: Vec<PathBuf>,
-    /// The submodules that have no record, each with the reason where one is known.
+    /// The submodules without a record, each with the reason if it is known.
     left: Vec<String>,
 }
 
@@ -73,19 +73,19 @@ impl Update {
                 .collect(),
             left: Vec::new(),
         };
-        let done = run.level(tree, view, "HEAD", record);
-        // What was fetched before a failure counts as seen.
+        let updated = run.update_level(tree, view, "HEAD", record);
+        // Objects that were fetched before a failure count as seen.
         if *record != before {
             target.write_record(record)?;
         }
-        done?;
+        updated?;
         run.finish()
     }
 }
 
 impl Run<'_> {
     /// Updates the submodules that a commit of one repository names.
-    fn level(
+    fn update_level(
         &mut self,
         parent: WorkTree<'_>,
         view: &View,
@@ -110,7 +110,7 @@ impl Run<'_> {
             let name = shown(parent, &full);
             match record.submodules.get_mut(path) {
                 Some(SavedRecord::Repository(record)) => self
-                    .one(parent, (path, commit), record)
+                    .update_one(parent, (path, commit), record)
                     .map_err(|failure| failure.cause(format!("the submodule `{name}` is not updated")))?,
                 Some(SavedRecord::Unusable(why)) => self.left.push(format!("{name} ({why})")),
                 None => self.left.push(name),
@@ -119,7 +119,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn one(
+    fn update_one(
         &mut self,
         parent: WorkTree<'_>,
         (path, id): (&str, &str),
@@ -144,12 +144,12 @@ impl Run<'_> {
             print(&format!("Submodule path '{name}': checked out '{id}'\n"));
         }
         if self.update.recursive {
-            self.level(tree, &view, id, record)?;
+            self.update_level(tree, &view, id, record)?;
         }
         Ok(())
     }
 
-    /// Fetches the branches of the recorded remote; where the commit is in none of them, the commit itself.
+    /// Fetches the branches of the recorded remote, or the commit itself if no branch contains it.
     fn fetch(&self, view: &View, id: &str, record: &mut Record) -> Result<(), Failure> {
         let (name, remote) = self.target.remote(view, record, None)?;
         self.target.refuse_inside(&remote.url)?;
@@ -162,7 +162,7 @@ impl Run<'_> {
         give(view, record, None)
     }
 
-    /// Names the submodules that were left as they are; they are an error where a path asked for them.
+    /// Lists the submodules that were not updated. They are an error if paths were requested.
     fn finish(self) -> CliResult {
         if self.left.is_empty() {
             return Ok(Exit::Done);
@@ -182,7 +182,7 @@ impl Run<'_> {
     }
 }
 
-/// A path for people, relative to the workspace.
+/// Returns a path relative to the workspace, for people.
 fn shown(tree: WorkTree<'_>, path: &Path) -> String {
     let path = path.strip_prefix(tree.workspace).unwrap_or(path);
     one_line(&path.to_string_lossy(), 200)

@@ -1,4 +1,4 @@
-//! Questions to a person at a terminal.
+//! Asks questions at a terminal.
 
 use std::io::{self, BufRead, Write};
 
@@ -22,7 +22,7 @@ const AGENTS: &[(AgentKind, &str)] = &[
     ),
 ];
 
-/// Asks for what the flags leave open; `found` is the agent that is installed.
+/// Asks for the choices that the flags do not make. `found` is the installed agent.
 pub(super) fn both(
     input: &mut impl BufRead,
     output: &mut impl Write,
@@ -31,7 +31,7 @@ pub(super) fn both(
 ) -> io::Result<(TrackerKind, AgentKind)> {
     let tracker = match args.tracker {
         Some(tracker) => tracker,
-        None => one(
+        None => ask(
             input,
             output,
             "Where do the issues live?",
@@ -42,7 +42,7 @@ pub(super) fn both(
     };
     let agent = match args.agent {
         Some(agent) => agent,
-        None => one(
+        None => ask(
             input,
             output,
             "Which agent works on them?",
@@ -54,8 +54,8 @@ pub(super) fn both(
     Ok((tracker, agent))
 }
 
-/// A numbered question; an empty answer takes the default.
-fn one<T: Copy + PartialEq>(
+/// Asks a numbered question. An empty answer selects the default.
+fn ask<T: Copy + PartialEq>(
     input: &mut impl BufRead,
     output: &mut impl Write,
     question: &str,
@@ -64,12 +64,12 @@ fn one<T: Copy + PartialEq>(
     default: T,
 ) -> io::Result<T> {
     writeln!(output, "{question}")?;
-    for (number, (kind, what)) in choices.iter().enumerate() {
-        writeln!(output, "  {}) {:<8} {what}", number + 1, name(*kind))?;
+    for (number, (kind, description)) in choices.iter().enumerate() {
+        writeln!(output, "  {}) {:<8} {description}", number + 1, name(*kind))?;
     }
-    let usual = choices.iter().position(|(kind, _)| *kind == default).unwrap_or(0);
+    let default_index = choices.iter().position(|(kind, _)| *kind == default).unwrap_or(0);
     loop {
-        write!(output, "Number or name [{}]: ", usual + 1)?;
+        write!(output, "Number or name [{}]: ", default_index + 1)?;
         output.flush()?;
         let mut answer = String::new();
         if input.read_line(&mut answer)? == 0 {
@@ -77,7 +77,7 @@ fn one<T: Copy + PartialEq>(
         }
         let answer = answer.trim().to_lowercase();
         if answer.is_empty() {
-            return Ok(choices.get(usual).map_or(default, |(kind, _)| *kind));
+            return Ok(choices.get(default_index).map_or(default, |(kind, _)| *kind));
         }
         let by_number = answer
             .parse::<usize>()

@@ -1,4 +1,5 @@
-//! What `init` writes: templates with the parts that depend on the tracker, the agent and the repository.
+//! The files that `init` writes: templates whose parts depend on the tracker, the agent and the
+//! repository.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +7,20 @@ use super::super::args::{AgentKind, TrackerKind};
 
 /// The title of the first issue of the embedded tracker.
 pub(super) const SAMPLE_TITLE: &str = "Say in the README how to run the tests";
-/// Its description.
+/// The description of the first issue.
 pub(super) const SAMPLE_BODY: &str = "A newcomer should find in README.md how to run the tests of this project, in one \
     short section. Try the command before you write it down.\n";
 
-/// Which git repository stands around the workflow.
+/// Which kind of git repository contains the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repository {
-    /// None.
     None,
-    /// One without a remote `origin`.
+    /// A repository without a remote `origin`.
     Local,
-    /// One with a remote `origin`.
+    /// A repository with a remote `origin`.
     Remote,
 }
 
-/// What was chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) tracker: TrackerKind,
@@ -29,10 +28,9 @@ pub(super) struct Choice {
     pub(super) repository: Repository,
 }
 
-/// A file to write.
 #[derive(Clone, Debug)]
 pub(super) struct NewFile {
-    /// Relative to the workflow's folder.
+    /// The path, relative to the workflow's folder.
     pub(super) path: PathBuf,
     pub(super) text: String,
     pub(super) is_script: bool,
@@ -56,7 +54,8 @@ pub(super) fn agent_name(agent: AgentKind) -> &'static str {
     }
 }
 
-/// The states an issue goes through: the first stage's, the second one's, and where it waits for a person.
+/// Returns the states of an issue: those of the first and the second stage, and the state in which
+/// it waits for a person.
 fn states(tracker: TrackerKind) -> [&'static str; 3] {
     match tracker {
         TrackerKind::Files | TrackerKind::Github | TrackerKind::Gitlab => ["todo", "review", "ready"],
@@ -65,7 +64,7 @@ fn states(tracker: TrackerKind) -> [&'static str; 3] {
     }
 }
 
-/// The states in which an issue is done with.
+/// Returns the terminal states.
 fn terminal(tracker: TrackerKind) -> &'static str {
     match tracker {
         TrackerKind::Files => "done",
@@ -75,7 +74,7 @@ fn terminal(tracker: TrackerKind) -> &'static str {
     }
 }
 
-/// The files of a choice, the workflow first.
+/// Returns the files for a choice, the workflow first.
 pub(super) fn plan(workflow: &Path, choice: &Choice) -> Vec<NewFile> {
     let file = |path: &str, text: &str| NewFile {
         path: path.into(),
@@ -162,7 +161,7 @@ fn workflow_text(choice: &Choice) -> String {
         ("@READY@", ready.to_owned()),
     ]
     .iter()
-    .fold(text.to_owned(), |text, (place, value)| text.replace(place, value))
+    .fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value))
 }
 
 fn yaml(state: &str) -> String {
@@ -221,7 +220,8 @@ fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
     }
 }
 
-/// What a tracker needs before the first run: a command, and what it is for.
+/// Returns the steps that a tracker needs before the first run, each with a command and its
+/// purpose.
 pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'static str)] {
     match tracker {
         TrackerKind::Files => &[(

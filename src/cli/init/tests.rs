@@ -1,4 +1,4 @@
-//! Every choice gives a workflow that can be used.
+//! Tests that every choice gives a usable workflow.
 
 use std::process::{Command, Stdio};
 
@@ -19,8 +19,8 @@ const TRACKERS: [TrackerKind; 5] = [
 const AGENTS: [AgentKind; 3] = [AgentKind::Codex, AgentKind::Claude, AgentKind::Vex];
 const REPOSITORIES: [Repository; 3] = [Repository::None, Repository::Local, Repository::Remote];
 
-fn args(words: &[&str]) -> InitArgs {
-    let cli = Cli::try_parse_from(["vik", "init"].iter().chain(words)).unwrap();
+fn args(flags: &[&str]) -> InitArgs {
+    let cli = Cli::try_parse_from(["vik", "init"].iter().chain(flags)).unwrap();
     match cli.verb {
         Verb::Init(args) => args,
         other => panic!("{other:?}"),
@@ -90,11 +90,11 @@ fn the_pages_show_what_init_writes() {
             .workflow
             .unwrap();
         let after_run = workflow.issue.stages[0].after_run.as_deref().unwrap();
-        // A page may leave lines out that are not its subject, and never has others.
-        let moved = after_run
+        // A page may omit lines that are not its subject, but must not have others.
+        let move_lines = after_run
             .lines()
             .filter(|line| line.contains("move") || line.contains("label"));
-        for line in workflow.pull.command.lines().chain(moved) {
+        for line in workflow.pull.command.lines().chain(move_lines) {
             assert!(page.contains(line.trim()), "{name}: {line}");
         }
         assert!(page.contains(&format!("vik init --tracker {name}")), "{name}");
@@ -247,7 +247,7 @@ fn questions_take_numbers_names_and_nothing() {
     ");
 }
 
-/// An agent that commits something, in the words of Codex.
+/// An agent that makes a commit and prints the events of Codex.
 const AGENT: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo codex-cli 1.2.3; exit 0; }
 cat >prompt.txt
@@ -280,7 +280,7 @@ fn what_init_writes_runs() {
     };
     run("git", &["init", "--quiet", "."]);
     run("git", &["commit", "--quiet", "--allow-empty", "-m", "Begin"]);
-    // There is nobody to ask: what is there decides.
+    // There is no terminal for questions: defaults apply.
     let out = run("vik", &["init"]);
     assert!(
         out.contains("agent.codex: codex-cli 1.2.3") && out.contains("1 for implement"),
@@ -289,7 +289,7 @@ fn what_init_writes_runs() {
     run("vik", &["run", "--once"]);
     let issues: serde_json::Value = serde_json::from_str(&run("vik", &["issue", "list", "--json"])).unwrap();
     assert_eq!(issues[0]["state"], "ready");
-    // The work came back into the repository that it was cloned from, as a branch.
+    // The commits are back in the original repository, on a branch.
     let prompts = run("git", &["log", "--format=%s", "vik/1"]);
     assert_eq!(prompts, "Do what was asked\nDo what was asked\nBegin\n");
     assert!(run("git", &["show", "vik/1:prompt.txt"]).contains("Review of issue 1"));

@@ -1,4 +1,4 @@
-//! One event as a person reads it: JSON in, lines out.
+//! Formats one event for people: JSON in, lines out.
 
 use std::time::Duration;
 
@@ -13,37 +13,38 @@ use super::style::{Line, Tone};
 use super::tool::{self, Call, text};
 use crate::report::{attempt_cost, cost, one_line, short};
 
-/// How much of a text in one line is shown.
-const SHOWN: usize = 200;
+/// The maximum length of a text on one line, in characters.
+const MAX_TEXT_CHARS: usize = 200;
 
-/// How many lines of a thought are shown.
-const THOUGHT: (usize, usize) = (10, 2);
+/// How many lines of reasoning are shown: the first and the last ones.
+const REASONING_LINES: (usize, usize) = (10, 2);
 
-/// From so much of a provider's window on, it is told.
-const NEAR: f64 = 0.8;
+/// The used share of a provider's window from which it is shown.
+const NEAR_LIMIT: f64 = 0.8;
 
-/// An event with the mark that stands before it.
+/// An event with the mark before it.
 pub type Marked = ((Tone, char), Vec<Line>);
 
-/// An event. `call` is the tool call that a result answers, where it stands elsewhere: then the result names it.
+/// Formats an event. `call` is the label of the tool call that a result answers, if the call is not
+/// directly above; the result then names it.
 pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
-    let of = |name: &str| text(&event[name]);
+    let field = |name: &str| text(&event[name]);
     let plain = |lines: Vec<Line>| Some(((Tone::Plain, ' '), lines));
     let marked = |tone: Tone, mark: char, line: &str| Some(((tone, mark), vec![Line::of(tone, line)]));
     match event["kind"].as_str().unwrap_or("") {
         "session_started" => plain(vec![Line::of(Tone::Dim, &session(event))]),
-        "message" => plain(block(Tone::Plain, &of("text"))),
+        "message" => plain(block(Tone::Plain, &field("text"))),
         "reasoning" => {
-            let lines: Vec<_> = of("text")
+            let lines: Vec<_> = field("text")
                 .trim_end()
                 .lines()
                 .map(|line| (Tone::Dim, line.to_owned()))
                 .collect();
-            let lines = tool::shortened(&lines, THOUGHT, full);
+            let lines = tool::shortened(&lines, REASONING_LINES, full);
             (!lines.is_empty()).then_some(((Tone::Dim, '~'), lines))
         }
         "tool_call" => {
-            let lines = Call::of(&event["input"]).lines(&of("tool"), full);
+            let lines = Call::of(&event["input"]).lines(&field("tool"), full);
             Some(((Tone::Cyan, '→'), lines))
         }
         "tool_result" => Some(result(event, call, full)),
@@ -52,13 +53,13 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "resumed" => marked(
             Tone::Dim,
             '·',
-            &format!("goes on with session {}", of("provider_session_id")),
+            &format!("goes on with session {}", field("provider_session_id")),
         ),
         "resume_failed" => Some((
             (Tone::Yellow, '!'),
             block(
                 Tone::Yellow,
-                &format!("the earlier session is not gone on with: {}", of("reason")),
+                &format!("the earlier session is not gone on with: {}", field("reason")),
             ),
         )),
         "limit" => {
@@ -72,35 +73,43 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "output" => Some(output(event)),
         "rate_limit" => rate_limit(event, full),
         "approval" => {
-            let line = Line::of(Tone::Yellow, &format!("{} {}", of("decision"), of("tool")))
+            let line = Line::of(Tone::Yellow, &format!("{} {}", field("decision"), field("tool")))
                 .and(Tone::Plain, "  ")
-                .and(Tone::Plain, &one_line(&of("detail"), SHOWN));
+                .and(Tone::Plain, &one_line(&field("detail"), MAX_TEXT_CHARS));
             Some(((Tone::Yellow, '?'), vec![line]))
         }
         "subagent" => {
-            let what = one_line(&of("description"), SHOWN);
-            marked(Tone::Dim, '·', &format!("sub-agent {} {what}", of("status")))
+            let description = one_line(&field("description"), MAX_TEXT_CHARS);
+            marked(
+                Tone::Dim,
+                '·',
+                &format!("sub-agent {} {description}", field("status")),
+            )
         }
         "completed" => completed(event, full),
         "ended" => Some(ended(event)),
-        // What no adapter knows is shown as the agent printed it.
-        "unknown" => marked(Tone::Dim, '?', &one_line(&of("raw"), SHOWN)),
+        // Output that no adapter knows is shown as the agent printed it.
+        "unknown" => marked(Tone::Dim, '?', &one_line(&field("raw"), MAX_TEXT_CHARS)),
         "malformed" => {
             let cut = event["bytes"]
                 .as_u64()
                 .map(|bytes| format!("{bytes} bytes, cut: "));
-            let start = one_line(&of("line"), SHOWN);
+            let start = one_line(&field("line"), MAX_TEXT_CHARS);
             marked(Tone::Dim, '?', &(cut.unwrap_or_default() + &start))
         }
         kind => marked(
             Tone::Dim,
             '·',
-            &format!("{} {}", one_line(kind, 40), one_line(&event.to_string(), SHOWN)),
+            &format!(
+                "{} {}",
+                one_line(kind, 40),
+                one_line(&event.to_string(), MAX_TEXT_CHARS)
+            ),
         ),
     }
 }
 
-/// A text with its own lines.
+/// Returns a text as one line per text line.
 fn block(tone: Tone, text: &str) -> Vec<Line> {
     let lines: Vec<_> = text.trim_end().lines().map(|line| Line::of(tone, line)).collect();
     if lines.is_empty() {
@@ -163,7 +172,7 @@ fn in_and_out(usage: Usage) -> String {
     )
 }
 
-/// The tokens that an event tells of so far, where it does.
+/// Returns the token count of a usage event.
 pub fn tokens(event: &Value) -> Option<u64> {
     (event["kind"] == "token_usage").then(|| Usage::deserialize(&event["usage"]).unwrap_or_default().total())
 }
@@ -188,22 +197,22 @@ fn error(event: &Value) -> Marked {
     ((tone, '!'), lines)
 }
 
-/// Something that was asked for, and what became of it.
+/// Formats a requested output and its result.
 fn output(event: &Value) -> Marked {
-    let of = |name: &str| text(&event[name]);
-    let status = of("status");
+    let field = |name: &str| text(&event[name]);
+    let status = field("status");
     let (tone, mark) = match &*status {
         "applied" => (Tone::Green, '✓'),
         "skipped" => (Tone::Dim, '·'),
         _ => (Tone::Red, '✗'),
     };
-    let kind = of("output").replace('_', " ");
+    let kind = field("output").replace('_', " ");
     let kind = if kind.is_empty() { "output" } else { &kind };
     let line = Line::of(tone, &format!("{kind} {status}"))
         .and(Tone::Plain, "  ")
-        .and(Tone::Plain, &one_line(&of("summary"), SHOWN));
+        .and(Tone::Plain, &one_line(&field("summary"), MAX_TEXT_CHARS));
     let mut lines = vec![line];
-    let reason = of("reason");
+    let reason = field("reason");
     if !reason.is_empty() {
         lines.extend(block(tone, &reason));
     }
@@ -213,8 +222,8 @@ fn output(event: &Value) -> Marked {
 fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
     let used = event["utilization"].as_f64();
     let status = text(&event["status"]);
-    let is_calm = (status.is_empty() || status == "allowed") && used.is_none_or(|used| used < NEAR);
-    if is_calm && !full {
+    let is_normal = (status.is_empty() || status == "allowed") && used.is_none_or(|used| used < NEAR_LIMIT);
+    if is_normal && !full {
         return None;
     }
     let mut line = format!("rate limit {status}");
@@ -226,13 +235,14 @@ fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
     {
         line.push_str(&format!(", opens at {at}"));
     }
-    let tone = if is_calm { Tone::Dim } else { Tone::Yellow };
+    let tone = if is_normal { Tone::Dim } else { Tone::Yellow };
     Some(((tone, '!'), vec![Line::of(tone, &line)]))
 }
 
-/// That an agent is done is told by its last words and by the end; that it is not is news.
+/// Formats the end of an agent's work. Success is shown only in full: the last message and the end
+/// imply it.
 fn completed(event: &Value, full: bool) -> Option<Marked> {
-    let reason = one_line(&text(&event["reason"]), SHOWN);
+    let reason = one_line(&text(&event["reason"]), MAX_TEXT_CHARS);
     if event["ok"] == true {
         return full.then(|| {
             (
@@ -249,7 +259,7 @@ fn completed(event: &Value, full: bool) -> Option<Marked> {
 
 fn ended(event: &Value) -> Marked {
     let Ok(ended) = Ended::deserialize(event) else {
-        // One of an older log: what it has is told.
+        // An event of an older log: its known fields are shown.
         let line = format!("{} {}", text(&event["outcome"]), text(&event["failure_class"]));
         return ((Tone::Bold, '■'), vec![Line::of(Tone::Bold, line.trim_end())]);
     };
@@ -258,24 +268,24 @@ fn ended(event: &Value) -> Marked {
         Outcome::Cancelled => Tone::Yellow,
         _ => Tone::Red,
     };
-    let mut what = ended.outcome.to_string();
+    let mut outcome = ended.outcome.to_string();
     if let Some(class) = ended.failure_class {
-        what.push_str(&format!(" ({class})"));
+        outcome.push_str(&format!(" ({class})"));
     }
-    let mut rest = format!(" in {}", Span(Duration::from_millis(ended.duration_ms)));
+    let mut details = format!(" in {}", Span(Duration::from_millis(ended.duration_ms)));
     match (ended.exit_code, ended.signal) {
-        (_, Some(signal)) => rest.push_str(&format!(", signal {signal}")),
-        (Some(code), None) if code != 0 => rest.push_str(&format!(", exit {code}")),
+        (_, Some(signal)) => details.push_str(&format!(", signal {signal}")),
+        (Some(code), None) if code != 0 => details.push_str(&format!(", exit {code}")),
         _ => {}
     }
     if ended.usage.total() > 0 {
         let total = short(ended.usage.total());
-        rest.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
+        details.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
     }
     if let Some(usd) = ended.cost_usd {
-        rest.push_str(&format!(" · {}", attempt_cost(Some(usd), ended.cost_source)));
+        details.push_str(&format!(" · {}", attempt_cost(Some(usd), ended.cost_source)));
     }
-    let mut lines = vec![Line::of(tone, &what).and(Tone::Plain, &rest)];
+    let mut lines = vec![Line::of(tone, &outcome).and(Tone::Plain, &details)];
     if let Some(reason) = &ended.reason {
         lines.extend(block(tone, reason));
     }

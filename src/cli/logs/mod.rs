@@ -1,4 +1,4 @@
-//! `vik logs`: session logs as a transcript, as JSON lines, or as the agent printed them.
+//! `vik logs`: prints session logs as a transcript, as JSON lines, or as the agent printed them.
 
 mod event;
 mod raw;
@@ -24,10 +24,11 @@ use super::args::LogsArgs;
 use super::{CliResult, colored, history};
 use crate::report::{Exit, Failure, stdout_width};
 
-/// How often new events are looked for.
+/// How often logs are checked for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Prints logs, and with `--follow` goes on until it is interrupted or its sessions have ended.
+/// Prints logs. With `--follow` it continues until it is interrupted or the selected sessions have
+/// ended.
 pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     let root = history::root(workflow)?;
     if args.raw && !args.unmasked {
@@ -46,29 +47,30 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
                     .starts_with(session.as_str())
             })
     };
-    let narrowed = args.issue.is_some() || args.session.is_some();
+    let has_filter = args.issue.is_some() || args.session.is_some();
     let mut transcript = Transcript::new(Paper {
         width: stdout_width(),
         color: colored(&io::stdout()),
         full: args.full,
     });
-    let mut first = true;
+    let mut is_first = true;
     loop {
         let mut attempts = history::read(&root)?.attempts;
         attempts.retain(selected);
-        if first && attempts.is_empty() && (narrowed || !args.follow) {
+        if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             return Err(
                 Failure::new(Exit::NotFound, "no_session", "no session is known that fits")
                     .hint("`vik runs` lists all"),
             );
         }
-        // Without a wish, the newest session; when following, all that come and those that run.
-        if !narrowed && first {
+        // Without a filter: the newest session, or with `--follow` all running and future sessions.
+        if !has_filter && is_first {
             let newest = attempts.len().saturating_sub(1);
-            let keep =
-                |at: usize, attempt: &PastAttempt| at == newest || (args.follow && attempt.ended.is_none());
-            for (at, attempt) in attempts.iter().enumerate() {
-                if !keep(at, attempt) {
+            let keep = |index: usize, attempt: &PastAttempt| {
+                index == newest || (args.follow && attempt.ended.is_none())
+            };
+            for (index, attempt) in attempts.iter().enumerate() {
+                if !keep(index, attempt) {
                     open.insert(path(attempt, args), Tail::done());
                 }
             }
@@ -92,8 +94,8 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
                 }
             }
         }
-        first = false;
-        if !args.follow || (narrowed && all_ended) {
+        is_first = false;
+        if !args.follow || (has_filter && all_ended) {
             return Ok(Exit::Done);
         }
         std::thread::sleep(POLL_INTERVAL);

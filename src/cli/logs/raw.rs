@@ -1,5 +1,5 @@
-//! What an agent printed, without its secrets. Its own file has them still; their values stand nowhere else, and so they are
-//! looked up again.
+//! Masks the raw output of agents. The file contains their secrets, and the values are stored
+//! nowhere else, so they are looked up again.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,23 +10,23 @@ use crate::report::{Exit, Failure};
 use crate::secrets::Resolver;
 use crate::workflow_file::WorkflowFile;
 
-/// What to do where a secret cannot be looked up.
+/// The hint for a secret that cannot be looked up.
 const HINT: &str = "make it readable from here, or add `--unmasked` where nobody else reads along";
 
-/// Looks up all secrets of the workflow: what is not known cannot be masked.
+/// Looks up all secrets of the workflow: unknown values cannot be masked.
 pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     let loaded = WorkflowFile::valid(workflow, |_| {}).map_err(|failure| failure.hint(HINT))?;
     let names: Vec<String> = loaded.workflow.secrets.keys().cloned().collect();
-    let fail = |what: &str, error: &dyn std::error::Error| Failure::failed("secrets", what, error);
+    let failure = |heading: &str, error: &dyn std::error::Error| Failure::failed("secrets", heading, error);
     let host = daemon::host(&loaded.path, &loaded.workflow, &Instance::of(&loaded.path)?)?;
     if names.is_empty() {
         return Ok(());
     }
-    let scratch = Scratch::new().map_err(|error| fail("cannot make a folder for what passes", &error))?;
+    let scratch = Scratch::new().map_err(|error| failure("cannot make a folder for what passes", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| fail("cannot start", &error))?;
+        .map_err(|error| failure("cannot start", &error))?;
     let resolver = Resolver {
         host: &host,
         secrets: &loaded.workflow.secrets,
@@ -34,14 +34,15 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     };
     let found = runtime.block_on(resolver.values(&names, std::future::pending()));
     found.map(|_| ()).map_err(|error| {
-        let what = "what the agent printed is not shown: a secret cannot be looked up, and so not be masked";
-        Failure::new(Exit::Failed, "secret_unknown", what)
+        let heading =
+            "what the agent printed is not shown: a secret cannot be looked up, and so not be masked";
+        Failure::new(Exit::Failed, "secret_unknown", heading)
             .because(&error)
             .hint(HINT)
     })
 }
 
-/// A line without its secrets. One without any stays as it is, also where it is no text.
+/// Masks the secrets in a line. A line without secrets is unchanged, even if it is not text.
 pub(super) fn masked(line: &[u8]) -> Cow<'_, [u8]> {
     let text = String::from_utf8_lossy(line);
     match vik_mask::mask_json(&text) {

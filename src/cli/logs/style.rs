@@ -1,4 +1,4 @@
-//! Lines with colours, laid out for a terminal.
+//! Coloured lines, laid out for a terminal.
 
 use std::fmt::Write as _;
 
@@ -6,28 +6,28 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::report::clean;
 
-/// Where the text of an event begins: after its time and its mark.
+/// The column where the text of an event starts: after its time and mark.
 const GUTTER: usize = 11;
 
-/// A text never gets less room than this, however narrow the terminal is.
+/// The minimum width of a text, whatever the width of the terminal.
 const NARROWEST: usize = 24;
 
-/// What a piece of text is, by its colour.
+/// The meaning of a piece of text, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Text without emphasis.
     Plain,
-    /// Of less weight.
+    /// Less important text.
     Dim,
-    /// Of more weight.
+    /// More important text.
     Bold,
-    /// What failed, or was taken away.
+    /// A failure, or removed text.
     Red,
-    /// What went well, or was added.
+    /// A success, or added text.
     Green,
-    /// What a person should know.
+    /// A warning.
     Yellow,
-    /// Where in a file.
+    /// A position in a file.
     Cyan,
 }
 
@@ -45,7 +45,7 @@ impl Tone {
     }
 }
 
-/// One line: pieces of text that are safe for a terminal.
+/// One line of pieces of text that are safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     indent: usize,
@@ -53,12 +53,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of one piece.
+    /// Creates a line of one piece.
     pub fn of(tone: Tone, text: &str) -> Self {
         Self::default().and(tone, text)
     }
 
-    /// One more piece. The text may be hostile; it is one line, whatever is in it.
+    /// Appends a piece. The text may be hostile; its newlines are replaced.
     #[must_use]
     pub fn and(mut self, tone: Tone, text: &str) -> Self {
         let text = clean(text).replace('\t', "    ").replace('\n', " ");
@@ -68,17 +68,18 @@ impl Line {
         self
     }
 
-    /// The same, so many columns further in.
+    /// Indents the line by more columns.
     #[must_use]
     pub fn indented(mut self, by: usize) -> Self {
         self.indent += by;
         self
     }
 
-    /// Breaks it into lines of at most `room` columns, between words where that wastes little. Blanks stay as they are.
-    fn folded(self, room: usize) -> Vec<Vec<(Tone, String)>> {
+    /// Breaks the line into lines of at most `max_width` columns, at spaces unless that wastes much
+    /// space. Spaces are kept.
+    fn folded(self, max_width: usize) -> Vec<Vec<(Tone, String)>> {
         let width: usize = self.pieces.iter().map(|(_, text)| text.width()).sum();
-        if width <= room {
+        if width <= max_width {
             return vec![self.pieces];
         }
         let chars = self
@@ -86,31 +87,31 @@ impl Line {
             .iter()
             .flat_map(|(tone, text)| text.chars().map(|c| (*tone, c)));
         let mut lines = Vec::new();
-        let (mut line, mut taken): (Vec<(Tone, char)>, usize) = (Vec::new(), 0);
+        let (mut line, mut used): (Vec<(Tone, char)>, usize) = (Vec::new(), 0);
         for (tone, c) in chars {
-            let wide = c.width().unwrap_or(0);
-            if taken + wide > room && !line.is_empty() {
+            let char_width = c.width().unwrap_or(0);
+            if used + char_width > max_width && !line.is_empty() {
                 let blank = line.iter().rposition(|(_, c)| *c == ' ');
-                let rest = match blank.filter(|at| *at >= line.len() / 2) {
+                let tail = match blank.filter(|at| *at >= line.len() / 2) {
                     Some(at) => {
-                        let rest = line.split_off(at + 1);
+                        let tail = line.split_off(at + 1);
                         line.pop();
-                        rest
+                        tail
                     }
                     None => Vec::new(),
                 };
-                lines.push(joined(std::mem::replace(&mut line, rest)));
-                taken = line.iter().map(|(_, c)| c.width().unwrap_or(0)).sum();
+                lines.push(joined(std::mem::replace(&mut line, tail)));
+                used = line.iter().map(|(_, c)| c.width().unwrap_or(0)).sum();
             }
             line.push((tone, c));
-            taken += wide;
+            used += char_width;
         }
         lines.push(joined(line));
         lines
     }
 }
 
-/// Characters as pieces of one colour each.
+/// Joins characters into pieces of one colour each.
 fn joined(chars: Vec<(Tone, char)>) -> Vec<(Tone, String)> {
     let mut pieces: Vec<(Tone, String)> = Vec::new();
     for (tone, c) in chars {
@@ -122,19 +123,19 @@ fn joined(chars: Vec<(Tone, char)>) -> Vec<(Tone, String)> {
     pieces
 }
 
-/// What a transcript is written on.
+/// The output medium of a transcript.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// How wide it is.
+    /// The width, in columns.
     pub width: usize,
-    /// Whether it takes colours.
+    /// Whether the output has colours.
     pub color: bool,
-    /// Whether nothing is to be shortened.
+    /// Whether texts are printed without shortening.
     pub full: bool,
 }
 
 impl Paper {
-    /// Lines from the first column on.
+    /// Formats lines from the first column.
     pub fn lines(&self, lines: Vec<Line>) -> String {
         let mut out = String::new();
         for line in lines {
@@ -143,11 +144,11 @@ impl Paper {
         out
     }
 
-    /// An event: time and mark stand before its first line, the others go on below.
+    /// Formats an event: time and mark before its first line, further lines below.
     pub fn event(&self, time: &str, mark: (Tone, char), lines: Vec<Line>) -> String {
         let mut out = String::new();
-        for (at, line) in lines.into_iter().enumerate() {
-            let head = (at == 0).then(|| {
+        for (index, line) in lines.into_iter().enumerate() {
+            let head = (index == 0).then(|| {
                 let time = self.painted(Tone::Dim, &format!("{time:>8}"));
                 let mark = self.painted(mark.0, &mark.1.to_string());
                 format!("{time} {mark} ")
@@ -157,11 +158,11 @@ impl Paper {
         out
     }
 
-    /// What belongs to the event above: the mark stands where the text does.
+    /// Formats lines that belong to the event above: the mark is in the column of its text.
     pub fn below(&self, mark: (Tone, char), lines: Vec<Line>) -> String {
         let mut out = String::new();
-        for (at, line) in lines.into_iter().enumerate() {
-            let head = (at == 0).then(|| {
+        for (index, line) in lines.into_iter().enumerate() {
+            let head = (index == 0).then(|| {
                 let mark = self.painted(mark.0, &mark.1.to_string());
                 format!("{}{mark} ", " ".repeat(GUTTER))
             });
@@ -170,12 +171,12 @@ impl Paper {
         out
     }
 
-    /// A line that begins at a column, with something before it in its first row.
+    /// Writes a line that starts at a column, with `head` before it in its first row.
     fn write(&self, out: &mut String, column: usize, head: Option<String>, line: Line) {
         let column = column + line.indent;
-        let room = self.width.saturating_sub(column).max(NARROWEST);
+        let text_width = self.width.saturating_sub(column).max(NARROWEST);
         let mut head = head.map(|head| head + &" ".repeat(line.indent));
-        for pieces in line.folded(room) {
+        for pieces in line.folded(text_width) {
             let mut text = head.take().unwrap_or_else(|| " ".repeat(column));
             for (tone, piece) in pieces {
                 text.push_str(&self.painted(tone, &piece));

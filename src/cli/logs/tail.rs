@@ -1,4 +1,4 @@
-//! One file that is printed as it grows, in bounded memory whatever the length of its lines.
+//! Prints one file as it grows, in bounded memory whatever the length of its lines.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,26 +15,26 @@ use crate::report::clean;
 use crate::secrets;
 use crate::workspace::fs as private;
 
-/// How much of a longer line is printed at a time.
-const PART: u64 = 1024 * 1024;
+/// The number of bytes of a long line that are printed at once.
+const PART_BYTES: u64 = 1024 * 1024;
 
-/// How much is shown of an event that is longer than any that Vik writes.
-const KEPT_OF_LONG: usize = 64 * 1024;
+/// The number of bytes that are shown of an event above the maximum length.
+const LONG_EVENT_BYTES: usize = 64 * 1024;
 
-/// One log that is printed.
+/// The state of one log.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// Up to where it was printed.
+    /// The offset up to which the log is printed.
     printed: u64,
     /// The size of the file when it was last read.
     size: u64,
-    /// Whether `printed` is within a line that is too long to be read as a whole.
+    /// Whether `printed` is within a line that is too long for memory.
     is_within_line: bool,
     done: bool,
 }
 
 impl Tail {
-    /// One of which nothing is printed.
+    /// Returns a tail that prints nothing.
     pub(super) fn done() -> Self {
         Self {
             done: true,
@@ -42,7 +42,8 @@ impl Tail {
         }
     }
 
-    /// Prints what is new. `is_terminal`: nothing that a terminal would obey reaches `out`.
+    /// Prints new content. If `is_terminal` is set, `out` gets no character that a terminal would
+    /// interpret.
     pub(super) fn print(
         &mut self,
         path: &Path,
@@ -83,7 +84,8 @@ impl Tail {
                     self.is_within_line = true;
                     break;
                 }
-                // The start of a line may be the start of a secret: it is shown when there is no more to come.
+                // The start of a line may be the start of a secret: it is printed only when the
+                // line cannot continue.
                 if read.bytes == 0 || !(read.is_whole || args.raw && (has_ended || args.unmasked)) {
                     return out.flush();
                 }
@@ -102,7 +104,7 @@ impl Tail {
         out.flush()
     }
 
-    /// Prints a line that is too long to be held, up to its end or that of the file.
+    /// Prints a long line in parts, up to its end or the end of the file.
     fn print_parts(
         &mut self,
         file: &mut File,
@@ -113,8 +115,8 @@ impl Tail {
         while self.is_within_line && self.printed < size {
             file.seek(SeekFrom::Start(self.printed))?;
             let mut part = Vec::new();
-            let mut rest = (&mut *file).take(PART.min(size - self.printed));
-            rest.read_to_end(&mut part)?;
+            let mut remaining = (&mut *file).take(PART_BYTES.min(size - self.printed));
+            remaining.read_to_end(&mut part)?;
             if part.is_empty() {
                 return Ok(());
             }
@@ -122,7 +124,7 @@ impl Tail {
                 part.truncate(end + 1);
                 self.is_within_line = false;
             } else {
-                // A character is not parted.
+                // A character must not be split.
                 let is_inside = |at: &usize| part[*at] & 0xc0 == 0x80;
                 let last = part.len() - 1;
                 let cut = (last.saturating_sub(2)..=last).rev().find(|at| !is_inside(at));
@@ -148,7 +150,7 @@ impl Tail {
     }
 }
 
-/// How text is printed.
+/// The options for printing text.
 #[derive(Clone, Copy, Debug)]
 struct Output {
     is_terminal: bool,
@@ -156,7 +158,7 @@ struct Output {
 }
 
 impl Output {
-    /// A line as the agent printed it.
+    /// Returns a line as the agent printed it.
     fn raw(self, line: &[u8]) -> Cow<'_, [u8]> {
         let line = if self.is_masked {
             raw::masked(line)
@@ -178,13 +180,13 @@ impl Output {
         }
     }
 
-    /// An event as JSON; of one that is too long, its start.
+    /// Returns an event as JSON, or only its start if it is too long.
     fn event(self, line: &[u8], length: Option<u64>) -> Vec<u8> {
         let mut line = raw::masked(line).into_owned();
         if let Some(bytes) = length {
-            let start = String::from_utf8_lossy(&line[..line.len().min(KEPT_OF_LONG)]);
-            let long = serde_json::json!({ "kind": "malformed", "line": start, "bytes": bytes });
-            line = format!("{long}\n").into_bytes();
+            let start = String::from_utf8_lossy(&line[..line.len().min(LONG_EVENT_BYTES)]);
+            let malformed = serde_json::json!({ "kind": "malformed", "line": start, "bytes": bytes });
+            line = format!("{malformed}\n").into_bytes();
         }
         if !self.is_terminal {
             return line;
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_held_is_printed_byte_for_byte() {
         let mut file = tempfile::tempfile().unwrap();
-        let part = usize::try_from(PART).unwrap();
+        let part = usize::try_from(PART_BYTES).unwrap();
         let mut text = "ä".repeat(part).into_bytes();
         text.extend([0xff, 0xfe, b'x']);
         text.extend("日".repeat(part / 2).bytes());

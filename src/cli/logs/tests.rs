@@ -32,8 +32,8 @@ fn record(number: u64) -> AttemptRecord {
     }
 }
 
-/// A transcript of events of one session, a second apart.
-fn told(paper: Paper, events: &[Value]) -> String {
+/// Returns the transcript of events of one session, one second apart.
+fn transcript_text(paper: Paper, events: &[Value]) -> String {
     let mut transcript = Transcript::new(paper);
     let mut text = String::new();
     for (number, event) in events.iter().enumerate() {
@@ -53,9 +53,9 @@ fn stamped(second: usize, event: &Value) -> Vec<u8> {
     event.to_string().into_bytes()
 }
 
-/// The text of events without the heading of their session.
+/// Returns the text of events without the heading of their session.
 fn body(paper: Paper, events: &[Value]) -> String {
-    let text = told(paper, events);
+    let text = transcript_text(paper, events);
     let mut lines = text.split_inclusive('\n');
     let heading: Vec<_> = lines.by_ref().take(2).collect();
     assert!(heading[0].contains("── 41 implement"), "{heading:?}");
@@ -78,7 +78,7 @@ fn lines(count: usize) -> String {
     (1..=count).map(|number| format!("line {number}\n")).collect()
 }
 
-/// A session with some of everything.
+/// Returns a session with events of many kinds.
 fn session() -> Vec<Value> {
     vec![
         json!({"kind": "session_started", "model": "gpt-5", "agent_version": "1.2", "provider_session_id": "abc"}),
@@ -142,13 +142,13 @@ fn session() -> Vec<Value> {
 
 #[test]
 fn a_session_as_a_transcript() {
-    insta::assert_snapshot!("session", told(PLAIN, &session()));
+    insta::assert_snapshot!("session", transcript_text(PLAIN, &session()));
 }
 
 #[test]
 fn a_session_in_full() {
     let paper = Paper { full: true, ..PLAIN };
-    let text = told(paper, &session());
+    let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_full", text);
     assert!(!text.contains("left out"));
 }
@@ -156,7 +156,7 @@ fn a_session_in_full() {
 #[test]
 fn a_session_at_60_columns() {
     let paper = Paper { width: 60, ..PLAIN };
-    let text = told(paper, &session());
+    let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_60", text);
     for line in text.lines() {
         assert!(line.width() <= 60, "{line}");
@@ -166,7 +166,7 @@ fn a_session_at_60_columns() {
 #[test]
 fn colours_say_what_a_line_is() {
     let paper = Paper { color: true, ..PLAIN };
-    let text = told(paper, &session());
+    let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_colours", text.replace('\x1b', "␛"));
     for (tone, shown) in [
         ("2", "The test fails."),
@@ -181,28 +181,28 @@ fn colours_say_what_a_line_is() {
             "{shown}: {text}"
         );
     }
-    // Nothing but colours: they are all that is there more.
+    // Colours are the only difference.
     let mut bare = text;
     for code in ["0", "1", "2", "31", "32", "33", "36"] {
         bare = bare.replace(&format!("\x1b[{code}m"), "");
     }
-    assert_eq!(bare, told(PLAIN, &session()));
+    assert_eq!(bare, transcript_text(PLAIN, &session()));
 }
 
 #[test]
 fn several_sessions_say_which_is_which() {
     let mut transcript = Transcript::new(PLAIN);
     let mut text = String::new();
-    let say = |text: &str| json!({"kind": "message", "text": text});
+    let message = |text: &str| json!({"kind": "message", "text": text});
     for (second, (number, event)) in [
-        (1, say("first")),
+        (1, message("first")),
         (1, call("1", "Bash", &json!({"command": "make check"}))),
-        (2, say("second")),
+        (2, message("second")),
         (1, result("1", &json!("done\nand well"))),
         (1, usage(1)),
         (2, usage(1)),
-        (1, say("again")),
-        (2, say("and the other one")),
+        (1, message("again")),
+        (2, message("and the other one")),
     ]
     .into_iter()
     .enumerate()
@@ -241,7 +241,7 @@ fn a_transcript_is_text_whatever_the_agent_says() {
         json!({"kind": "ended", "outcome": hostile, "failure_class": hostile}),
     ];
     for full in [false, true] {
-        let text = told(Paper { full, ..PLAIN }, &events);
+        let text = transcript_text(Paper { full, ..PLAIN }, &events);
         let hostile = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(hostile), "{text:?}");
     }
@@ -288,7 +288,7 @@ fn long_texts_are_shortened_and_say_by_how_much() {
         text.contains("line 4\n             … 2 lines left out\n             line 7\n"),
         "{text}"
     );
-    // One line more than fits is shown, not told of.
+    // A single line above the maximum is shown, since leaving it out would save nothing.
     let text = body(
         PLAIN,
         &[call("1", "Bash", &json!("echo")), result("1", &json!(lines(8)))],
@@ -316,12 +316,12 @@ fn usage_is_told_where_it_changes_much() {
         .into_iter()
         .map(usage)
         .collect();
-    let text = told(PLAIN, &usages);
-    let told: Vec<_> = text.lines().filter(|line| line.contains("tokens")).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
+    let text = transcript_text(PLAIN, &usages);
+    let printed: Vec<_> = text.lines().filter(|line| line.contains("tokens")).collect();
+    assert_eq!(printed.len(), 3, "{printed:?}");
     assert!(
-        told[0].contains("21.0k") && told[1].contains("50.0k") && told[2].contains("80.0k"),
-        "{told:?}"
+        printed[0].contains("21.0k") && printed[1].contains("50.0k") && printed[2].contains("80.0k"),
+        "{printed:?}"
     );
 }
 

@@ -1,21 +1,21 @@
-//! What a tool is given and what it gives back, as lines.
+//! Formats the input and the output of a tool as lines.
 
 use serde_json::{Map, Value};
 
 use super::style::{Line, Tone};
 
-/// How many lines are shown of what a tool is given: the first ones and the last ones.
+/// How many lines of a tool's input are shown: the first and the last ones.
 const INPUT: (usize, usize) = (8, 2);
 
-/// The same of what it gives back; of a failure the end tells more.
+/// The same for its output. The end of a failure is more informative.
 const OUTPUT: (usize, usize) = (4, 3);
 const FAILURE: (usize, usize) = (3, 9);
 
-/// How many characters of one line are shown.
-const LONGEST: usize = 400;
+/// The maximum length of a line, in characters.
+const MAX_LINE_CHARS: usize = 400;
 
-/// So many characters of a value fit beside others.
-const SHORT: usize = 60;
+/// The maximum length of a value beside others, in characters.
+const MAX_INLINE_CHARS: usize = 60;
 
 const PATHS: [&str; 5] = ["file_path", "path", "notebook_path", "file", "filename"];
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
@@ -25,10 +25,10 @@ const PATCHES: [&str; 3] = ["patch", "diff", "input"];
 const CONTENTS: [&str; 3] = ["content", "file_text", "contents"];
 const TEXTS: [&str; 6] = ["text", "content", "output", "stdout", "stderr", "message"];
 
-/// A tool call: what fits beside the tool's name, and what goes below.
+/// A tool call: short values for the line of the tool's name, and a body below.
 #[derive(Debug, Default)]
 pub struct Call {
-    /// The command, the file, or whatever says most.
+    /// The most informative value, such as the command or the file.
     pub about: String,
     /// Further short values.
     pub more: String,
@@ -36,7 +36,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Reads what a tool is given.
+    /// Parses the input of a tool.
     pub fn of(input: &Value) -> Self {
         let mut call = Self::default();
         match input {
@@ -48,7 +48,7 @@ impl Call {
         call
     }
 
-    /// The lines: the tool's name first.
+    /// Returns the lines, with the tool's name first.
     pub fn lines(&self, tool: &str, full: bool) -> Vec<Line> {
         let mut first = Line::of(Tone::Bold, tool);
         if !self.about.is_empty() {
@@ -66,7 +66,7 @@ impl Call {
         lines
     }
 
-    /// A text that is not under a name.
+    /// Adds a text without a field name.
     fn text(&mut self, text: &str) {
         if is_diff(text) {
             self.body.extend(diff(text));
@@ -100,9 +100,9 @@ impl Call {
         }
         for (name, value) in fields {
             let text = text(&value);
-            if text.chars().count() <= SHORT && !text.contains('\n') {
+            if text.chars().count() <= MAX_INLINE_CHARS && !text.contains('\n') {
                 let gap = if self.more.is_empty() { "" } else { "  " };
-                // A command's own comment needs no name.
+                // The description of a command needs no field name.
                 let value = match name.as_str() {
                     "description" => format!("# {text}"),
                     name => format!("{name}={text}"),
@@ -119,7 +119,7 @@ impl Call {
         }
     }
 
-    /// An edit of a file, as a diff where it says what was there before.
+    /// Adds an edit of a file, as a diff if the input contains the old text.
     fn edit(&mut self, fields: &mut Map<String, Value>) {
         self.replaced(fields);
         if let Some(Value::Array(edits)) = fields.get_mut("edits") {
@@ -159,7 +159,7 @@ impl Call {
     }
 }
 
-/// What a tool gave back.
+/// Formats the output of a tool.
 pub fn output(value: &Value, is_error: bool, full: bool) -> Vec<Line> {
     let text = plain(value);
     let text = text.trim_end();
@@ -174,10 +174,10 @@ pub fn output(value: &Value, is_error: bool, full: bool) -> Vec<Line> {
     shortened(&body, if is_error { FAILURE } else { OUTPUT }, full)
 }
 
-/// The first and the last lines, and how many are left out between.
+/// Returns the first and the last lines, with the number of omitted lines between.
 pub fn shortened(body: &[(Tone, String)], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
     let line = |(tone, text): &(Tone, String)| cut(*tone, text, full);
-    // To leave one line out would gain none.
+    // Omitting a single line would save nothing.
     if full || body.len() <= head + tail + 1 {
         return body.iter().map(line).collect();
     }
@@ -189,24 +189,27 @@ pub fn shortened(body: &[(Tone, String)], (head, tail): (usize, usize), full: bo
 }
 
 fn cut(tone: Tone, text: &str, full: bool) -> Line {
-    let long = text.chars().count();
-    if full || long <= LONGEST {
+    let length = text.chars().count();
+    if full || length <= MAX_LINE_CHARS {
         return Line::of(tone, text);
     }
-    let shown: String = text.chars().take(LONGEST).collect();
-    Line::of(tone, &shown).and(Tone::Dim, &format!(" … {} characters left out", long - LONGEST))
+    let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
+    Line::of(tone, &shown).and(
+        Tone::Dim,
+        &format!(" … {} characters left out", length - MAX_LINE_CHARS),
+    )
 }
 
-/// Whether a text is a diff: by what no other text has.
+/// Returns whether a text is a diff, by lines that occur only in diffs.
 fn is_diff(text: &str) -> bool {
     let mut before = "";
     text.lines().take(200).any(|line| {
-        let is = line.starts_with("diff --git ")
+        let is_diff_line = line.starts_with("diff --git ")
             || line.starts_with("*** Begin Patch")
             || (line.starts_with("@@ ") && (line[3..].contains("@@") || before.starts_with("***")))
             || (line.starts_with("+++ ") && before.starts_with("--- "));
         before = line;
-        is
+        is_diff_line
     })
 }
 
@@ -233,7 +236,7 @@ fn take(fields: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
     fields.remove(*name)
 }
 
-/// A value as text: a string without its quotes, all else as JSON.
+/// Returns a value as text: a string without quotes, everything else as JSON.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -242,7 +245,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// Words of a command, or changed files, on one line.
+/// Joins the arguments of a command, or the changed files, on one line.
 fn list(items: &[Value]) -> String {
     let changed = |item: &Value| {
         let (path, kind) = (item["path"].as_str()?, item["kind"].as_str().unwrap_or("change"));
@@ -254,7 +257,7 @@ fn list(items: &[Value]) -> String {
     items.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// The text in an output: agents wrap it in blocks and fields.
+/// Returns the text of an output, which agents wrap in blocks and fields.
 fn plain(value: &Value) -> String {
     match value {
         Value::Array(items) if items.iter().all(|item| item["text"].is_string()) => items

@@ -1,4 +1,4 @@
-//! Sessions as one text: what belongs together stands together, and each block says whose it is.
+//! Formats sessions as one text with related lines together. Each block names its session.
 
 use std::collections::HashMap;
 
@@ -11,33 +11,33 @@ use super::style::{Line, Paper, Tone};
 use super::tool::{Call, text};
 use crate::report::one_line;
 
-/// Tokens are told again when so many more were used, and half as many again as before.
+/// A token count is printed again once it has grown by at least this number and by half.
 const TOKENS_STEP: u64 = 20_000;
 
-/// How much of a call its result repeats.
+/// How many characters of a call the label of its result repeats.
 const LABEL: usize = 60;
 
-/// What was written so far.
+/// The state of the transcript so far.
 #[derive(Debug)]
 pub struct Transcript {
     paper: Paper,
     sessions: HashMap<AttemptId, SessionState>,
-    /// Whose event came last.
+    /// The session of the last event.
     last: Option<AttemptId>,
 }
 
-/// What was told of one session.
+/// The printed state of one session.
 #[derive(Debug, Default)]
 struct SessionState {
-    /// Calls without a result, in a few words.
+    /// The labels of calls without a result.
     calls: HashMap<String, String>,
-    /// The call whose lines are the last ones.
+    /// The call whose lines are the last printed ones.
     open: Option<String>,
     tokens: u64,
 }
 
 impl Transcript {
-    /// An empty one.
+    /// Creates an empty transcript.
     pub fn new(paper: Paper) -> Self {
         Self {
             paper,
@@ -46,16 +46,16 @@ impl Transcript {
         }
     }
 
-    /// What a line of a session's log adds to the text.
+    /// Returns the text that a line of a session's log adds.
     pub fn line(&mut self, record: &AttemptRecord, line: &[u8]) -> String {
         let id = record.session_id;
         let is_new = !self.sessions.contains_key(&id);
-        let told = self.sessions.entry(id).or_default();
+        let session = self.sessions.entry(id).or_default();
         if self.last != Some(id) {
-            // What stood last in this session is not what stands above.
-            told.open = None;
+            // The last lines of this session are not directly above.
+            session.open = None;
         }
-        let Some(body) = told.line(self.paper, line) else {
+        let Some(body) = session.line(self.paper, line) else {
             return String::new();
         };
         let mut out = String::new();
@@ -83,8 +83,8 @@ impl SessionState {
             return Some(paper.event("", (Tone::Dim, '?'), vec![Line::of(Tone::Dim, &text)]));
         };
         if let Some(tokens) = event::tokens(&event) {
-            let is_news = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
-            if !is_news && !paper.full {
+            let is_significant = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
+            if !is_significant && !paper.full {
                 return None;
             }
             self.tokens = tokens;
@@ -114,24 +114,24 @@ impl SessionState {
     }
 }
 
-/// Whose session it is, at length.
+/// Returns the full heading of a session.
 fn heading(record: &AttemptRecord) -> Vec<Line> {
     let mut agent = record.agent.to_string();
-    let of: Vec<_> = Some(record.runtime.as_str())
+    let details: Vec<_> = Some(record.runtime.as_str())
         .filter(|runtime| *runtime != agent)
         .into_iter()
         .chain(record.model.as_deref())
         .map(|part| one_line(part, 60))
         .collect();
-    if !of.is_empty() {
-        agent = format!("{agent} ({})", of.join(", "));
+    if !details.is_empty() {
+        agent = format!("{agent} ({})", details.join(", "));
     }
     let first = short(record).and(Tone::Plain, &format!(" · {agent} · {:.0}", record.started_at));
     let title = Line::of(Tone::Dim, &one_line(&record.issue_title, 100)).indented(3);
     vec![first, title]
 }
 
-/// Whose session it is, where that was told before.
+/// Returns the short heading of a session that was introduced before.
 fn short(record: &AttemptRecord) -> Line {
     Line::of(
         Tone::Bold,

@@ -1,4 +1,4 @@
-//! A report as Markdown, to paste into a tracker.
+//! Formats a report as Markdown, to paste into a tracker.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use vik_api::{Figures, ReportView};
 use super::text::{period_start, span, summary, time, under_way};
 use crate::report::{one_line, short, spent_cost};
 
-/// The whole report.
+/// Formats the whole report.
 pub fn markdown(report: &ReportView) -> String {
     let mut out = format!(
         "## Vik: {:.0} to {:.0} ({})\n\n",
@@ -22,9 +22,15 @@ pub fn markdown(report: &ReportView) -> String {
     for line in summary(report) {
         let _ = writeln!(out, "- {line}");
     }
-    let of_stages = report.stages.iter().map(|one| (one.stage.as_str(), &one.figures));
+    let of_stages = report
+        .stages
+        .iter()
+        .map(|stage| (stage.stage.as_str(), &stage.figures));
     figures(&mut out, "Stage", of_stages);
-    let of_agents = report.agents.iter().map(|one| (one.agent.as_str(), &one.figures));
+    let of_agents = report
+        .agents
+        .iter()
+        .map(|agent| (agent.agent.as_str(), &agent.figures));
     figures(&mut out, "Agent", of_agents);
     if report.total.failed > 0 {
         head(&mut out, &["Ended", "Class"], &["Attempts"]);
@@ -78,34 +84,34 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
         "Cost",
     ];
     head(out, &[name], &numbers);
-    for (name, of) in rows {
+    for (name, sums) in rows {
         row(
             out,
             &[
                 cell(name),
-                of.runs.to_string(),
-                of.attempts.to_string(),
-                of.succeeded.to_string(),
-                of.failed.to_string(),
-                under_way(of).to_string(),
-                of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
-                time(of.duration_ms),
-                short(of.spent.tokens),
-                spent_cost(&of.spent),
+                sums.runs.to_string(),
+                sums.attempts.to_string(),
+                sums.succeeded.to_string(),
+                sums.failed.to_string(),
+                under_way(sums).to_string(),
+                sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                time(sums.duration_ms),
+                short(sums.spent.tokens),
+                spent_cost(&sums.spent),
             ],
         );
     }
 }
 
-/// Names on the left, numbers on the right.
+/// Writes the head of a table: names on the left, numbers on the right.
 fn head(out: &mut String, names: &[&str], numbers: &[&str]) {
-    let all: Vec<_> = names
+    let columns: Vec<_> = names
         .iter()
         .chain(numbers)
         .map(|name| (*name).to_owned())
         .collect();
     out.push('\n');
-    row(out, &all);
+    row(out, &columns);
     let _ = writeln!(
         out,
         "|{}{}",
@@ -118,11 +124,11 @@ fn row(out: &mut String, cells: &[String]) {
     let _ = writeln!(out, "| {} |", cells.join(" | "));
 }
 
-/// A name as data: no markup, no mention and no end of the cell comes out of it.
+/// Formats a name as data: it cannot contain markup, mentions or the end of the cell.
 pub fn cell(text: &str) -> String {
     let text: String = one_line(text, 60)
         .chars()
-        // Neither can be escaped in a table's code on every tracker.
+        // Not every tracker supports escapes of these characters in the code of a table.
         .map(|c| match c {
             '|' => '¦',
             '`' => '\'',

@@ -1,4 +1,4 @@
-//! `vik report`: what was done in a span of time, and what it cost.
+//! `vik report`: prints the work of a time span and its cost.
 
 mod markdown;
 mod text;
@@ -17,12 +17,12 @@ use crate::daemon::ledger_failure;
 use crate::figures::{self, Window};
 use crate::report::{Exit, Failure, stdout_width};
 
-/// Sums up what the ledger knows.
+/// Prints the sums of the ledger's records.
 pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
     let root = history::root(workflow)?;
-    // Nothing else has the figures: where the ledger cannot be read there is no report.
-    let fail = |error| ledger_failure(&error);
-    let ledger = Reader::open(&root.join("service")).map_err(fail)?;
+    // Only the ledger has these figures: without it there is no report.
+    let failure = |error| ledger_failure(&error);
+    let ledger = Reader::open(&root.join("service")).map_err(failure)?;
     let now = Timestamp::now();
     let since = args.since.before(now);
     if since > now {
@@ -33,7 +33,7 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
         )
         .hint("give a duration such as `7d`, or a time that has passed"));
     }
-    let report = figures::report(ledger.as_ref(), Window::new(since, now, None)).map_err(fail)?;
+    let report = figures::report(ledger.as_ref(), Window::new(since, now, None)).map_err(failure)?;
     if args.json {
         print_json(&report);
     } else if args.markdown {

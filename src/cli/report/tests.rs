@@ -78,7 +78,8 @@ fn one() -> ReportView {
     }
 }
 
-/// A week with everything in it; names that no workflow allows, as a ledger of another hand might have them.
+/// Returns the report of a week with all kinds of records. Some names are invalid in a workflow,
+/// but another program could write them to a ledger.
 fn many() -> ReportView {
     let total = sums(61, [90, 60, 27], 1_480, spent(41_234_567, 93.5));
     ReportView {
@@ -133,7 +134,7 @@ fn many() -> ReportView {
     }
 }
 
-fn narrow_enough(text: &str, width: usize) {
+fn assert_fits(text: &str, width: usize) {
     for line in text.lines() {
         assert!(line.width() <= width, "{width}: {line}");
     }
@@ -155,12 +156,12 @@ fn one_attempt() {
 fn a_week_at_60_80_and_120_columns() {
     for width in [60, 80, 120] {
         let text = text(&many(), width);
-        narrow_enough(&text, width);
+        assert_fits(&text, width);
         insta::assert_snapshot!(format!("many_{width}"), text);
     }
-    narrow_enough(&text(&many(), 60), 60);
-    // In a file there is no width to keep to, and the bars stay short.
-    narrow_enough(&text(&many(), usize::MAX), 120);
+    assert_fits(&text(&many(), 60), 60);
+    // Output to a file has no width limit, but the bars stay short.
+    assert_fits(&text(&many(), usize::MAX), 120);
 }
 
 #[test]
@@ -183,16 +184,16 @@ fn hours_are_told_with_their_day() {
 fn markdown_is_for_trackers() {
     let text = markdown(&many());
     insta::assert_snapshot!("markdown", text);
-    // Every row of a table has as many cells as its head, whatever a name has in it.
+    // Every row of a table has as many cells as its head, whatever the names contain.
     let mut cells = 0;
     for line in text.lines() {
-        let here = line.matches('|').count();
-        if here == 0 {
+        let columns = line.matches('|').count();
+        if columns == 0 {
             cells = 0;
         } else if cells == 0 {
-            cells = here;
+            cells = columns;
         }
-        assert!(here == 0 || here == cells, "{line}");
+        assert!(columns == 0 || columns == cells, "{line}");
     }
 }
 

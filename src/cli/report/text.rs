@@ -1,4 +1,5 @@
-//! A report for people in front of a terminal. Plain letters only: it reads the same in a mail or a log.
+//! Formats a report for a terminal, with plain characters only, so that it is readable in a mail or
+//! a log too.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,16 +10,16 @@ use vik_core::duration::Span;
 
 use crate::report::{count, count_short, one_line, short, spent_cost, table_within, wrap};
 
-/// Under so many columns a table tells only what matters most.
+/// Tables of narrower terminals have only the most important columns.
 const WIDE: usize = 76;
 
-/// The longest bar.
+/// The maximum length of a bar.
 const LONGEST_BAR: usize = 40;
 
-/// So many parts without anything are told one by one; more are one line.
+/// Up to this many consecutive empty parts have a line each; more share one line.
 const EMPTY_PARTS: usize = 2;
 
-/// The whole report, no wider than `width` where that can be.
+/// Formats the whole report, in at most `width` columns if possible.
 pub fn text(report: &ReportView, width: usize) -> String {
     let mut out = format!("since {:.0}, {}\n", report.since, span(report));
     if report.total.attempts == 0 {
@@ -27,26 +28,32 @@ pub fn text(report: &ReportView, width: usize) -> String {
     }
     out.push('\n');
     for line in summary(report) {
-        for (at, part) in wrap(&line, width.saturating_sub(2)).iter().enumerate() {
-            let _ = writeln!(out, "{}{part}", if at == 0 { "" } else { "  " });
+        for (index, part) in wrap(&line, width.saturating_sub(2)).iter().enumerate() {
+            let _ = writeln!(out, "{}{part}", if index == 0 { "" } else { "  " });
         }
     }
-    let of_stages = report.stages.iter().map(|one| (one.stage.as_str(), &one.figures));
+    let of_stages = report
+        .stages
+        .iter()
+        .map(|stage| (stage.stage.as_str(), &stage.figures));
     out.push_str(&figures("STAGE", of_stages, width));
-    let of_agents = report.agents.iter().map(|one| (one.agent.as_str(), &one.figures));
+    let of_agents = report
+        .agents
+        .iter()
+        .map(|agent| (agent.agent.as_str(), &agent.figures));
     out.push_str(&figures("AGENT", of_agents, width));
     out.push_str(&ends(report, width));
     out.push_str(&series(report, width));
     out
 }
 
-/// How long the span is.
+/// Returns the length of the time span.
 pub fn span(report: &ReportView) -> String {
     let seconds = report.until.duration_since(report.since).as_secs().max(0);
     Span(Duration::from_secs(seconds.unsigned_abs())).to_string()
 }
 
-/// The whole in sentences; the same ones in Markdown.
+/// Returns the summary in sentences, which the Markdown report has too.
 pub fn summary(report: &ReportView) -> [String; 3] {
     let total = &report.total;
     let tokens = count_short(total.spent.tokens, "token");
@@ -95,7 +102,7 @@ fn attempts(total: &Figures) -> String {
     text
 }
 
-/// Attempts that have not ended.
+/// Returns the number of attempts that have not ended.
 pub fn under_way(figures: &Figures) -> u64 {
     figures
         .attempts
@@ -103,7 +110,7 @@ pub fn under_way(figures: &Figures) -> u64 {
         .saturating_sub(figures.failed)
 }
 
-/// A duration from milliseconds; exact to the minute where it is long.
+/// Formats a duration in milliseconds. Long durations are cut to whole minutes or hours.
 pub fn time(ms: u64) -> String {
     let exact = Duration::from_millis(ms);
     let seconds = exact.as_secs();
@@ -117,25 +124,25 @@ pub fn time(ms: u64) -> String {
 
 fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, width: usize) -> String {
     let rows: Vec<_> = rows
-        .map(|(name, of)| {
+        .map(|(name, sums)| {
             [
                 one_line(name, if width < WIDE { 16 } else { 30 }),
-                of.runs.to_string(),
-                of.attempts.to_string(),
-                of.succeeded.to_string(),
-                of.failed.to_string(),
-                of.median_duration_ms.map_or_else(|| "-".to_owned(), time),
-                time(of.duration_ms),
-                short(of.spent.tokens),
-                spent_cost(&of.spent),
+                sums.runs.to_string(),
+                sums.attempts.to_string(),
+                sums.succeeded.to_string(),
+                sums.failed.to_string(),
+                sums.median_duration_ms.map_or_else(|| "-".to_owned(), time),
+                time(sums.duration_ms),
+                short(sums.spent.tokens),
+                spent_cost(&sums.spent),
             ]
         })
         .collect();
     let table = if width < WIDE {
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|[name, _, tries, well, failed, median, _, _, cost]| {
-                [name, tries, well, failed, median, cost]
+            .map(|[name, _, tries, succeeded, failed, median, _, _, cost]| {
+                [name, tries, succeeded, failed, median, cost]
             })
             .collect();
         let header = [name, "TRIES", "OK", "FAILED", "MEDIAN", "COST"];
@@ -149,7 +156,7 @@ fn figures<'a>(name: &str, rows: impl Iterator<Item = (&'a str, &'a Figures)>, w
     format!("\n{table}")
 }
 
-/// How attempts ended, where any did not end well.
+/// Returns a table of how attempts ended, if any did not succeed.
 fn ends(report: &ReportView, width: usize) -> String {
     if report.total.failed == 0 {
         return String::new();
@@ -169,19 +176,19 @@ fn ends(report: &ReportView, width: usize) -> String {
     format!("\n{}", table_within(width, ["ENDED", "CLASS", "TRIES"], &rows))
 }
 
-/// A bar for each part of the span: what ended well, what did not, what has not ended yet.
+/// Returns a bar for each part of the span: succeeded, failed and open attempts.
 fn series(report: &ReportView, width: usize) -> String {
     let mut rows: Vec<([String; 5], Option<&Part>)> = Vec::new();
-    let mut rest = report.series.as_slice();
-    while let Some((part, after)) = rest.split_first() {
-        let empty = rest.iter().take_while(|part| size(part) == 0).count();
+    let mut remaining = report.series.as_slice();
+    while let Some((part, tail)) = remaining.split_first() {
+        let empty = remaining.iter().take_while(|part| size(part) == 0).count();
         if empty > EMPTY_PARTS {
             rows.push((blank(format!("({empty} without any)")), None));
-            rest = &rest[empty..];
+            remaining = &remaining[empty..];
             continue;
         }
         let start = period_start(part.at, report.part_ms);
-        rest = after;
+        remaining = tail;
         if empty > 0 {
             rows.push((blank(start), None));
             continue;
@@ -204,36 +211,36 @@ fn series(report: &ReportView, width: usize) -> String {
         "COST",
     ];
     let wide = width >= WIDE;
-    // The columns before the bar, without that of the tokens where there is little room.
-    let taken: usize = (0..header.len())
+    // The columns before the bar. Narrow terminals have no token column.
+    let used_width: usize = (0..header.len())
         .filter(|column| wide || *column != 3)
         .map(|column| {
             let cells = rows.iter().map(|(row, _)| row[column].len());
             cells.max().unwrap_or(0).max(header[column].len()) + 2
         })
         .sum();
-    let room = width.saturating_sub(taken).clamp(8, LONGEST_BAR);
-    let most = report.series.iter().map(size).max().unwrap_or(0);
+    let bar_width = width.saturating_sub(used_width).clamp(8, LONGEST_BAR);
+    let max = report.series.iter().map(size).max().unwrap_or(0);
     let rows: Vec<_> = rows
         .into_iter()
-        .map(|([at, well, failed, tokens, cost], part)| {
-            let bar = part.map_or_else(String::new, |part| bar(part, most, room));
-            [at, well, failed, tokens, cost, bar]
+        .map(|([at, succeeded, failed, tokens, cost], part)| {
+            let bar = part.map_or_else(String::new, |part| bar(part, max, bar_width));
+            [at, succeeded, failed, tokens, cost, bar]
         })
         .collect();
-    let [at, well, failed, tokens, cost] = header;
+    let [at, succeeded, failed, tokens, cost] = header;
     let table = if wide {
-        table_within(usize::MAX, [at, well, failed, tokens, cost, ""], &rows)
+        table_within(usize::MAX, [at, succeeded, failed, tokens, cost, ""], &rows)
     } else {
         let rows: Vec<_> = rows
             .into_iter()
-            .map(|[at, well, failed, _, cost, bar]| [at, well, failed, cost, bar])
+            .map(|[at, succeeded, failed, _, cost, bar]| [at, succeeded, failed, cost, bar])
             .collect();
-        table_within(usize::MAX, [at, well, failed, cost, ""], &rows)
+        table_within(usize::MAX, [at, succeeded, failed, cost, ""], &rows)
     };
-    let key = "each # ended well, each x did not; a . was started and has not ended there";
+    let legend = "each # ended well, each x did not; a . was started and has not ended there";
     let mut out = format!("\n{table}");
-    for line in wrap(key, width) {
+    for line in wrap(legend, width) {
         let _ = writeln!(out, "{line}");
     }
     out
@@ -244,34 +251,35 @@ fn blank(at: String) -> [String; 5] {
     [at, dash(), dash(), dash(), dash()]
 }
 
-/// How much there is to draw.
+/// Returns the number of attempts that the bar of a part shows.
 fn size(part: &Part) -> u64 {
     part.succeeded.saturating_add(part.failed).max(part.started)
 }
 
-/// Scaled so that the largest part fits: then a mark is many attempts.
-fn bar(part: &Part, most: u64, room: usize) -> String {
+/// Returns a bar, scaled so that the largest part fits; a mark can then represent many attempts.
+fn bar(part: &Part, max: u64, width: usize) -> String {
     let ended = part.succeeded.saturating_add(part.failed);
     let open = part.started.saturating_sub(ended);
     let mut text = String::new();
     for (number, mark) in [(part.succeeded, '#'), (part.failed, 'x'), (open, '.')] {
-        text.extend(std::iter::repeat_n(mark, scaled(number, most, room)));
+        text.extend(std::iter::repeat_n(mark, scaled(number, max, width)));
     }
     text
 }
 
-/// A number of marks, one each where they fit; something is never drawn as nothing.
-fn scaled(number: u64, most: u64, room: usize) -> usize {
-    let whole = u128::try_from(room).unwrap_or(u128::MAX);
-    if u128::from(most) <= whole {
-        return usize::try_from(number).unwrap_or(room);
+/// Returns a number of marks, one for each attempt if they fit. A positive number gives at least
+/// one mark.
+fn scaled(number: u64, max: u64, width: usize) -> usize {
+    let whole = u128::try_from(width).unwrap_or(u128::MAX);
+    if u128::from(max) <= whole {
+        return usize::try_from(number).unwrap_or(width);
     }
-    let marks = u128::from(number) * whole / u128::from(most.max(1));
-    let marks = usize::try_from(marks).unwrap_or(room);
+    let marks = u128::from(number) * whole / u128::from(max.max(1));
+    let marks = usize::try_from(marks).unwrap_or(width);
     marks.max(usize::from(number > 0))
 }
 
-/// When a part begins, as short as tells it.
+/// Formats the start of a part, as short as possible.
 pub fn period_start(at: Timestamp, part_ms: u64) -> String {
     let text = at.to_string();
     let shown = if part_ms < 86_400_000 { 16 } else { 10 };

@@ -1,4 +1,4 @@
-//! `vik show ISSUE`: the life of one issue, in order.
+//! `vik show ISSUE`: prints the history of one issue in order of time.
 
 mod timeline;
 
@@ -22,10 +22,10 @@ use crate::daemon::ledger_failure;
 use crate::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
 use crate::workflow_file::absolute;
 
-/// So many decisions are told: more than the ledger keeps of one issue.
-const MOST_DECISIONS: u32 = 2000;
+/// The maximum number of decisions, which is more than the ledger keeps of one issue.
+const MAX_DECISIONS: u32 = 2000;
 
-/// Shows one issue's life.
+/// Shows the history of one issue.
 pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
     let issue = args.issue.as_str().into();
     if args.json {
@@ -35,20 +35,20 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
     let explained = explain::explain(&absolute(workflow), &issue)?;
     let (mut decisions, mut agents) = (Vec::new(), HashMap::new());
     if let Some(ledger) = history::ledger(&history::root(workflow)?) {
-        let fail = |error| ledger_failure(&error);
-        decisions = ledger.decisions(Some(&issue), MOST_DECISIONS).map_err(fail)?;
+        let failure = |error| ledger_failure(&error);
+        decisions = ledger.decisions(Some(&issue), MAX_DECISIONS).map_err(failure)?;
         decisions.reverse();
-        let attempts = ledger.attempts(Some(&issue), u32::MAX).map_err(fail)?;
-        let of = |attempt: vik_store::ledger::StoredAttempt| {
+        let attempts = ledger.attempts(Some(&issue), u32::MAX).map_err(failure)?;
+        let agent_of = |attempt: vik_store::ledger::StoredAttempt| {
             (attempt.started.attempt_id.to_string(), attempt.started.agent)
         };
-        agents = attempts.into_iter().map(of).collect();
+        agents = attempts.into_iter().map(agent_of).collect();
     }
     let life = Life {
         explained: &explained,
         decisions: &decisions,
         agents: &agents,
-        most: usize::try_from(MOST_DECISIONS).unwrap_or(usize::MAX),
+        most: usize::try_from(MAX_DECISIONS).unwrap_or(usize::MAX),
     };
     print(&timeline(&life, Timestamp::now(), stdout_width()));
     Ok(Exit::Done)
@@ -71,7 +71,7 @@ fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure>
     Ok(found)
 }
 
-/// Runs with their attempts, for people.
+/// Formats runs with their attempts, for people.
 pub fn text(found: &[RunView]) -> String {
     let mut out = String::new();
     for run in found {
@@ -128,7 +128,7 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
     out
 }
 
-/// ` in 5m`, where that is known.
+/// Formats the duration as ` in 5m`, if it is known.
 fn took(attempt: &AttemptView) -> String {
     attempt
         .duration_ms
@@ -136,12 +136,13 @@ fn took(attempt: &AttemptView) -> String {
         .unwrap_or_default()
 }
 
-/// The cost, where it comes from, and what was charged where that is something else.
+/// Formats the cost, its source, and the charge if that differs.
 fn cost_text(attempt: &AttemptView) -> String {
     let mut text = attempt_cost(attempt.cost_usd, attempt.cost_source);
-    let told = attempt.usage.total();
+    let reported_tokens = attempt.usage.total();
     if let Some(charged) = attempt.charged
-        && (charged.tokens != told || (charged.cost_usd - attempt.cost_usd.unwrap_or(0.0)).abs() > 1e-5)
+        && (charged.tokens != reported_tokens
+            || (charged.cost_usd - attempt.cost_usd.unwrap_or(0.0)).abs() > 1e-5)
     {
         let _ = write!(text, "; charged {}", spent(&charged, &LimitView::default()));
     }

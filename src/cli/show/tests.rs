@@ -72,13 +72,13 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
     }
 }
 
-fn decision(seconds: i64, stage: Option<&str>, of: Option<u64>, kind: &str, detail: &str) -> Decision {
+fn decision(seconds: i64, stage: Option<&str>, attempt: Option<u64>, kind: &str, detail: &str) -> Decision {
     Decision {
         at: at(seconds),
         issue: Some("42".into()),
         stage: stage.map(Into::into),
         run: None,
-        attempt_id: of.map(session),
+        attempt_id: attempt.map(session),
         kind: kind.to_owned(),
         detail: detail.to_owned(),
     }
@@ -209,7 +209,7 @@ fn decisions() -> Vec<Decision> {
     ]
 }
 
-fn told(explained: &Explained, decisions: &[Decision], width: usize) -> String {
+fn timeline_text(explained: &Explained, decisions: &[Decision], width: usize) -> String {
     let agents = HashMap::from([(session(1).to_string(), "coder".into())]);
     let life = Life {
         explained,
@@ -229,28 +229,28 @@ fn a_life_at_60_100_and_without_end() {
         attempt(2, 1500, Some(1900), Outcome::Failed),
     ]);
     for width in [60, 100] {
-        let text = told(&explained, &decisions(), width);
+        let text = timeline_text(&explained, &decisions(), width);
         insta::assert_snapshot!(format!("life_{width}"), text);
         for line in text.lines().skip(1).filter(|line| !line.contains(".jsonl")) {
             assert!(line.width() <= width, "{line}");
         }
     }
-    insta::assert_snapshot!("life", told(&explained, &decisions(), usize::MAX));
+    insta::assert_snapshot!("life", timeline_text(&explained, &decisions(), usize::MAX));
 }
 
 #[test]
 fn a_life_that_goes_on() {
     let explained = explained(vec![attempt(1, 60, None, Outcome::Succeeded)]);
-    insta::assert_snapshot!("running", told(&explained, &decisions()[..7], 100));
+    insta::assert_snapshot!("running", timeline_text(&explained, &decisions()[..7], 100));
 }
 
 #[test]
 fn a_life_without_an_attempt_or_a_ledger() {
     let mut none = explained(Vec::new());
     none.runs.clear();
-    insta::assert_snapshot!("no_attempt", told(&none, &decisions()[1..2], 100));
-    // Attempts tell of themselves where nothing else does.
+    insta::assert_snapshot!("no_attempt", timeline_text(&none, &decisions()[1..2], 100));
+    // Without decisions, the attempts are the only source.
     let mut past = explained(vec![attempt(1, 60, Some(300), Outcome::Succeeded)]);
     past.now = None;
-    insta::assert_snapshot!("no_ledger", told(&past, &[], 100));
+    insta::assert_snapshot!("no_ledger", timeline_text(&past, &[], 100));
 }

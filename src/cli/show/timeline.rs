@@ -1,4 +1,4 @@
-//! An issue's life as one timeline: what was decided, and the attempts, in the order of time.
+//! Formats the history of an issue as one timeline of decisions and attempts.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,35 +15,35 @@ use super::{cost_text, took};
 use crate::cli::explain;
 use crate::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
 
-/// Decisions about all issues that an issue's life is told with: those of a person. Edits and pressure are not.
+/// The decisions about all issues that the timeline of an issue has: those of a person. Edits of
+/// the workflow and resource pressure are left out.
 const ABOUT_ALL: [&str; 3] = ["pause", "continue", "drain"];
 
-/// Details get a line of their own where they would have less room than this.
+/// Narrower details get their own line.
 const NARROWEST: usize = 34;
 
-/// What the timeline is made of.
+/// The input of the timeline.
 #[derive(Debug)]
 pub struct Life<'a> {
-    /// What holds the issue, and its runs.
+    /// The current holds of the issue, and its runs.
     pub explained: &'a Explained,
-    /// What was decided on it, and on all, oldest first.
+    /// The decisions about the issue and about all issues, oldest first.
     pub decisions: &'a [Decision],
     /// The agent profile of each attempt, by its session.
     pub agents: &'a HashMap<String, AgentName>,
-    /// How many decisions there may be at most: where there are as many, older ones are not told.
+    /// The limit on the number of decisions. If it is reached, older decisions are missing.
     pub most: usize,
 }
 
-/// One thing that happened.
+/// An entry of the timeline.
 struct Item {
     at: Timestamp,
     stage: String,
-    what: String,
-    /// Paragraphs.
+    kind: String,
     detail: Vec<String>,
 }
 
-/// The whole timeline, no wider than `width` where that can be.
+/// Formats the whole timeline, in at most `width` columns if possible.
 pub fn timeline(life: &Life<'_>, now: Timestamp, width: usize) -> String {
     let explained = life.explained;
     let mut out = explain::heading(explained);
@@ -53,7 +53,7 @@ pub fn timeline(life: &Life<'_>, now: Timestamp, width: usize) -> String {
         out.push_str("\nolder decisions are left out\n");
     }
     let stage_width = items.iter().map(|item| item.stage.width()).max().unwrap_or(0);
-    let what_width = items.iter().map(|item| item.what.width()).max().unwrap_or(0);
+    let kind_width = items.iter().map(|item| item.kind.width()).max().unwrap_or(0);
     let mut day = String::new();
     for item in &items {
         let text = format!("{:.0}", item.at);
@@ -67,29 +67,29 @@ pub fn timeline(life: &Life<'_>, now: Timestamp, width: usize) -> String {
             "{time}  {}{}  {}{}",
             item.stage,
             pad(&item.stage, stage_width),
-            item.what,
-            pad(&item.what, what_width)
+            item.kind,
+            pad(&item.kind, kind_width)
         );
         beside(&mut out, &head, &item.detail, width);
     }
     out.push('\n');
     explain::paragraph(&mut out, "", &totals(&explained.runs), width);
-    if let Some(standing) = &explained.now {
-        out.push_str(explain::intent(standing, width).trim_start());
-        out.push_str(explain::limits(standing).trim_start());
+    if let Some(explanation) = &explained.now {
+        out.push_str(explain::intent(explanation, width).trim_start());
+        out.push_str(explain::limits(explanation).trim_start());
     }
     out
 }
 
-/// Details beside a heading, or below it where there is no room.
+/// Writes details beside a heading, or below it if they do not fit.
 fn beside(out: &mut String, head: &str, detail: &[String], width: usize) {
     let column = head.width() + 2;
     let has_room = width.saturating_sub(column) >= NARROWEST;
     let column = if has_room { column } else { 10 };
-    let room = width.saturating_sub(column).max(20);
+    let text_width = width.saturating_sub(column).max(20);
     let mut lines = detail
         .iter()
-        .flat_map(|text| wrap(&clean(text), room))
+        .flat_map(|text| wrap(&clean(text), text_width))
         .filter(|line| !line.is_empty());
     let first = if has_room {
         lines.next().unwrap_or_default()
@@ -109,13 +109,13 @@ fn items(life: &Life<'_>) -> Vec<Item> {
         .flat_map(|run| {
             run.attempts
                 .iter()
-                .map(move |one| (one.session_id.as_str(), (run, one)))
+                .map(move |attempt| (attempt.session_id.as_str(), (run, attempt)))
         })
         .collect();
     let mut items = Vec::new();
     let mut starts: HashMap<String, &Decision> = HashMap::new();
-    let own = life.decisions.iter().filter(|decision| decision.issue.is_some());
-    let first = own
+    let issue_decisions = life.decisions.iter().filter(|decision| decision.issue.is_some());
+    let first = issue_decisions
         .map(|decision| decision.at)
         .chain(attempts.values().map(|(_, attempt)| attempt.started_at))
         .min();
@@ -123,7 +123,7 @@ fn items(life: &Life<'_>) -> Vec<Item> {
         let session = decision.attempt_id.map(|session| session.to_string());
         let attempt = session.as_deref().and_then(|session| attempts.get(session));
         match (decision.kind.as_str(), session, attempt) {
-            // The attempt itself tells more.
+            // The entry of the attempt has more details.
             ("started", Some(session), Some(_)) => drop(starts.insert(session, decision)),
             ("ended", _, Some((_, attempt))) if attempt.ended_at.is_some() => {}
             _ if decision.issue.is_none()
@@ -135,7 +135,7 @@ fn items(life: &Life<'_>) -> Vec<Item> {
                     .stage
                     .as_ref()
                     .map_or_else(|| "-".to_owned(), |stage| one_line(stage.as_str(), 30)),
-                what: one_line(kind, 30).replace('_', " "),
+                kind: one_line(kind, 30).replace('_', " "),
                 detail: vec![decision.detail.clone()],
             }),
         }
@@ -143,51 +143,57 @@ fn items(life: &Life<'_>) -> Vec<Item> {
     for (run, attempt) in attempts.values() {
         let stage = one_line(run.stage.as_str(), 30);
         let agent = life.agents.get(&attempt.session_id);
-        let why = starts.get(&attempt.session_id);
+        let start = starts.get(&attempt.session_id);
         items.push(Item {
-            at: why.map_or(attempt.started_at, |why| why.at),
+            at: start.map_or(attempt.started_at, |start| start.at),
             stage: stage.clone(),
-            what: "started".to_owned(),
-            detail: started(attempt, agent, why.map(|why| why.detail.as_str()), &attempts),
+            kind: "started".to_owned(),
+            detail: started(
+                attempt,
+                agent,
+                start.map(|start| start.detail.as_str()),
+                &attempts,
+            ),
         });
         if let Some(detail) = ended(attempt, run.state) {
             items.push(Item {
                 at: attempt.ended_at.unwrap_or(attempt.started_at),
                 stage,
-                what: "ended".to_owned(),
+                kind: "ended".to_owned(),
                 detail,
             });
         }
     }
-    // Of what happened at one time, an end comes before what followed from it, and a start after what led to it.
-    let rank = |what: &str| match what {
+    // At the same time, an end comes before its consequences, and a start after its causes.
+    let rank = |kind: &str| match kind {
         "ended" => 0,
         "started" => 2,
         _ => 1,
     };
-    items.sort_by_key(|item| (item.at, rank(&item.what)));
+    items.sort_by_key(|item| (item.at, rank(&item.kind)));
     items
 }
 
 fn started(
     attempt: &AttemptView,
     agent: Option<&AgentName>,
-    why: Option<&str>,
+    reason: Option<&str>,
     attempts: &HashMap<&str, (&RunView, &AttemptView)>,
 ) -> Vec<String> {
     let mut text = format!("attempt {}", attempt.attempt);
     if let Some(agent) = agent {
         let _ = write!(text, " with {}", one_line(agent.as_str(), 40));
     }
-    let own = format!("attempt {}", attempt.attempt);
-    // The reason names the attempt too.
-    let why = why.map(|why| {
-        why.strip_prefix(&own)
-            .unwrap_or(why)
+    let prefix = format!("attempt {}", attempt.attempt);
+    // The reason starts with the number of the attempt, too.
+    let reason = reason.map(|reason| {
+        reason
+            .strip_prefix(&prefix)
+            .unwrap_or(reason)
             .trim_start_matches([';', ',', ':', ' '])
     });
-    if let Some(why) = why.filter(|why| !why.is_empty()) {
-        let _ = write!(text, ": {}", one_line(why, 300));
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        let _ = write!(text, ": {}", one_line(reason, 300));
     }
     let mut detail = vec![text];
     if let Some(before) = &attempt.resumed_from {
@@ -202,10 +208,10 @@ fn started(
     detail
 }
 
-/// How an attempt ended; `None` while it runs.
+/// Returns how an attempt ended, or `None` while it runs.
 fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     let Some(outcome) = attempt.outcome else {
-        // It runs, or its end is not written yet: the top of the page says which.
+        // The attempt runs, or its end is not written yet: the answer above says which.
         return (run != RunState::Running)
             .then(|| vec![format!("attempt {}: not known yet", attempt.attempt)]);
     };
@@ -223,16 +229,16 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     let mut detail = vec![text];
     detail.extend(attempt.reason.as_ref().map(|reason| reason.trim_end().to_owned()));
     for output in &attempt.outputs {
-        let why = output
+        let reason = output
             .detail
             .as_ref()
-            .map(|why| format!(": {}", one_line(why, 200)));
+            .map(|reason| format!(": {}", one_line(reason, 200)));
         detail.push(format!(
             "{} {}: {}{}",
             one_line(&output.kind, 20).replace('_', " "),
             one_line(&output.progress, 20),
             one_line(&output.summary, 100),
-            why.unwrap_or_default()
+            reason.unwrap_or_default()
         ));
     }
     for script in &attempt.hooks_run_twice {
@@ -248,19 +254,19 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     Some(detail)
 }
 
-/// All attempts together.
+/// Returns the sums over all attempts.
 fn totals(runs: &[RunView]) -> String {
     let attempts: Vec<_> = runs.iter().flat_map(|run| &run.attempts).collect();
-    let of = |well: bool| {
+    let count_ended = |has_succeeded: bool| {
         let ended = attempts.iter().filter_map(|attempt| attempt.outcome);
         ended
-            .filter(|outcome| (*outcome == vik_core::outcome::Outcome::Succeeded) == well)
+            .filter(|outcome| (*outcome == vik_core::outcome::Outcome::Succeeded) == has_succeeded)
             .count()
     };
     if attempts.is_empty() {
         return "no attempt yet".to_owned();
     }
-    let (succeeded, failed) = (of(true), of(false));
+    let (succeeded, failed) = (count_ended(true), count_ended(false));
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let took: u64 = attempts.iter().filter_map(|attempt| attempt.duration_ms).sum();
     let spent = attempts.iter().fold(SpendView::default(), |sum, attempt| {

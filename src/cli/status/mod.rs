@@ -18,18 +18,18 @@ use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure, stdout_width, table};
 use crate::workflow_file::absolute;
 
-/// Shows one daemon, or all.
+/// Shows one daemon, or all daemons of this user.
 pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
     if args.all {
         return all(args);
     }
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
-    let status = of(&instance, &path)?;
-    let runs = matches!(status.daemon.state, DaemonState::NotRunning | DaemonState::Dead);
+    let status = status_of(&instance, &path)?;
+    let is_absent = matches!(status.daemon.state, DaemonState::NotRunning | DaemonState::Dead);
     if args.json {
         print_json(&status);
-    } else if runs {
+    } else if is_absent {
         let failure = client::no_daemon(&path);
         return Err(match (stop::left_alone(&instance), status.daemon.state) {
             (0, DaemonState::Dead) => {
@@ -47,10 +47,10 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
             print(&format!("open it with {url} (works once)\n"));
         }
     }
-    Ok(if runs { Exit::NoDaemon } else { Exit::Done })
+    Ok(if is_absent { Exit::NoDaemon } else { Exit::Done })
 }
 
-fn of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
+fn status_of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     let mut presence = instance.presence();
     if let Presence::Running(info) = &presence {
         match client::request(instance, info, Verb::Status)? {
@@ -83,7 +83,7 @@ fn all(args: &StatusArgs) -> CliResult {
         let Some(info) = instance.read().filter(|info| info.ended_at.is_none()) else {
             continue;
         };
-        match of(&instance, &info.workflow_path) {
+        match status_of(&instance, &info.workflow_path) {
             Ok(status) => found.push(status),
             Err(_) => found.push(absent(DaemonState::Dead, Some(&info), &info.workflow_path)),
         }

@@ -108,7 +108,7 @@ fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
     }
 }
 
-/// A daemon that has everything to tell.
+/// Returns the status of a daemon in which every part has content.
 fn eventful() -> Status {
     let mut first = session("42", "implement");
     first.budget = LimitView {
@@ -274,7 +274,7 @@ fn a_quiet_status_with_a_dashboard() {
     status.api = Some(ApiView {
         address: "127.0.0.1:8080".to_owned(),
     });
-    // What was spent is told without a limit too; nothing is not.
+    // Spending is shown without a limit too, unless it is zero.
     let day = status.day.as_mut().unwrap();
     day.limit = LimitView::default();
     let with = text(&status, now(), 80);

@@ -1,4 +1,4 @@
-//! The status for people.
+//! Formats the status for people.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use vik_api::{
 use super::state;
 use crate::report::{ago, cost, count, lasting, one_line, short, spent, table_within, until, when, wrap};
 
-/// So many that wait are shown.
-const MOST_WAITING: usize = 20;
+/// The maximum number of waiting issues shown.
+const MAX_WAITING: usize = 20;
 
-/// From so many columns on, all about a session fits on its line.
+/// From this width on, a session fits on one line.
 const WIDE: usize = 110;
 
-/// What a daemon does now, no wider than `width` where that can be.
+/// Formats what a daemon does now, in at most `width` columns if possible.
 pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = head(status, now);
     out.push_str(&notices(status, now, width));
@@ -32,7 +32,7 @@ pub fn text(status: &Status, now: Timestamp, width: usize) -> String {
         out.push('\n');
         out.push_str(&parked(&status.parked, now, width));
     }
-    // What waits for a person stands above.
+    // Issues that wait for a person are listed above.
     let others = |waiting: &&WaitingView| waiting.reason != "approval";
     let others: Vec<_> = status.waiting.iter().filter(others).collect();
     if !others.is_empty() {
@@ -89,7 +89,7 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
     }
 }
 
-/// What a person should know before the lists.
+/// Returns notices that a person should see before the lists.
 fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
     if let Some(webhooks) = &status.webhooks {
@@ -102,8 +102,8 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     if let Some(api) = &status.api {
         let _ = writeln!(out, "dashboard http://{}/", one_line(&api.address, 200));
     }
-    let is_news = |day: &&DayView| day.limit.is_some() || day.spent != SpendView::default();
-    if let Some(day) = status.day.as_ref().filter(is_news) {
+    let has_figures = |day: &&DayView| day.limit.is_some() || day.spent != SpendView::default();
+    if let Some(day) = status.day.as_ref().filter(has_figures) {
         let _ = writeln!(
             out,
             "today ({}, UTC): {}",
@@ -179,17 +179,17 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
     out
 }
 
-/// A notice; what does not fit goes on indented.
+/// Appends a notice. Wrapped lines are indented.
 fn push_wrapped(out: &mut String, text: &str, width: usize) {
     let indent = if text.starts_with("  ") { "    " } else { "  " };
     let first = if text.starts_with("  ") { "  " } else { "" };
-    let room = width.saturating_sub(indent.len());
-    for (at, line) in wrap(text, room).iter().enumerate() {
-        let _ = writeln!(out, "{}{line}", if at == 0 { first } else { indent });
+    let text_width = width.saturating_sub(indent.len());
+    for (index, line) in wrap(text, text_width).iter().enumerate() {
+        let _ = writeln!(out, "{}{line}", if index == 0 { first } else { indent });
     }
 }
 
-/// What waits for a person: the one list in which something is asked of who reads it.
+/// Lists what waits for a person: the only list that asks the reader to act.
 fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String {
     let mut out = "WAITS FOR YOU: `vik approve ISSUE` or `vik deny ISSUE`\n".to_owned();
     for approval in approvals {
@@ -214,12 +214,12 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
         "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST",
     ];
     if width < WIDE {
-        // What it does now has a line of its own.
+        // The activity has its own line.
         let table = table_within(usize::MAX, header, &facts);
         let mut out = String::new();
-        for (at, line) in table.lines().enumerate() {
+        for (index, line) in table.lines().enumerate() {
             let _ = writeln!(out, "{line}");
-            if let Some(session) = at.checked_sub(1).and_then(|at| sessions.get(at)) {
+            if let Some(session) = index.checked_sub(1).and_then(|row| sessions.get(row)) {
                 for line in wrap(&doing(session), width.saturating_sub(4)) {
                     let _ = writeln!(out, "    {line}");
                 }
@@ -268,13 +268,13 @@ fn doing(session: &SessionView) -> String {
     doing
 }
 
-/// `12.3k`, or `12.3k/50.0k` where it may not use more.
+/// Formats tokens as `12.3k`, or `12.3k/50.0k` with a limit.
 fn tokens_of(session: &SessionView) -> String {
     let used = session.usage.total().max(session.charged.tokens);
     match (used, session.budget.tokens) {
         (0, None) => "-".to_owned(),
         (used, None) => short(used),
-        (used, Some(most)) => format!("{}/{}", short(used), short(most)),
+        (used, Some(max)) => format!("{}/{}", short(used), short(max)),
     }
 }
 
@@ -284,7 +284,7 @@ fn cost_of(session: &SessionView) -> String {
         .or((session.charged.cost_usd > 0.0).then_some(session.charged.cost_usd));
     match session.budget.usd {
         None => cost(used),
-        Some(most) => format!("{}/{}", cost(used), cost(Some(most))),
+        Some(max) => format!("{}/{}", cost(used), cost(Some(max))),
     }
 }
 
@@ -311,7 +311,7 @@ fn parked(parked: &[ParkedView], now: Timestamp, width: usize) -> String {
 fn waiting(waiting: &[&WaitingView], more: usize, now: Timestamp, width: usize) -> String {
     let rows: Vec<_> = waiting
         .iter()
-        .take(MOST_WAITING)
+        .take(MAX_WAITING)
         .map(|waiting| {
             [
                 one_line(waiting.issue_id.as_str(), 30),
@@ -325,7 +325,7 @@ fn waiting(waiting: &[&WaitingView], more: usize, now: Timestamp, width: usize) 
         })
         .collect();
     let mut out = table_within(width, ["WAITING", "STAGE", "IN", "TRIES", "WHY"], &rows);
-    let more = waiting.len().saturating_sub(MOST_WAITING) + more;
+    let more = waiting.len().saturating_sub(MAX_WAITING) + more;
     if more > 0 {
         let _ = writeln!(out, "… and {more} more");
     }

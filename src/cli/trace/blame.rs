@@ -18,37 +18,37 @@ use crate::workspace::changes::{Store, read_file};
 use crate::workspace::folder_name;
 use crate::workspace::fs as private;
 
-/// A file that is asked about.
-struct Asked {
-    /// The folder of an issue's workspace, where it is in one.
+/// The file to blame.
+struct BlamedFile {
+    /// The folder of the issue's workspace that contains the file, if any.
     folder: Option<String>,
     path: RelPath,
     content: Vec<u8>,
 }
 
-/// Says who wrote each line of a file.
+/// Prints the author of each line of a file.
 pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: bool) -> CliResult {
-    let asked = asked(root, file, issue)?;
+    let target = find_file(root, file, issue)?;
     let lines = trace.read().map_err(|error| unreadable(&error))?;
     let records: Vec<Record> = lines
         .into_iter()
         .map(|line| line.record)
         .filter(|record| {
-            let folder = asked.folder.as_ref();
+            let folder = target.folder.as_ref();
             folder.is_none_or(|folder| folder_name(&record.vik().issue) == *folder)
         })
         .collect();
     let store = Store::new(&root.join("trace").join("contents"));
-    let blamed = blame::blame(&records, &masked(&asked.path), &asked.content, &store);
+    let blamed = blame::blame(&records, &masked(&target.path), &target.content, &store);
     let issue_id = issue.map(IssueId::from).or_else(|| {
-        let record = records.first().filter(|_| asked.folder.is_some())?;
+        let record = records.first().filter(|_| target.folder.is_some())?;
         Some(record.vik().issue.clone())
     });
-    let view = blame_view(&records, &asked.path, issue_id, &blamed);
+    let view = blame_view(&records, &target.path, issue_id, &blamed);
     if json {
         print_json(&view);
     } else {
-        print(&text::blame(&view, &asked.content));
+        print(&text::blame(&view, &target.content));
     }
     Ok(Exit::Done)
 }
@@ -63,16 +63,16 @@ fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, bla
     };
     let (mut lines, mut whole): (Vec<BlamedLines>, _) = (Vec::new(), None);
     match blamed {
-        Blamed::Whole(of) => whole = Some(author(*of)),
+        Blamed::Whole(whole_author) => whole = Some(author(*whole_author)),
         Blamed::Lines(authors) => {
             let mut number = 0;
-            for same in authors.chunk_by(|a, b| a == b) {
+            for group in authors.chunk_by(|a, b| a == b) {
                 let start = number + 1;
-                number += same.len() as u64;
+                number += group.len() as u64;
                 lines.push(BlamedLines {
                     start,
                     end: number,
-                    author: author(same[0]),
+                    author: author(group[0]),
                 });
             }
         }
@@ -86,63 +86,73 @@ fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, bla
     }
 }
 
-/// A larger file is not shown.
+/// Larger files are not supported.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Finds the file, and what records call it.
-fn asked(root: &Path, file: &Path, issue: Option<&str>) -> Result<Asked, Failure> {
+/// Reads the file and returns its path as in the records.
+fn find_file(root: &Path, file: &Path, issue: Option<&str>) -> Result<BlamedFile, Failure> {
     let issues = root.join("issues");
-    let shown = file.display();
+    let path_text = file.display();
     let missing = || {
-        Failure::new(Exit::NotFound, "not_found", format!("there is no file {shown}"))
-            .hint("say --issue ID for a file in the workspace of an issue")
+        Failure::new(
+            Exit::NotFound,
+            "not_found",
+            format!("there is no file {path_text}"),
+        )
+        .hint("say --issue ID for a file in the workspace of an issue")
     };
-    let fail = |error: &std::io::Error| Failure::failed("trace", format!("cannot read {shown}"), error);
-    let (folder, below) = match issue {
+    let failure =
+        |error: &std::io::Error| Failure::failed("trace", format!("cannot read {path_text}"), error);
+    let (folder, relative_path) = match issue {
         Some(issue) => (folder_name(&IssueId::from(issue)), file.to_owned()),
         None => {
-            let absolute = std::path::absolute(file).map_err(|error| fail(&error))?;
+            let absolute = std::path::absolute(file).map_err(|error| failure(&error))?;
             let parts = || absolute.strip_prefix(&issues).ok().map(Path::components);
             match parts().and_then(|mut parts| Some((parts.next()?, parts.as_path().to_owned()))) {
-                Some((folder, below)) => (folder.as_os_str().to_string_lossy().into_owned(), below),
+                Some((folder, relative_path)) => {
+                    (folder.as_os_str().to_string_lossy().into_owned(), relative_path)
+                }
                 None => {
                     let content = match untrusted::read(&absolute, MAX_FILE_BYTES) {
                         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing()),
-                        content => content.map_err(|error| fail(&error))?,
+                        content => content.map_err(|error| failure(&error))?,
                     };
-                    let below = below_checkout(&absolute);
-                    return Ok(Asked {
+                    let relative_path = path_in_checkout(&absolute);
+                    return Ok(BlamedFile {
                         folder: None,
-                        path: RelPath::new(below.as_os_str().as_bytes()),
+                        path: RelPath::new(relative_path.as_os_str().as_bytes()),
                         content,
                     });
                 }
             }
         }
     };
-    let path = RelPath::new(below.as_os_str().as_bytes());
+    let path = RelPath::new(relative_path.as_os_str().as_bytes());
     let workspace = match private::open_folder(&issues.join(&folder)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(missing()),
-        workspace => workspace.map_err(|error| fail(&error))?,
+        workspace => workspace.map_err(|error| failure(&error))?,
     };
-    let content = read_file(&workspace, &path).map_err(|error| fail(&error))?;
-    Ok(Asked {
+    let content = read_file(&workspace, &path).map_err(|error| failure(&error))?;
+    Ok(BlamedFile {
         folder: Some(folder),
         content: content.ok_or_else(missing)?,
         path,
     })
 }
 
-/// A path from the top of its checkout, else from the folder it is in.
-fn below_checkout(file: &Path) -> PathBuf {
+/// Returns a path relative to the top of its checkout, or else to the current folder or the file's
+/// folder.
+fn path_in_checkout(file: &Path) -> PathBuf {
     let top = file
         .ancestors()
         .skip(1)
         .find(|folder| folder.join(".git").exists());
-    let here = std::env::current_dir().ok();
+    let current_dir = std::env::current_dir().ok();
     let top = top
-        .or(here.as_deref().filter(|here| file.starts_with(here)))
+        .or(current_dir
+            .as_deref()
+            .filter(|current_dir| file.starts_with(current_dir)))
         .or(file.parent());
-    let below = top.and_then(|top| file.strip_prefix(top).ok());
-    below.unwrap_or(file).to_owned()
+    let relative_path = top.and_then(|top| file.strip_prefix(top).ok());
+    relative_path.unwrap_or(file).to_owned()
 }

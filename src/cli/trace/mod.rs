@@ -102,7 +102,7 @@ pub enum Format {
 }
 
 impl TraceArgs {
-    /// Whether errors are wanted as JSON too.
+    /// Returns whether errors must be printed as JSON too.
     pub fn wants_json(&self) -> bool {
         match &self.verb {
             TraceVerb::Log { json, .. }
@@ -114,10 +114,10 @@ impl TraceArgs {
     }
 }
 
-/// Tells of the trace.
+/// Runs a verb of `vik trace`.
 pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
     let root = history::root(workflow)?;
-    // Records of earlier versions hold paths as they were.
+    // Records of earlier versions hold unmasked paths.
     secrets::learn_stored(&absolute(workflow));
     let trace = Trace::new(&root.join("trace"));
     match &args.verb {
@@ -161,7 +161,7 @@ fn unreadable(error: &std::io::Error) -> Failure {
     Failure::failed("trace", "cannot read the trace", error)
 }
 
-/// The records of an issue, or of all; one that was asked for by name and has none is told.
+/// Reads the records of an issue, or of all issues. A named issue without records is an error.
 fn read(trace: &Trace, issue: Option<&str>) -> Result<Vec<Line>, Failure> {
     let mut lines = trace.read().map_err(|error| unreadable(&error))?;
     let Some(issue) = issue.map(IssueId::from) else {

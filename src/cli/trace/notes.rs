@@ -1,4 +1,5 @@
-//! `vik trace export --format notes`: records as git notes, in a repository that is named for it.
+//! `vik trace export --format notes`: adds records as git notes to a repository that the user
+//! names.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,7 +10,7 @@ use crate::cli::{CliResult, print};
 use crate::provenance::Line;
 use crate::report::{Exit, Failure, count};
 
-/// Where the notes stand.
+/// The ref of the notes, under `refs/notes/`.
 const REF: &str = "agent-trace";
 
 /// Adds the records to the commits that their agents left checked out.
@@ -40,16 +41,16 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
             missing += lines.len() as u64;
             continue;
         }
-        // A commit without a note has an empty one.
+        // A commit without a note gets a new one.
         let mut note = git(&repo, &["notes", "--ref", REF, "show", commit], None).unwrap_or_default();
         let before = note.len();
         for line in &lines {
             let text = String::from_utf8_lossy(&line.text);
             let text = vik_mask::mask_json(&text);
-            let has = note
+            let is_present = note
                 .split(|byte| *byte == b'\n')
                 .any(|known| known == text.as_bytes());
-            if !has {
+            if !is_present {
                 note.extend_from_slice(text.as_bytes());
                 note.push(b'\n');
             }
@@ -61,7 +62,7 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
                 &["notes", "--ref", REF, "add", "--force", "--file=-", commit],
                 Some(&note),
             )
-            .map_err(|told| Failure::new(Exit::Failed, "git", "cannot write a note").cause(told))?;
+            .map_err(|message| Failure::new(Exit::Failed, "git", "cannot write a note").cause(message))?;
         }
     }
     print(&format!(
@@ -83,7 +84,7 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Runs git in the user's own repository; what it said, where it failed.
+/// Runs git in the user's own repository. Returns its stderr output as the error.
 fn git(repo: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let mut command = Command::new("git");
     command
@@ -102,7 +103,7 @@ fn git(repo: &Path, args: &[&str], input: Option<&[u8]>) -> Result<Vec<u8>, Stri
         .spawn()
         .map_err(|error| format!("cannot run git: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read says why by its end.
+        // If git does not read its input, its exit status gives the reason.
         let _ = stdin.write_all(input.unwrap_or_default());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;

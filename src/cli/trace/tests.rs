@@ -1,4 +1,4 @@
-//! What people read.
+//! Tests the output for people.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn entry() -> TraceEntry {
     serde_json::from_value(value).unwrap()
 }
 
-fn by(seq: u64, agent: &str, model: Option<&str>) -> Author {
+fn attempt_author(seq: u64, agent: &str, model: Option<&str>) -> Author {
     let attempt: TracedAttempt = serde_json::from_value(attempt(seq, agent, model)).unwrap();
     Author::Attempt(Box::new(attempt))
 }
@@ -54,14 +54,14 @@ fn blame_tells_the_author_of_each_line() {
         issue_id: None,
         lines: vec![
             lines(1, 2, Author::Outside),
-            lines(3, 3, by(3, "coder", Some("anthropic/opus"))),
-            lines(4, 4, by(12, "b", None)),
+            lines(3, 3, attempt_author(3, "coder", Some("anthropic/opus"))),
+            lines(4, 4, attempt_author(12, "b", None)),
             lines(5, 5, Author::Unknown),
         ],
         whole: None,
     };
     insta::assert_snapshot!(text::blame(&view, b"one\r\n\ntwo\x1b[31m\nthree\nfour"));
-    view.whole = Some(by(3, "coder", None));
+    view.whole = Some(attempt_author(3, "coder", None));
     insta::assert_snapshot!(text::blame(&view, b"\0"));
 }
 
@@ -75,13 +75,13 @@ fn the_check_says_where_it_broke() {
         broken: None,
         cut_off: true,
     };
-    let mut told = text::check(&check, Path::new("/t/trace.jsonl"));
+    let mut report = text::check(&check, Path::new("/t/trace.jsonl"));
     check.broken = Some(BrokenRecord {
         line: 2,
         problem: "its content is not what was recorded".to_owned(),
     });
-    told.push_str(&text::check(&check, Path::new("/t/trace.jsonl")));
-    insta::assert_snapshot!(told);
+    report.push_str(&text::check(&check, Path::new("/t/trace.jsonl")));
+    insta::assert_snapshot!(report);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The trace for people.
+//! Formats the trace for people.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile}
 
 use crate::report::{clean, count, one_line, table};
 
-/// The attempts, each with its files.
+/// Lists the attempts with their files.
 pub fn log(entries: &[TraceEntry]) -> String {
     let mut out = String::new();
-    for (at, entry) in entries.iter().enumerate() {
-        if at > 0 {
+    for (index, entry) in entries.iter().enumerate() {
+        if index > 0 {
             out.push('\n');
         }
         let attempt = &entry.attempt;
@@ -67,7 +67,7 @@ fn line(file: &TracedFile) -> String {
     format!("{sign} {name}  {sums}{class}")
 }
 
-/// Whether the trace holds.
+/// Formats the result of a check of the trace.
 pub fn check(check: &TraceCheck, file: &Path) -> String {
     let records = count(check.records, "record");
     let cut_off = if check.cut_off {
@@ -86,7 +86,7 @@ pub fn check(check: &TraceCheck, file: &Path) -> String {
     }
 }
 
-/// A file with the author of each line.
+/// Formats a file with the author of each line.
 pub fn blame(view: &BlameView, content: &[u8]) -> String {
     if let Some(author) = &view.whole {
         return format!(
@@ -111,15 +111,15 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
     }
     let width = rows
         .iter()
-        .map(|(words, ..)| words.chars().count())
+        .map(|(label, ..)| label.chars().count())
         .max()
         .unwrap_or(0);
     let digits = rows.len().to_string().len();
     let mut out = String::new();
-    for (words, number, line) in rows {
+    for (label, number, line) in rows {
         let line = format!(
             "{:width$}  {number:digits$}  {}",
-            one_line(&words, 150),
+            one_line(&label, 150),
             clean(line)
         );
         out.push_str(line.trim_end());
@@ -128,7 +128,7 @@ pub fn blame(view: &BlameView, content: &[u8]) -> String {
     out
 }
 
-/// An author in a few words.
+/// Returns a short label for an author.
 fn author_label(author: &Author) -> String {
     match author {
         Author::Attempt(attempt) => {
@@ -147,11 +147,11 @@ fn author_label(author: &Author) -> String {
     }
 }
 
-/// The intent map.
+/// Formats the intent map.
 pub fn map(intents: &[IntentView]) -> String {
     let mut out = String::new();
-    for (at, intent) in intents.iter().enumerate() {
-        if at > 0 {
+    for (index, intent) in intents.iter().enumerate() {
+        if index > 0 {
             out.push('\n');
         }
         out.push_str(&one_line(&format!("{}  {}", intent.issue_id, intent.intent), 150));
@@ -171,9 +171,9 @@ pub fn map(intents: &[IntentView]) -> String {
                     .filter(|(class, _)| *class != "null")
                     .map(|(class, count)| format!("{class} {count}"))
                     .collect();
-                let gone = if file.deleted { " (gone)" } else { "" };
+                let deleted_suffix = if file.deleted { " (gone)" } else { "" };
                 [
-                    format!("{}{gone}", file.path),
+                    format!("{}{deleted_suffix}", file.path),
                     format!("+{}", file.added),
                     format!("-{}", file.removed),
                     classes.join(", "),

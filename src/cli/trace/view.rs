@@ -1,4 +1,4 @@
-//! Records as `--json` tells them.
+//! Converts records to their form in `--json`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use vik_core::ids::IssueId;
 use crate::provenance::map::Intent;
 use crate::provenance::{Mutation, Record};
 
-/// The attempt of a record.
+/// Returns the attempt of a record.
 pub fn attempt(record: &Record) -> TracedAttempt {
     let vik = record.vik();
     TracedAttempt {
@@ -28,7 +28,7 @@ pub fn attempt(record: &Record) -> TracedAttempt {
     }
 }
 
-/// A record.
+/// Returns the entry of a record.
 pub fn entry(record: &Record) -> TraceEntry {
     let vik = record.vik();
     let files: Vec<_> = vik.changes.iter().map(file).collect();
@@ -63,7 +63,7 @@ fn file(mutation: &Mutation) -> TracedFile {
     }
 }
 
-/// The intent map.
+/// Returns the entries of the intent map.
 pub fn intents(map: BTreeMap<IssueId, Intent>) -> Vec<IntentView> {
     let views = map.into_iter().map(|(issue_id, intent)| IntentView {
         issue_id,

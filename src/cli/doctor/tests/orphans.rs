@@ -48,7 +48,7 @@ fn agent(shim: Option<ProcessId>) -> Audited {
     }
 }
 
-/// Lost its marks and its parents, but stands in a census.
+/// Returns a process that lost its marks and its parents but is in a census.
 fn hidden() -> Audited {
     Audited {
         process: process(22),
@@ -71,17 +71,18 @@ fn stranger() -> Audited {
 
 fn owners(all: &[Audited], known: &HashMap<String, Known>) -> Vec<Found> {
     all.iter()
-        .map(|one| judge(one, all, known, |_| vec![process(1)]))
+        .map(|audited| judge(audited, all, known, |_| vec![process(1)]))
         .collect()
 }
 
 #[test]
 fn what_a_daemon_and_its_shims_own_is_no_orphan() {
     let all = [shim(), agent(Some(process(20)))];
-    let by = |known| -> Vec<_> { owners(&all, &known).iter().map(|one| one.owner).collect() };
-    assert_eq!(by(known(true)), [Owner::Daemon, Owner::Daemon]);
-    assert_eq!(by(known(false)), [Owner::Shim, Owner::Shim]);
-    assert_eq!(by(HashMap::new()), [Owner::Shim, Owner::Shim]);
+    let owners_with =
+        |known| -> Vec<_> { owners(&all, &known).iter().map(|process| process.owner).collect() };
+    assert_eq!(owners_with(known(true)), [Owner::Daemon, Owner::Daemon]);
+    assert_eq!(owners_with(known(false)), [Owner::Shim, Owner::Shim]);
+    assert_eq!(owners_with(HashMap::new()), [Owner::Shim, Owner::Shim]);
 }
 
 #[test]
@@ -89,7 +90,10 @@ fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
     let all = [agent(None), hidden(), stranger()];
     for runs in [true, false] {
         let found = owners(&all, &known(runs));
-        assert!(found.iter().all(|one| one.owner == Owner::Nobody), "{found:?}");
+        assert!(
+            found.iter().all(|process| process.owner == Owner::Nobody),
+            "{found:?}"
+        );
         let json = serde_json::to_value(&found[1]).unwrap();
         assert_eq!(
             (&json["attempt_id"], &json["workflow_path"], &json["owner"]),
@@ -107,7 +111,7 @@ fn what_descends_from_a_daemon_is_its_own() {
     let all = [agent(None)];
     let of_daemon = judge(&all[0], &all, &known(true), |_| vec![process(10), process(1)]);
     assert_eq!(of_daemon.owner, Owner::Daemon);
-    // The same number, another process.
+    // The same pid of another process.
     let other = ProcessId {
         start_time: 1,
         ..process(10)

@@ -1,4 +1,4 @@
-//! The real program: what doctor runs, and that nothing of it stays.
+//! Tests with the real program: what doctor runs, and that it leaves nothing behind.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
@@ -11,7 +11,7 @@ use vik_testkit::{TestEnv, bins, wait_for, wait_for_value};
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn world() -> TestEnv {
+fn test_env() -> TestEnv {
     let env = TestEnv::new(bins::built("vik", "vik"));
     env.unlink("claude");
     let codex = env.write(
@@ -50,7 +50,7 @@ fn doctor(env: &TestEnv, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Exit code, and the codes of the checks that are not well.
+/// Returns the exit code, and the codes of the checks with findings.
 fn result(env: &TestEnv, args: &[&str]) -> (i32, Vec<String>) {
     let output = doctor(env, &[args, &["--json"]].concat());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -69,7 +69,7 @@ fn is_empty(env: &TestEnv, folder: &str) -> bool {
 
 #[test]
 fn a_good_workflow_is_tried_and_nothing_stays() {
-    let env = world();
+    let env = test_env();
     env.workflow(&workflow(ISSUES, "git clone -- {{ workflow_dir }} ."));
     let output = doctor(&env, &[]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -89,15 +89,15 @@ fn a_good_workflow_is_tried_and_nothing_stays() {
 
 #[test]
 fn exit_codes_tell_what_failed() {
-    let env = world();
-    let one = |code: &str| vec![code.to_owned()];
+    let env = test_env();
+    let only = |code: &str| vec![code.to_owned()];
     env.workflow(&workflow("exit 3", "true"));
-    // The issue that is made up in its stead has no author.
+    // The sample issue that replaces the missing issue has no author.
     assert_eq!(
         result(&env, &[]),
         (8, vec!["pull_failed".to_owned(), "template_undefined".to_owned()])
     );
-    assert_eq!(result(&env, &["--offline"]), (0, one("template_undefined")));
+    assert_eq!(result(&env, &["--offline"]), (0, only("template_undefined")));
     let start = Instant::now();
     env.workflow(&workflow("sleep 1000", "true"));
     assert_eq!(result(&env, &[]).1[0], "pull_timed_out");
@@ -116,12 +116,12 @@ fn exit_codes_tell_what_failed() {
     env.workflow(&workflow(ISSUES, "true").replace("codex", "claude_code"));
     assert_eq!(result(&env, &[]).0, 1);
     env.workflow("agents: 3\n");
-    assert_eq!(result(&env, &[]), (3, one("workflow_invalid")));
+    assert_eq!(result(&env, &[]), (3, only("workflow_invalid")));
 }
 
 #[test]
 fn an_agent_that_cannot_ask_before_calls_is_told() {
-    let env = world();
+    let env = test_env();
     let asking = workflow("true", "true").replace(
         "prompt:",
         "approve: { calls: [{ tool: [shell] }] }\n      prompt:",
@@ -138,7 +138,7 @@ fn an_agent_that_cannot_ask_before_calls_is_told() {
 
 #[test]
 fn an_interrupt_ends_what_runs() {
-    let env = world();
+    let env = test_env();
     env.workflow(&workflow("touch pulling; sleep 1000", "true").replace("1s", "1h"));
     let mut child = env
         .vik(["doctor"])
