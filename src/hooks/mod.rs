@@ -1,6 +1,7 @@
 //! Runs the author's shell scripts: hooks, `verify`, and the commands in prompts.
 //!
-//! Each runs under the shim as a file of its own, so that nothing it starts outlives it.
+//! Each script is a file of its own and runs under the shim, so that no process that it starts
+//! outlives it.
 
 pub mod outside;
 
@@ -21,16 +22,15 @@ use crate::workspace::WorkspaceError;
 use crate::workspace::fs as private;
 use crate::workspace::fs::write_private;
 
-/// How many bytes of a hook's output are read back to be shown.
+/// The number of bytes at the end of a hook's output that are shown.
 const TAIL_BYTES: u64 = 8 * 1024;
 
-/// The most a prompt command may print.
+/// The maximum output of a prompt command in bytes.
 const PROMPT_COMMAND_BYTES: usize = 1024 * 1024;
 
-/// How long a prompt command may take.
 const PROMPT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which script it is.
+/// A kind of script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// Once per creation of an issue workspace.
@@ -41,12 +41,12 @@ pub enum Hook {
     AfterRun,
     /// Before an issue workspace is removed.
     BeforeRemove,
-    /// After the agent says it is done.
+    /// After the agent has finished successfully.
     Verify,
 }
 
 impl Hook {
-    /// Its key in the workflow.
+    /// Returns the key in the workflow.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AfterCreate => "after_create",
@@ -64,62 +64,43 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Why a script did not do its work.
+/// Why a script failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Its template could not be rendered.
     #[error("`{name}` could not be rendered")]
     Template {
-        /// The hook.
         name: String,
-        /// Why.
         source: Box<TemplateError>,
     },
-    /// The issue workspace is not what it was: a script must not run in another folder.
+    /// The folder of the issue workspace was replaced: a script must not run in another folder.
     #[error("`{name}` was not run")]
     Folder {
-        /// The hook.
         name: String,
-        /// Why.
         source: Box<WorkspaceError>,
     },
-    /// The script could not be written.
     #[error("cannot write the script {path}")]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The script could not be started.
+    Write { path: PathBuf, source: io::Error },
     #[error("`{name}` could not be started")]
     Start {
-        /// The hook.
         name: String,
-        /// Why.
         source: Box<vik_proc::ProcError>,
     },
-    /// The script failed.
-    #[error("`{name}` {how}{}", shown(tail))]
+    #[error("`{name}` {how}{}", output_suffix(tail))]
     Failed {
-        /// The hook.
         name: String,
         /// `exited with 3`, `did not end within 30s`, …
         how: String,
-        /// With what it exited, where it ended by itself and left nothing.
+        /// The exit code, if it ended on its own and left no process.
         code: Option<i32>,
-        /// The end of what it printed.
+        /// The end of its output.
         tail: String,
     },
-    /// Vik was asked to stop.
+    /// Vik stops.
     #[error("`{name}` was stopped")]
-    Cancelled {
-        /// The hook.
-        name: String,
-    },
+    Cancelled { name: String },
 }
 
-fn shown(tail: &str) -> String {
+fn output_suffix(tail: &str) -> String {
     if tail.is_empty() {
         String::new()
     } else {
@@ -130,28 +111,26 @@ fn shown(tail: &str) -> String {
 /// Where and how a script runs.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    /// The folder it runs in.
     pub cwd: &'a Path,
-    /// Its whole environment.
     pub env: BTreeMap<String, String>,
-    /// The attempt it belongs to.
     pub attempt: &'a str,
-    /// How long it may take.
     pub timeout: Duration,
-    /// What it may do; `None`: whatever the user may.
+    /// Its restrictions; `None`: all rights of the user.
     pub sandbox: Option<Sandbox>,
-    /// Whether it runs what an agent wrote: its processes must not use the API.
+    /// Whether it runs code that an agent wrote: its processes must not use the API.
     pub runs_agent_code: bool,
-    /// What it reads; `None`: nothing.
+    /// The file of its standard input; `None`: no input.
     pub stdin: Option<&'a Path>,
-    /// The lock of the workspace, held until nothing of the script lives, whatever becomes of the daemon.
+    /// The lock of the workspace, held until no process of the script is alive, even if the daemon
+    /// dies.
     pub lock: Option<&'a FileLock>,
 }
 
-/// Runs a rendered script, which errors call by `name`. All it prints is kept in `log`.
+/// Runs a rendered script, which errors call `name`. Its output is appended to `log`.
 ///
 /// # Errors
-/// When it cannot be started, fails, or takes too long; with the tail of its output.
+/// When the script cannot be started, fails, or takes too long; the error contains the tail of its
+/// output.
 pub async fn run(
     host: &Host,
     name: &str,
@@ -166,7 +145,7 @@ pub async fn run(
         source,
     })?;
     let mut spec = host.script(&file, place.cwd, place.env, place.attempt);
-    spec.sandbox = around(place.sandbox, &file);
+    spec.sandbox = readable_script(place.sandbox, &file);
     spec.stdout = Output::Append(log.to_owned());
     spec.stderr = Output::Stdout;
     if let Some(file) = place.stdin {
@@ -181,7 +160,7 @@ pub async fn run(
         .supervisor
         .output_noted(&spec, place.lock, limits, cancel, on_shim)
         .await;
-    // The script may hold values of the environment: it is not kept, its output is.
+    // The script may contain values of the environment: it is removed, only its output is kept.
     let _ = std::fs::remove_file(&file);
     let name = name.to_owned();
     let run = result.map_err(|source| HookError::Start {
@@ -189,10 +168,10 @@ pub async fn run(
         source: Box::new(source),
     })?;
     let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
-    judge(name, &run, place.timeout, tail)
+    check_run(name, &run, place.timeout, tail)
 }
 
-/// Returns what is called with the shim of a script before the script runs.
+/// Returns the callback that receives the shim of a script before the script runs.
 fn note_shim(host: &Host, runs_agent_code: bool) -> impl FnOnce(ProcessId) + Send + 'static {
     let shims = runs_agent_code.then(|| host.agent_shims.clone());
     move |shim| {
@@ -202,18 +181,18 @@ fn note_shim(host: &Host, runs_agent_code: bool) -> impl FnOnce(ProcessId) + Sen
     }
 }
 
-/// The sandbox of a script, which its shell opens by itself.
-fn around(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
+/// Returns the sandbox of a script with its file readable, as the shell opens it itself.
+fn readable_script(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
     sandbox.map(|mut sandbox| {
         sandbox.show(script);
         sandbox
     })
 }
 
-/// Runs a command of a prompt and gives what it printed, without one trailing newline.
+/// Runs a command of a prompt and returns its output, without one trailing newline.
 ///
 /// # Errors
-/// When it cannot be started, fails, takes too long or prints too much.
+/// When the command cannot be started, fails, takes too long or prints too much.
 pub async fn prompt_command(
     host: &Host,
     script: &str,
@@ -227,7 +206,7 @@ pub async fn prompt_command(
     })?;
     let stderr = file.with_extension("stderr");
     let mut spec = host.script(file, place.cwd, place.env, place.attempt);
-    spec.sandbox = around(place.sandbox, file);
+    spec.sandbox = readable_script(place.sandbox, file);
     spec.stderr = Output::Append(stderr.clone());
     let limits = Limits {
         timeout: PROMPT_COMMAND_TIMEOUT,
@@ -245,7 +224,7 @@ pub async fn prompt_command(
         name: name.clone(),
         source: Box::new(source),
     })?;
-    judge(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
+    check_run(name, &run, PROMPT_COMMAND_TIMEOUT, || tail)?;
     let mut text = String::from_utf8_lossy(&run.stdout).into_owned();
     if text.ends_with('\n') {
         text.pop();
@@ -253,7 +232,7 @@ pub async fn prompt_command(
     Ok(text)
 }
 
-fn judge(
+fn check_run(
     name: String,
     run: &vik_proc::CommandRun,
     timeout: Duration,
@@ -280,7 +259,7 @@ fn judge(
     })
 }
 
-/// How a process ended, in words that follow its name.
+/// Returns how a process ended, as text to follow its name.
 pub fn how_ended(exit: &ExitRecord) -> String {
     if let Some(failure) = &exit.spawn_error {
         return format!("could not be started: {}", failure.message);
@@ -298,7 +277,7 @@ pub fn how_ended(exit: &ExitRecord) -> String {
     }
 }
 
-/// Why a tree was killed, in words that follow its name.
+/// Returns why a process tree was killed, as text to follow its name.
 pub fn used_too_much(overrun: &Overrun) -> String {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match *overrun {
@@ -332,7 +311,7 @@ pub fn used_too_much(overrun: &Overrun) -> String {
     }
 }
 
-/// The end of a file as text, without its secrets; empty when there is none.
+/// Returns the end of a file as text, without its secrets; empty if the file cannot be read.
 pub fn read_tail(path: &Path, bytes: u64) -> String {
     use std::io::{Seek, SeekFrom};
     let read = || -> io::Result<String> {

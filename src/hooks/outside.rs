@@ -1,7 +1,9 @@
-//! Which hooks run git, or a program of the workspace, outside of the sandbox after an agent has worked there.
+//! Finds hooks that run git, or a program of the workspace, outside of the sandbox after an agent
+//! has worked there.
 //!
-//! Such a script is read as a shell reads it, roughly: what is not understood is taken for a command in the workspace. A
-//! program in a variable, or one of the author's own that runs git, is not found.
+//! The scripts are parsed roughly like a shell does: a part that is not understood counts as a
+//! command in the workspace. A program in a variable, or one of the author's own programs that runs
+//! git, is not found.
 
 mod shell_commands;
 
@@ -9,7 +11,7 @@ use vik_core::workflow::{PromptSource, Workflow};
 
 use shell_commands::{Simple, commands};
 
-/// Programs that run what is in a repository, or what its settings name.
+/// Programs that run code of a repository, or programs that its settings name.
 const RUNNERS: &[&str] = &[
     "ansible-playbook",
     "bazel",
@@ -75,16 +77,15 @@ const RUNNERS: &[&str] = &[
     "zig",
 ];
 
-/// Programs that run git where they are, unless they are told which repository is meant.
+/// Programs that run git in the current folder, unless an option names the repository.
 const FORGES: &[&str] = &["gh", "glab", "hub", "tea"];
 
-/// Programs that run a file.
 const INTERPRETERS: &[&str] = &[
     "ash", "bash", "bun", "dash", "deno", "fish", "ksh", "lua", "node", "nodejs", "perl", "php", "python",
     "ruby", "sh", "tsx", "ts-node", "zsh",
 ];
 
-/// Programs that run the command in their arguments, and their options that take a word.
+/// Programs that run the command in their arguments, and their options that take a value.
 const PREFIXES: &[(&str, &[&str])] = &[
     ("builtin", &[]),
     ("command", &[]),
@@ -113,7 +114,7 @@ const FOLDER_OPTIONS: &[&str] = &[
     "--manifest-path",
 ];
 
-/// The verbs of `vik git`, which do the same safely.
+/// The verbs of `vik git`, which are safe replacements.
 const SAFE_VERBS: &[&str] = &[
     "clean",
     "diff",
@@ -127,7 +128,7 @@ const SAFE_VERBS: &[&str] = &[
     "submodule",
 ];
 
-/// A command of a hook that runs what an agent may have written.
+/// A command of a hook that runs code which an agent may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outside {
     /// The key of the hook, such as `issue.stages.review.hooks.after_run`.
@@ -139,20 +140,20 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// What is wrong.
+    /// Returns the message for people.
     pub fn message(&self) -> String {
-        let what = if self.command.starts_with("git ") || FORGES.contains(&&*self.command) {
+        let risk = if self.command.starts_with("git ") || FORGES.contains(&&*self.command) {
             "the settings and hooks of git that an agent left in the workspace can run programs there"
         } else {
             "it runs what an agent has written"
         };
         format!(
-            "`{}`, line {}, runs `{}` outside of the sandbox: {what}",
+            "`{}`, line {}, runs `{}` outside of the sandbox: {risk}",
             self.key, self.line, self.command
         )
     }
 
-    /// What to do about it.
+    /// Returns the fix for people.
     pub fn hint(&self) -> String {
         match self.command.strip_prefix("git ") {
             Some(verb) if SAFE_VERBS.contains(&verb) => {
@@ -173,7 +174,7 @@ impl Outside {
     }
 }
 
-/// Everything of that kind in a workflow. `prompt` gives the text of a prompt.
+/// Returns all such commands in a workflow. `prompt` returns the text of a prompt.
 pub fn find(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String>) -> Vec<Outside> {
     let mut found = Vec::new();
     let mut add = |key: String, script: Option<&str>, starts_in_workspace: bool| {
@@ -189,7 +190,7 @@ pub fn find(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String
     for stage in &workflow.issue.stages {
         let key = |name: &str| format!("issue.stages.{}.{name}", stage.name);
         if !stage.hooks_in_sandbox {
-            // `before_run` of a second attempt comes after an agent.
+            // `before_run` of a second attempt runs after an agent.
             add(key("hooks.before_run"), stage.before_run.as_deref(), true);
             add(key("hooks.after_run"), stage.after_run.as_deref(), true);
             let prompts = [
@@ -222,7 +223,8 @@ pub fn find(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String
     found
 }
 
-/// The commands of a prompt, each with as many empty lines before it as there are lines before it in the prompt.
+/// Returns the commands of a prompt, each with one empty line in front for every line before it in
+/// the prompt.
 fn prompt_commands(text: &str) -> Vec<String> {
     text.match_indices("`exec(")
         .filter_map(|(at, mark)| {
@@ -234,10 +236,10 @@ fn prompt_commands(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The commands of a script that enter the workspace, with their lines.
+/// Returns the commands of a script that run code of the workspace, with their lines.
 fn scan(script: &str, starts_in_workspace: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    // One for each open `(`.
+    // One entry for each open `(`.
     let mut in_workspace = vec![starts_in_workspace];
     for command in commands(script) {
         match command {
@@ -249,9 +251,9 @@ fn scan(script: &str, starts_in_workspace: bool) -> Vec<(usize, String)> {
             }
             Simple::Words(line, words) => {
                 let here = in_workspace.last_mut();
-                let mut nowhere = starts_in_workspace;
-                let here = here.unwrap_or(&mut nowhere);
-                for command in enters(&words, here) {
+                let mut fallback = starts_in_workspace;
+                let here = here.unwrap_or(&mut fallback);
+                for command in workspace_commands(&words, here) {
                     found.push((line, command));
                 }
             }
@@ -261,14 +263,14 @@ fn scan(script: &str, starts_in_workspace: bool) -> Vec<(usize, String)> {
     found
 }
 
-/// What a command runs of the workspace. Moves `in_workspace` where it is a `cd`.
-fn enters(words: &[String], in_workspace: &mut bool) -> Vec<String> {
+/// Returns the programs of the workspace that a command runs. Updates `in_workspace` for a `cd`.
+fn workspace_commands(words: &[String], in_workspace: &mut bool) -> Vec<String> {
     let words = without_prefixes(words);
     let Some((program, args)) = words.split_first() else {
         return Vec::new();
     };
     let name = program.rsplit('/').next().unwrap_or(program);
-    let named = |args: &[String]| args.iter().any(|arg| is_workspace(arg));
+    let names_workspace = |args: &[String]| args.iter().any(|arg| is_workspace(arg));
     match name {
         "cd" | "pushd" => {
             if let Some(folder) = args.iter().find(|arg| !arg.starts_with('-')) {
@@ -278,7 +280,7 @@ fn enters(words: &[String], in_workspace: &mut bool) -> Vec<String> {
         }
         "git" => git(args, *in_workspace),
         "vik" => Vec::new(),
-        "eval" => inner(&args.join(" "), *in_workspace),
+        "eval" => scan_nested(&args.join(" "), *in_workspace),
         "." | "source" if *in_workspace => {
             let file = args.first().filter(|file| !is_elsewhere(file));
             file.map(|file| format!("{name} {file}")).into_iter().collect()
@@ -287,8 +289,8 @@ fn enters(words: &[String], in_workspace: &mut bool) -> Vec<String> {
             let exec = args
                 .iter()
                 .position(|arg| matches!(&**arg, "-exec" | "-execdir" | "-ok"));
-            let mut here = *in_workspace || named(args);
-            exec.map(|at| enters(&args[at + 1..], &mut here))
+            let mut here = *in_workspace || names_workspace(args);
+            exec.map(|at| workspace_commands(&args[at + 1..], &mut here))
                 .unwrap_or_default()
         }
         _ if FORGES.contains(&name) => {
@@ -302,7 +304,7 @@ fn enters(words: &[String], in_workspace: &mut bool) -> Vec<String> {
             vec![program.clone()]
         }
         _ if is_interpreter(name) => interpreted(name, args, *in_workspace),
-        _ if RUNNERS.contains(&name) && (*in_workspace || named(args)) => {
+        _ if RUNNERS.contains(&name) && (*in_workspace || names_workspace(args)) => {
             let folder = option(args, FOLDER_OPTIONS);
             let elsewhere = folder.is_some_and(|folder| is_elsewhere(&folder) && !is_workspace(&folder));
             (!elsewhere).then(|| name.to_owned()).into_iter().collect()
@@ -350,7 +352,7 @@ fn interpreted(name: &str, args: &[String], in_workspace: bool) -> Vec<String> {
             option if option.starts_with("-") && !option.starts_with("--") && option.ends_with('c') => {
                 return args
                     .next()
-                    .map(|script| inner(script, in_workspace))
+                    .map(|script| scan_nested(script, in_workspace))
                     .unwrap_or_default();
             }
             "-m" if in_workspace => {
@@ -368,20 +370,21 @@ fn interpreted(name: &str, args: &[String], in_workspace: bool) -> Vec<String> {
     Vec::new()
 }
 
-fn inner(script: &str, in_workspace: bool) -> Vec<String> {
+fn scan_nested(script: &str, in_workspace: bool) -> Vec<String> {
     scan(script, in_workspace)
         .into_iter()
         .map(|(_, command)| command)
         .collect()
 }
 
-/// The words of a command without assignments, reserved words, and programs that only run another one.
+/// Returns the words of a command without assignments, reserved words, and programs that only run
+/// another one.
 fn without_prefixes(words: &[String]) -> &[String] {
     const RESERVED: &[&str] = &[
         "if", "then", "else", "elif", "while", "until", "do", "!", "{", "case", "in",
     ];
     let mut words = words;
-    while let Some((first, rest)) = words.split_first() {
+    while let Some((first, remaining)) = words.split_first() {
         let is_assignment = first.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty()
                 && name
@@ -391,15 +394,15 @@ fn without_prefixes(words: &[String]) -> &[String] {
         let name = first.rsplit('/').next().unwrap_or(first);
         let prefix = PREFIXES.iter().find(|(prefix, _)| *prefix == name);
         if is_assignment || RESERVED.contains(&&**first) {
-            words = rest;
-        } else if let Some((prefix, with_word)) = prefix {
+            words = remaining;
+        } else if let Some((prefix, with_value)) = prefix {
             let mut at = 0;
-            while let Some(option) = rest.get(at).filter(|word| word.starts_with('-')) {
-                at += if with_word.contains(&&**option) { 2 } else { 1 };
+            while let Some(option) = remaining.get(at).filter(|word| word.starts_with('-')) {
+                at += if with_value.contains(&&**option) { 2 } else { 1 };
             }
-            // The duration, or the lock.
+            // Skip the duration or the lock.
             at += usize::from(matches!(*prefix, "timeout" | "flock"));
-            words = rest.get(at..).unwrap_or_default();
+            words = remaining.get(at..).unwrap_or_default();
         } else {
             break;
         }
@@ -412,7 +415,7 @@ fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&plain)
 }
 
-/// The value of one of these options.
+/// Returns the value of the first of these options.
 fn option(args: &[String], names: &[&str]) -> Option<String> {
     args.iter()
         .enumerate()
@@ -423,12 +426,12 @@ fn option(args: &[String], names: &[&str]) -> Option<String> {
         })
 }
 
-/// Whether a word names the workspace.
+/// Returns whether a word names the workspace.
 fn is_workspace(word: &str) -> bool {
     word.contains("{{issue.workdir}}") || word.starts_with("$PWD") || word.starts_with("${PWD")
 }
 
-/// Whether a path leads out of the workspace.
+/// Returns whether a path leads out of the workspace.
 fn is_elsewhere(word: &str) -> bool {
     !is_workspace(word)
         && (word.starts_with(['/', '~'])

@@ -1,4 +1,4 @@
-//! What is kept from the agent of a stage with outputs: the credentials of trackers and git remotes.
+//! Withholds the credentials of trackers and git remotes from the agent of a stage with outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use vik_proc::{Reads, Sandbox, untrusted};
 use crate::host::Host;
 use crate::sandbox::Homes;
 
-/// Where tools keep credentials of trackers and git remotes, below the home directory.
+/// The paths of the credentials of trackers and git remotes, below the home directory.
 const OF_THE_USER: &[&str] = &[
     ".ssh",
     ".netrc",
@@ -28,74 +28,57 @@ const OF_THE_USER: &[&str] = &[
     ".config/linear",
 ];
 
-/// With a larger file of git settings, no agent that must not have a credential is started.
+/// The maximum size of a file of git settings. With a larger one, no agent that must not have a
+/// credential is started.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
-/// A way by which a credential would come to the agent: it is not started.
+/// A way in which the agent would get a credential. It is then not started.
 #[derive(Debug, thiserror::Error)]
 pub enum Leak {
-    /// A variable of its profile holds one.
+    /// A variable of the profile contains a credential.
     #[error("the variable {variable} of its profile holds the value of {credential}, a credential")]
-    Variable {
-        /// The variable.
-        variable: String,
-        /// The credential.
-        credential: String,
-    },
-    /// Settings of git hold one.
+    Variable { variable: String, credential: String },
+    /// Settings of git contain a credential.
     #[error("line {line} of {path} holds a credential of a git remote")]
     GitConfig {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
     },
-    /// Settings of git cannot be read, so it is not known whether they hold one.
+    /// Settings of git cannot be read, so they may contain a credential.
     #[error("{path} may hold a credential, and cannot be read")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It could write the issues themselves, where those are files.
+    Unreadable { path: PathBuf, source: std::io::Error },
+    /// The agent could write the issues, which are files.
     #[error("its sandbox lets it write the issues in {path}")]
-    Tracker {
-        /// Their folder.
-        path: PathBuf,
-    },
-    /// Its sandbox was told to show one.
+    Tracker { path: PathBuf },
+    /// The sandbox shows a credential.
     #[error("its sandbox shows {path}, where credentials stand")]
-    Shown {
-        /// The file or folder.
-        path: PathBuf,
-    },
+    Shown { path: PathBuf },
 }
 
-/// What is known when an agent of such a stage, or what runs its code, is about to start.
+/// The facts at the start of an agent of such a stage, or of a script that runs its code.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialGuard<'a> {
-    /// The daemon's surroundings.
     pub host: &'a Host,
-    /// The workspace.
     pub workdir: &'a Path,
-    /// Names of the secrets by which the tracker is asked and told.
+    /// The names of the secrets that give access to the tracker.
     pub names: &'a [&'a str],
-    /// The values of those that are known.
+    /// The names and values of the secrets that are known.
     pub secrets: &'a [(String, String)],
-    /// Files that hold secrets which the agent does not list.
+    /// Files with secrets that the agent does not list.
     pub files: &'a [PathBuf],
 }
 
 impl CredentialGuard<'_> {
-    /// Takes out of its environment what leads to a credential, and tells git that there is none.
+    /// Removes variables that lead to a credential from the agent's environment, and configures git
+    /// without credentials.
     ///
     /// # Errors
-    /// When another variable holds one.
+    /// When another variable contains a credential.
     pub fn environment(&self, env: &mut BTreeMap<String, String>) -> Result<(), Leak> {
-        self.take_out(env);
+        self.remove_credentials(env);
         for (credential, value) in self.known() {
-            if let Some((variable, _)) = env.iter().find(|(_, held)| held.contains(&value)) {
+            if let Some((variable, _)) = env.iter().find(|(_, text)| text.contains(&value)) {
                 return Err(Leak::Variable {
                     variable: variable.clone(),
                     credential,
@@ -106,30 +89,33 @@ impl CredentialGuard<'_> {
         Ok(())
     }
 
-    /// The same for a script of the workflow that runs the agent's code: what holds a credential is left out.
+    /// Does the same for a script of the workflow that runs the agent's code; variables that
+    /// contain a credential are removed.
     pub fn environment_of_script(&self, env: &mut BTreeMap<String, String>) {
-        self.take_out(env);
+        self.remove_credentials(env);
         for (_, value) in self.known() {
-            env.retain(|_, held| !held.contains(&value));
+            env.retain(|_, text| !text.contains(&value));
         }
         disable_git_credentials(env);
     }
 
-    fn take_out(&self, env: &mut BTreeMap<String, String>) {
+    fn remove_credentials(&self, env: &mut BTreeMap<String, String>) {
         env.retain(|name, _| !is_credential(name) && !self.names.contains(&name.as_str()));
     }
 
-    /// Credentials whose values are known, and long enough to be told from words.
+    /// Returns the credentials whose values are known, and long enough to be distinguished from
+    /// ordinary text.
     fn known(&self) -> Vec<(String, String)> {
         let own = |name: &&str| Some(((*name).to_owned(), self.host.environment.get(name)?.to_owned()));
         let known = TOKENS.iter().filter_map(own).chain(self.secrets.iter().cloned());
         known.filter(|(_, value)| value.len() >= MIN_BYTES).collect()
     }
 
-    /// Looks at the settings of git that hold in the workspace. What an agent writes into them later is its own.
+    /// Checks the settings of git that apply in the workspace. Settings that an agent writes later
+    /// contain only what the agent knows.
     ///
     /// # Errors
-    /// When they hold a credential.
+    /// When the settings contain a credential.
     pub fn git(&self, env: &BTreeMap<String, String>) -> Result<(), Leak> {
         for path in self.git_settings(&self.homes(env)) {
             let text = match read_settings(&path) {
@@ -147,10 +133,10 @@ impl CredentialGuard<'_> {
         Ok(())
     }
 
-    /// Closes a sandbox around what holds credentials.
+    /// Hides files and folders with credentials in a sandbox.
     ///
     /// # Errors
-    /// When the workflow opens it there.
+    /// When the workflow opens the sandbox for one of them.
     pub fn sandbox(&self, sandbox: &mut Sandbox, env: &BTreeMap<String, String>) -> Result<(), Leak> {
         let places: Vec<_> = self
             .places(&self.homes(env))
@@ -169,8 +155,8 @@ impl CredentialGuard<'_> {
         };
         let open = shown.iter().chain(&sandbox.write);
         for open in open {
-            let there = places.iter().filter(|place| place.symlink_metadata().is_ok());
-            for place in there {
+            let existing = places.iter().filter(|place| place.symlink_metadata().is_ok());
+            for place in existing {
                 if covers(open, place) {
                     return Err(Leak::Shown { path: place.clone() });
                 }
@@ -184,7 +170,7 @@ impl CredentialGuard<'_> {
         Homes::of_process(&self.host.environment, env, self.workdir)
     }
 
-    /// Where credentials may be, whether or not they are there.
+    /// Returns the places where credentials may be, whether or not they exist.
     fn places(&self, homes: &Homes) -> Vec<PathBuf> {
         let get = |name: &str| self.host.environment.get(name).filter(|value| !value.is_empty());
         let below_homes = OF_THE_USER.iter().flat_map(|path| homes.places(path));
@@ -194,14 +180,14 @@ impl CredentialGuard<'_> {
         below_homes.chain(named).collect()
     }
 
-    /// The files of settings that git reads in the workspace.
+    /// Returns the files of settings that git reads in the workspace.
     fn git_settings(&self, homes: &Homes) -> BTreeSet<PathBuf> {
         let mut files = BTreeSet::from_iter(homes.places(".gitconfig"));
         files.extend(homes.places(".config/git/config"));
         files.insert("/etc/gitconfig".into());
         let mut folders = vec![self.workdir.join(".git")];
         for part in vik_proc::repository_of(self.workdir) {
-            // Of a linked work tree: its own part, which lies in `worktrees` of the repository.
+            // In a linked work tree `part` is below `worktrees` of the repository.
             folders.extend(part.ancestors().nth(2).map(Path::to_owned));
             folders.extend(part.parent().map(Path::to_owned));
             folders.push(part);
@@ -214,12 +200,14 @@ impl CredentialGuard<'_> {
     }
 }
 
-/// Reads settings of git. A person's may be a link, and the agent may have made one: only a regular file is read.
+/// Reads settings of git. A person's file may be a link, and the agent may have created one: only a
+/// regular file is read.
 pub(crate) fn read_settings(path: &Path) -> std::io::Result<Vec<u8>> {
     untrusted::read(&path.canonicalize()?, MAX_CONFIG_BYTES)
 }
 
-/// No credential helper, no question, no ssh: what git would find by these it must not find, and it must not wait.
+/// Disables credential helpers, questions and ssh: git must find no credential by these, and must
+/// not wait.
 fn disable_git_credentials(env: &mut BTreeMap<String, String>) {
     let count = env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse().ok());
     let mut count: u32 = count.unwrap_or(0);

@@ -1,5 +1,6 @@
-//! Safe outputs on this machine: what an agent is told of them, what is kept from it for them, and how what it asked for is
-//! read. What is allowed is decided in [`vik_core::outputs`]; who does it is the attempt ([`crate::session`]).
+//! Safe outputs: the prompt section for an agent, the credentials that are withheld from it, and
+//! the reading of its requests. [`vik_core::outputs`] decides what is allowed, and the attempt
+//! ([`crate::session`]) applies it.
 
 mod credential_guard;
 mod prompt;
@@ -17,16 +18,16 @@ pub(crate) use credential_guard::read_settings;
 pub use credential_guard::{CredentialGuard, Leak};
 pub use prompt::{section, value};
 
-/// The variable that names the file of outputs to the agent.
+/// The variable with the path of the file of outputs, for the agent.
 pub const FILE: &str = vex::tools::OUTPUTS;
 
-/// The name of that file in its folder.
 pub const FILE_NAME: &str = "outputs.jsonl";
 
-/// What an agent wrote, whole. Its file is the agent's own: it may be gone, a link, a pipe, or without end.
+/// Returns the whole content of an agent's file of outputs. The agent controls the file: it may be
+/// missing, a link, a pipe, or endless.
 ///
 /// # Errors
-/// When it is there and cannot be read as a file, or is too large.
+/// When the file exists and cannot be read as a regular file, or is too large.
 pub fn take(file: &Path) -> io::Result<Vec<u8>> {
     match untrusted::read(file, MAX_FILE_BYTES as u64) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -37,12 +38,13 @@ pub fn take(file: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The outputs that hold a secret which this process knows, or what looks like one.
+/// Returns refusals of the outputs that contain a secret which this process knows, or text that
+/// looks like one.
 pub fn secrets(lines: &[Line]) -> Vec<Refusal> {
     let holds = |text: &str| vik_mask::mask(text) != text;
     let refusal = |line: &Line| {
-        let words = line.output.fields().into_iter();
-        let mut texts = words.chain([("body", line.output.body())]);
+        let fields = line.output.fields().into_iter();
+        let mut texts = fields.chain([("body", line.output.body())]);
         let (name, _) = texts.find(|(_, text)| holds(text))?;
         Some(Refusal::of(
             line,
@@ -53,14 +55,15 @@ pub fn secrets(lines: &[Line]) -> Vec<Refusal> {
     lines.iter().filter_map(refusal).collect()
 }
 
-/// All that an attempt asks for, in a line each, where a person has to agree to any of it.
+/// Returns one line for each output of an attempt if a person has to approve any of them, and
+/// nothing otherwise.
 pub fn to_be_approved(lines: &[Line], policy: &OutputPolicy) -> Vec<String> {
     let outputs: Vec<_> = lines.iter().map(|line| line.output.clone()).collect();
     if core::needs_approval(&outputs, policy).is_empty() {
         return Vec::new();
     }
-    let words = |output: &core::Output| format!("{}: {}", output.kind(), one_line(output.summary(), 100));
-    outputs.iter().map(words).collect()
+    let describe = |output: &core::Output| format!("{}: {}", output.kind(), one_line(output.summary(), 100));
+    outputs.iter().map(describe).collect()
 }
 
 #[cfg(test)]

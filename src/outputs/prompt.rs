@@ -1,4 +1,4 @@
-//! The outputs of a stage, in words for its agent.
+//! The outputs of a stage as text for its agent.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,10 +11,10 @@ use super::FILE;
 use crate::report::one_line;
 use crate::template::{self, Fence};
 
-/// How much of what was done already is told.
+/// The maximum length of the summary of an output that was already applied.
 const SHOWN: usize = 120;
 
-/// `outputs.*` of templates; empty where the stage has none.
+/// Returns `outputs.*` of templates; empty if the stage has no outputs.
 pub fn value(policy: Option<&OutputPolicy>, file: &Path) -> Value {
     let Some(policy) = policy else {
         return json!({"file": "", "schema": "", "kinds": []});
@@ -34,8 +34,8 @@ pub fn value(policy: Option<&OutputPolicy>, file: &Path) -> Value {
     })
 }
 
-/// The section that Vik adds to a prompt whose template does not speak of the outputs itself; "" where there are none. `done` is
-/// what earlier attempts of the run asked for.
+/// Returns the section that Vik adds to a prompt whose template does not use the outputs itself; ""
+/// if there are none. `done` are the outputs that were applied for earlier attempts of the run.
 pub fn section(
     policy: Option<&OutputPolicy>,
     file: &Path,
@@ -64,7 +64,7 @@ pub fn section(
         visible(&file.to_string_lossy())
     );
     for (kind, rule) in &policy.rules {
-        let (example, what) = match kind {
+        let (example, description) = match kind {
             OutputKind::Comment => (r#"{"kind":"comment","body":"…"}"#, "a comment on the issue"),
             OutputKind::Label => (r#"{"kind":"label","label":"…"}"#, "a label for the issue"),
             OutputKind::State => (r#"{"kind":"state","state":"…"}"#, "another state for the issue"),
@@ -74,13 +74,13 @@ pub fn section(
             ),
             OutputKind::Issue => (r#"{"kind":"issue","title":"…","body":"…"}"#, "a new issue"),
         };
-        let _ = write!(out, "- `{example}`: {what}; {} at most", rule.max);
+        let _ = write!(out, "- `{example}`: {description}; {} at most", rule.max);
         if let Some(allow) = &rule.allow {
-            let of = match kind {
+            let separator = match kind {
                 OutputKind::PullRequest => "; with a `base`, it is",
                 _ => ",",
             };
-            let _ = write!(out, "{of} one of: {}", visible(&allow.globs().join(", ")));
+            let _ = write!(out, "{separator} one of: {}", visible(&allow.globs().join(", ")));
         }
         out.push('\n');
     }

@@ -7,24 +7,24 @@ use nix::unistd::{User, getuid};
 
 use crate::secrets::Environment;
 
-/// Base folders of the XDG specification, and what they are below the home directory where the variable is not set.
+/// Base folders of the XDG specification, and their default paths below the home directory.
 const XDG: [(&str, &str); 3] = [
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_DATA_HOME", ".local/share"),
     ("XDG_STATE_HOME", ".local/state"),
 ];
 
-/// All home directories that count for an agent: its own, the daemon's, and the one in the user database. A program finds
-/// the user's keys below any of them, whatever `HOME` says.
+/// All home directories of an agent: its own, the daemon's, and the one in the user database. A
+/// program finds the user's keys below any of them, whatever the value of `HOME` is.
 #[derive(Clone, Debug)]
 pub struct Homes {
     homes: Vec<PathBuf>,
-    /// Folders that stand for one below the home directory.
+    /// Folders that replace one below the home directory.
     bases: Vec<(&'static str, PathBuf)>,
 }
 
 impl Homes {
-    /// The homes of the daemon and of its user.
+    /// Returns the homes of the daemon and of its user.
     pub fn of_daemon(daemon: &Environment) -> Self {
         let user = User::from_uid(getuid()).ok().flatten().map(|user| user.dir);
         let mut homes = Self {
@@ -39,7 +39,8 @@ impl Homes {
         homes
     }
 
-    /// These, after the home that a process finds with `env` in the folder `cwd`.
+    /// Returns the home that a process finds with `env` in the folder `cwd`, followed by those of
+    /// the daemon.
     pub fn of_process(daemon: &Environment, env: &BTreeMap<String, String>, cwd: &Path) -> Self {
         let mut homes = Self {
             homes: Vec::new(),
@@ -72,17 +73,16 @@ impl Homes {
         self.homes.extend(home.filter(|home| !self.homes.contains(home)));
     }
 
-    /// The home that `~` means; `None` where no home is known at all.
+    /// Returns the home for `~`; `None` if no home is known.
     pub fn first(&self) -> Option<&Path> {
         self.homes.first().map(PathBuf::as_path)
     }
 
-    /// Every home.
     pub fn all(&self) -> &[PathBuf] {
         &self.homes
     }
 
-    /// Every place at which a path below the home directory may be.
+    /// Returns every place at which a path below the home directory may be.
     pub fn places(&self, path: &str) -> Vec<PathBuf> {
         let below_home = self.homes.iter().map(|home| home.join(path));
         let below_base = self

@@ -1,11 +1,12 @@
-//! What is hidden from agents where nothing else is said: what opens doors.
+//! The files and folders that are hidden from agents by default because they give access to
+//! something.
 
 use std::path::{Path, PathBuf};
 
 use super::homes::Homes;
 use crate::host::{API_TOKEN_FILE, Host};
 
-/// Below the home directory.
+/// Paths below the home directory.
 const OF_THE_USER: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -54,7 +55,7 @@ const OF_THE_USER: &[&str] = &[
     ".node_repl_history",
     ".config/systemd",
     ".local/share/fish/fish_history",
-    // Logins of agents: each sees its own.
+    // Logins of agents: each agent sees only its own.
     ".codex",
     ".claude",
     ".claude.json",
@@ -64,9 +65,10 @@ const OF_THE_USER: &[&str] = &[
     ".vik",
 ];
 
-/// Of the machine.
+/// Paths of the machine.
 const OF_THE_MACHINE: &[&str] = &[
-    // Terminals that somebody types at, keyboards, disks: what programs need of it may be written to.
+    // Terminals, keyboards and disks. The devices that programs need are opened for writing
+    // separately.
     "/dev",
     "/etc/shadow",
     "/etc/shadow-",
@@ -86,7 +88,7 @@ const OF_THE_MACHINE: &[&str] = &[
     "/var/lib/docker",
 ];
 
-/// Variables that move one of these places; a value may be a list of paths.
+/// Variables that move one of these places; their value may be a list of paths.
 const MOVED_BY: &[&str] = &[
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
@@ -106,7 +108,7 @@ const MOVED_BY: &[&str] = &[
     "PGPASSFILE",
 ];
 
-/// All of it, but for what is the agent's own.
+/// Returns all hidden paths except `own`, the agent's own.
 pub(super) fn hidden(host: &Host, homes: &Homes, own: &[PathBuf]) -> Vec<PathBuf> {
     let variable = |name: &str| host.environment.get(name).unwrap_or_default();
     let user = OF_THE_USER.iter().flat_map(|path| homes.places(path));

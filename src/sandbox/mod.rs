@@ -1,7 +1,8 @@
-//! The sandbox of an attempt: from what the workflow says to paths of this machine.
+//! The sandbox of an attempt: translates the workflow's policy to paths of this machine.
 //!
-//! The wall itself is the operating system's, put up by the shim ([`vik_proc::Sandbox`]). It is on unless the workflow
-//! says `sandbox: off`, and what this system does not uphold is refused, never left out.
+//! The operating system enforces the sandbox, and the shim sets it up ([`vik_proc::Sandbox`]). It
+//! is on unless the workflow says `sandbox: off`. A policy that this system cannot enforce is
+//! refused, never ignored.
 
 mod homes;
 mod keys;
@@ -30,85 +31,76 @@ pub use homes::Homes;
 use opened::Opened;
 use paths::{below, resolve};
 
-/// For whom a sandbox is.
+/// The process for which a sandbox is made.
 #[derive(Clone, Copy, Debug)]
 pub struct SandboxSubject<'a> {
-    /// The issue.
     pub issue: &'a IssueId,
-    /// The workflow: files that hold its secrets are nobody's to read, and what its agents may write is not trusted.
+    /// The workflow: nobody may read the files with its secrets, and paths that its agents may
+    /// write are not trusted.
     pub workflow: &'a Workflow,
-    /// Its workspace.
     pub workdir: &'a Path,
-    /// The agent: its own folder (settings, logins, conversations) is open to it. `None` for a script, which may write
-    /// in the workspace whatever the agents of the policy may.
+    /// The agent, which can access its own folder (settings, logins, conversations). `None` for a
+    /// script, which may write in the workspace whatever the policy of the agents is.
     pub agent: Option<&'a AgentProfile>,
-    /// What of the workspace it may change: only the folders in which that can be are opened. The kernel knows no patterns;
-    /// the end of the attempt does.
+    /// The part of the workspace that it may change: only folders that can contain matching paths
+    /// are opened. The kernel knows no patterns, so the paths themselves are checked at the end of
+    /// the attempt.
     pub scope: Option<&'a Scope>,
 }
 
-/// Why no sandbox can be described for a process.
+/// Why the sandbox of a process cannot be described.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// The folders for temporary files and caches cannot be made.
+    /// The folders for temporary files and caches cannot be created.
     #[error("cannot make the folder for temporary files")]
     Scratch(#[from] io::Error),
-    /// It is not known where the user's keys are.
+    /// The location of the user's keys is not known.
     #[error("the user's home directory is unknown, so keys in it cannot be hidden: set HOME for the daemon")]
     NoHome,
-    /// A place leads through a link that an agent may have made.
+    /// A path leads through a link that an agent may have created.
     #[error(
         "the sandbox does not open {}: {} is a symbolic link in a folder that agents can write; remove it, or write the \
          path that it leads to",
         path.display(), link.display()
     )]
-    PlantedLink {
-        /// The place.
-        path: PathBuf,
-        /// The link.
-        link: PathBuf,
-    },
-    /// A place that is to be written holds keys.
+    PlantedLink { path: PathBuf, link: PathBuf },
+    /// A path under `write` contains keys.
     #[error(
         "`write` of the sandbox does not open {}: {} is hidden from agents; name it under `read` as well to open it",
         path.display(), hidden.display()
     )]
-    Hidden {
-        /// The place.
-        path: PathBuf,
-        /// What is hidden.
-        hidden: PathBuf,
-    },
+    Hidden { path: PathBuf, hidden: PathBuf },
 }
 
-/// What the operating system is asked to uphold. Folders for temporary files and caches are made, and named in the
-/// environment where the profile does not name others; so is the agent's own folder where it is not there yet.
+/// Returns the sandbox that the operating system is to enforce. Creates the folders for temporary
+/// files and caches and sets their variables in the environment, unless the profile sets them; also
+/// creates the agent's own folder if it does not exist.
 ///
 /// # Errors
-/// When these folders cannot be made, or a place cannot be opened safely.
+/// When these folders cannot be created, or a path cannot be opened safely.
 pub fn confine(
     host: &Host,
     policy: &SandboxPolicy,
-    inmate: SandboxSubject<'_>,
+    subject: SandboxSubject<'_>,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Sandbox, ConfineError> {
-    let scratch = host.layout.scratch_dir(inmate.issue);
+    let scratch = host.layout.scratch_dir(subject.issue);
     let (tmp, cache) = (scratch.join("tmp"), scratch.join("cache"));
     for folder in [&tmp, &cache] {
-        // Earlier attempts could replace them.
-        let below = folder
+        // Earlier attempts could have replaced these folders.
+        let relative = folder
             .strip_prefix(host.layout.root())
             .map_err(io::Error::other)?;
-        create_private_dir_below(host.layout.root(), below)?;
+        create_private_dir_below(host.layout.root(), relative)?;
     }
-    let runtime = inmate.agent.map_or(Runtime::Command, |profile| profile.runtime);
+    let runtime = subject.agent.map_or(Runtime::Command, |profile| profile.runtime);
     let temporary = vik_agents::temporary_variables(runtime).iter();
     let caches = [("npm_config_cache", cache.join("npm")), ("XDG_CACHE_HOME", cache)];
     for (name, path) in temporary.map(|name| (*name, tmp.clone())).chain(caches) {
         let is_own = |profile: &AgentProfile| {
             profile.env.contains_key(name) || profile.env_pass.iter().any(|passed| passed == name)
         };
-        if !inmate.agent.is_some_and(is_own) {
+        if !subject.agent.is_some_and(is_own) {
             env.insert(name.to_owned(), path.to_string_lossy().into_owned());
         }
     }
@@ -118,66 +110,68 @@ pub fn confine(
             env.insert(name.to_owned(), proxy.clone());
             env.insert(name.to_ascii_lowercase(), proxy.clone());
         }
-        // The inside is no place that is reached without it. Node.js looks at these variables only when it is told to.
+        // Without the proxy no destination is reachable, so nothing may bypass it. Node.js uses
+        // these variables only if this one is set.
         env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
         for name in ["NO_PROXY", "no_proxy"] {
             env.remove(name);
         }
     }
-    // What is opened must have no links: the agents cannot replace these two.
-    let (scratch, workdir) = (scratch.canonicalize()?, inmate.workdir.canonicalize()?);
-    let inmate = SandboxSubject {
+    // Opened paths must contain no links: the agents cannot replace these two.
+    let (scratch, workdir) = (scratch.canonicalize()?, subject.workdir.canonicalize()?);
+    let subject = SandboxSubject {
         workdir: &workdir,
-        ..inmate
+        ..subject
     };
-    let homes = Homes::of_process(&host.environment, env, inmate.workdir);
-    let opened = Opened::new(host, policy, inmate, &homes)?;
-    let own = inmate.agent.map(|profile| vik_agents::state_paths(profile, env));
-    let own = own.unwrap_or_default();
+    let homes = Homes::of_process(&host.environment, env, subject.workdir);
+    let opened = Opened::new(host, policy, subject, &homes)?;
+    let state_paths = subject.agent.map(|profile| vik_agents::state_paths(profile, env));
+    let state_paths = state_paths.unwrap_or_default();
     let mut write = vec![scratch];
-    for path in &own {
+    for path in &state_paths {
         let folder = opened.follow(path)?;
-        // The agent would make its folder when it first needs it, and could not in there. Where it cannot be made here either,
-        // the agent says so.
+        // The agent creates its folder on first use, which the sandbox would prevent. If it cannot
+        // be created here either, the agent reports it.
         if path.extension().is_none() && !folder.exists() {
             let _ = create_private_dir_all(&folder);
         }
         write.push(folder);
     }
-    let hidden = keys::hidden(host, &homes, &own);
-    plan(host, policy, inmate, &opened, hidden, write)
+    let hidden = keys::hidden(host, &homes, &state_paths);
+    plan(host, policy, subject, &opened, hidden, write)
 }
 
 fn plan(
     host: &Host,
     policy: &SandboxPolicy,
-    inmate: SandboxSubject<'_>,
+    subject: SandboxSubject<'_>,
     opened: &Opened<'_>,
     mut hidden: Vec<PathBuf>,
     mut write: Vec<PathBuf>,
 ) -> Result<Sandbox, ConfineError> {
-    let SandboxSubject { workdir, agent, .. } = inmate;
+    let SandboxSubject { workdir, agent, .. } = subject;
     let repository = vik_proc::repository_in(workdir);
     write.extend(vik_proc::DEVICES.iter().map(PathBuf::from));
     if policy.files == SandboxFiles::Workspace || agent.is_none() {
-        match inmate.scope {
+        match subject.scope {
             None => write.push(workdir.to_owned()),
             Some(scope) => {
                 let roots = scope.write_roots().into_iter();
                 let roots = roots.filter_map(|root| below(workdir, None, &root.to_string_lossy()));
                 write.extend(roots);
-                // A commit is judged by what it holds.
+                // Commits are checked by their content.
                 let git = workdir.join(".git");
                 write
                     .extend(Some(git).filter(|git| git.symlink_metadata().is_ok_and(|facts| facts.is_dir())));
             }
         }
-        // Of the repository of a linked work tree only the tree's own part: an agent that could write the rest could destroy it.
+        // In the repository of a linked work tree only the tree's own part is writable: an agent
+        // that could write the rest could destroy the repository.
         write.extend(repository.last().cloned());
     }
     hidden.push(host.layout.home().join("workflows"));
     hidden.extend(
-        inmate
+        subject
             .workflow
             .secrets
             .values()
@@ -192,7 +186,8 @@ fn plan(
             .iter()
             .map(|path| resolve(workdir, opened.home(), path)),
     );
-    // Vik's program is vex too, and what hooks and verification call; it may lie where the agent sees a folder of its own.
+    // Vik's program is also vex, and hooks and `verify` call it; it may be in a folder that the
+    // sandbox replaces by another one.
     let vik = host.vik.canonicalize().unwrap_or_else(|_| host.vik.clone());
     let mut shown = vec![workdir.to_owned(), vik];
     shown.extend(repository);
@@ -204,7 +199,7 @@ fn plan(
         write,
         read: Reads::AllBut { hidden, shown },
         calls: Some(Calls {
-            // vex ends the trees of its own tools, and proves that they ended.
+            // vex ends the process trees of its own tools, and proves that they ended.
             subreaper: agent.is_some_and(|profile| profile.runtime == Runtime::Vex),
             ..calls(policy)
         }),
@@ -237,10 +232,10 @@ fn calls(policy: &SandboxPolicy) -> Calls {
     }
 }
 
-/// The sandbox of `before_remove`, where the workflow wants one around it.
+/// Returns the sandbox of `before_remove`, if the workflow demands one.
 ///
 /// # Errors
-/// As [`confine`].
+/// The same as [`confine`].
 pub fn of_hook(
     host: &Host,
     workflow: &Workflow,
@@ -248,7 +243,7 @@ pub fn of_hook(
     workdir: &Path,
     env: &mut BTreeMap<String, String>,
 ) -> Result<Option<Sandbox>, ConfineError> {
-    let inmate = SandboxSubject {
+    let subject = SandboxSubject {
         issue,
         workflow,
         workdir,
@@ -257,11 +252,11 @@ pub fn of_hook(
     };
     let wanted = workflow.issue.hooks_in_sandbox.then(SandboxPolicy::default);
     wanted
-        .map(|policy| confine(host, &policy, inmate, env))
+        .map(|policy| confine(host, &policy, subject, env))
         .transpose()
 }
 
-/// What a wall that stands does not keep out.
+/// An action that an active sandbox does not prevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
     /// Signals to other processes of this user.
@@ -269,13 +264,13 @@ pub enum Weakness {
 }
 
 impl Weakness {
-    /// Of a backend, with this version of Landlock.
+    /// Returns the weakness of a backend with this version of Landlock.
     fn of(backend: Backend, landlock: i64) -> Option<Self> {
         let is_weak = backend == Backend::Landlock && landlock < SIGNALS_SINCE;
         is_weak.then_some(Self::Signals)
     }
 
-    /// What it is, for people.
+    /// Returns a description for people.
     pub fn description(self) -> &'static str {
         match self {
             Self::Signals => {
@@ -284,7 +279,7 @@ impl Weakness {
         }
     }
 
-    /// What shuts it.
+    /// Returns how to prevent it.
     pub fn hint(self) -> &'static str {
         match self {
             Self::Signals => "`sandbox: {backend: bubblewrap}` shuts that out on any kernel",
@@ -292,14 +287,14 @@ impl Weakness {
     }
 }
 
-/// The first version of Landlock that knows of signals.
+/// The first version of Landlock that restricts signals.
 const SIGNALS_SINCE: i64 = 6;
 
-/// Whether this system upholds the sandboxes that a workflow asks for, and what they leave open: nothing is started where it
-/// does not.
+/// Checks that this system can enforce the sandboxes of a workflow, and returns their weakness. If
+/// it cannot, nothing is started.
 ///
 /// # Errors
-/// When one cannot be put up, with the way out.
+/// When a sandbox cannot be set up, with a hint.
 pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
     let mut weakness = None;
     let mut tried: Vec<(Backend, Calls)> = Vec::new();
@@ -318,27 +313,27 @@ pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
                 ConfineError::NoHome.to_string(),
             ));
         }
-        let walls = (backend(&policy), calls(&policy));
-        if tried.contains(&walls) {
+        let config = (backend(&policy), calls(&policy));
+        if tried.contains(&config) {
             continue;
         }
-        let landlock = probe(walls.0, walls.1.clone()).map_err(|error| {
-            let what = format!(
+        let landlock = probe(config.0, config.1.clone()).map_err(|error| {
+            let message = format!(
                 "the sandbox of the stage `{}` cannot be put up on this system",
                 stage.name
             );
-            Failure::failed("sandbox", what, &error).hint(error.hint().unwrap_or(
+            Failure::failed("sandbox", message, &error).hint(error.hint().unwrap_or(
                 "`vik doctor` says what this system gives; with `sandbox: off` in the agent's profile its agents run \
                  with all the rights of this user",
             ))
         })?;
-        weakness = weakness.or(Weakness::of(walls.0, landlock));
-        tried.push(walls);
+        weakness = weakness.or(Weakness::of(config.0, landlock));
+        tried.push(config);
     }
     Ok(weakness)
 }
 
-/// Tries walls of every kind; gives the version of Landlock.
+/// Sets up a sandbox of this kind as a test. Returns the version of Landlock.
 fn probe(backend: Backend, calls: Calls) -> Result<i64, SandboxError> {
     let sandbox = Sandbox {
         backend,

@@ -1,4 +1,5 @@
-//! The places outside of the workspace that a workflow opens to an agent: `write` and `read` of its sandbox.
+//! The places outside of the workspace that a workflow opens to an agent: `write` and `read` of its
+//! sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +9,13 @@ use super::paths::{below, follow, resolve};
 use super::{ConfineError, Homes, SandboxSubject};
 use crate::host::Host;
 
-/// Opens the places of one sandbox.
+/// Resolves the places that one sandbox opens.
 #[derive(Debug)]
 pub(super) struct Opened<'a> {
     policy: &'a SandboxPolicy,
     workdir: &'a Path,
     home: &'a Path,
-    /// What agents of the workflow may write.
+    /// The paths that agents of the workflow may write.
     writable: Vec<PathBuf>,
 }
 
@@ -24,34 +25,34 @@ impl<'a> Opened<'a> {
     pub(super) fn new(
         host: &Host,
         policy: &'a SandboxPolicy,
-        inmate: SandboxSubject<'a>,
+        subject: SandboxSubject<'a>,
         homes: &'a Homes,
     ) -> Result<Self, ConfineError> {
         Ok(Self {
             policy,
-            workdir: inmate.workdir,
+            workdir: subject.workdir,
             home: homes.first().ok_or(ConfineError::NoHome)?,
-            writable: writable_by_agents(host, inmate),
+            writable: writable_by_agents(host, subject),
         })
     }
 
-    /// The home directory that `~` means.
+    /// Returns the home directory for `~`.
     pub(super) fn home(&self) -> Option<&Path> {
         Some(self.home)
     }
 
-    /// Where a path leads.
+    /// Resolves the links in a path.
     ///
     /// # Errors
-    /// When an agent may have put a link on the way.
+    /// When an agent may have created a link in the path.
     pub(super) fn follow(&self, path: &Path) -> Result<PathBuf, ConfineError> {
         follow(path, self.workdir, &self.writable)
     }
 
-    /// The places under `read`.
+    /// Returns the places under `read`.
     ///
     /// # Errors
-    /// As [`Self::follow`].
+    /// The same as [`Self::follow`].
     pub(super) fn read(&self) -> Result<Vec<PathBuf>, ConfineError> {
         let places = self.policy.read.iter();
         places
@@ -59,10 +60,11 @@ impl<'a> Opened<'a> {
             .collect()
     }
 
-    /// The places under `write`, without what is hidden in them: to open that, `read` must name it.
+    /// Returns the places under `write`, without the hidden parts of them: these are opened only if
+    /// `read` names them too.
     ///
     /// # Errors
-    /// As [`Self::follow`], and when a place is itself hidden.
+    /// The same as [`Self::follow`], and when a place is itself hidden.
     pub(super) fn write(&self, read: &[PathBuf], hidden: &[PathBuf]) -> Result<Vec<PathBuf>, ConfineError> {
         let hidden = vik_proc::hidden_places(hidden);
         let mut open = Vec::new();
@@ -78,7 +80,8 @@ impl<'a> Opened<'a> {
                 let names_part = |read: &&PathBuf| read.starts_with(hidden) && place.starts_with(read);
                 read.iter().any(|read| names_it(&read) || names_part(&read))
             };
-            // Devices are hidden because programs rarely need them, and each is opened by its name alone.
+            // Devices are hidden because programs rarely need them, and each is opened only by its
+            // own name.
             let is_device = |hidden: &Path| hidden == Path::new("/dev") && place.starts_with("/dev");
             let hidden = hidden.iter().filter(|path| !shown(path) && !is_device(path));
             let hidden: Vec<PathBuf> = hidden.cloned().collect();
@@ -92,14 +95,14 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Where agents of the workflow may have put links.
-fn writable_by_agents(host: &Host, inmate: SandboxSubject<'_>) -> Vec<PathBuf> {
+/// Returns the places where agents of the workflow may have created links.
+fn writable_by_agents(host: &Host, subject: SandboxSubject<'_>) -> Vec<PathBuf> {
     let mut places = vec![
         host.layout.root().to_owned(),
-        inmate.workdir.to_owned(),
+        subject.workdir.to_owned(),
         "/dev/shm".into(),
     ];
-    let workflow = inmate.workflow;
+    let workflow = subject.workflow;
     for (name, profile) in &workflow.agents {
         let mut env = host.environment.shared();
         env.extend(profile.env.clone());
@@ -110,7 +113,7 @@ fn writable_by_agents(host: &Host, inmate: SandboxSubject<'_>) -> Vec<PathBuf> {
         }
         let stages = workflow.issue.stages.iter().filter(|stage| stage.agent == *name);
         for policy in stages.filter_map(|stage| SandboxPolicy::of(profile, stage)) {
-            // A relative path is one in a workspace.
+            // A relative path is in a workspace.
             let outside = |path: &&String| path.starts_with(['~', '/']);
             for path in policy.write.iter().filter(outside) {
                 places.extend(
@@ -122,10 +125,10 @@ fn writable_by_agents(host: &Host, inmate: SandboxSubject<'_>) -> Vec<PathBuf> {
             }
         }
     }
-    let found: Vec<PathBuf> = places
+    let resolved: Vec<PathBuf> = places
         .iter()
         .filter_map(|place| place.canonicalize().ok())
         .collect();
-    places.extend(found);
+    places.extend(resolved);
     places
 }

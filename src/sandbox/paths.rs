@@ -1,4 +1,4 @@
-//! The paths that a workflow writes.
+//! Resolves the paths in a workflow.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -6,26 +6,27 @@ use std::path::{Component, Path, PathBuf};
 
 use super::ConfineError;
 
-/// The most links on the way to one place, as in the kernel.
+/// The maximum number of links in one path, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// What in a path begins a pattern.
+/// The characters that start a pattern.
 const PATTERN: [char; 4] = ['*', '?', '[', '{'];
 
-/// The place of a path that is relative to the workspace, absolute, or below the home directory. Of a pattern, the folder
-/// before the first part that is one.
+/// Returns the place of a path that is relative to the workspace, absolute, or below the home
+/// directory. For a pattern, returns the folder before the first component with a pattern.
 pub(super) fn resolve(workdir: &Path, home: Option<&Path>, path: &str) -> PathBuf {
     let plain: PathBuf = Path::new(path)
         .components()
         .take_while(|part| !part.as_os_str().to_string_lossy().contains(PATTERN))
         .collect();
     match (plain.strip_prefix("~"), home) {
-        (Ok(rest), Some(home)) => home.join(rest),
+        (Ok(relative), Some(home)) => home.join(relative),
         _ => workdir.join(plain),
     }
 }
 
-/// The same, for what may be written: a path of the workspace must not lead out of it, whatever its agents have put there.
+/// Does the same for a writable path: a path of the workspace must not lead out of it, whatever its
+/// agents have created there.
 pub(super) fn below(workdir: &Path, home: Option<&Path>, path: &str) -> Option<PathBuf> {
     let place = resolve(workdir, home, path);
     if !place.starts_with(workdir) {
@@ -34,10 +35,10 @@ pub(super) fn below(workdir: &Path, home: Option<&Path>, path: &str) -> Option<P
     let root = workdir.canonicalize().ok()?;
     let found = match place.canonicalize() {
         Ok(found) => found,
-        // A folder that is named is made: the kernel can only open what is there.
+        // A folder that is named is created: the kernel can only open existing files.
         Err(_) => {
-            let there = place.ancestors().find_map(|folder| folder.canonicalize().ok())?;
-            if !there.starts_with(&root) {
+            let existing = place.ancestors().find_map(|folder| folder.canonicalize().ok())?;
+            if !existing.starts_with(&root) {
                 return None;
             }
             let is_file = Path::new(path).extension().is_some();
@@ -49,25 +50,26 @@ pub(super) fn below(workdir: &Path, home: Option<&Path>, path: &str) -> Option<P
     found.starts_with(&root).then_some(found)
 }
 
-/// Where a path leads, without a link that an agent could have put on the way.
+/// Resolves a path without following links that an agent could have created.
 ///
-/// `writable` are the folders in which agents write: a link in one of them is an agent's, whoever made it, and followed only
-/// where the way ends within `workdir`, which is open anyway. The result has no links left, so that it can be opened without
-/// following any; the part of it that does not exist yet stays as it is written.
+/// `writable` are the folders that agents can write. A link in one of them is treated as an
+/// agent's, whoever created it, and is followed only if the path ends within `workdir`, which is
+/// open anyway. The result contains no links, so that it can be opened without following any; the
+/// part of it that does not exist yet is kept as written.
 ///
 /// # Errors
-/// When there is such a link, or a circle of links.
+/// When there is such a link, or a cycle of links.
 pub(super) fn follow(path: &Path, workdir: &Path, writable: &[PathBuf]) -> Result<PathBuf, ConfineError> {
-    let words = |path: &Path| -> Vec<OsString> {
+    let components = |path: &Path| -> Vec<OsString> {
         let parts = path
             .components()
             .filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
         parts.map(|part| part.as_os_str().to_owned()).collect()
     };
-    let mut rest: VecDeque<OsString> = words(path).into();
+    let mut pending: VecDeque<OsString> = components(path).into();
     let (mut place, mut links) = (PathBuf::from("/"), 0);
     let mut planted = None;
-    while let Some(name) = rest.pop_front() {
+    while let Some(name) = pending.pop_front() {
         if name == ".." {
             place.pop();
             continue;
@@ -87,10 +89,10 @@ pub(super) fn follow(path: &Path, workdir: &Path, writable: &[PathBuf]) -> Resul
         if target.is_absolute() {
             place = PathBuf::from("/");
         }
-        words(&target)
+        components(&target)
             .into_iter()
             .rev()
-            .for_each(|word| rest.push_front(word));
+            .for_each(|component| pending.push_front(component));
     }
     match planted {
         Some(link) if links > MAX_LINKS || !place.starts_with(workdir) => Err(ConfineError::PlantedLink {

@@ -1,25 +1,26 @@
-//! The daemon's environment, and what of it is not everybody's.
+//! The daemon's environment, with variables that are withheld from other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// The daemon's environment. What holds a secret is withheld from whatever is started.
+/// The daemon's environment. Variables with a secret are withheld from all processes that are
+/// started.
 pub struct Environment {
     all: BTreeMap<String, String>,
-    /// Grows only: a secret that is taken out of the workflow is still one.
+    /// This set only grows: a secret that is removed from the workflow is still one.
     withheld: RwLock<BTreeSet<String>>,
-    /// What was told once, and not again.
+    /// The names of secrets about which a warning was already written.
     warned: Mutex<BTreeSet<String>>,
 }
 
 impl Environment {
-    /// The value of a variable, withheld or not: for Vik itself.
+    /// Returns the value of a variable, withheld or not, for Vik itself.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all.get(name).map(String::as_str)
     }
 
-    /// What a child may have.
+    /// Returns the variables that a child process may have.
     pub fn shared(&self) -> BTreeMap<String, String> {
         let withheld = self.withheld.read().unwrap_or_else(PoisonError::into_inner);
         let shared = self.all.iter().filter(|(name, _)| !withheld.contains(*name));
@@ -28,16 +29,16 @@ impl Environment {
             .collect()
     }
 
-    /// Nobody gets these any more.
+    /// Withholds these variables from now on.
     pub fn withhold(&self, names: impl IntoIterator<Item = String>) {
         let mut withheld = self.withheld.write().unwrap_or_else(PoisonError::into_inner);
         withheld.extend(names);
     }
 
-    /// Whether this is asked for a name for the first time.
+    /// Returns whether this is the first call with this name.
     pub(super) fn first_time(&self, name: &str) -> bool {
-        let mut told = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(name.to_owned())
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.insert(name.to_owned())
     }
 }
 
@@ -52,7 +53,7 @@ impl From<BTreeMap<String, String>> for Environment {
 }
 
 impl fmt::Debug for Environment {
-    /// Names only.
+    /// Prints names only, no values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.all.keys()).finish()
     }

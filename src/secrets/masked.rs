@@ -1,27 +1,28 @@
-//! Parts of files that programs wrote themselves, as they may be shown.
+//! Reads parts of files that other programs wrote, with secrets masked.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
-/// A part of a file as text, without its secrets. A secret that lies only partly in it is not shown in part.
+/// Returns a part of a file as text, without its secrets. A secret that is only partly in this part
+/// is masked too.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub fn read(file: &mut File, part: Range<u64>) -> io::Result<String> {
     let masker = vik_mask::process();
-    let around = masker.around() as u64;
-    let start = part.start.saturating_sub(around);
+    let margin = masker.around() as u64;
+    let start = part.start.saturating_sub(margin);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(part.end.saturating_add(around) - start)
+    file.take(part.end.saturating_add(margin) - start)
         .read_to_end(&mut bytes)?;
     let at = |offset: u64| {
         usize::try_from(offset - start)
             .unwrap_or(usize::MAX)
             .min(bytes.len())
     };
-    // Each piece by itself: what is no UTF-8 must not move the borders.
+    // Each piece is decoded separately: invalid UTF-8 must not move the boundaries.
     let pieces = [0, at(part.start), at(part.end), bytes.len()];
     let texts: Vec<_> = pieces
         .windows(2)
@@ -31,7 +32,8 @@ pub fn read(file: &mut File, part: Range<u64>) -> io::Result<String> {
     Ok(masker.mask_part(&texts.concat(), before..before + inside))
 }
 
-/// The text of a part, which ends with its last whole character; the next one begins with that.
+/// Returns the text of a part, which ends with its last whole character; the next part starts after
+/// it.
 fn lossy(bytes: &[u8], part: Range<usize>) -> String {
     let border = |at: usize| {
         let is_inside = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
@@ -61,8 +63,8 @@ mod tests {
         for start in 0..=size {
             for end in start..=size {
                 let shown = read(&mut file, start..end).unwrap();
-                let rest = shown.replace("[secret PART]", "").replace('\u{fffd}', "");
-                assert!("one  two ".contains(&rest), "{start}..{end}: {shown}");
+                let visible = shown.replace("[secret PART]", "").replace('\u{fffd}', "");
+                assert!("one  two ".contains(&visible), "{start}..{end}: {shown}");
             }
         }
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Secrets: their values, for those who list them. A value is looked up when it is needed, told to the masker before
-//! anybody gets it, and kept nowhere.
+//! Secrets: their values for the agents and scripts that list them. A value is looked up when it is
+//! needed, registered with the masker before anything else gets it, and stored nowhere.
 
 mod environment;
 pub mod masked;
@@ -18,10 +18,10 @@ use crate::workspace::resolve_path;
 pub use environment::Environment;
 pub use resolve::{Resolver, SecretError, Values, is_short};
 
-/// The variable in which an agent is told the names of the secrets that it has; vex masks them, too.
+/// The variable with the names of an agent's secrets; vex masks them too.
 pub const NAMES: &str = vex::redact::SECRET_NAMES;
 
-/// From now on all keys that this process was started with are masked wherever it writes.
+/// Registers all keys in this process's environment with the masker.
 pub fn learn_own_keys() {
     let variables = std::env::vars_os();
     let texts =
@@ -29,8 +29,8 @@ pub fn learn_own_keys() {
     vik_mask::learn(key_values(texts, &[]));
 }
 
-/// From now on the secrets of a workflow are masked, as far as their values stand in this process's environment or in a
-/// file: no command is run for them. A workflow that cannot be read has none.
+/// Registers the secrets of a workflow with the masker if their values are in this process's
+/// environment or in a file: no command is run. A workflow that cannot be read has no secrets.
 pub fn learn_stored(workflow_path: &Path) {
     let Ok(file) = WorkflowFile::read(workflow_path) else {
         return;
@@ -49,8 +49,8 @@ pub fn learn_stored(workflow_path: &Path) {
     }
 }
 
-/// Makes ready for a workflow: who does not list a secret does not get its variable, and what the workflow says of keys is
-/// masked.
+/// Prepares for a workflow: its secrets are withheld from processes that do not list them, and the
+/// keys in the workflow are masked.
 pub fn adopt(environment: &Environment, workflow: &Workflow) {
     environment.withhold(withheld(&workflow.secrets));
     let profiles = workflow.agents.values();
@@ -74,7 +74,8 @@ pub fn adopt(environment: &Environment, workflow: &Workflow) {
     vik_mask::learn(values.map(|value| (Label::Key, value.to_owned())));
 }
 
-/// The variables that only those get who list a secret: the one that it comes from, and the one of its name.
+/// Returns the variables that are withheld from processes that do not list the secret: its source
+/// and its own name.
 fn withheld(secrets: &BTreeMap<String, SecretSource>) -> impl Iterator<Item = String> {
     secrets.iter().flat_map(|(name, source)| {
         let variable = match source {

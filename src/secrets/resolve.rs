@@ -17,19 +17,19 @@ use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 use crate::workspace::resolve_path;
 
-/// How long a command may take to print a secret.
+/// The time limit of a command that prints a secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest secret: a variable takes no more.
-const MOST_BYTES: usize = 32 * 1024;
+/// The maximum size of a secret, as a variable cannot hold more.
+const MAX_BYTES: usize = 32 * 1024;
 const TOO_LONG: &str = "is longer than 32 KiB: no variable can hold it";
 
-/// Secrets by name, looked up.
+/// The values of secrets by name.
 #[derive(Clone, Default)]
 pub struct Values(BTreeMap<String, String>);
 
 impl Values {
-    /// Those that are listed.
+    /// Returns the secrets in `names`.
     pub fn of<'v>(&'v self, names: &'v [String]) -> impl Iterator<Item = (String, String)> + 'v {
         let pair = |name: &'v String| Some((name.clone(), self.0.get(name)?.clone()));
         names.iter().filter_map(pair)
@@ -37,7 +37,7 @@ impl Values {
 }
 
 impl std::fmt::Debug for Values {
-    /// Names only.
+    /// Prints names only, no values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
@@ -46,80 +46,55 @@ impl std::fmt::Debug for Values {
 /// Why a secret has no value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The workflow has no such secret any more.
+    /// The workflow no longer defines the secret.
     #[error("the secret {name} is not defined")]
-    Undefined {
-        /// The secret.
-        name: String,
-    },
-    /// Its variable is not there.
+    Undefined { name: String },
+    /// Its variable is not set.
     #[error("the secret {name} has no value: the variable {variable} is not set")]
     Unset {
-        /// The secret.
         name: String,
         /// The variable of the daemon.
         variable: String,
     },
-    /// Its file cannot be read.
     #[error("the secret {name} has no value: cannot read {path}")]
     Read {
-        /// The secret.
         name: String,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
-    /// Its command cannot be started.
     #[error("the secret {name} has no value: its command could not be started")]
     Start {
-        /// The secret.
         name: String,
-        /// Why.
         source: Box<vik_proc::ProcError>,
     },
-    /// Its command failed.
-    #[error("the secret {name} has no value: its command {how}{}", shown(output))]
+    #[error("the secret {name} has no value: its command {how}{}", output_suffix(output))]
     Failed {
-        /// The secret.
         name: String,
         /// `exited with 1`, …
         how: String,
-        /// The last of what it said.
+        /// The end of its output on stderr.
         output: String,
     },
-    /// There is nothing in it.
     #[error("the secret {name} is empty")]
-    Empty {
-        /// The secret.
-        name: String,
-    },
-    /// No variable can hold it.
+    Empty { name: String },
     #[error("the secret {name} {why}")]
-    Unfit {
-        /// The secret.
-        name: String,
-        /// Why not.
-        why: &'static str,
-    },
-    /// Vik was asked to stop.
+    Unfit { name: String, why: &'static str },
+    /// Vik stops.
     #[error("the command of the secret {name} was stopped")]
-    Cancelled {
-        /// The secret.
-        name: String,
-    },
+    Cancelled { name: String },
 }
 
-fn shown(said: &str) -> String {
-    if said.is_empty() {
+fn output_suffix(output: &str) -> String {
+    if output.is_empty() {
         String::new()
     } else {
-        format!("; it said: {said}")
+        format!("; it said: {output}")
     }
 }
 
 impl SecretError {
-    /// What an attempt that needs the secret fails with: what may be well the next time is tried again.
+    /// Returns the class of an attempt that fails because of this error: a cause that may be
+    /// temporary is retried.
     pub fn class(&self) -> FailureClass {
         match self {
             Self::Read { .. } | Self::Start { .. } | Self::Failed { .. } | Self::Cancelled { .. } => {
@@ -132,22 +107,21 @@ impl SecretError {
     }
 }
 
-/// Looks up secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct Resolver<'a> {
-    /// Where commands run and files are.
+    /// The host on which commands run and files are read.
     pub host: &'a Host,
-    /// What is defined.
+    /// The secrets that the workflow defines.
     pub secrets: &'a BTreeMap<String, SecretSource>,
-    /// Where what a command says on stderr lies while it runs.
+    /// The folder for a command's stderr while it runs.
     pub folder: &'a Path,
 }
 
 impl Resolver<'_> {
-    /// The values of these secrets. From then on they are masked.
+    /// Returns the values of these secrets. From then on they are masked.
     ///
     /// # Errors
-    /// When one of them has none.
+    /// When one of them has no value.
     pub async fn values(
         &self,
         names: &[String],
@@ -164,10 +138,10 @@ impl Resolver<'_> {
         Ok(Values(values))
     }
 
-    /// The value of one secret. From then on it is masked, where it is long enough.
+    /// Returns the value of one secret. From then on it is masked if it is long enough.
     ///
     /// # Errors
-    /// When it has none.
+    /// When it has no value.
     pub async fn value(&self, name: &str, cancel: impl Future<Output = ()>) -> Result<String, SecretError> {
         let source = self.secrets.get(name).ok_or_else(|| SecretError::Undefined {
             name: name.to_owned(),
@@ -188,7 +162,7 @@ impl Resolver<'_> {
             name: name.to_owned(),
             why,
         };
-        if bytes.len() > MOST_BYTES {
+        if bytes.len() > MAX_BYTES {
             return Err(unfit(TOO_LONG));
         }
         let value = String::from_utf8(bytes).map_err(|_| unfit("is no text in UTF-8"))?;
@@ -230,7 +204,7 @@ impl Resolver<'_> {
             })
     }
 
-    /// What its command prints. The command gets no secret itself.
+    /// Returns the output of the secret's command. The command gets no secret itself.
     async fn print(
         &self,
         name: &str,
@@ -246,10 +220,10 @@ impl Resolver<'_> {
         spec.stderr = Output::Append(stderr.clone());
         let limits = Limits {
             timeout: TIMEOUT,
-            max_bytes: MOST_BYTES + 3,
+            max_bytes: MAX_BYTES + 3,
         };
         let run = self.host.supervisor.output(&spec, limits, cancel).await;
-        let said = report::one_line(&report::tail_lines(&read_tail(&stderr, 4096), 3), 300);
+        let output = report::one_line(&report::tail_lines(&read_tail(&stderr, 4096), 3), 300);
         let _ = std::fs::remove_file(&stderr);
         let name = name.to_owned();
         let run = match run {
@@ -272,22 +246,18 @@ impl Resolver<'_> {
         } else {
             how_ended(&run.exit)
         };
-        Err(SecretError::Failed {
-            name,
-            how,
-            output: said,
-        })
+        Err(SecretError::Failed { name, how, output })
     }
 }
 
-/// What a file with a secret holds, without the end of its last line. Blocks.
+/// Returns the content of a file with a secret, without the end of its last line. Blocks.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Secrets that are mounted are links.
-    let bytes = untrusted::read(&path.canonicalize()?, MOST_BYTES as u64 + 2)?;
+    // Mounted secrets are links.
+    let bytes = untrusted::read(&path.canonicalize()?, MAX_BYTES as u64 + 2)?;
     Ok(without_line_end(bytes))
 }
 
-/// Whether a value is too short to be told from a word.
+/// Returns whether a value is too short to be distinguished from ordinary text.
 pub fn is_short(value: &str) -> bool {
     value.trim().len() < MIN_BYTES
 }

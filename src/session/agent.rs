@@ -1,4 +1,5 @@
-//! The agent of an attempt: started under the shim or taken over, followed, held to its times, and judged.
+//! The agent of an attempt: it is started under the shim or taken over, its output is read, its
+//! timeouts are enforced and its end is judged.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -33,25 +34,26 @@ use crate::report;
 use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 
-/// How often it is polled whether a shim that cannot be taken over has ended.
+/// The interval at which a shim that cannot be taken over is polled for its end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl AttemptRunner<'_> {
-    /// Starts the agent and stays with it to its end.
+    /// Starts the agent and watches it until it ends.
     pub(super) async fn agent(&mut self, workdir: &Path, before: Option<Fingerprint>) -> Result<(), Abort> {
         let spec = self.launch(workdir).await?;
-        // The follower opens it before the agent may have written anything.
+        // The file must exist before the reader opens it and before the agent writes.
         private::write_private(&self.files.raw(), b"")
             .map_err(|error| broken("cannot make the raw file", &error))?;
-        let follower = self.follower()?;
+        let reader = self.open_reader()?;
         let (shims, journal) = (self.host().agent_shims.clone(), self.shared_journal());
         let refused: Arc<OnceLock<StoreError>> = Arc::default();
         let refusal = Arc::clone(&refused);
-        // Known before the agent lives: it may ask the daemon in its first instant, and the daemon may die in it.
+        // The shim is registered before the agent starts: the agent may call the daemon
+        // immediately, and the daemon may die at that moment.
         let on_shim = move |shim: ProcessId| {
             shims.add([shim]);
             let step = Step::Shim {
-                shim: noted_process(shim),
+                shim: process_note(shim),
                 before: before.map(|Fingerprint(before)| before),
             };
             let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +62,7 @@ impl AttemptRunner<'_> {
             }
             crash::point("shim_started");
         };
-        let began = Instant::now();
+        let started = Instant::now();
         let supervised = self
             .host()
             .supervisor
@@ -70,21 +72,21 @@ impl AttemptRunner<'_> {
         let mut stopping = None;
         if let Some(error) = refused.get() {
             self.note_disk_error(error);
-            // What the next daemon would not know of must not live.
+            // A process that the next daemon cannot find must not run.
             stopping = Some(broken("cannot keep the journal", error));
             supervised.kill();
         } else if let Some(agent) = supervised.agent() {
-            let agent = noted_process(agent);
-            if let Err(trouble) = self.note(Step::AgentStarted { agent }) {
-                stopping = Some(trouble);
+            let agent = process_note(agent);
+            if let Err(failure) = self.note(Step::AgentStarted { agent }) {
+                stopping = Some(failure);
                 supervised.kill();
             }
         }
         crash::point("agent_started");
-        self.watch(supervised, follower, began, stopping).await
+        self.watch(supervised, reader, started, stopping).await
     }
 
-    /// Takes over the agent that an earlier daemon has started, or finds out how it ended.
+    /// Takes over the agent that an earlier daemon started, or determines how it ended.
     pub(super) async fn recover_agent(
         &mut self,
         boot: &str,
@@ -95,16 +97,16 @@ impl AttemptRunner<'_> {
         let (shim, agent) = (process(shim), agent.map(process));
         self.host().agent_shims.add([shim]);
         let spec = self.shim_spec("", Path::new("/"));
-        let follower = match self.follower() {
-            Ok(follower) => follower,
-            Err(trouble) => {
-                // Nobody would hear it.
+        let reader = match self.open_reader() {
+            Ok(reader) => reader,
+            Err(failure) => {
+                // Nothing could read the agent's output, so it is ended.
                 let end = vik_proc::recover(&spec, shim, agent, boot).await;
                 self.exchange_login().await;
                 let proof = end.map_or_else(|lost| lost.proof().clone(), |record| record.proof);
                 self.proof = Some(proof.name());
                 self.agent_ran = true;
-                return Err(unproven(&proof).unwrap_or(trouble).into());
+                return Err(unproven(&proof).unwrap_or(failure).into());
             }
         };
         if boot == boot_id() {
@@ -115,8 +117,8 @@ impl AttemptRunner<'_> {
                         supervised.stop();
                     }
                     let now = Instant::now();
-                    let began = now.checked_sub(shim.age()).unwrap_or(now);
-                    return self.watch(supervised, follower, began, stopping).await;
+                    let started = now.checked_sub(shim.age()).unwrap_or(now);
+                    return self.watch(supervised, reader, started, stopping).await;
                 }
                 Err(AdoptError::NoControl { .. }) => {}
                 Err(error) => {
@@ -129,24 +131,25 @@ impl AttemptRunner<'_> {
                 }
             }
         }
-        // Without a grace the shim is ending its agent: it is let do so in its own time.
-        let patience = Instant::now() + spec.graces.total();
-        while boot == boot_id() && shim.is_alive() && Instant::now() < patience {
+        // Without an orphan grace the shim is already ending its agent and gets the time for it.
+        let deadline = Instant::now() + spec.graces.total();
+        while boot == boot_id() && shim.is_alive() && Instant::now() < deadline {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = self.attempt.commands.killed() => break,
             }
         }
         let end = vik_proc::recover(&spec, shim, agent, boot).await;
-        self.settle(end, follower, stopping).await
+        self.settle(end, reader, stopping).await
     }
 
-    /// What is to be started.
+    /// Returns the specification of the process to start.
     async fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, AttemptFailure> {
         let (start, host) = (self.start(), self.host());
         let asks = self.asks();
         if asks {
-            // The shim follows it, and the next daemon knows by it that the agent asks.
+            // The shim reads this file, and its existence tells the next daemon that the agent asks
+            // before calls.
             private::write_private(&self.files.stdin(), b"")
                 .map_err(|error| broken("cannot make the agent's input", &error))?;
         }
@@ -176,12 +179,12 @@ impl AttemptRunner<'_> {
         .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
         let mut env = launch.env;
         self.add_own(&mut env);
-        let given = self.given(&profile.secrets);
-        if !given.is_empty() {
-            let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        let secret_variables = self.given(&profile.secrets);
+        if !secret_variables.is_empty() {
+            let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
             env.insert(secrets::NAMES.to_owned(), names.join(","));
         }
-        env.extend(given);
+        env.extend(secret_variables);
         let Some((program, args)) = launch.argv.split_first() else {
             return Err(AttemptFailure::failed(
                 FailureClass::Usage,
@@ -212,8 +215,9 @@ impl AttemptRunner<'_> {
         Ok(spec)
     }
 
-    /// Follows the raw file from its first byte. Events that the log has already are only counted.
-    fn follower(&mut self) -> Result<OutputReader, AttemptFailure> {
+    /// Opens a reader of the raw file at its first byte. Events that the log already contains are
+    /// only counted.
+    fn open_reader(&mut self) -> Result<OutputReader, AttemptFailure> {
         let log = self
             .log
             .take()
@@ -234,35 +238,36 @@ impl AttemptRunner<'_> {
         .map_err(|error| broken("cannot follow the agent", &error))
     }
 
-    /// Maps what an agent printed once more, to know what it told: everything is in the log already.
+    /// Maps the agent's output again to restore its conclusion. The log already contains every
+    /// event.
     pub(super) async fn recall(&mut self) {
         self.events_written = u64::MAX;
         self.exit = vik_proc::read_exit_record(&self.files.exit()).ok();
         if let Ok(log) = vik_store::SessionLog::reopen(&self.files.log()) {
             self.log = Some(log.log);
         }
-        if let Ok(follower) = self.follower()
-            && let Ok(mut finished) = follower.finish().await
+        if let Ok(reader) = self.open_reader()
+            && let Ok(mut finished) = reader.finish().await
         {
             self.answered = Some(finished.answered);
             self.take_in(&mut *finished.adapter);
         }
     }
 
-    /// Stays with the agent to its end.
+    /// Watches the agent until it ends.
     async fn watch(
         &mut self,
         supervised: Supervised,
-        mut follower: OutputReader,
-        began: Instant,
+        mut reader: OutputReader,
+        started: Instant,
         mut stopping: Option<AttemptFailure>,
     ) -> Result<(), Abort> {
         self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
         let handle = supervised.handle();
         let stage = self.start().stage.clone();
-        let mut clocks = Timeouts::new(&stage, began, self.files.stderr());
+        let mut timeouts = Timeouts::new(&stage, started, self.files.stderr());
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
-        let mut gate = self.gate().unwrap_or_else(|error| {
+        let mut approvals = self.gate().unwrap_or_else(|error| {
             self.fail(
                 &handle,
                 &FollowError::Answer(error),
@@ -271,71 +276,75 @@ impl AttemptRunner<'_> {
             );
             None
         });
-        let mut told = Spend::default();
-        let orders = self.attempt.commands.clone();
+        let mut last_spend = Spend::default();
+        let commands = self.attempt.commands.clone();
         let has_login = self.spec.profile.home == Home::Private;
-        let keeping_up = has_login.then(|| self.logins().keep_up());
+        let login_sync = has_login.then(|| self.logins().keep_up());
         let end = loop {
             tokio::select! {
                 end = supervised.wait() => break end,
-                halt = orders.halted(), if stopping.is_none() => {
+                halt = commands.halted(), if stopping.is_none() => {
                     if let Some(limit) = halt.limit() {
-                        log_limit(&mut follower, limit);
+                        log_limit(&mut reader, limit);
                     }
                     stopping = Some(self.stop(&handle, halt.trouble()));
                 }
-                () = orders.killed(), if !killed => {
+                () = commands.killed(), if !killed => {
                     killed = true;
                     handle.kill();
                 }
-                () = orders.detached(), if stopping.is_none() && !detaching => {
+                () = commands.detached(), if stopping.is_none() && !detaching => {
                     detaching = true;
                     handle.detach();
                 }
-                limits = orders.warned(warned) => {
+                limits = commands.warned(warned) => {
                     warned += limits.len();
-                    limits.into_iter().for_each(|limit| log_limit(&mut follower, limit));
+                    limits.into_iter().for_each(|limit| log_limit(&mut reader, limit));
                 }
-                answered = answered(&orders, gate.as_ref()), if stopping.is_none() => {
-                    let heard = gate.as_mut().map_or(Ok(()), |gate| gate.on_answer(&answered, &mut follower));
-                    if let Err(error) = heard {
+                answered = answered(&commands, approvals.as_ref()), if stopping.is_none() => {
+                    let handled = approvals
+                        .as_mut()
+                        .map_or(Ok(()), |approvals| approvals.on_answer(&answered, &mut reader));
+                    if let Err(error) = handled {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
                     }
                 }
-                () = tokio::time::sleep(follower.poll_wait()) => {
-                    let mut polled = follower.poll_slices().await;
-                    self.report_spend(&follower, &mut told);
-                    if let Some(gate) = gate.as_mut().filter(|_| polled.is_ok() && stopping.is_none()) {
-                        polled = gate.poll(&mut follower);
+                () = tokio::time::sleep(reader.poll_wait()) => {
+                    let mut polled = reader.poll_slices().await;
+                    self.report_spend(&reader, &mut last_spend);
+                    if let Some(approvals) =
+                        approvals.as_mut().filter(|_| polled.is_ok() && stopping.is_none())
+                    {
+                        polled = approvals.poll(&mut reader);
                     }
                     if let Err(error) = polled {
                         self.fail(&handle, &error, &mut stopping, &mut detaching);
-                    } else if let Some(trouble) = clocks.expired(&mut follower, gate.as_ref())
+                    } else if let Some(failure) = timeouts.expired(&mut reader, approvals.as_ref())
                         && stopping.is_none()
                         && !detaching
                     {
-                        stopping = Some(self.stop(&handle, trouble));
+                        stopping = Some(self.stop(&handle, failure));
                     }
-                    if let Some(overrun) = follower.overrun().filter(|_| stopping.is_none() && !detaching) {
+                    if let Some(overrun) = reader.overrun().filter(|_| stopping.is_none() && !detaching) {
                         stopping = Some(self.stop(&handle, overrun_failure(&overrun)));
                         handle.kill();
                     }
                 }
             }
         };
-        drop(keeping_up);
-        // An agent that lives on waits on.
-        if let Some(gate) = gate.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
-            gate.close();
+        drop(login_sync);
+        // A detached agent still waits for its answer.
+        if let Some(approvals) = approvals.filter(|_| !matches!(&end, Err(lost) if lost.detached)) {
+            approvals.close();
         }
         self.agent_ran |= handle.agent().is_some();
-        self.settle(end, follower, stopping).await
+        self.settle(end, reader, stopping).await
     }
 
-    /// Stops the agent, and notes why first: should this daemon die, the next one knows.
-    fn stop(&self, handle: &Handle, trouble: AttemptFailure) -> AttemptFailure {
+    /// Writes the reason to the journal, so that the next daemon knows it, and stops the agent.
+    fn stop(&self, handle: &Handle, failure: AttemptFailure) -> AttemptFailure {
         let step = Step::Stopping {
-            trouble: trouble.clone(),
+            trouble: failure.clone(),
         };
         if let Err(error) = self.note(step) {
             tracing::warn!(
@@ -345,11 +354,11 @@ impl AttemptRunner<'_> {
             );
         }
         handle.stop();
-        trouble
+        failure
     }
 
-    /// Stops the agent, as its output or its answers cannot be handled. Where the disk is broken the agent is well: it is
-    /// left to its shim, and the next daemon maps what it prints.
+    /// Stops the agent because its output or its answers cannot be handled. If the disk is broken,
+    /// the agent itself is fine: it is left to its shim, and the next daemon maps its output.
     fn fail(
         &self,
         handle: &Handle,
@@ -365,12 +374,12 @@ impl AttemptRunner<'_> {
             *detaching = true;
             self.release(handle);
         } else {
-            let trouble = AttemptFailure::failed(FailureClass::Agent, report::chain(error));
-            *stopping = Some(self.stop(handle, trouble));
+            let failure = AttemptFailure::failed(FailureClass::Agent, report::chain(error));
+            *stopping = Some(self.stop(handle, failure));
         }
     }
 
-    /// Leaves the agent to its shim, where that has a grace.
+    /// Leaves the agent to its shim if there is an orphan grace, and stops it otherwise.
     fn release(&self, handle: &Handle) {
         if self.attempt.orphan_grace.is_zero() {
             handle.stop();
@@ -379,28 +388,28 @@ impl AttemptRunner<'_> {
         }
     }
 
-    fn report_spend(&self, follower: &OutputReader, told: &mut Spend) {
-        let (usage, cost) = follower.usage();
+    fn report_spend(&self, reader: &OutputReader, reported: &mut Spend) {
+        let (usage, cost) = reader.usage();
         let (spend, _) = figures(&self.spec.profile, usage, cost);
-        if let Some(spend) = spend.filter(|spend| spend != told) {
-            *told = spend;
+        if let Some(spend) = spend.filter(|spend| spend != reported) {
+            *reported = spend;
             self.send_update(AttemptUpdateKind::Spent(spend));
         }
     }
 
-    /// Takes in the end of the agent's process tree, and what it printed last.
+    /// Processes the end of the agent's process tree and its last output.
     async fn settle(
         &mut self,
         end: Result<ExitRecord, ShimLost>,
-        follower: OutputReader,
+        reader: OutputReader,
         stopping: Option<AttemptFailure>,
     ) -> Result<(), Abort> {
         self.exchange_login().await;
         if let Err(lost) = &end
             && lost.detached
         {
-            if let Err(error) = follower.detach() {
-                // The next daemon maps it from the raw file.
+            if let Err(error) = reader.detach() {
+                // The next daemon maps these events from the raw file.
                 let error = report::chain(&error);
                 tracing::warn!(session = self.id, error, "the session log lacks the last events");
             }
@@ -411,7 +420,7 @@ impl AttemptRunner<'_> {
             Err(lost) => (lost.proof().clone(), lost.agent),
         };
         self.proof = Some(proof.name());
-        self.agent_ran |= agent.is_some() || follower.has_printed();
+        self.agent_ran |= agent.is_some() || reader.has_printed();
         let lost = match end {
             Ok(record) => {
                 self.exit = Some(record);
@@ -419,10 +428,10 @@ impl AttemptRunner<'_> {
             }
             Err(lost) => Some(lost),
         };
-        let mut finished = match follower.finish().await {
+        let mut finished = match reader.finish().await {
             Ok(finished) => finished,
             Err(error) => {
-                // Why it was stopped says more than what came of that.
+                // The reason of the stop takes precedence over later errors.
                 let known = unproven(&proof).or_else(|| self.overrun()).or(stopping);
                 return Err(known
                     .unwrap_or_else(|| broken("its output was not kept", &error))
@@ -436,14 +445,14 @@ impl AttemptRunner<'_> {
             Ok(log) => self.log = Some(log),
             Err(error) => {
                 self.note_disk_error(&error);
-                // Why it was stopped says more than what came of that.
+                // The reason of the stop takes precedence over later errors.
                 stopping.get_or_insert_with(|| broken("its output was not kept", &*error));
             }
         }
         self.answered = Some(finished.answered);
         self.take_in(&mut *finished.adapter);
         match (unproven(&proof), stopping, lost) {
-            (Some(trouble), ..) | (None, Some(trouble), _) => Err(trouble.into()),
+            (Some(failure), ..) | (None, Some(failure), _) => Err(failure.into()),
             (None, None, Some(lost)) => {
                 let reason = match proof {
                     Proof::Reboot => "the machine was started anew while it ran".to_owned(),
@@ -455,13 +464,13 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Why the shim has killed the agent by itself.
+    /// Returns why the shim killed the agent on its own.
     fn overrun(&self) -> Option<AttemptFailure> {
         let overrun = self.exit.as_ref()?.overrun.as_ref()?;
         Some(overrun_failure(overrun))
     }
 
-    /// What the agent's own end means, when nobody stopped it.
+    /// Returns what the agent's end means if Vik did not stop it.
     fn judge(&self) -> Result<(), AttemptFailure> {
         if let Some(record) = &self.exit {
             if let Some(failure) = &record.spawn_error {
@@ -493,7 +502,7 @@ impl AttemptRunner<'_> {
                 Cause::Exited | Cause::SpawnFailed => {}
             }
         }
-        // It told so late that it had ended before it could be stopped.
+        // The agent reported the usage so late that it ended before it could be stopped.
         if let Some(hit) = self.crossed().filter(|_| !self.conclusion.over_budget) {
             return Err(AttemptFailure::of(
                 Outcome::OverBudget,
@@ -504,8 +513,8 @@ impl AttemptRunner<'_> {
             return Ok(());
         }
         let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
-        let told = self.conclusion.reason.clone();
-        let reason = told.unwrap_or_else(|| format!("the agent {how}"));
+        let reported = self.conclusion.reason.clone();
+        let reason = reported.unwrap_or_else(|| format!("the agent {how}"));
         if self.conclusion.over_budget {
             return Err(AttemptFailure::of(
                 Outcome::OverBudget,
@@ -527,11 +536,14 @@ impl AttemptRunner<'_> {
     }
 }
 
-fn broken(what: &str, error: &dyn std::error::Error) -> AttemptFailure {
-    AttemptFailure::failed(FailureClass::Agent, format!("{what}: {}", report::chain(error)))
+fn broken(context: &str, error: &dyn std::error::Error) -> AttemptFailure {
+    AttemptFailure::failed(
+        FailureClass::Agent,
+        format!("{context}: {}", report::chain(error)),
+    )
 }
 
-fn noted_process(process: ProcessId) -> ProcessNote {
+fn process_note(process: ProcessId) -> ProcessNote {
     ProcessNote {
         pid: process.pid,
         start_time: process.start_time,
@@ -545,23 +557,24 @@ fn process(note: ProcessNote) -> ProcessId {
     }
 }
 
-/// Logs that a limit is near or reached.
-fn log_limit(follower: &mut OutputReader, hit: LimitHit) {
+/// Writes an event to the session log: a limit is near or reached.
+fn log_limit(reader: &mut OutputReader, hit: LimitHit) {
     let percent = hit.percent();
-    if let Err(error) = follower.append_event(Timestamp::now(), &Event::Limit { hit, percent }) {
+    if let Err(error) = reader.append_event(Timestamp::now(), &Event::Limit { hit, percent }) {
         tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
     }
 }
 
-/// Waits for what is said to that which waits for a person.
-async fn answered(orders: &AttemptCommands, gate: Option<&ToolCallApprovals>) -> Answered {
-    match gate.and_then(ToolCallApprovals::awaits) {
-        Some(request) => orders.answered(request).await,
+/// Waits for the answer to the pending request; never returns if there is none.
+async fn answered(commands: &AttemptCommands, approvals: Option<&ToolCallApprovals>) -> Answered {
+    match approvals.and_then(ToolCallApprovals::awaits) {
+        Some(request) => commands.answered(request).await,
         None => std::future::pending().await,
     }
 }
 
-/// A recorded conversation lies beside the workflow: its path must hold in the issue workspace too.
+/// Makes the path of a recorded conversation absolute: it is relative to the folder of the
+/// workflow, and the agent runs in the issue workspace.
 fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
     if profile.provider.as_deref() == Some("replay")
         && let Some(path) = &mut profile.base_url

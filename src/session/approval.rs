@@ -1,4 +1,4 @@
-//! Waiting for a person's word.
+//! Updates of an attempt to the scheduler, and the approval of its result by a person.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,45 +22,43 @@ use crate::crash;
 use crate::report;
 use crate::template;
 
-/// What an attempt tells the scheduler while it runs.
+/// An update that an attempt sends to the scheduler while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptUpdate {
-    /// The issue it is for.
     pub issue: IssueId,
-    /// The attempt.
     pub session: AttemptId,
-    /// What is new.
     pub kind: AttemptUpdateKind,
 }
 
-/// What is new of an attempt.
+/// The content of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptUpdateKind {
-    /// It has spent this much so far.
+    /// The total spend of the attempt so far.
     Spent(Spend),
-    /// It waits for a person with this, or does no longer.
+    /// The request with which the attempt waits for a person; `None` if it no longer waits.
     Awaits(Option<Box<Request>>),
 }
 
-/// The longest message that stands in a reason.
+/// The maximum length of a message in a reason.
 const LONGEST_REASON: usize = 2000;
 
 impl AttemptRunner<'_> {
-    /// Tells the scheduler something new.
-    pub(super) fn send_update(&self, what: AttemptUpdateKind) {
+    /// Sends an update to the scheduler.
+    pub(super) fn send_update(&self, kind: AttemptUpdateKind) {
         let start = self.start();
         let _ = self.attempt.updates.send(AttemptUpdate {
             issue: start.issue.id.clone(),
             session: start.attempt_id,
-            kind: what,
+            kind,
         });
     }
 
-    /// Where the stage asks for it, or there are outputs that are to be approved, waits until a person has accepted what was
-    /// done.
+    /// Waits until a person has accepted the result, if the stage requires it or outputs need
+    /// approval.
     ///
     /// # Errors
-    /// When the person did not, or the attempt must stop; [`Cut::Detached`] where the daemon ends: the next one waits on.
+    /// When the person did not accept, or the attempt must stop; [`Abort::Detached`] if the daemon
+    /// exits: the next one continues to wait.
     pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Abort> {
         let policy = self.start().stage.approve.clone().unwrap_or_default();
         if !policy.after && outputs.is_empty() {
@@ -115,21 +113,21 @@ impl AttemptRunner<'_> {
     }
 
     async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Abort> {
-        let orders = self.attempt.commands.clone();
-        let left = SignedDuration::try_from(request.until - Timestamp::now()).ok();
-        let left = left
-            .and_then(|left| Duration::try_from(left).ok())
+        let commands = self.attempt.commands.clone();
+        let remaining = SignedDuration::try_from(request.until - Timestamp::now()).ok();
+        let remaining = remaining
+            .and_then(|remaining| Duration::try_from(remaining).ok())
             .unwrap_or_default();
         tokio::select! {
             biased;
-            answered = orders.answered(&request.id) => Ok(answered),
-            halt = orders.halted() => Err(match halt {
-                // Nothing runs: what is done is not thrown away.
+            answered = commands.answered(&request.id) => Ok(answered),
+            halt = commands.halted() => Err(match halt {
+                // No process runs, and the finished work is not discarded.
                 StopCause::All => Abort::Detached,
                 StopCause::Own(_) => Abort::Failed(halt.trouble()),
             }),
-            () = orders.detached() => Err(Abort::Detached),
-            () = sleep(left) => Ok(Answered {
+            () = commands.detached() => Err(Abort::Detached),
+            () = sleep(remaining) => Ok(Answered {
                 request: request.id.clone(),
                 answer: Answer::at_the_limit(request.on_timeout),
                 by: TIME_LIMIT.to_owned(),
@@ -137,7 +135,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Writes a line of Vik's own into the session log.
+    /// Writes a line of Vik itself to the session log.
     fn log_note(&mut self, text: &str) {
         let Some(log) = &mut self.log else { return };
         let written = log
@@ -151,13 +149,14 @@ impl AttemptRunner<'_> {
     }
 }
 
-/// What a person says to the agent, for a prompt whose template does not speak of it itself; "" where nobody said anything.
+/// Returns a person's messages to the agent, for a prompt whose template does not use them itself;
+/// "" if there are none.
 pub(super) fn human_message(start: &Start, template: &str) -> String {
     let previous = start.previous.as_ref();
     let asked_for = previous
         .filter(|report| report.failure_class == Some(FailureClass::Verify))
         .and_then(|report| report.feedback.as_deref());
-    let said = [
+    let sections = [
         (
             "approval",
             "the person who let this start says",
@@ -166,7 +165,7 @@ pub(super) fn human_message(start: &Start, template: &str) -> String {
         ("attempt", "what was wrong with the attempt before", asked_for),
     ];
     let mut out = String::new();
-    for (name, heading, text) in said {
+    for (name, heading, text) in sections {
         if let Some(text) = text.filter(|_| !template::uses(template, name)) {
             let _ = write!(out, "\n\n---\nVik: {heading}\n\n{text}\n");
         }
@@ -176,14 +175,14 @@ pub(super) fn human_message(start: &Start, template: &str) -> String {
 
 fn answer_text(answered: &Answered) -> String {
     let (by, answer) = (&answered.by, &answered.answer);
-    let what = match answer {
+    let action = match answer {
         Answer::Approve { .. } => "approved the result",
         Answer::Deny { .. } => "denied the result",
         Answer::Instruct { .. } => "asked for changes",
     };
     match answer.message() {
-        Some(message) => format!("{by} {what}: {}", report::one_line(message, LONGEST_REASON)),
-        None => format!("{by} {what}"),
+        Some(message) => format!("{by} {action}: {}", report::one_line(message, LONGEST_REASON)),
+        None => format!("{by} {action}"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! One attempt, from the record of its start to `after_run`; or from wherever an earlier daemon left it.
+//! One attempt, from the record of its start to `after_run`, or from the step at which an earlier
+//! daemon left it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -35,67 +36,59 @@ use crate::secrets::Values;
 use crate::workflow_file::Prompts;
 use crate::workspace::{Fingerprint, Workspace, fs as private};
 
-/// An attempt to be made.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Where it runs.
     pub host: Arc<Host>,
-    /// The workflow it begins with; what it needs of that it keeps, whatever is edited meanwhile.
+    /// The workflow at the start. Later edits do not affect the attempt.
     pub workflow: Arc<Workflow>,
-    /// The texts of its prompt files.
     pub prompts: Arc<Prompts>,
-    /// What to start.
     pub start: Box<Start>,
-    /// What it tells while it runs.
+    /// The facts that it publishes while it runs.
     pub live: Live,
-    /// What it is told.
     pub commands: AttemptCommands,
-    /// Where it says what is new of it.
     pub updates: mpsc::UnboundedSender<AttemptUpdate>,
-    /// How long its agent lives without a daemon.
+    /// How long its agent may live without a daemon.
     pub orphan_grace: Duration,
 }
 
-/// What becomes of an attempt that was taken up.
+/// How [`run`] returned.
 #[derive(Clone, Debug)]
 pub enum Finish {
-    /// It ended.
     Ended(Box<AttemptEnd>),
-    /// It was told to let go of its agent, which lives on: the next daemon takes it up.
+    /// The attempt was detached and its agent lives on. The next daemon recovers it.
     Detached,
-    /// The disk takes nothing more of it: it stands as it is, and the next daemon takes it up.
+    /// The disk accepts no more writes. The attempt stays as it is, and the next daemon recovers
+    /// it.
     StorageFailed(Arc<LedgerError>),
 }
 
-/// How an attempt ended.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    /// For the scheduler.
     pub report: AttemptResult,
-    /// The last line of its log.
+    /// The last event of the session log.
     pub ended: Ended,
-    /// Its log.
+    /// The path of the session log.
     pub log: PathBuf,
 }
 
-/// Why an attempt does not go on.
+/// Why an attempt cannot proceed.
 #[derive(Debug)]
 pub(super) enum Abort {
-    /// It did not come to a good end.
+    /// The attempt failed.
     Failed(AttemptFailure),
-    /// Its agent was left alive.
+    /// The attempt was detached, and its agent lives on.
     Detached,
-    /// The disk takes nothing more.
+    /// The disk accepts no more writes.
     Unkept(Arc<LedgerError>),
 }
 
 impl From<AttemptFailure> for Abort {
-    fn from(trouble: AttemptFailure) -> Self {
-        Self::Failed(trouble)
+    fn from(failure: AttemptFailure) -> Self {
+        Self::Failed(failure)
     }
 }
 
-/// What is known of an attempt while it goes on.
+/// The state of an attempt while it runs.
 pub(super) struct AttemptRunner<'a> {
     pub(super) attempt: &'a Attempt,
     pub(super) spec: Box<AttemptSpec>,
@@ -105,52 +98,52 @@ pub(super) struct AttemptRunner<'a> {
     /// Shared with the task that starts the shim.
     journal: Arc<Mutex<Journal>>,
     pub(super) log: Option<SessionLog>,
-    /// How many of the agent's events the log has from an earlier daemon.
+    /// The number of agent events that an earlier daemon wrote to the log.
     pub(super) events_written: u64,
     log_is_ended: bool,
     pub(super) conclusion: Conclusion,
     pub(super) exit: Option<ExitRecord>,
-    /// How the end of the process tree is known.
+    /// The proof that the process tree has ended.
     pub(super) proof: Option<&'static str>,
     /// Whether the agent's own program was started.
     pub(super) agent_ran: bool,
     /// Whether the agent's model answered, once all its output was read.
     pub(super) answered: Option<bool>,
-    /// Why the earlier conversation was not gone on with.
+    /// Why the earlier conversation was not resumed.
     pub(super) resume_failure: Option<String>,
-    /// Whether the workspace is being made.
+    /// Whether the workspace is being created.
     pub(super) preparing: bool,
     pub(super) changed: Option<bool>,
     /// Set as soon as there is a folder for hooks to run in.
     pub(super) workdir: Option<PathBuf>,
-    /// The same folder, held open: an agent may put another in its place.
+    /// The handle of the same folder, as an agent may put another folder at its path.
     pub(super) folder: Option<Workspace>,
-    /// Held until nothing of the attempt lives, `after_run` included.
+    /// Held until no process of the attempt is alive, including `after_run`.
     pub(super) lock: Option<Arc<FileLock>>,
-    /// The secrets that it needs, once they were looked up.
+    /// The secrets that the attempt needs, once they are resolved.
     pub(super) secrets: Option<Values>,
-    /// What became of what its agent asked for.
+    /// The results of the outputs that the agent requested.
     pub(super) output_summaries: Vec<OutputSummary>,
-    /// Set when the disk is broken: no end is made of that.
+    /// Set when the disk is broken. The attempt then gets no end.
     pub(super) storage_failure: OnceLock<Arc<LedgerError>>,
-    /// Set when the disk was full: that ends the attempt, and the daemon goes on.
+    /// Set when the disk was full. This fails the attempt, and the daemon continues.
     pub(super) full: OnceLock<()>,
 }
 
-/// The files of an attempt.
+/// Returns the paths of the files of an attempt.
 pub fn files(host: &Host, start: &Start) -> AttemptFiles {
     let dir = host.layout.issue_sessions_dir(&start.issue.id);
     AttemptFiles::new(&dir, &start.stage.name, start.attempt_id)
 }
 
-/// Makes the attempt, or takes it up where an earlier daemon left it. Whatever happens, it ends with a report, unless it
-/// was told to detach.
+/// Runs the attempt, or resumes it where an earlier daemon left it. Returns a report in every case,
+/// unless the attempt was detached or the storage failed.
 pub async fn run(attempt: Attempt) -> Finish {
     let files = files(&attempt.host, &attempt.start);
     match AttemptRunner::new(&attempt, &files) {
-        Ok(work) => work.run().await,
-        Err(Abort::Failed(trouble)) => Finish::Ended(Box::new(
-            AttemptEnd::broken(&attempt.host, &attempt.start, trouble).await,
+        Ok(runner) => runner.run().await,
+        Err(Abort::Failed(failure)) => Finish::Ended(Box::new(
+            AttemptEnd::broken(&attempt.host, &attempt.start, failure).await,
         )),
         Err(Abort::Detached) => Finish::Detached,
         Err(Abort::Unkept(error)) => Finish::StorageFailed(error),
@@ -158,20 +151,20 @@ pub async fn run(attempt: Attempt) -> Finish {
 }
 
 impl<'a> AttemptRunner<'a> {
-    /// Records what is about to happen, before anything does; or reads what was recorded.
+    /// Records the attempt before anything happens, or reads the existing record.
     fn new(attempt: &'a Attempt, files: &'a AttemptFiles) -> Result<Self, Abort> {
-        // Nothing of the attempt has happened yet: what cannot be written is no fault of it, and no next one fares better. Only
-        // a full disk may have room again.
-        let fail = |what: &str, error: StoreError| {
-            let own = match &error {
+        // Nothing of the attempt has happened yet, so a write error is not its fault, and the next
+        // attempt would fail too. Only a full disk may have space again.
+        let fail = |context: &str, error: StoreError| {
+            let disk_error = match &error {
                 StoreError::Write { path, source } => Some(LedgerError::of_own_file(path, source)),
                 StoreError::Read { .. } => None,
             };
-            match own {
-                Some(own) if !is_full(&own) => Abort::Unkept(Arc::new(own)),
-                own => {
-                    let full = if own.is_some() { FULL } else { "" };
-                    let reason = format!("{full}{what}: {}", report::chain(&error));
+            match disk_error {
+                Some(disk_error) if !is_full(&disk_error) => Abort::Unkept(Arc::new(disk_error)),
+                disk_error => {
+                    let full = if disk_error.is_some() { FULL } else { "" };
+                    let reason = format!("{full}{context}: {}", report::chain(&error));
                     Abort::Failed(AttemptFailure::failed(FailureClass::Agent, reason))
                 }
             }
@@ -191,14 +184,14 @@ impl<'a> AttemptRunner<'a> {
             }
             Err(error) => return Err(fail("cannot read the record of the attempt", error)),
         };
-        let mut kept = record.kept.ok_or_else(|| {
+        let mut spec = record.kept.ok_or_else(|| {
             AttemptFailure::failed(
                 FailureClass::Agent,
                 "the record of the attempt is of an older version",
             )
         })?;
-        if let Some(profile) = attempt.workflow.agents.get(&kept.start.stage.agent) {
-            kept.profile.env = profile.env.clone();
+        if let Some(profile) = attempt.workflow.agents.get(&spec.start.stage.agent) {
+            spec.profile.env = profile.env.clone();
         }
         let mut journal =
             Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", error))?;
@@ -207,11 +200,11 @@ impl<'a> AttemptRunner<'a> {
                 .note(Step::Begun { boot_id: boot_id() })
                 .map_err(|error| fail("cannot begin the journal", error))?;
         }
-        let log = open_log(files, &kept).map_err(|error| fail("cannot open the session log", error))?;
+        let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;
         crash::point("begun");
         Ok(Self {
             attempt,
-            spec: kept,
+            spec,
             files,
             id: attempt.start.attempt_id.to_string(),
             started_at: record.started_at,
@@ -253,14 +246,15 @@ impl<'a> AttemptRunner<'a> {
         Arc::clone(&self.journal)
     }
 
-    /// Notes a step before it is taken.
+    /// Writes a step to the journal before it happens.
     pub(super) fn note(&self, step: Step) -> Result<(), AttemptFailure> {
         self.journal()
             .note(step)
             .map_err(|error| self.cannot_note(&error))
     }
 
-    /// [`note`](Self::note), so that it stays when the machine dies.
+    /// Calls [`note`](Self::note) and syncs the journal, so that the step survives a crash of the
+    /// machine.
     pub(super) async fn note_for_good(&self, step: Step) -> Result<(), AttemptFailure> {
         let journal = self.shared_journal();
         let noted = spawn_blocking(move || {
@@ -281,7 +275,7 @@ impl<'a> AttemptRunner<'a> {
         AttemptFailure::failed(FailureClass::Agent, reason)
     }
 
-    /// Remembers what an error says of the disk. Returns whether the disk is broken.
+    /// Records whether an error comes from the disk. Returns whether the disk is broken.
     pub(super) fn note_disk_error(&self, error: &StoreError) -> bool {
         match disk_of(error) {
             Some(disk) if is_full(&disk) => {
@@ -300,17 +294,17 @@ impl<'a> AttemptRunner<'a> {
         let (ended, report) = match plan {
             Plan::Over { ended, report } => {
                 self.close_log(&ended, &report);
-                if self.storage_failure.get().is_none() && self.owes_after_run(&ended) {
-                    // Where it fails, `after_run` says so.
+                if self.storage_failure.get().is_none() && self.needs_after_run(&ended) {
+                    // If this fails, `after_run` reports the error.
                     let _ = self.resolve_secrets().await;
                     self.recall().await;
                 }
                 (*ended, *report)
             }
             plan => {
-                let trouble = match self.pursue(plan).await {
+                let failure = match self.pursue(plan).await {
                     Ok(()) => None,
-                    Err(Abort::Failed(trouble)) => Some(trouble),
+                    Err(Abort::Failed(failure)) => Some(failure),
                     Err(Abort::Detached) => {
                         return self
                             .storage_failure
@@ -319,33 +313,33 @@ impl<'a> AttemptRunner<'a> {
                     }
                     Err(Abort::Unkept(error)) => return Finish::StorageFailed(error),
                 };
-                let failed = trouble
+                let failed = failure
                     .as_ref()
-                    .filter(|trouble| trouble.outcome == Outcome::Failed);
-                if let Some(trouble) = failed
+                    .filter(|failure| failure.outcome == Outcome::Failed);
+                if let Some(failure) = failed
                     && self.storage_failure.get().is_none()
                     && self.disk_fails().await
                     && self.storage_failure.get().is_some()
-                    && !matches!(trouble.class, Some(FailureClass::Hook | FailureClass::Verify))
+                    && !matches!(failure.class, Some(FailureClass::Hook | FailureClass::Verify))
                 {
                     self.excuse_agent();
                 }
                 if let Some(error) = self.storage_failure.take() {
                     return Finish::StorageFailed(error);
                 }
-                let trouble = match trouble {
-                    Some(trouble) if self.full.get().is_some() => Some(self.failed_by_full_disk(trouble)),
-                    trouble => trouble,
+                let failure = match failure {
+                    Some(failure) if self.full.get().is_some() => Some(self.failed_by_full_disk(failure)),
+                    failure => failure,
                 };
-                let (ended, report) = self.conclude(trouble);
+                let (ended, report) = self.conclude(failure);
                 let over = Step::Over {
                     ended: Box::new(ended.clone()),
                     report: Box::new(report.clone()),
                 };
-                if let Err(trouble) = self.note(over) {
+                if let Err(failure) = self.note(over) {
                     tracing::error!(
                         session = self.id,
-                        error = trouble.reason,
+                        error = failure.reason,
                         "the journal stays without its end"
                     );
                     if let Some(error) = self.storage_failure.take() {
@@ -359,11 +353,11 @@ impl<'a> AttemptRunner<'a> {
         };
         self.forget_outputs();
         crash::point("log_ended");
-        if self.storage_failure.get().is_none() && self.owes_after_run(&ended) {
+        if self.storage_failure.get().is_none() && self.needs_after_run(&ended) {
             self.after_run(&ended).await;
         }
         if let Some(error) = self.storage_failure.take() {
-            // The next daemon does what is still owed.
+            // The next daemon runs `after_run`.
             return Finish::StorageFailed(error);
         }
         Finish::Ended(Box::new(AttemptEnd {
@@ -373,14 +367,16 @@ impl<'a> AttemptRunner<'a> {
         }))
     }
 
-    /// Notes, should there be room for so little, that the agent is not to blame for how it ended. Scripts are run again.
+    /// Notes in the journal, if there is still space, that the agent is not the cause of the
+    /// failure. The next daemon runs the scripts again.
     fn excuse_agent(&self) {
-        let trouble = AttemptFailure::of(Outcome::Lost, "the disk took nothing more");
-        let _ = self.journal().note(Step::Stopping { trouble });
+        let failure = AttemptFailure::of(Outcome::Lost, "the disk took nothing more");
+        let _ = self.journal().note(Step::Stopping { trouble: failure });
     }
 
-    /// `after_run` follows every end but cancellation, where there was a workspace.
-    fn owes_after_run(&self, ended: &Ended) -> bool {
+    /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
+    /// there was a workspace.
+    fn needs_after_run(&self, ended: &Ended) -> bool {
         ended.outcome != Outcome::Cancelled
             && self.start().stage.after_run.is_some()
             && self.journal().had_workspace()
@@ -396,22 +392,22 @@ impl<'a> AttemptRunner<'a> {
                 before,
                 stopping,
             } => {
-                // What cannot be masked must not go on.
-                let unknown = self.resolve_secrets().await.err();
+                // An attempt whose secrets cannot be masked must stop.
+                let unresolved = self.resolve_secrets().await.err();
                 let result = self
-                    .recover_agent(&boot_id, shim, agent, stopping.or(unknown))
+                    .recover_agent(&boot_id, shim, agent, stopping.or(unresolved))
                     .await;
                 if let Err(Abort::Detached) = result {
                     return result;
                 }
                 let entered = match self.lock_workspace().await {
                     Ok(()) => self.enter_again().await,
-                    Err(trouble) => Err(trouble),
+                    Err(failure) => Err(failure),
                 };
                 match entered {
                     Ok(workdir) => (workdir, before.map(Fingerprint), result),
-                    // What came of the agent says more than what became of its folder.
-                    Err(trouble) => return result.and(Err(trouble.into())),
+                    // The result of the agent takes precedence over the state of its folder.
+                    Err(failure) => return result.and(Err(failure.into())),
                 }
             }
             Plan::Rebooted => {
@@ -447,7 +443,7 @@ impl<'a> AttemptRunner<'a> {
         crash::point("changes_traced");
         let result = match result {
             Ok(()) => self.accept(&workdir).await,
-            cut => cut,
+            aborted => aborted,
         };
         if let Err(Abort::Detached) = result {
             return result;
@@ -467,7 +463,7 @@ impl<'a> AttemptRunner<'a> {
         }
         let log = match self.log.take() {
             Some(log) => Ok(log),
-            None => SessionLog::reopen(&self.files.log()).map(|again| again.log),
+            None => SessionLog::reopen(&self.files.log()).map(|reopened| reopened.log),
         };
         let closed = log.and_then(|mut log| {
             self.own_lines(ended, report, &mut log)?;
@@ -483,7 +479,7 @@ impl<'a> AttemptRunner<'a> {
 }
 
 impl Attempt {
-    /// The record of an attempt that begins now.
+    /// Returns the record of an attempt that starts now.
     fn record(&self) -> Result<AttemptRecord, AttemptFailure> {
         let mut start = (*self.start).clone();
         let profile = self.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
@@ -523,8 +519,8 @@ impl Attempt {
     }
 }
 
-/// Opens the session log; a new one begins with where its conversation comes from.
-fn open_log(files: &AttemptFiles, kept: &AttemptSpec) -> Result<Reopened, StoreError> {
+/// Opens the session log. A new log starts with the origin of its conversation.
+fn open_log(files: &AttemptFiles, spec: &AttemptSpec) -> Result<Reopened, StoreError> {
     let mut opened = if files.log().exists() {
         SessionLog::reopen(&files.log())?
     } else {
@@ -537,14 +533,14 @@ fn open_log(files: &AttemptFiles, kept: &AttemptSpec) -> Result<Reopened, StoreE
     let log = &mut opened.log;
     if log.is_empty() {
         let now = Timestamp::now();
-        if let Some(resume) = &kept.start.resume {
+        if let Some(resume) = &spec.start.resume {
             let resumed = Event::Resumed {
                 resumed_from: resume.attempt_id,
                 provider_session_id: resume.provider_session_id.as_str().into(),
             };
             log.push(now, &resumed)?;
         }
-        if let Some(session) = kept.resume_refused {
+        if let Some(session) = spec.resume_refused {
             let refused = Event::ResumeFailed {
                 resumed_from: session,
                 reason: REFUSED.into(),
@@ -556,11 +552,11 @@ fn open_log(files: &AttemptFiles, kept: &AttemptSpec) -> Result<Reopened, StoreE
     Ok(opened)
 }
 
-/// Why a conversation was not even asked for.
+/// The reason in the log when no resume was attempted.
 const REFUSED: &str =
     "what the earlier attempt told is no id of a conversation with this agent: it began anew";
 
-/// The disk, where it is that which fails.
+/// Returns the disk error in `error`, if it is one.
 fn disk_of(error: &StoreError) -> Option<Arc<LedgerError>> {
     match error {
         StoreError::Write { path, source } => LedgerError::of_disk(path, source).map(Arc::new),

@@ -1,5 +1,6 @@
-//! What an attempt's agent changed in its workspace: looked at right before it starts and right after nothing of it lives,
-//! so that what hooks and `verify` do there is not taken for its work.
+//! The changes of an attempt's agent to its workspace. Snapshots are taken right before the agent
+//! starts and right after its last process has ended, so that changes by hooks and `verify` are not
+//! attributed to it.
 
 use std::borrow::Cow;
 use std::io;
@@ -24,24 +25,26 @@ use crate::workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
 use crate::workspace::worktree::{LinkedTree, TakeOverError, take_over};
 use crate::workspace::{self, Fingerprint, fs as private};
 
-/// How long a look at a workspace may take, and how long after the attempt was told to stop.
+/// The time limits of a snapshot: in general, and after the attempt was told to stop.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 
-/// How long commits may be taken over after the attempt was told to stop. What is left is taken over after the next attempt.
+/// The time limit for taking over commits after the attempt was told to stop. Remaining commits are
+/// taken over after the next attempt.
 const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 
 impl AttemptRunner<'_> {
-    /// Looks at the workspace before the agent starts, and keeps what it found beside the attempt's record.
+    /// Takes a snapshot of the workspace before the agent starts, and stores it beside the
+    /// attempt's record.
     pub(super) async fn snapshot_before(&self) -> Result<(), AttemptFailure> {
         let issue = self.start().issue.id.clone();
         let file = self.files.base();
-        self.with_snapshot("before the agent", move |looking| {
-            let earlier = read_snapshot(&looking.host.layout.last_snapshot(&issue));
+        self.with_snapshot("before the agent", move |context| {
+            let earlier = read_snapshot(&context.host.layout.last_snapshot(&issue));
             let base = Base::take(
-                &looking.store,
-                &looking.folder,
-                &looking.path,
+                &context.store,
+                &context.folder,
+                &context.path,
                 earlier.as_ref(),
                 Bounds::default(),
             )?;
@@ -50,8 +53,8 @@ impl AttemptRunner<'_> {
         .await
     }
 
-    /// Gives the agent a repository to commit to, where the workspace is a linked work tree. Two agents at once in one of them only
-    /// read the repository.
+    /// Gives the agent its own repository for commits if the workspace is a linked work tree.
+    /// Stages that run beside others only read the repository.
     pub(super) async fn separate_commits(&self, workdir: &Path) -> io::Result<()> {
         let policy = self.sandbox_policy();
         let may_write = policy.is_some_and(|policy| policy.files == SandboxFiles::Workspace);
@@ -65,10 +68,11 @@ impl AttemptRunner<'_> {
         separated.await.map_err(io::Error::other)?
     }
 
-    /// Brings what the agent committed in a linked work tree into the main repository, which it cannot write.
+    /// Copies the agent's commits in a linked work tree to the main repository, which the agent
+    /// cannot write.
     pub(super) async fn take_over_commits(&self) -> Result<(), AttemptFailure> {
         if self.start().stage.parallel {
-            // What is apart belongs to the stage beside it, whose agent may be at work.
+            // The separate repository belongs to the other stage, whose agent may be running.
             return Ok(());
         }
         let (Some(folder), layout) = (&self.folder, &self.host().layout) else {
@@ -76,15 +80,15 @@ impl AttemptRunner<'_> {
         };
         let record = layout.worktree_record(&self.start().issue.id);
         let (host, workdir) = (Arc::clone(&self.attempt.host), folder.path().to_owned());
-        let orders = self.attempt.commands.clone();
+        let commands = self.attempt.commands.clone();
         let taken = spawn_blocking(move || {
             let stop = async {
                 tokio::select! {
                     () = async {
-                        orders.halted().await;
+                        commands.halted().await;
                         tokio::time::sleep(TAKE_OVER_TIMEOUT_AT_STOP).await;
                     } => {}
-                    () = orders.killed() => {}
+                    () = commands.killed() => {}
                 }
             };
             Handle::current().block_on(take_over(&host.supervisor, &workdir, &record, stop))
@@ -103,7 +107,8 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Tells what the agent changed, and appends it to the trace: once, however often the attempt is taken up.
+    /// Determines what the agent changed and appends it to the trace: once, even if the attempt is
+    /// recovered several times.
     pub(super) async fn trace_changes(&self) -> Result<(), AttemptFailure> {
         if !self.agent_ran {
             return Ok(());
@@ -111,7 +116,7 @@ impl AttemptRunner<'_> {
         self.snapshot_after().await?;
         crash::point("changes_found");
         let (record, changes) = (self.files.record(), self.files.changes());
-        self.with_snapshot("to trace it", move |looking| {
+        self.with_snapshot("to trace it", move |context| {
             let changes: Changes = match private::read(&changes) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -122,36 +127,38 @@ impl AttemptRunner<'_> {
             }
             let attempt = AttemptRecord::read(&record).map_err(io::Error::other)?;
             let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
-            let record = Record::of(&attempt, &changes, &looking.store, Timestamp::now());
-            let trace = Trace::new(&looking.host.layout.trace_dir());
+            let record = Record::of(&attempt, &changes, &context.store, Timestamp::now());
+            let trace = Trace::new(&context.host.layout.trace_dir());
             trace.append(&record).map(|_| ())
         })
         .await
     }
 
-    /// Looks again, once: what is found is kept, and stands whatever happens to the workspace later.
+    /// Takes the second snapshot once. The result is stored and remains valid even if the workspace
+    /// changes later.
     async fn snapshot_after(&self) -> Result<(), AttemptFailure> {
         if let Some(folder) = &self.folder {
-            // What stands at its path is what the next stage would work in, and not what is looked at here.
+            // The next stage works in the folder at this path, which must be the folder of the
+            // snapshot.
             folder
                 .check(&self.host().layout)
                 .map_err(|error| AttemptFailure::failed(FailureClass::Agent, report::chain(&error)))?;
         }
         let (base, file) = (self.files.base(), self.files.changes());
         let issue = self.start().issue.id.clone();
-        self.with_snapshot("after the agent", move |looking| {
+        self.with_snapshot("after the agent", move |context| {
             if file.exists() {
                 return Ok(());
             }
             let base: Base = match private::read(&base) {
                 Ok(text) => serde_json::from_slice(&text)?,
-                // It was begun by a version that did not look.
+                // A version without snapshots started the attempt.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
             };
             let (changes, now) =
-                base.changes(&looking.store, &looking.folder, &looking.path, Bounds::default())?;
-            let last = looking.host.layout.last_snapshot(&issue);
+                base.changes(&context.store, &context.folder, &context.path, Bounds::default())?;
+            let last = context.host.layout.last_snapshot(&issue);
             if let Some(folder) = last.parent() {
                 private::create_private_dir_all(folder)?;
             }
@@ -161,7 +168,7 @@ impl AttemptRunner<'_> {
         .await
     }
 
-    /// Whether anything changed at all, also what rules leave out.
+    /// Returns a fingerprint of the whole workspace, including files that rules leave out.
     pub(super) async fn fingerprint(&self, workdir: &Path) -> Option<Fingerprint> {
         let workdir = workdir.to_owned();
         spawn_blocking(move || workspace::fingerprint(&workdir))
@@ -170,7 +177,8 @@ impl AttemptRunner<'_> {
             .flatten()
     }
 
-    /// What the workspace was before is of no use any more; what was found changed is kept for people, without secrets.
+    /// Removes the first snapshot, which is no longer needed, and masks secrets in the list of
+    /// changes, which is kept for people.
     pub(super) fn forget_base(&self) {
         let _ = std::fs::remove_file(self.files.base());
         let file = self.files.changes();
@@ -183,7 +191,7 @@ impl AttemptRunner<'_> {
     async fn with_snapshot<T: Send + 'static>(
         &self,
         when: &'static str,
-        look: impl FnOnce(&SnapshotContext) -> io::Result<T> + Send + 'static,
+        operation: impl FnOnce(&SnapshotContext) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AttemptFailure> {
         let failed = |error: io::Error| {
             let error = StoreError::Write {
@@ -197,14 +205,15 @@ impl AttemptRunner<'_> {
         let Some(folder) = &self.folder else {
             return Err(failed(io::ErrorKind::NotFound.into()));
         };
-        let looking = SnapshotContext {
+        let context = SnapshotContext {
             folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,
             path: folder.path().to_owned(),
             store: Store::new(&self.host().layout.contents_dir()),
             host: Arc::clone(&self.attempt.host),
         };
-        // A file system that does not answer must not keep the attempt, or the daemon's end, for ever.
-        let too_long = async {
+        // A file system that does not answer must not block the attempt, or the daemon's exit, for
+        // ever.
+        let timeout = async {
             tokio::select! {
                 () = tokio::time::sleep(SNAPSHOT_TIMEOUT) => {}
                 () = async {
@@ -214,16 +223,16 @@ impl AttemptRunner<'_> {
             }
         };
         tokio::select! {
-            looked = spawn_blocking(move || look(&looking)) => match looked {
-                Ok(looked) => looked.map_err(failed),
+            result = spawn_blocking(move || operation(&context)) => match result {
+                Ok(result) => result.map_err(failed),
                 Err(error) => Err(failed(io::Error::other(error))),
             },
-            () = too_long => Err(failed(io::ErrorKind::TimedOut.into())),
+            () = timeout => Err(failed(io::ErrorKind::TimedOut.into())),
         }
     }
 }
 
-/// What a look needs, away from its attempt.
+/// The data that a snapshot needs on a blocking thread.
 struct SnapshotContext {
     folder: OwnedFd,
     path: PathBuf,
@@ -231,7 +240,7 @@ struct SnapshotContext {
     host: Arc<Host>,
 }
 
-/// An earlier look spares reading; without one everything is read.
+/// Reads an earlier snapshot, which saves reading unchanged files; without one every file is read.
 fn read_snapshot(path: &Path) -> Option<Snapshot> {
     serde_json::from_slice(&private::read(path).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! What one attempt is told while it runs.
+//! The commands that one attempt receives while it runs.
 
 use tokio::sync::watch;
 use vik_core::limits::LimitHit;
@@ -9,7 +9,7 @@ use vik_store::AttemptFailure;
 
 use super::stop::{Stop, StopLevel};
 
-/// All that one attempt was told so far.
+/// All commands so far.
 #[derive(Clone, Debug, Default)]
 struct CommandState {
     stop: Option<StopReason>,
@@ -18,55 +18,56 @@ struct CommandState {
     answers: Vec<Answered>,
 }
 
-/// Tells one attempt what to do. When it is dropped, the attempt goes on as it was told last.
+/// Sends commands to one attempt. When it is dropped, the attempt continues under the last
+/// commands.
 #[derive(Debug)]
 pub struct AttemptControl(watch::Sender<CommandState>);
 
 impl AttemptControl {
-    /// Stop, and why. The first reason stands.
-    pub fn stop(&self, why: StopReason) {
-        self.0.send_if_modified(|told| {
-            let first = told.stop.is_none();
-            told.stop.get_or_insert(why);
+    /// Stops the attempt. The first reason wins.
+    pub fn stop(&self, reason: StopReason) {
+        self.0.send_if_modified(|state| {
+            let first = state.stop.is_none();
+            state.stop.get_or_insert(reason);
             first
         });
     }
 
-    /// A limit is near: say so in the log.
+    /// Reports that a limit is near, for the session log.
     pub fn warn(&self, limit: LimitHit) {
-        self.0.send_modify(|told| told.warnings.push(limit));
+        self.0.send_modify(|state| state.warnings.push(limit));
     }
 
-    /// What a person says to what it waits with.
+    /// Delivers a person's answer to a request of the attempt.
     pub fn answer(&self, answered: Answered) {
-        self.0.send_modify(|told| told.answers.push(answered));
+        self.0.send_modify(|state| state.answers.push(answered));
     }
 
-    /// The daemon is about to end and leaves its agents alive: as soon as the agent runs, let go of it and return. What
-    /// is being prepared or finished goes on to there, or to its end.
+    /// Detaches the attempt because the daemon exits and leaves its agents alive: as soon as the
+    /// agent runs, the attempt releases it and returns. Preparation continues up to that point, and
+    /// finishing continues to its end.
     pub fn detach(&self) {
-        self.0.send_modify(|told| told.detach = true);
+        self.0.send_modify(|state| state.detach = true);
     }
 }
 
-/// Hears what one attempt is told; cheap to clone.
+/// Receives the commands of one attempt; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AttemptCommands {
     all: Stop,
     own: watch::Receiver<CommandState>,
 }
 
-/// Why an attempt must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// Everything stops.
+    /// All attempts stop.
     All,
-    /// This attempt.
+    /// Only this attempt stops.
     Own(StopReason),
 }
 
 impl StopCause {
-    /// How the attempt will have ended.
+    /// Returns the failure with which the attempt ends.
     pub fn trouble(&self) -> AttemptFailure {
         let (outcome, reason) = match self {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
@@ -89,7 +90,7 @@ impl StopCause {
         AttemptFailure::of(outcome, reason)
     }
 
-    /// The limit that was crossed, where it is one.
+    /// Returns the limit that was reached, if that is the reason.
     pub fn limit(&self) -> Option<LimitHit> {
         match self {
             Self::Own(StopReason::OverBudget(hit)) => Some(*hit),
@@ -99,46 +100,47 @@ impl StopCause {
 }
 
 impl AttemptCommands {
-    /// For an attempt that stops when all do, or when it is told.
+    /// Creates the two ends for an attempt that stops on its own command or when all attempts stop.
     pub fn new(all: Stop) -> (AttemptControl, Self) {
-        let (tell, own) = watch::channel(CommandState::default());
-        (AttemptControl(tell), Self { all, own })
+        let (sender, own) = watch::channel(CommandState::default());
+        (AttemptControl(sender), Self { all, own })
     }
 
-    /// Why it must stop now, if it must.
+    /// Returns why the attempt must stop now, or `None`.
     pub fn halt(&self) -> Option<StopCause> {
         let own = self.own.borrow().stop.clone();
         own.map(StopCause::Own)
             .or_else(|| self.all.is_set().then_some(StopCause::All))
     }
 
-    /// Waits until it must stop, and says why.
+    /// Waits until the attempt must stop, and returns why.
     pub async fn halted(&self) -> StopCause {
         tokio::select! {
-            why = self.own(|told| told.stop.clone()) => StopCause::Own(why),
+            why = self.own(|state| state.stop.clone()) => StopCause::Own(why),
             () = self.all.reached(StopLevel::Stop) => self.halt().unwrap_or(StopCause::All),
         }
     }
 
-    /// Whether everything is to be killed.
+    /// Returns whether all attempts are to be killed.
     pub fn is_killed(&self) -> bool {
         self.all.level() >= StopLevel::Kill
     }
 
-    /// Waits until everything is to be killed.
+    /// Waits until all attempts are to be killed.
     pub async fn killed(&self) {
         self.all.reached(StopLevel::Kill).await;
     }
 
-    /// Waits until it is to let go of its agent.
+    /// Waits until the attempt is to detach from its agent.
     pub async fn detached(&self) {
-        self.own(|told| told.detach.then_some(())).await;
+        self.own(|state| state.detach.then_some(())).await;
     }
 
-    /// Waits until there are more warnings than `seen`, and gives those.
+    /// Waits until there are more than `seen` warnings, and returns the new ones.
     pub async fn warned(&self, seen: usize) -> Vec<LimitHit> {
-        self.own(|told| {
-            told.warnings
+        self.own(|state| {
+            state
+                .warnings
                 .get(seen..)
                 .filter(|new| !new.is_empty())
                 .map(<[_]>::to_vec)
@@ -146,25 +148,25 @@ impl AttemptCommands {
         .await
     }
 
-    /// Waits until the request of this id is answered.
+    /// Waits for the answer to the request with this id.
     pub async fn answered(&self, request: &str) -> Answered {
-        self.own(|told| {
-            let mut answers = told.answers.iter();
+        self.own(|state| {
+            let mut answers = state.answers.iter();
             answers.find(|answered| answered.request == request).cloned()
         })
         .await
     }
 
-    async fn own<T>(&self, look: impl Fn(&CommandState) -> Option<T>) -> T {
-        let mut own = self.own.clone();
-        let found = own
-            .wait_for(|told| look(told).is_some())
+    async fn own<T>(&self, select: impl Fn(&CommandState) -> Option<T>) -> T {
+        let mut receiver = self.own.clone();
+        let found = receiver
+            .wait_for(|state| select(state).is_some())
             .await
             .ok()
-            .and_then(|told| look(&told));
+            .and_then(|state| select(&state));
         match found {
             Some(found) => found,
-            // Nobody can tell it anything any more.
+            // The sender was dropped: no command follows.
             None => std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! What an attempt is found to have been: how it ended, what it used, what it is charged.
+//! The conclusion of an attempt: its outcome, its usage and its charge.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -20,11 +20,12 @@ use super::attempt::{AttemptEnd, AttemptRunner, files};
 use crate::hooks::read_tail;
 use crate::host::{ATTEMPT_MARK, Host};
 
-/// How much of an agent's stderr is looked at to tell why it failed.
+/// The number of bytes at the end of an agent's stderr that are searched for the cause of a
+/// failure.
 const STDERR_TAIL_BYTES: u64 = 16 * 1024;
 
 impl AttemptRunner<'_> {
-    /// Takes in what the agent has told and how its process ended.
+    /// Evaluates the agent's output and the end of its process.
     pub(super) fn take_in(&mut self, adapter: &mut dyn vik_agents::Adapter) {
         let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
         let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
@@ -40,30 +41,30 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// The limit of the attempt that it has crossed, by all that the agent told.
+    /// Returns the attempt's limit that the reported usage has reached.
     pub(super) fn crossed(&self) -> Option<LimitHit> {
         let conclusion = &self.conclusion;
         let (spend, _) = figures(&self.spec.profile, conclusion.usage, conclusion.cost_usd);
         self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
-    pub(super) fn conclude(&self, trouble: Option<AttemptFailure>) -> (Ended, AttemptResult) {
-        let trouble = trouble.map(|trouble| AttemptFailure {
-            reason: masked(trouble.reason),
-            feedback: trouble.feedback.map(masked),
-            ..trouble
+    pub(super) fn conclude(&self, failure: Option<AttemptFailure>) -> (Ended, AttemptResult) {
+        let failure = failure.map(|failure| AttemptFailure {
+            reason: masked(failure.reason),
+            feedback: failure.feedback.map(masked),
+            ..failure
         });
         let (conclusion, profile) = (&self.conclusion, &self.spec.profile);
-        let outcome = trouble
+        let outcome = failure
             .as_ref()
-            .map_or(Outcome::Succeeded, |trouble| trouble.outcome);
-        let failure_class = trouble.as_ref().and_then(|trouble| trouble.class);
+            .map_or(Outcome::Succeeded, |failure| failure.outcome);
+        let failure_class = failure.as_ref().and_then(|failure| failure.class);
         let (spend, cost_source) = figures(profile, conclusion.usage, conclusion.cost_usd);
-        let reason = trouble.as_ref().map(|trouble| trouble.reason.clone());
+        let reason = failure.as_ref().map(|failure| failure.reason.clone());
         let resets_at = (failure_class == Some(FailureClass::RateLimit))
             .then(|| {
-                let told = || vik_agents::reset_time(reason.as_deref()?, &Zoned::now());
-                conclusion.resets_at.or_else(told)
+                let from_reason = || vik_agents::reset_time(reason.as_deref()?, &Zoned::now());
+                conclusion.resets_at.or_else(from_reason)
             })
             .flatten();
         let exit = self.exit.as_ref();
@@ -76,7 +77,7 @@ impl AttemptRunner<'_> {
             outcome,
             failure_class,
             reason: reason.clone(),
-            feedback: trouble.and_then(|trouble| trouble.feedback),
+            feedback: failure.and_then(|failure| failure.feedback),
             changed: self.changed,
             ran: self.agent_ran,
             answered: self.answered,
@@ -109,7 +110,7 @@ impl AttemptRunner<'_> {
         (ended, report)
     }
 
-    /// What Vik has to say in the log before its last line.
+    /// Writes Vik's own events to the log, before the last one.
     pub(super) fn own_lines(
         &mut self,
         ended: &Ended,
@@ -126,15 +127,15 @@ impl AttemptRunner<'_> {
             };
             log.push(now, &failed)?;
         }
-        // One that was stopped for a limit has the line already.
-        let is_told = self
+        // An attempt that was stopped because of a limit already has this event.
+        let is_logged = self
             .attempt
             .commands
             .halt()
             .is_some_and(|halt| halt.limit().is_some());
         let crossed = self
             .crossed()
-            .filter(|_| report.outcome == Outcome::OverBudget && !is_told);
+            .filter(|_| report.outcome == Outcome::OverBudget && !is_logged);
         if let Some(hit) = crossed {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
@@ -142,12 +143,12 @@ impl AttemptRunner<'_> {
         for message in self.reverted().into_iter().chain(self.refused()) {
             log.push(now, &Event::note(message))?;
         }
-        for told in self.take_output_summaries() {
-            log.push(now, &told.event())?;
+        for summary in self.take_output_summaries() {
+            log.push(now, &summary.event())?;
         }
-        // No agent has told it.
-        let untold = ended.exit_code.is_none() && ended.signal.is_none();
-        if let Some(reason) = reason.filter(|_| untold) {
+        // The agent did not report this failure.
+        let has_no_exit = ended.exit_code.is_none() && ended.signal.is_none();
+        if let Some(reason) = reason.filter(|_| has_no_exit) {
             let error = Event::Error {
                 message: reason.into(),
                 fatal: true,
@@ -159,7 +160,8 @@ impl AttemptRunner<'_> {
         Ok(())
     }
 
-    /// What can be told of a shim of this attempt.
+    /// Returns the parts of the shim's specification that are the same for every process of this
+    /// attempt.
     pub(super) fn shim_spec(&self, program: &str, workdir: &Path) -> ShimSpec {
         shim_spec(self.files, &self.id, program, workdir)
     }
@@ -174,7 +176,7 @@ fn shim_spec(files: &AttemptFiles, id: &str, program: &str, workdir: &Path) -> S
     spec
 }
 
-/// What the agent told that it used, as money and tokens; `None` where it told nothing.
+/// Returns the usage that the agent reported, as money and tokens; `None` if it reported nothing.
 pub(super) fn figures(
     profile: &AgentProfile,
     usage: Usage,
@@ -186,12 +188,12 @@ pub(super) fn figures(
         (None, Some(price)) if tokens > 0 => (cost_of(price, usage), CostSource::Price),
         (None, _) => (0.0, CostSource::None),
     };
-    let told = tokens > 0 || source != CostSource::None;
+    let is_known = tokens > 0 || source != CostSource::None;
     let spend = Spend {
         tokens,
         usd: MicroUsd::from_usd(usd),
     };
-    (told.then_some(spend), source)
+    (is_known.then_some(spend), source)
 }
 
 fn cost_of(price: &Price, usage: Usage) -> f64 {
@@ -211,35 +213,39 @@ fn cost_of(price: &Price, usage: Usage) -> f64 {
 }
 
 impl AttemptEnd {
-    /// The attempt could not even be recorded, or read, or its task broke. What it may have left is found by its mark and
-    /// ended: a slot comes free only after that.
-    pub async fn broken(host: &Host, start: &Start, trouble: AttemptFailure) -> Self {
+    /// Returns the end of an attempt that could not be recorded or read, or whose task broke.
+    /// Processes that it may have left are found by its mark and ended first: only then is its slot
+    /// free.
+    pub async fn broken(host: &Host, start: &Start, failure: AttemptFailure) -> Self {
         let files = files(host, start);
         let id = start.attempt_id.to_string();
         let census = Census::read(&files.census());
         let spec = shim_spec(&files, &id, "", Path::new("/"));
-        let nobody = ProcessId {
+        let no_process = ProcessId {
             pid: 0,
             start_time: 0,
         };
-        let shim = census.as_ref().and_then(|census| census.shim).unwrap_or(nobody);
+        let shim = census
+            .as_ref()
+            .and_then(|census| census.shim)
+            .unwrap_or(no_process);
         let ran = census.as_ref().is_some_and(|census| census.agent.is_some());
         let boot = census.map_or_else(boot_id, |census| census.boot_id);
         let proof = match vik_proc::recover(&spec, shim, None, &boot).await {
             Ok(record) => record.proof,
             Err(lost) => lost.proof().clone(),
         };
-        let trouble = unproven(&proof).unwrap_or(trouble);
+        let failure = unproven(&proof).unwrap_or(failure);
         let ended = Ended {
-            outcome: trouble.outcome,
-            failure_class: trouble.class,
+            outcome: failure.outcome,
+            failure_class: failure.class,
             exit_code: None,
             signal: None,
             duration_ms: 0,
             usage: Usage::default(),
             cost_usd: None,
             cost_source: CostSource::None,
-            reason: Some(trouble.reason),
+            reason: Some(failure.reason),
             last_message: None,
             provider_session_id: None,
             workspace_changed: None,
@@ -260,7 +266,7 @@ impl AttemptEnd {
     }
 }
 
-/// A text as it may be kept and handed on.
+/// Returns the text with its secrets masked.
 fn masked(text: String) -> String {
     match vik_mask::mask(&text) {
         Cow::Borrowed(_) => text,
@@ -268,7 +274,7 @@ fn masked(text: String) -> String {
     }
 }
 
-/// The trouble of an end that is not proven.
+/// Returns the failure for an end that is not proven.
 pub(super) fn unproven(proof: &Proof) -> Option<AttemptFailure> {
     let reason = "some of its processes could not be ended";
     (!proof.is_proven()).then(|| AttemptFailure::failed(FailureClass::UnprovenEnd, reason))

@@ -1,4 +1,4 @@
-//! The sandbox around an agent, and around scripts that run what agents wrote.
+//! The sandbox of an agent, and of scripts that run code which agents wrote.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::report;
 use crate::sandbox::{self, ConfineError, SandboxSubject};
 
 impl AttemptRunner<'_> {
-    /// What the workflow wants; `None`: no sandbox.
+    /// Returns the policy of the workflow; `None`: no sandbox.
     pub(super) fn sandbox_policy(&self) -> Option<SandboxPolicy> {
         SandboxPolicy::of(&self.spec.profile, &self.start().stage)
     }
 
-    /// The agent's sandbox, and in its environment where it can write.
+    /// Returns the agent's sandbox, and adds the writable folders to its environment.
     pub(super) fn confine_agent(
         &self,
         workdir: &Path,
@@ -31,7 +31,8 @@ impl AttemptRunner<'_> {
         self.confine(&policy, workdir, Some(&self.spec.profile), env)
     }
 
-    /// Confines a script that runs what the agent wrote: `verify`, and hooks where the workflow says so.
+    /// Confines a script that runs code which the agent wrote: `verify`, and hooks if the workflow
+    /// demands it.
     pub(super) fn confine_script(
         &self,
         hook: Hook,
@@ -54,7 +55,7 @@ impl AttemptRunner<'_> {
         Ok(())
     }
 
-    /// Which hosts the sandbox has refused, each once, for the log of the session.
+    /// Returns the hosts that the sandbox refused, each once, for the session log.
     pub(super) fn refused(&self) -> Vec<String> {
         let mut counts: BTreeMap<(String, u16), (String, usize)> = BTreeMap::new();
         for refusal in vik_proc::read_refusals(&self.files.refusals()) {
@@ -82,14 +83,14 @@ impl AttemptRunner<'_> {
         env: &mut BTreeMap<String, String>,
     ) -> Result<Option<Sandbox>, AttemptFailure> {
         let start = self.start();
-        let inmate = SandboxSubject {
+        let subject = SandboxSubject {
             issue: &start.issue.id,
             workflow: &self.attempt.workflow,
             workdir,
             agent,
             scope: start.intent.scope.as_ref().filter(|_| agent.is_some()),
         };
-        let sandbox = sandbox::confine(self.host(), policy, inmate, env);
+        let sandbox = sandbox::confine(self.host(), policy, subject, env);
         sandbox.map(Some).map_err(|error| {
             let class = match &error {
                 ConfineError::Scratch(_) => FailureClass::Hook,

@@ -1,4 +1,4 @@
-//! What templates see.
+//! The values that templates can use.
 
 use serde_json::{Map, Value, json};
 use vik_core::issue::Issue;
@@ -8,14 +8,15 @@ use crate::host::Host;
 use crate::outputs;
 use std::path::Path;
 
-/// `issue.*`: all fields of the item, and `workdir`.
+/// Returns `issue.*`: all fields of the item, and `workdir`.
 pub fn issue_value(issue: &Issue, workdir: &Path) -> Map<String, Value> {
     let mut fields = issue.fields();
     fields.insert("workdir".to_owned(), workdir.to_string_lossy().into());
     fields
 }
 
-/// The context of hooks and prompts of a stage. `after_create` has no `issue.stage`.
+/// Returns the context of the hooks and prompts of a stage. In `after_create`, `issue.stage` is
+/// missing.
 pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, Value> {
     let mut issue = issue_value(&start.issue, workdir);
     issue.insert("stage".to_owned(), start.stage.name.as_str().into());
@@ -32,7 +33,7 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
     context
 }
 
-/// The context of `after_create` and `before_remove`.
+/// Returns the context of `after_create` and `before_remove`.
 pub fn issue_context(host: &Host, issue: &Issue, workdir: &Path) -> Map<String, Value> {
     base_context(host, issue_value(issue, workdir))
 }

@@ -1,8 +1,10 @@
-//! Follows the raw output of an agent: reads the file as it grows, maps its lines to events and writes these to the log.
+//! Reads the raw output of an agent while the file grows, maps its lines to events and writes these
+//! to the log.
 //!
-//! The agent appends to the file itself, so none of its output can be lost or block it. The file is polled, with a wait
-//! that grows while nothing is printed: this works on every file system and costs one `read` per poll. Lines of any
-//! length are read in bounded memory ([`lines`]).
+//! The agent appends to the file directly, so no output can be lost, and a slow reader cannot block
+//! it. The file is polled with a wait that grows while nothing is printed: this works on every file
+//! system and costs one `read` per poll. Lines of any length are read in bounded memory
+//! ([`lines`]).
 
 mod kept;
 mod lines;
@@ -29,31 +31,29 @@ use crate::workspace::fs as private;
 /// The shortest and the longest wait between two polls.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
-/// The most that is read before other tasks may run.
+/// The number of bytes that are read before other tasks may run.
 const SLICE_BYTES: usize = 256 * 1024;
 
-/// How many slices are mapped before the caller may check timeouts.
+/// The number of slices that are mapped before the caller may check timeouts.
 const SLICES_PER_TURN: usize = 16;
 
-/// How much of a line that is too long is kept.
-const KEPT_OF_CUT: usize = 64 * 1024;
+/// The number of bytes that are kept of a line that is too long.
+const MAX_CUT_BYTES: usize = 64 * 1024;
 
-/// The most open tool calls that are tracked, and the most bytes of the id of each.
+/// The maximum number of tracked open tool calls, and the maximum length of a call id in bytes.
 const MAX_OPEN_TOOLS: usize = 1024;
 const MAX_TOOL_ID: usize = 256;
 
 thread_local! {
-    /// One buffer per thread, not per session: hundreds of sessions are followed at once.
+    /// One buffer per thread, not per attempt: hundreds of outputs are read at once.
     static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Why the output of an agent cannot be followed.
+/// Why the output of an agent cannot be read or processed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The agent's output cannot be read.
     #[error("cannot read the agent's output")]
     Read(#[source] io::Error),
-    /// The session log cannot be written.
     #[error("cannot write the session log")]
     Log(#[source] Arc<StoreError>),
     /// The journal or the agent's input cannot be written.
@@ -65,7 +65,7 @@ pub enum FollowError {
 }
 
 impl FollowError {
-    /// The error of the file that could not be written.
+    /// Returns the error of the file that could not be written, if there is one.
     pub(super) fn store(&self) -> Option<&StoreError> {
         match self {
             Self::Log(error) => Some(error),
@@ -75,19 +75,20 @@ impl FollowError {
     }
 }
 
-/// The reader of one raw file.
+/// A reader of one raw file.
 pub struct OutputReader {
     raw: File,
     adapter: Box<dyn Adapter>,
     log: SessionLog,
-    /// How many of the next events are in the log already: they are mapped, and not written again.
+    /// The number of next events that the log already contains: they are mapped and not written
+    /// again.
     logged: u64,
     lines: Lines,
     live: Live,
     poll_wait: Duration,
     last_activity: Instant,
     tools: OpenTools,
-    /// Requests of the agent that were not taken yet.
+    /// Requests of the agent that the caller has not taken yet.
     requests: Vec<AgentRequest>,
     kept: KeptOutput,
     overrun: Option<Overrun>,
@@ -97,7 +98,7 @@ pub struct OutputReader {
     answered: bool,
 }
 
-/// The tool calls that are open, oldest first. One may end in the same poll in which the next begins.
+/// The open tool calls, oldest first. A call may end in the same poll in which the next one starts.
 #[derive(Debug, Default)]
 struct OpenTools(Vec<(String, Instant)>);
 
@@ -118,7 +119,7 @@ impl OpenTools {
         }
     }
 
-    /// Takes over the adapter's count of open calls, as a turn that ends closes them all.
+    /// Adopts the adapter's count of open calls, as the end of a turn closes all calls.
     fn set_count(&mut self, count: usize) {
         if self.0.is_empty() && count > 0 {
             self.0.push((String::new(), Instant::now()));
@@ -131,15 +132,15 @@ impl OpenTools {
     }
 }
 
-/// The state of a follower after all output was read.
+/// The state of a reader after all output was read.
 pub struct Finished {
-    /// The adapter, which has mapped every line.
+    /// The adapter, after it has mapped every line.
     pub adapter: Box<dyn Adapter>,
-    /// The log with every event, or why it lacks some.
+    /// The log with every event, or the error because of which some are missing.
     pub log: Result<SessionLog, Arc<StoreError>>,
     /// Whether the agent's model has answered since the attempt started.
     pub answered: bool,
-    /// Set where the kept files take too much of the disk.
+    /// Set if the kept files use too much of the disk.
     pub overrun: Option<Overrun>,
 }
 
@@ -152,7 +153,8 @@ impl std::fmt::Debug for OutputReader {
 }
 
 impl OutputReader {
-    /// Opens an existing file to follow it from its start. The first `logged` events of the agent are in the log.
+    /// Opens an existing file at its start. The log already contains the first `logged` events of
+    /// the agent.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -187,7 +189,7 @@ impl OutputReader {
         self.poll_wait
     }
 
-    /// Returns for how long the agent was inactive; zero while a tool call is open.
+    /// Returns how long the agent was inactive; zero while a tool call is open.
     pub fn silence(&self) -> Duration {
         if self.tools.oldest().is_some() {
             Duration::ZERO
@@ -196,32 +198,32 @@ impl OutputReader {
         }
     }
 
-    /// Returns for how long the oldest open tool call has been open.
+    /// Returns how long the oldest open tool call has been open.
     pub fn tool_open(&self) -> Duration {
         self.tools
             .oldest()
             .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Records activity that is not in the raw output, as on stderr.
+    /// Records activity outside of the raw output, such as on stderr.
     pub fn mark_active(&mut self) {
         self.last_activity = Instant::now();
     }
 
-    /// Restarts the times of silence and open calls, as the agent waits for a person.
+    /// Restarts the times of inactivity and open calls because the agent waits for a person.
     pub fn pause_timers(&mut self) {
         let now = Instant::now();
         self.last_activity = now;
         self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
     }
 
-    /// Returns the overrun where the kept files take too much of the disk. Then no more events are written to the log; the
-    /// output is still mapped, for its usage.
+    /// Returns the overrun if the kept files use too much of the disk. From then on no events are
+    /// written to the log; the output is still mapped to count its usage.
     pub fn overrun(&self) -> Option<Overrun> {
         self.overrun
     }
 
-    /// Takes the requests of the agent since the last call.
+    /// Takes the requests of the agent that arrived since the last call.
     pub fn take_requests(&mut self) -> Vec<AgentRequest> {
         std::mem::take(&mut self.requests)
     }
@@ -241,10 +243,10 @@ impl OutputReader {
         self.raw.metadata().is_ok_and(|meta| meta.len() > 0)
     }
 
-    /// Writes an event of Vik's own to the log.
+    /// Writes an event of Vik itself to the log.
     ///
     /// # Errors
-    /// When the log cannot be written, now or before.
+    /// When this or an earlier write to the log fails.
     pub fn append_event(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
         self.write(|log| {
             log.push(at, event)?;
@@ -253,10 +255,10 @@ impl OutputReader {
         self.check_log()
     }
 
-    /// Writes out the log and leaves the file to the next daemon.
+    /// Flushes the log and leaves the raw file to the next daemon.
     ///
     /// # Errors
-    /// When the log cannot be written, now or before.
+    /// When this or an earlier write to the log fails.
     pub fn detach(mut self) -> Result<(), FollowError> {
         self.write(SessionLog::flush);
         self.check_log()
@@ -265,14 +267,15 @@ impl OutputReader {
     /// Reads and maps new output, at most one slice. Returns whether there may be more.
     ///
     /// # Errors
-    /// When reading fails. Also when the log cannot be written, now or before: the slice is mapped all the same.
+    /// When reading fails, or when this or an earlier write to the log fails. In the latter case
+    /// the slice is mapped nevertheless.
     pub fn poll(&mut self) -> Result<bool, FollowError> {
         let more = self.read_slice()?;
         self.check_log()?;
         Ok(more)
     }
 
-    /// [`poll`](Self::poll)s several slices, as long as there may be more.
+    /// Calls [`poll`](Self::poll) for several slices, as long as there may be more.
     pub(super) async fn poll_slices(&mut self) -> Result<(), FollowError> {
         for _ in 0..SLICES_PER_TURN {
             if !self.poll()? {
@@ -312,7 +315,7 @@ impl OutputReader {
         })
     }
 
-    /// Writes to the log, unless it has failed. A later write would leave a gap: the log ends where it failed.
+    /// Writes to the log, unless an earlier write failed. A later write would leave a gap.
     fn write(&mut self, write: impl FnOnce(&mut SessionLog) -> Result<(), StoreError>) {
         if self.log_error.is_none() {
             self.log_error = write(&mut self.log).err().map(Arc::new);
@@ -325,7 +328,8 @@ impl OutputReader {
             .map_or(Ok(()), |error| Err(FollowError::Log(error)))
     }
 
-    /// Skips a hole of the file within a line that is too long anyway: a sparse file may be longer than can be read.
+    /// Skips a hole in the file within a line that is too long anyway: a sparse file may be longer
+    /// than can be read.
     fn skip_hole(&mut self) -> Result<(), FollowError> {
         if !self.lines.is_cutting() {
             return Ok(());
@@ -366,7 +370,8 @@ impl OutputReader {
         });
     }
 
-    /// Maps the rest of the output after the process has ended, a last line without a newline included.
+    /// Maps the remaining output after the process has ended, including a last line without a
+    /// newline.
     ///
     /// # Errors
     /// When reading fails.
@@ -397,7 +402,7 @@ impl OutputReader {
     }
 }
 
-/// Maps lines to events, and writes those that the log lacks.
+/// Maps lines to events, and writes those that the log does not contain.
 struct Mapper<'f> {
     at: Timestamp,
     adapter: &'f mut dyn Adapter,
@@ -422,7 +427,8 @@ impl Mapper<'_> {
         if line.is_empty() {
             return;
         }
-        // Everything that Vik knows of the agent comes from here, so no secret gets any further.
+        // All of the agent's output passes through here, so no secret reaches the log or the
+        // adapter.
         let text = String::from_utf8_lossy(line);
         let masked = vik_mask::mask_json(&text);
         let Self {
@@ -447,7 +453,8 @@ impl Mapper<'_> {
         self.requests.append(&mut self.adapter.take_requests());
     }
 
-    /// Logs the start of a line that is too long. The adapter does not get such a line.
+    /// Writes the start of a line that is too long to the log. The adapter does not receive such a
+    /// line.
     fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) {
         if *self.logged > 0 {
             *self.logged -= 1;
@@ -457,8 +464,8 @@ impl Mapper<'_> {
             return;
         }
         let masker = vik_mask::process();
-        let text = String::from_utf8_lossy(&start[..start.len().min(KEPT_OF_CUT + masker.around())]);
-        let kept = head(&text, KEPT_OF_CUT).len();
+        let text = String::from_utf8_lossy(&start[..start.len().min(MAX_CUT_BYTES + masker.around())]);
+        let kept = head(&text, MAX_CUT_BYTES).len();
         let event = Event::Malformed {
             line: masker.mask_part(&text, 0..kept).into(),
             bytes: Some(bytes),
@@ -468,13 +475,13 @@ impl Mapper<'_> {
     }
 }
 
-/// Returns at most the first `most` bytes of a text, whole characters only.
-fn head(text: &str, most: usize) -> &str {
-    &text[..text.floor_char_boundary(most)]
+/// Returns at most the first `max_bytes` bytes of a text, whole characters only.
+fn head(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
-/// Returns where the file has data at or after `at`; `None` where it has none. Where the system does not support that,
-/// `at` itself.
+/// Returns the offset of the next data in the file at or after `at`; `None` if there is none.
+/// Returns `at` itself if the system does not support the query.
 fn next_data(file: &File, at: u64) -> Option<u64> {
     use nix::errno::Errno;
     use nix::unistd::{Whence, lseek};

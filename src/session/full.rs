@@ -1,4 +1,4 @@
-//! Attempts that use too much of the disk, or whose disk is full.
+//! Attempts that exceed their disk limit, or whose disk is full.
 
 use std::sync::Arc;
 
@@ -13,22 +13,23 @@ use super::follow::KeptOutput;
 use crate::hooks::used_too_much;
 use crate::workspace::fs as private;
 
-/// The start of the reason of an attempt that failed for a full disk.
+/// The start of the reason of an attempt that failed because of a full disk.
 pub(super) const FULL: &str = "the disk is full: ";
 
-/// Returns the failure of an agent that was killed as it exceeded a limit.
+/// Returns the failure of an agent that was killed because it exceeded a limit.
 pub(super) fn overrun_failure(overrun: &Overrun) -> AttemptFailure {
     let reason = format!("the agent {}", used_too_much(overrun));
     AttemptFailure::failed(FailureClass::Agent, reason)
 }
 
-/// Returns whether a disk is full. That may pass, unlike other reasons why a file cannot be written.
+/// Returns whether a disk is full. This may be temporary, unlike other reasons why a file cannot be
+/// written.
 pub(super) fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })
 }
 
 impl AttemptRunner<'_> {
-    /// Returns the files that are kept of the agent, and how much of the disk they may take.
+    /// Returns the files that are kept of the agent, and their limit on the disk.
     pub(super) fn kept_output(&self) -> KeptOutput {
         let files = self.files;
         KeptOutput {
@@ -37,8 +38,8 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Returns whether a failure may be one of the storage: it has nearly no room, or Vik cannot write to it either, so that
-    /// a next attempt would fail too.
+    /// Returns whether the storage may have caused a failure: it has almost no space, or Vik cannot
+    /// write to it either, so that the next attempt would fail too.
     pub(super) async fn disk_fails(&self) -> bool {
         let layout = &self.host().layout;
         let probe = format!(".{}.probe", self.id);
@@ -73,22 +74,23 @@ impl AttemptRunner<'_> {
         self.storage_failure.get().is_some() || self.full.get().is_some()
     }
 
-    /// Returns the failure of an attempt whose disk was full. It is no failure of a hook, as those are not tried again.
-    pub(super) fn failed_by_full_disk(&self, trouble: AttemptFailure) -> AttemptFailure {
-        let by_itself = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
-        let class = match trouble.class {
+    /// Returns the failure of an attempt whose disk was full. Its class is not that of a hook, as
+    /// failed hooks are not retried.
+    pub(super) fn failed_by_full_disk(&self, failure: AttemptFailure) -> AttemptFailure {
+        let killed_by_shim = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
+        let class = match failure.class {
             Some(FailureClass::Hook | FailureClass::Agent) => Some(FailureClass::Agent),
-            Some(FailureClass::Verify) => trouble.class,
-            _ => return trouble,
+            Some(FailureClass::Verify) => failure.class,
+            _ => return failure,
         };
-        let reason = match trouble.reason {
-            reason if by_itself => reason,
+        let reason = match failure.reason {
+            reason if killed_by_shim => reason,
             reason => format!("{FULL}{reason}"),
         };
         AttemptFailure {
             class,
             reason,
-            ..trouble
+            ..failure
         }
     }
 }

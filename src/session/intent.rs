@@ -1,4 +1,4 @@
-//! The intent of an attempt, in words for its agent.
+//! The intent of an attempt as text for its agent.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use vik_core::workflow::OnViolation;
 
 use crate::template::{self, Fence};
 
-/// `intent.*` of templates.
+/// Returns `intent.*` of templates.
 pub fn value(intent: &Intent) -> Value {
     let texts = |clauses: &[Clause]| {
         clauses
@@ -24,7 +24,7 @@ pub fn value(intent: &Intent) -> Value {
     })
 }
 
-/// The globs in order; of further lists each is one entry.
+/// Returns the globs of the first list in order. Each further list becomes one entry.
 pub fn globs(scope: &Scope) -> Vec<String> {
     let mut lists = scope.globs();
     let mut entries = lists.next().map(<[String]>::to_vec).unwrap_or_default();
@@ -32,7 +32,8 @@ pub fn globs(scope: &Scope) -> Vec<String> {
     entries
 }
 
-/// The section that Vik adds to a prompt whose template does not speak of the intent itself; "" where there is none.
+/// Returns the section that Vik adds to a prompt whose template does not use the intent itself; ""
+/// if there is none.
 pub fn section(intent: &Intent, template: &str, fence: &Fence) -> String {
     if intent.is_empty() || template::uses(template, "intent") {
         return String::new();
@@ -110,7 +111,7 @@ mod tests {
         let fence = Fence::of(&json!({}), true);
         let text = fence.explain(section(&intent(), "", &fence));
         let fenced = text.split("<issue-text-").count() - 1;
-        // Once in what explains it, and around the one clause of the issue.
+        // Once in the explanation, and once around the clause of the issue.
         assert_eq!(fenced, 2, "{text}");
         assert!(text.contains(">be⟦U+200B⟧ quick</issue-text-"), "{text}");
         assert!(text.contains("\n- keep the API\n"));

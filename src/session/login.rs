@@ -1,7 +1,9 @@
-//! The login of an agent profile with `home: private`: one for all issues, though each issue has a home of its own.
+//! The login of an agent profile with `home: private`: all issues share one login, though each
+//! issue has its own home.
 //!
-//! An agent refreshes its tokens in its own home. They are copied to the profile's login, and from there to the homes of the
-//! other issues, while agents run: a refresh token can be used once. Nothing else of a home is copied.
+//! An agent refreshes its tokens in its own home. They are copied to the profile's login, and from
+//! there to the homes of the other issues, while agents run, because a refresh token can be used
+//! only once. Nothing else of a home is copied.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,16 +21,17 @@ use crate::workspace::fs::{create_private_dir_all, write_atomic};
 /// How often a running agent's login is compared with the profile's.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A longer file is no login.
+/// The maximum size of a login file.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The fields that name the account: a refreshed login has the same ones.
 const IDENTITY: [&str; 4] = ["OPENAI_API_KEY", "account_id", "auth_mode", "organizationUuid"];
 
-/// How long before its end an access token may be replaced. Claude Code refreshes five minutes before.
+/// How long before its expiry an access token may be replaced. Claude Code refreshes five minutes
+/// before.
 const REFRESH_WINDOW: Duration = Duration::from_mins(10);
 
-/// One writer at a time.
+/// Held by the only writer.
 static EXCHANGE: Mutex<()> = Mutex::new(());
 
 /// The login files of a profile and of one issue's home.
@@ -38,11 +41,10 @@ pub(super) struct LoginSync {
     profile: PathBuf,
     /// The home of the issue's agent.
     issue: PathBuf,
-    /// The names of the files.
     files: &'static [&'static str],
 }
 
-/// Compares logins until it is dropped.
+/// A task that synchronises logins until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running(AbortHandle);
 
@@ -53,8 +55,9 @@ impl Drop for Running {
 }
 
 impl LoginSync {
-    /// Copies the newer login over the older one. An issue's login that is no refreshed one of the profile is replaced before an
-    /// agent starts; while it runs the file may be half written, and stays. Returns the names of the files that differ. Blocks.
+    /// Copies the newer login over the older one. An issue's login that is not a refreshed one of
+    /// the profile is replaced before an agent starts; while the agent runs the file may be
+    /// incomplete and is kept. Returns the names of the files that differ. Blocks.
     fn exchange(&self, is_running: bool) -> Vec<&'static str> {
         let _one = EXCHANGE.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.issue.is_dir() {
@@ -71,7 +74,7 @@ impl LoginSync {
         differ
     }
 
-    /// Copies it again and again.
+    /// Synchronises the logins every [`INTERVAL`].
     pub(super) fn keep_up(self) -> Running {
         let task = tokio::spawn(async move {
             loop {
@@ -85,7 +88,7 @@ impl LoginSync {
 }
 
 impl AttemptRunner<'_> {
-    /// Makes the private home of the agent and its login, where the profile wants one.
+    /// Creates the private home of the agent and its login, if the profile uses one.
     pub(super) async fn private_home(&self) -> io::Result<Option<PathBuf>> {
         if self.spec.profile.home == Home::User {
             return Ok(None);
@@ -100,7 +103,7 @@ impl AttemptRunner<'_> {
         made.await.map_err(io::Error::other)?
     }
 
-    /// Copies what the agent refreshed, however it ended.
+    /// Copies the login that the agent refreshed, whatever its outcome.
     pub(super) async fn exchange_login(&self) {
         if self.spec.profile.home == Home::User {
             return;
@@ -129,7 +132,8 @@ impl AttemptRunner<'_> {
     }
 }
 
-/// Copies the newer of two files over the older one. Returns whether they hold one login afterwards.
+/// Copies the newer of two files over the older one. Returns whether both contain the same login
+/// afterwards.
 fn exchange(profile: &Path, issue: &Path, is_running: bool) -> io::Result<bool> {
     let Some(ours) = read_login(profile) else {
         return Ok(true);
@@ -142,7 +146,7 @@ fn exchange(profile: &Path, issue: &Path, is_running: bool) -> io::Result<bool> 
             write_atomic(profile, serde_json::to_string_pretty(&theirs)?.as_bytes())?;
             Ok(true)
         }
-        // Another one, or half written.
+        // Another account's login, or an incomplete file.
         theirs if is_running && (theirs.is_none() || is_newer) => Ok(false),
         _ => {
             write_atomic(issue, serde_json::to_string_pretty(&ours)?.as_bytes())?;
@@ -151,8 +155,9 @@ fn exchange(profile: &Path, issue: &Path, is_running: bool) -> io::Result<bool> 
     }
 }
 
-/// Returns whether an agent has a reason to refresh this login. The tokens of Claude Code name no account, so those of another
-/// one cannot be told from refreshed ones; a login that is still valid is not replaced by either.
+/// Returns whether an agent has a reason to refresh this login. The tokens of Claude Code name no
+/// account, so those of another account look like refreshed ones; a login that is still valid is
+/// replaced by neither.
 fn may_be_refreshed(login: &Value) -> bool {
     let ends = login.pointer("/claudeAiOauth/expiresAt").and_then(Value::as_u64);
     ends.is_none_or(|ends| {
@@ -161,21 +166,22 @@ fn may_be_refreshed(login: &Value) -> bool {
     })
 }
 
-/// Returns a login, where the file holds one.
+/// Returns the login in a file, if it contains one.
 pub(crate) fn read_login(path: &Path) -> Option<Value> {
     let text = small_file(path).ok().filter(|text| text.len() <= MAX_BYTES)?;
     serde_json::from_str(&text).ok().filter(Value::is_object)
 }
 
-/// Returns when a file was changed; one from the future counts as the oldest, so that it does not win for ever.
+/// Returns when a file was changed; a time in the future counts as the oldest, so that it does not
+/// win for ever.
 fn changed_at(path: &Path) -> SystemTime {
     let changed = path.symlink_metadata().and_then(|facts| facts.modified());
     let known = changed.ok().filter(|changed| *changed <= SystemTime::now());
     known.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Returns the profile's login with the values of the issue's, and no other field. `None` where it is another account's, or has
-/// another form.
+/// Returns the profile's login with the values of the issue's login, and no other field. `None` if
+/// the login is of another account or has another form.
 fn refreshed(profile: &Value, issue: &Value) -> Option<Value> {
     match (profile, issue) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -220,7 +226,7 @@ mod tests {
             self.folder.path().join(home).join("auth.json")
         }
 
-        /// Writes a login as if so many seconds ago.
+        /// Writes a login with a modification time `age` seconds ago.
         fn write(&self, home: &str, text: &str, age: u64) {
             let file = self.file(home);
             std::fs::write(&file, text).unwrap();
@@ -264,7 +270,7 @@ mod tests {
             homes.exchange(issue, true);
         }
         assert_eq!((homes.value("profile"), homes.value("2")), (new.clone(), new));
-        // The user logs in anew.
+        // The user logs in again.
         homes.write("profile", &login("by hand").to_string(), 0);
         homes.write("1", &login("stale").to_string(), 40);
         homes.exchange("1", true);
@@ -292,7 +298,8 @@ mod tests {
             homes.write("1", &planted, 50);
             homes.exchange("1", true);
             assert_eq!(homes.value("profile"), login("mine"), "{planted}");
-            // It may be half written while the agent runs; the next one begins with a whole one.
+            // The file may be incomplete while the agent runs; the next agent starts with a
+            // complete one.
             assert_eq!(std::fs::read_to_string(homes.file("1")).unwrap(), planted);
             homes.exchange("1", false);
             assert_eq!(homes.value("1"), login("mine"), "{planted}");
@@ -338,7 +345,7 @@ mod tests {
             homes.value("profile")["claudeAiOauth"]["accessToken"],
             "refreshed"
         );
-        // One without an end that could be known stays valid.
+        // A login whose expiry is unknown stays valid.
         homes.write("profile", &login("mine", u64::MAX / 4_000_000).to_string(), 100);
         homes.write("1", &planted, 50);
         assert_eq!(homes.exchange("1", true), ["auth.json"]);

@@ -1,5 +1,6 @@
-//! One attempt: prepare, start the agent under the shim, follow what it prints, conclude. Each step is in the attempt's
-//! journal before it is taken: whoever takes the attempt up again goes on where that ends.
+//! Runs one attempt: prepares the workspace, starts the agent under the shim, reads its output and
+//! concludes. The journal of the attempt records each step before it happens, so that a later
+//! daemon can resume where the journal ends.
 
 mod agent;
 mod approval;

@@ -1,5 +1,5 @@
-//! What the agent asked for is carried out: all of it was checked before any of it is done, and each is noted before and
-//! behind, so that nothing is done twice.
+//! Applies the outputs that the agent requested: all are checked before the first one is applied,
+//! and each is recorded before and after, so that none is applied twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ use crate::report::{self, one_line};
 use crate::template;
 use crate::workspace::{fs as private, resolve_path};
 
-/// So many refusals stand in a reason, and in what the next attempt is told.
+/// The number of refusals in a reason, and in the feedback for the next attempt.
 const NAMED: usize = 3;
 const MAX_REPORTED: usize = 20;
 
-/// How much of an output stands in a line.
+/// The maximum length of an output's summary in one line.
 const SHOWN: usize = 100;
 
-/// What became of one output, for the log.
+/// The result of one output, for the log.
 #[derive(Debug)]
 pub(super) struct OutputSummary {
     output: &'static str,
@@ -72,13 +72,13 @@ impl OutputSummary {
     }
 }
 
-/// The scripts of one output, ready to be run.
+/// The rendered scripts of one output.
 struct Scripts {
     run: String,
     check: Option<String>,
 }
 
-/// What an agent asked for, all of which may be done.
+/// The outputs of an agent, all of which passed the checks.
 struct Checked {
     policy: OutputPolicy,
     lines: Vec<Line>,
@@ -86,7 +86,8 @@ struct Checked {
 }
 
 impl AttemptRunner<'_> {
-    /// Keeps credentials from an agent that has outputs, and makes the file in which it asks for them.
+    /// Withholds credentials from an agent that has outputs, and creates the file in which it
+    /// requests them.
     pub(super) fn wall_off(
         &self,
         workdir: &Path,
@@ -97,16 +98,17 @@ impl AttemptRunner<'_> {
             return Ok(());
         }
         let refused = |why: String| AttemptFailure::failed(FailureClass::Usage, why);
-        let open = |sandbox: &Sandbox| sandbox.calls.as_ref().is_none_or(|calls| calls.unix_sockets);
-        let Some(sandbox) = sandbox.filter(|sandbox| !open(sandbox)) else {
+        let allows_unix_sockets =
+            |sandbox: &Sandbox| sandbox.calls.as_ref().is_none_or(|calls| calls.unix_sockets);
+        let Some(sandbox) = sandbox.filter(|sandbox| !allows_unix_sockets(sandbox)) else {
             return Err(refused(
                 "`outputs` need a sandbox without `unix_sockets`".to_owned(),
             ));
         };
-        self.with_wall(workdir, |wall| {
-            wall.environment(env)?;
-            wall.git(env)?;
-            wall.sandbox(sandbox, env)
+        self.with_guard(workdir, |guard| {
+            guard.environment(env)?;
+            guard.git(env)?;
+            guard.sandbox(sandbox, env)
         })
         .map_err(|leak| {
             refused(format!(
@@ -126,7 +128,7 @@ impl AttemptRunner<'_> {
         Ok(())
     }
 
-    /// Keeps the same from `verify`, which runs what the agent wrote.
+    /// Withholds the same from `verify`, which runs code that the agent wrote.
     pub(super) fn wall_off_verify(
         &self,
         workdir: &Path,
@@ -136,9 +138,9 @@ impl AttemptRunner<'_> {
         if self.start().stage.outputs.is_none() {
             return Ok(());
         }
-        self.with_wall(workdir, |wall| {
-            wall.environment_of_script(env);
-            sandbox.map_or(Ok(()), |sandbox| wall.sandbox(sandbox, env))
+        self.with_guard(workdir, |guard| {
+            guard.environment_of_script(env);
+            sandbox.map_or(Ok(()), |sandbox| guard.sandbox(sandbox, env))
         })
         .map_err(|leak| {
             let reason =
@@ -147,7 +149,7 @@ impl AttemptRunner<'_> {
         })
     }
 
-    fn with_wall<T>(&self, workdir: &Path, act: impl FnOnce(&CredentialGuard<'_>) -> T) -> T {
+    fn with_guard<T>(&self, workdir: &Path, act: impl FnOnce(&CredentialGuard<'_>) -> T) -> T {
         let workflow = &self.attempt.workflow;
         let listed = &self.spec.profile.secrets;
         let of_outputs = self
@@ -183,7 +185,7 @@ impl AttemptRunner<'_> {
         self.files.outputs_dir().join(FILE_NAME)
     }
 
-    /// What Vik adds to the prompt.
+    /// Returns the section that Vik adds to the prompt.
     pub(super) fn output_section(&self, template: &str, fence: &template::Fence) -> String {
         let policy = self.start().stage.outputs.as_ref();
         let done = match policy {
@@ -198,7 +200,7 @@ impl AttemptRunner<'_> {
         outputs::section(policy, &self.output_file(), &done, template, fence)
     }
 
-    /// The last note of each output of the run, in the order of the first ones.
+    /// Returns the last note of each output of the run, in the order of the first notes.
     fn last_notes(&self) -> Vec<OutputNote> {
         let mut last: Vec<OutputNote> = Vec::new();
         for note in output_notes(&self.files.output_book(self.start().run)) {
@@ -210,11 +212,12 @@ impl AttemptRunner<'_> {
         last
     }
 
-    /// What became of the outputs, for the log: from the book where this daemon did not see it.
+    /// Returns the results of the outputs for the log, from the book if another daemon applied
+    /// them.
     pub(super) fn take_output_summaries(&mut self) -> Vec<OutputSummary> {
-        let told = std::mem::take(&mut self.output_summaries);
-        if !told.is_empty() || self.start().stage.outputs.is_none() {
-            return told;
+        let summaries = std::mem::take(&mut self.output_summaries);
+        if !summaries.is_empty() || self.start().stage.outputs.is_none() {
+            return summaries;
         }
         let own = self.start().attempt_id;
         let notes = self.last_notes().into_iter();
@@ -224,17 +227,17 @@ impl AttemptRunner<'_> {
             .collect()
     }
 
-    /// The file was the agent's own; what was in it is kept.
+    /// Removes the agent's file, whose content is kept elsewhere.
     pub(super) fn forget_outputs(&self) {
         if self.start().stage.outputs.is_some() {
             let _ = std::fs::remove_dir_all(self.files.outputs_dir());
         }
     }
 
-    /// What stands between an agent that is done and a good end: `verify`, a person where one is to be asked, and what the
-    /// agent asked for.
+    /// Runs the steps between the agent's end and success: `verify`, a person's approval if one is
+    /// required, and the outputs.
     pub(super) async fn accept(&mut self, workdir: &Path) -> Result<(), Abort> {
-        // `verify` runs what the agent wrote.
+        // `verify` runs code that the agent wrote.
         self.take_outputs().await?;
         self.verify(workdir).await?;
         let checked = self.checked_outputs()?;
@@ -249,7 +252,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Keeps what the agent asked for, once: nothing of the agent lives any more.
+    /// Copies the agent's outputs once. No process of the agent is alive any more.
     async fn take_outputs(&mut self) -> Result<(), AttemptFailure> {
         let (from, to) = (self.output_file(), self.files.outputs());
         if self.start().stage.outputs.is_none() || to.exists() {
@@ -273,7 +276,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// What the agent asked for, where all of it may be done.
+    /// Returns the requested outputs if all of them are allowed.
     fn checked_outputs(&mut self) -> Result<Option<Checked>, AttemptFailure> {
         let Some(policy) = self.start().stage.outputs.clone() else {
             return Ok(None);
@@ -300,7 +303,7 @@ impl AttemptRunner<'_> {
         }
         let book =
             OutputBook::open(&self.files.output_book(start.run)).map_err(|error| self.cannot_keep(&error))?;
-        // What failed is not done, and does not count.
+        // Failed outputs were not applied and do not count.
         let notes = book.notes().iter().filter(|note| {
             let last = book.last(&note.key);
             last.is_some_and(|last| last.progress != Progress::Failed)
@@ -333,7 +336,7 @@ impl AttemptRunner<'_> {
         Ok(())
     }
 
-    /// Carries out one output, unless that was done.
+    /// Applies one output, unless it was applied before.
     async fn output(
         &mut self,
         book: &mut OutputBook,
@@ -345,8 +348,8 @@ impl AttemptRunner<'_> {
         let scripts = self.scripts(rule, line, workdir)?;
         let last = book.last(&line.key).cloned();
         if let Some(note) = last.as_ref().filter(|note| note.progress == Progress::Applying) {
-            let began = note.session.to_string();
-            let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &began, &[], &Graces::short()).await;
+            let attempt_id = note.session.to_string();
+            let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &attempt_id, &[], &Graces::short()).await;
             if !alive.is_empty() {
                 let reason = format!(
                     "what was begun of an output (`{}`) could not be ended",
@@ -364,8 +367,8 @@ impl AttemptRunner<'_> {
                 return Ok(());
             }
             (NextStep::Check, Some(check)) => {
-                let (looked, why) = self.run_check(check, secrets, line).await;
-                if let Some(end) = core::after_check(looked) {
+                let (check_result, why) = self.run_check(check, secrets, line).await;
+                if let Some(end) = core::after_check(check_result) {
                     return self.close_output(book, line, end, why);
                 }
             }
@@ -381,27 +384,27 @@ impl AttemptRunner<'_> {
         crash::point("output_ran");
         let (ran, mut why) = match done {
             Ok(()) => (RunResult::Well, None),
-            // It ended by itself, or was never begun.
+            // The script ended on its own, or was never started.
             Err(error @ (HookError::Failed { code: Some(_), .. } | HookError::Write { .. })) => {
                 (RunResult::Failed, Some(report::chain(&error)))
             }
             Err(error) => (RunResult::CutOff, Some(report::chain(&error))),
         };
-        let looked = match (&scripts.check, ran) {
+        let check_result = match (&scripts.check, ran) {
             (Some(check), RunResult::Well) => {
-                let (looked, said) = self.run_check(check, secrets, line).await;
-                why = said;
-                Some(looked)
+                let (check_result, detail) = self.run_check(check, secrets, line).await;
+                why = detail;
+                Some(check_result)
             }
             _ => None,
         };
-        let end = core::after_run(ran, looked);
+        let end = core::after_run(ran, check_result);
         let closed = self.close_output(book, line, end, why);
         crash::point("output_applied");
         closed
     }
 
-    /// Asks the check of an output whether it is done, and gives what else it said.
+    /// Runs the check of an output. Returns its result and the reason.
     async fn run_check(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<String>) {
         match self.output_script("check", check, secrets, line).await {
             Ok(()) => (CheckResult::Done, None),
@@ -413,7 +416,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Notes how an output ended, and gives what that means for the attempt.
+    /// Records how an output ended, and returns what that means for the attempt.
     fn close_output(
         &mut self,
         book: &mut OutputBook,
@@ -425,11 +428,11 @@ impl AttemptRunner<'_> {
         self.note_output(book, line, end, why.clone())?;
         self.output_summaries
             .extend(book.last(&line.key).map(|note| OutputSummary::of(note, true)));
-        let what = format!("the output on line {} (`{}`)", line.number, line.output.kind());
+        let name = format!("the output on line {} (`{}`)", line.number, line.output.kind());
         let why = why.unwrap_or_default();
         let reason = match end {
             Progress::Applied | Progress::Applying => return Ok(()),
-            // It was killed with all else.
+            // The script was killed along with everything else.
             _ if self.attempt.commands.is_killed() => {
                 let halt = self.attempt.commands.halt();
                 return Err(halt.map_or_else(
@@ -437,9 +440,9 @@ impl AttemptRunner<'_> {
                     |halt| halt.trouble(),
                 ));
             }
-            Progress::Failed => format!("{what} is not done: {why}"),
+            Progress::Failed => format!("{name} is not done: {why}"),
             Progress::Unknown => {
-                format!("{what} may be done, and is not tried again without a `check` that tells: {why}")
+                format!("{name} may be done, and is not tried again without a `check` that tells: {why}")
             }
         };
         Err(AttemptFailure::failed(FailureClass::Hook, reason))
@@ -469,21 +472,21 @@ impl AttemptRunner<'_> {
         AttemptFailure::failed(FailureClass::Hook, reason)
     }
 
-    /// None of the outputs is carried out.
+    /// Returns the failure of an attempt whose outputs are refused: none of them is applied.
     fn refuse(&mut self, refusals: &[Refusal]) -> AttemptFailure {
-        let named = |most: usize, between: &str| {
-            let some: Vec<_> = refusals.iter().take(most).map(ToString::to_string).collect();
-            let more = match refusals.len().saturating_sub(most) {
+        let list = |max: usize, between: &str| {
+            let some: Vec<_> = refusals.iter().take(max).map(ToString::to_string).collect();
+            let more = match refusals.len().saturating_sub(max) {
                 0 => String::new(),
                 more => format!("{between}and {more} more"),
             };
             some.join(between) + &more
         };
-        let reason = format!("its outputs are refused: {}", named(NAMED, "; "));
+        let reason = format!("its outputs are refused: {}", list(NAMED, "; "));
         let feedback = format!(
             "What you asked for in the file of outputs is refused, and none of it was done:\n- {}\nAsk again for what these \
              rules allow.\n",
-            named(MAX_REPORTED, "\n- ")
+            list(MAX_REPORTED, "\n- ")
         );
         self.output_summaries = refusals
             .iter()
@@ -528,7 +531,7 @@ impl AttemptRunner<'_> {
         self.files.outputs_log().with_extension("body")
     }
 
-    /// Runs a command of an output: in the folder of the workflow, where nothing is the agent's.
+    /// Runs a command of an output in the folder of the workflow, which the agent cannot write.
     async fn output_script(
         &self,
         which: &str,
@@ -554,8 +557,8 @@ impl AttemptRunner<'_> {
             ("VIK_OUTPUT_KEY", line.key.to_string()),
             ("VIK_OUTPUT_FILE", body.to_string_lossy().into_owned()),
         ];
-        for (word, value) in line.output.fields() {
-            let variable = match word {
+        for (field, value) in line.output.fields() {
+            let variable = match field {
                 "label" => "VIK_OUTPUT_LABEL",
                 "state" => "VIK_OUTPUT_STATE",
                 "base" => "VIK_OUTPUT_BASE",
@@ -567,7 +570,8 @@ impl AttemptRunner<'_> {
             .into_iter()
             .map(|(name, value)| (name.to_owned(), fit(&value)));
         place.env.extend(own);
-        // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
+        // The agent's work is complete. If the command were cut off, the tracker would not learn of
+        // it. Its own timeout bounds the wait.
         let stop = self.attempt.commands.killed();
         let done = hooks::run(self.host(), &name, script, place, &log, stop).await;
         let _ = (std::fs::remove_file(&body), std::fs::remove_file(&json));
@@ -575,20 +579,20 @@ impl AttemptRunner<'_> {
     }
 }
 
-/// `output.*` of the commands.
+/// Returns `output.*` for the commands.
 fn output_value(line: &Line, file: &Path) -> Value {
     let mut value = sample();
     value["kind"] = line.output.kind().as_str().into();
     value["key"] = line.key.as_str().into();
     value["file"] = file.to_string_lossy().into();
     value["body"] = line.output.body().into();
-    for (name, word) in line.output.fields() {
-        value[name] = word.into();
+    for (name, text) in line.output.fields() {
+        value[name] = text.into();
     }
     value
 }
 
-/// `output.*` of no output at all: what one lacks is "".
+/// Returns `output.*` without an output: every field is "".
 pub fn sample() -> Value {
     json!({"kind": "", "key": "", "file": "", "body": "", "title": "", "label": "", "state": "", "base": ""})
 }

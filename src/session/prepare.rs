@@ -1,4 +1,4 @@
-//! What comes before the agent: the workspace's lock, the workspace, the prompt.
+//! The steps before the agent starts: the workspace's lock, the workspace, the prompt.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,10 +24,11 @@ use crate::report;
 use crate::template::{self, Fence, Part};
 use crate::workspace::{self, Prepared, Workspace, WorkspaceError, fs as private};
 
-/// How often a locked workspace is looked at.
+/// The interval at which a locked workspace is polled.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What an agent is told that goes on with an earlier conversation, where the workflow has no words of its own.
+/// The prompt of an agent that resumes an earlier conversation, if the workflow does not define
+/// one.
 const RESUME_PROMPT: &str = "\
 Your work on this issue was cut off before it was done. Go on where you were: look at what is in the working directory \
 first, and do not do again what is done already.
@@ -38,8 +39,9 @@ What you had done did not pass the check. The end of what it printed:
 {% endif %}";
 
 impl AttemptRunner<'_> {
-    /// Nothing starts in a workspace without its lock; the shim holds it as long as anything of the attempt lives. A stage
-    /// that may run beside others has a lock of its own.
+    /// Acquires the lock of the workspace, without which nothing starts there; the shim holds it as
+    /// long as a process of the attempt is alive. A stage that may run beside others has its own
+    /// lock.
     pub(super) async fn lock_workspace(&mut self) -> Result<(), AttemptFailure> {
         if self.lock.is_some() {
             return Ok(());
@@ -53,14 +55,14 @@ impl AttemptRunner<'_> {
         if let Some(folder) = path.parent() {
             private::create_private_dir_all(folder).map_err(|error| cannot_lock(&path, &error))?;
         }
-        // The shims of a daemon that died may still be ending what they run.
-        let patience = Instant::now() + Graces::default().total();
+        // The shims of a daemon that died may still be ending their processes.
+        let deadline = Instant::now() + Graces::default().total();
         loop {
             if let Some(lock) = FileLock::try_acquire(&path).map_err(|error| cannot_lock(&path, &error))? {
                 self.lock = Some(Arc::new(lock));
                 return Ok(());
             }
-            if Instant::now() >= patience {
+            if Instant::now() >= deadline {
                 let reason = "the workspace is locked: an earlier attempt still lives in it";
                 return Err(AttemptFailure::of(Outcome::Lost, reason));
             }
@@ -68,7 +70,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Waits a little for someone who holds a lock.
+    /// Waits for one poll interval, or until the attempt must stop.
     async fn pause(&self) -> Result<(), AttemptFailure> {
         tokio::select! {
             () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
@@ -76,7 +78,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Enters the issue workspace, and makes it where there is none.
+    /// Enters the issue workspace, and creates it if it does not exist.
     pub(super) async fn workspace(&mut self) -> Result<PathBuf, AttemptFailure> {
         let workdir = if self.start().stage.parallel {
             self.workspace_beside_others().await?
@@ -87,14 +89,15 @@ impl AttemptRunner<'_> {
         Ok(workdir)
     }
 
-    /// As [`workspace_alone`](Self::workspace_alone), but another stage may be at work in it, or be making it.
+    /// Does the same as [`workspace_alone`](Self::workspace_alone) while another stage may be
+    /// working in the workspace or creating it.
     async fn workspace_beside_others(&mut self) -> Result<PathBuf, AttemptFailure> {
         let path = self.host().layout.issue_lock(&self.start().issue.id);
         loop {
-            let whole = self
+            let existing = self
                 .in_workspace(|host, id| workspace::open(&host.layout, id))
                 .await?;
-            if let Some(workspace) = whole {
+            if let Some(workspace) = existing {
                 return Ok(self.enter(workspace));
             }
             if let Some(lock) = FileLock::try_acquire(&path).map_err(|error| cannot_lock(&path, &error))? {
@@ -107,25 +110,25 @@ impl AttemptRunner<'_> {
     }
 
     async fn workspace_alone(&mut self) -> Result<PathBuf, AttemptFailure> {
-        // What no hook makes cannot be half made.
+        // Without a hook, a workspace cannot be incomplete.
         let made_by_hook = self.spec.after_create.is_some();
-        let made = match self.ended(Hook::AfterCreate.as_str()) {
-            Some(Some(trouble)) => {
+        let was_created = match self.ended(Hook::AfterCreate.as_str()) {
+            Some(Some(failure)) => {
                 self.preparing = true;
-                return Err(trouble);
+                return Err(failure);
             }
             ended => ended.is_some(),
         };
         let prepared = self
             .in_workspace(move |host, id| {
-                // Its hook ended well, and death came before it was marked.
+                // The hook succeeded, and the daemon died before it marked the workspace as ready.
                 let record = |workspace: &Workspace| record_repository(host, id, workspace);
-                let whole = if made {
+                let finished = if was_created {
                     workspace::finish(&host.layout, id, record)?
                 } else {
                     None
                 };
-                match whole {
+                match finished {
                     Some(workspace) => Ok(Prepared::Existing(workspace)),
                     None => workspace::prepare(&host.layout, id, made_by_hook),
                 }
@@ -147,7 +150,8 @@ impl AttemptRunner<'_> {
                 if made_by_hook {
                     record_repository(host, id, &fresh);
                 }
-                // Until the mark is set, the folder counts as half made: it is cleaned and made anew.
+                // Until the mark is set, the folder counts as incomplete: it is removed and created
+                // again.
                 fresh.mark_ready()?;
                 Ok(fresh)
             })
@@ -162,7 +166,7 @@ impl AttemptRunner<'_> {
         workdir
     }
 
-    /// Enters the workspace that an earlier daemon had made ready.
+    /// Enters the workspace that an earlier daemon made ready.
     pub(super) async fn enter_again(&mut self) -> Result<PathBuf, AttemptFailure> {
         let workspace = self
             .in_workspace(|host, id| workspace::open(&host.layout, id))
@@ -176,20 +180,20 @@ impl AttemptRunner<'_> {
         &self,
         act: impl FnOnce(&Host, &IssueId) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> Result<T, AttemptFailure> {
-        let trouble =
+        let failed =
             |error: &dyn std::error::Error| AttemptFailure::failed(FailureClass::Hook, report::chain(error));
         let (host, id) = (Arc::clone(&self.attempt.host), self.start().issue.id.clone());
         spawn_blocking(move || act(&host, &id))
             .await
-            .map_err(|error| trouble(&error))?
-            .map_err(|error| trouble(&error))
+            .map_err(|error| failed(&error))?
+            .map_err(|error| failed(&error))
     }
 
-    /// Renders the prompt. Its commands may have an effect, so they too are run once.
+    /// Renders the prompt. Its commands may have side effects, so they run only once.
     pub(super) async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), AttemptFailure> {
         match self.ended(PROMPT) {
             Some(None) => return Ok(()),
-            Some(Some(trouble)) => return Err(trouble),
+            Some(Some(failure)) => return Err(failure),
             None => {}
         }
         let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
@@ -237,7 +241,7 @@ impl AttemptRunner<'_> {
                 Part::Command { script, has_data, .. } => {
                     let names = &self.start().stage.hook_secrets;
                     let mut place = self.place(workdir, Duration::ZERO, names);
-                    // They stand in the workspace as `before_run` does.
+                    // These commands run in the workspace like `before_run`.
                     self.confine_script(Hook::BeforeRun, workdir, &mut place)?;
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
@@ -255,19 +259,19 @@ impl AttemptRunner<'_> {
         }
         text.push_str(added);
         let text = fence.explain(text);
-        // It goes to a provider, and is shown.
+        // The prompt is sent to a provider and shown to people.
         let text = vik_mask::mask(&text);
         private::write_private(&self.files.prompt(), text.as_bytes()).map_err(|error| {
             AttemptFailure::failed(FailureClass::Hook, format!("cannot write the prompt: {error}"))
         })
     }
 
-    /// The prompt's template, and what it is called.
+    /// Returns the prompt's template and its name in messages.
     async fn prompt_template(&self) -> Result<(String, String), AttemptFailure> {
         let stage = &self.start().stage;
         if self.start().resume.is_some() {
-            let own = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
-            return Ok((own.to_owned(), "the resume prompt".to_owned()));
+            let template = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
+            return Ok((template.to_owned(), "the resume prompt".to_owned()));
         }
         let (host, prompts) = (Arc::clone(&self.attempt.host), Arc::clone(&self.attempt.prompts));
         let prompt = stage.prompt.clone();
@@ -275,27 +279,30 @@ impl AttemptRunner<'_> {
             PromptSource::File(file) => format!("the prompt {file}"),
             PromptSource::Inline(_) => "the prompt".to_owned(),
         };
-        let trouble = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
-        // One that an earlier daemon read is read again: the file may lie on a disk that does not answer: stopping must not wait for that.
+        let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
+        // The file is read again after a restart. It may be on a disk that does not answer, and
+        // stopping must not wait for that.
         tokio::select! {
             read = spawn_blocking(move || prompts.source(&host.workflow_dir, &prompt)) => match read {
-                Ok(source) => Ok((source.map_err(trouble)?, name)),
-                Err(error) => Err(trouble(format!("{name}: {error}"))),
+                Ok(source) => Ok((source.map_err(failed)?, name)),
+                Err(error) => Err(failed(format!("{name}: {error}"))),
             },
             halt = self.attempt.commands.halted() => Err(halt.trouble()),
         }
     }
 
-    /// How a script of this attempt ended, where its end is known: no trouble, or this one.
+    /// Returns how a script of this attempt ended, if its end is known: `Some(None)` for success,
+    /// `Some(Some(_))` for a failure.
     pub(super) fn ended(&self, script: &str) -> Option<Option<AttemptFailure>> {
         match self.journal().ran(script) {
-            Ran::Ended(trouble) => Some(trouble.cloned()),
+            Ran::Ended(failure) => Some(failure.cloned()),
             Ran::Not | Ran::Begun => None,
         }
     }
 }
 
-/// Records what `after_create` made, while no agent has worked there. Without a record `vik git` refuses, and says so.
+/// Records the repository that `after_create` made, before an agent works there. Without a record
+/// `vik git` refuses and reports it.
 fn record_repository(host: &Host, issue: &IssueId, workspace: &Workspace) {
     if let Err(error) = git::take_record(&host.layout, issue, workspace) {
         let error = report::chain(&error);

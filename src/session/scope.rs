@@ -1,7 +1,9 @@
-//! Whether an attempt kept to its scope: told from what changed, however it was done, when nothing of the agent lives.
+//! Checks whether an attempt kept to its scope. The check compares snapshots after the last process
+//! of the agent has ended, so it covers every way to change a file.
 //!
-//! What is out of scope fails the attempt, or is put back. What failed one stays owed in its run: the next attempt begins with
-//! it in the workspace, and must not come to a good end by leaving it there.
+//! A change out of scope fails the attempt, or is reverted. A change that failed an attempt stays
+//! owed in its run: the next attempt starts with it in the workspace, and must not succeed by
+//! leaving it there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -29,35 +31,37 @@ use crate::workspace::changes::{
 };
 use crate::workspace::fs as private;
 
-/// So many paths are named in a reason, and in what the next attempt is told.
+/// The number of paths in a reason, and in the feedback for the next attempt.
 const NAMED: usize = 5;
 const MAX_REPORTED: usize = 50;
 
-/// What was found about the scope of one attempt, kept beside its record: it stands, whatever is done to the workspace later.
+/// The verdict on the scope of one attempt. It is kept beside the attempt's record and remains
+/// valid even if the workspace changes later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopeVerdict {
-    /// What is changed and should not be.
+    /// The paths that changed out of scope and are not reverted.
     pub violations: BTreeSet<RelPath>,
-    /// What was put back.
+    /// The paths that were reverted.
     #[serde(default)]
     pub reverted: BTreeSet<RelPath>,
-    /// Why nothing was put back, where that was asked for.
+    /// Why some paths were not reverted although the workflow asks for it.
     #[serde(default)]
     pub not_reverted: Option<String>,
 }
 
-/// What attempts of one run changed out of scope and left so, each path with what it was before.
+/// The changes out of scope that attempts of one run left in the workspace: each path with its
+/// earlier content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Owed {
     run: Option<RunId>,
     paths: BTreeMap<RelPath, Option<Side>>,
-    /// Folders, special files and extended attributes, each as it was before.
+    /// Folders, special files and extended attributes, each with its earlier state.
     #[serde(default)]
     marks: BTreeMap<RelPath, Option<Mark>>,
 }
 
 impl Owed {
-    /// What is named to people: a folder only where nothing that is named lies in it.
+    /// Returns the paths to report: a folder only if none of the reported paths is in it.
     fn named(&self) -> BTreeSet<RelPath> {
         let holds_named = |folder: &RelPath| {
             let below = |path: &RelPath| path != folder && is_below(path, folder);
@@ -69,17 +73,18 @@ impl Owed {
 }
 
 impl AttemptRunner<'_> {
-    /// Looks at what the agent changed, and holds it against the scope. What came of the agent says more than that.
+    /// Determines the agent's changes and compares them with the scope. A failure of the agent
+    /// takes precedence.
     pub(super) async fn judge_changes(&mut self, result: Result<(), Abort>) -> Result<(), Abort> {
-        if let Err(trouble) = self.take_over_commits().await {
-            return result.and(Err(trouble.into()));
+        if let Err(failure) = self.take_over_commits().await {
+            return result.and(Err(failure.into()));
         }
-        if let Err(trouble) = self.trace_changes().await {
-            return result.and(Err(trouble.into()));
+        if let Err(failure) = self.trace_changes().await {
+            return result.and(Err(failure.into()));
         }
         match self.keep_to_scope().await {
             Ok(()) => result,
-            Err(trouble) => result.and(Err(trouble.into())),
+            Err(failure) => result.and(Err(failure.into())),
         }
     }
 
@@ -115,10 +120,10 @@ impl AttemptRunner<'_> {
             Ok(verdict) => verdict.map_err(failed)?,
             Err(error) => return Err(failed(io::Error::other(error))),
         };
-        verdict.trouble(&scope).map_or(Ok(()), Err)
+        verdict.failure(&scope).map_or(Ok(()), Err)
     }
 
-    /// What was put back, for the log of the session.
+    /// Returns a message about the reverted paths for the session log.
     pub(super) fn reverted(&self) -> Option<String> {
         let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
         let paths = named(&verdict.reverted, MAX_REPORTED);
@@ -126,7 +131,7 @@ impl AttemptRunner<'_> {
     }
 }
 
-/// What judging needs, away from its attempt.
+/// The data that the check needs on a blocking thread.
 struct Judge {
     folder: std::os::fd::OwnedFd,
     store: Store,
@@ -158,13 +163,15 @@ impl Judge {
                 ..Owed::default()
             };
         }
-        let side = |look: &Snapshot, path: &RelPath| look.files.get(path).map(|found| found.side.clone());
+        let side =
+            |snapshot: &Snapshot, path: &RelPath| snapshot.files.get(path).map(|found| found.side.clone());
         for path in violations(&changes, &base.snapshot, &self.scope) {
             let before = || side(&base.snapshot, &path);
             let before = owed.paths.get(&path).cloned().unwrap_or_else(before);
             owed.paths.insert(path, before);
         }
-        // What stands again as it was before the run touched it is well, though this attempt changed it.
+        // A path that has its content from before the run again is no violation, although this
+        // attempt changed it.
         let unseen = |path: &RelPath| changes.unseen.contains(path);
         owed.paths
             .retain(|path, before| side(&now, path) != *before || unseen(path));
@@ -203,13 +210,13 @@ impl Judge {
         verdict: &mut ScopeVerdict,
     ) -> io::Result<()> {
         let named = std::mem::take(&mut verdict.violations);
-        let mut left = Owed {
+        let mut remaining = Owed {
             run: owed.run,
             ..Owed::default()
         };
         for (path, before) in std::mem::take(&mut owed.paths) {
-            let was = base.snapshot.files.get(&path).map(|found| &found.side);
-            let why = if before.as_ref() != was {
+            let base_side = base.snapshot.files.get(&path).map(|found| &found.side);
+            let why = if before.as_ref() != base_side {
                 EARLIER
             } else if restore(&self.store, &self.folder, &base.snapshot, &path)? == Restored::NotKept {
                 NOT_KEPT
@@ -217,13 +224,13 @@ impl Judge {
                 continue;
             };
             verdict.not_reverted = Some(why.to_owned());
-            left.paths.insert(path, before);
+            remaining.paths.insert(path, before);
         }
-        // What is in a folder goes before the folder itself.
+        // The content of a folder is reverted before the folder itself.
         for (path, before) in std::mem::take(&mut owed.marks).into_iter().rev() {
             let why = if before.as_ref() != base.snapshot.mark(&path) {
                 EARLIER
-            } else if left.paths.keys().any(|kept| is_below(kept, &path))
+            } else if remaining.paths.keys().any(|kept| is_below(kept, &path))
                 || restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)? == Restored::NotKept
             {
                 NOT_KEPT
@@ -231,20 +238,21 @@ impl Judge {
                 continue;
             };
             verdict.not_reverted = Some(why.to_owned());
-            left.marks.insert(path, before);
+            remaining.marks.insert(path, before);
         }
-        verdict.violations = left.named();
+        verdict.violations = remaining.named();
         verdict.reverted = named.difference(&verdict.violations).cloned().collect();
-        *owed = left;
+        *owed = remaining;
         Ok(())
     }
 }
 
-/// Why something is not put back.
+/// Why a path is not reverted.
 const EARLIER: &str = "an earlier attempt had changed some of it";
 const NOT_KEPT: &str = "what some of it was is not kept: it is too big, was lost, or is no plain file";
 
-/// Whether a path is in a scope. A repository below the workspace is judged as any other folder.
+/// Returns whether a path is in a scope. A repository below the workspace is treated like any other
+/// folder.
 fn is_in(scope: &Scope, path: &RelPath) -> bool {
     let mut parts: Vec<&[u8]> = path.parts().collect();
     for part in parts.iter_mut().skip(1).filter(|part| **part == *b".git") {
@@ -253,8 +261,8 @@ fn is_in(scope: &Scope, path: &RelPath) -> bool {
     scope.matches(Path::new(OsStr::from_bytes(&parts.join(&b'/'))))
 }
 
-/// Folders, special files and extended attributes that changed out of scope. A new folder is none where something in scope
-/// may be in it.
+/// Returns the folders, special files and extended attributes that changed out of scope. A new
+/// folder is allowed if it may contain something in scope.
 fn marks_out_of_scope(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<RelPath> {
     let may_hold = |folder: &RelPath| {
         let text = folder.text();
@@ -266,8 +274,8 @@ fn marks_out_of_scope(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTre
     changes.marks.iter().filter(is_out).cloned().collect()
 }
 
-/// The paths that changed out of scope: both names of what was renamed, links by their own path, what was removed, and what
-/// was made so that it cannot be looked at.
+/// Returns the paths that changed out of scope: both names of a rename, links by their own path,
+/// removed files, and new files that cannot be inspected.
 fn violations(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<RelPath> {
     let mut touched = BTreeSet::new();
     for change in &changes.files {
@@ -283,8 +291,8 @@ fn violations(changes: &Changes, base: &Snapshot, scope: &Scope) -> BTreeSet<Rel
 }
 
 impl ScopeVerdict {
-    /// Why the attempt fails, where it does, and what the next one is told.
-    fn trouble(&self, scope: &Scope) -> Option<AttemptFailure> {
+    /// Returns the failure of the attempt, if there is one, with feedback for the next attempt.
+    fn failure(&self, scope: &Scope) -> Option<AttemptFailure> {
         if self.violations.is_empty() {
             return None;
         }
@@ -309,13 +317,13 @@ impl ScopeVerdict {
     }
 }
 
-fn named(paths: &BTreeSet<RelPath>, most: usize) -> String {
+fn named(paths: &BTreeSet<RelPath>, max: usize) -> String {
     let names: Vec<_> = paths
         .iter()
-        .take(most)
+        .take(max)
         .map(|path| visible(&path.text()).into_owned())
         .collect();
-    let more = match paths.len().saturating_sub(most) {
+    let more = match paths.len().saturating_sub(max) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -381,14 +389,14 @@ mod tests {
             violations: paths(&["a\u{202e}b", "c1", "c2", "c3", "c4", "c5"]),
             ..ScopeVerdict::default()
         };
-        let trouble = verdict.trouble(&scope).unwrap();
+        let failure = verdict.failure(&scope).unwrap();
         assert_eq!(
-            trouble.reason,
+            failure.reason,
             "changed out of its scope: a⟦U+202E⟧b, c1, c2, c3, c4 and 1 more"
         );
-        assert_eq!(trouble.class, Some(FailureClass::Verify));
-        let feedback = trouble.feedback.unwrap();
+        assert_eq!(failure.class, Some(FailureClass::Verify));
+        let feedback = failure.feedback.unwrap();
         assert!(feedback.contains("c5.\nThe scope is: src."), "{feedback}");
-        assert_eq!(ScopeVerdict::default().trouble(&scope), None);
+        assert_eq!(ScopeVerdict::default().failure(&scope), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The scripts of an attempt: hooks and `verify`, with what they may see.
+//! The scripts of an attempt (hooks and `verify`), with their environment and secrets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::report;
 use crate::secrets::{Resolver, SecretError};
 use crate::template;
 
-/// What the journal calls the commands of the prompt.
+/// The name of the prompt's commands in the journal.
 pub const PROMPT: &str = "prompt";
 
 impl AttemptRunner<'_> {
@@ -39,9 +39,9 @@ impl AttemptRunner<'_> {
             return;
         };
         self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
-        if let Err(trouble) = self.run_after(&source, ended).await {
+        if let Err(failure) = self.run_after(&source, ended).await {
             let start = self.start();
-            let error = trouble.reason;
+            let error = failure.reason;
             tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
             self.attempt.live.set(|facts| facts.after_run_error = Some(error));
         }
@@ -82,7 +82,7 @@ impl AttemptRunner<'_> {
         })
     }
 
-    /// Runs a hook once: where the journal has its end, that stands.
+    /// Runs a hook once: if the journal contains its end, that result is returned.
     pub(super) async fn hook(
         &self,
         hook: Hook,
@@ -90,8 +90,8 @@ impl AttemptRunner<'_> {
         workdir: &Path,
         context: &Value,
     ) -> Result<(), AttemptFailure> {
-        if let Some(trouble) = self.ended(hook.as_str()) {
-            return trouble.map_or(Ok(()), Err);
+        if let Some(failure) = self.ended(hook.as_str()) {
+            return failure.map_or(Ok(()), Err);
         }
         let script = template::script(source, context).map_err(|error| {
             self.hook_trouble(&HookError::Template {
@@ -116,11 +116,11 @@ impl AttemptRunner<'_> {
         }
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
-            Hook::Verify => self.verify_trouble(error),
+            Hook::Verify => self.verify_failure(error),
             _ => self.hook_trouble(&error),
         });
         if done.is_err() && self.disk_fails().await {
-            // It has no end yet: it is run again when there is room.
+            // The journal gets no end, so the hook runs again when there is space.
             return done;
         }
         self.note_for_good(Step::Finished {
@@ -137,10 +137,11 @@ impl AttemptRunner<'_> {
         done
     }
 
-    /// Notes that a script begins. What a daemon that died had begun of it is ended first.
+    /// Records the start of a script. Processes of the same script that an earlier daemon left are
+    /// ended first.
     pub(super) async fn note_started(&self, script: &str) -> Result<(), AttemptFailure> {
-        let begun = self.journal().ran(script) == Ran::Begun;
-        if begun {
+        let was_started = self.journal().ran(script) == Ran::Begun;
+        if was_started {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
             if !alive.is_empty() {
                 let reason = format!("what was begun of `{script}` could not be ended");
@@ -170,13 +171,14 @@ impl AttemptRunner<'_> {
                     source: Box::new(source),
                 })?;
         }
-        // What the agent did is done: cut off, its tracker would never hear of it. Its own timeout bounds the wait.
-        let orders = &self.attempt.commands;
+        // The agent's work is complete. If the hook were cut off, the tracker would not learn of
+        // it. Its own timeout bounds the wait.
+        let commands = &self.attempt.commands;
         let stop = async {
             match hook {
-                Hook::AfterRun => orders.killed().await,
+                Hook::AfterRun => commands.killed().await,
                 _ => {
-                    orders.halted().await;
+                    commands.halted().await;
                 }
             }
         };
@@ -194,7 +196,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    fn verify_trouble(&self, error: HookError) -> AttemptFailure {
+    fn verify_failure(&self, error: HookError) -> AttemptFailure {
         match error {
             HookError::Failed { ref tail, .. } => AttemptFailure {
                 feedback: Some(tail.clone()),
@@ -205,7 +207,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Where a script runs, and the secrets that it has.
+    /// Returns the folder, the environment and the secrets of a script.
     pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration, names: &[String]) -> Place<'p> {
         let mut env = self.host().environment.shared();
         self.add_own(&mut env);
@@ -222,7 +224,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    /// Looks up the secrets that this attempt needs, once. From then on they are masked.
+    /// Resolves the secrets that this attempt needs, once. From then on they are masked.
     pub(super) async fn resolve_secrets(&mut self) -> Result<(), AttemptFailure> {
         if self.secrets.is_some() {
             return Ok(());
@@ -251,12 +253,12 @@ impl AttemptRunner<'_> {
         Ok(())
     }
 
-    /// Those of the attempt's secrets that are listed.
+    /// Returns those of the attempt's secrets that `names` lists.
     pub(super) fn given(&self, names: &[String]) -> Vec<(String, String)> {
         self.secrets.iter().flat_map(|values| values.of(names)).collect()
     }
 
-    /// What hooks and agents get beside their environment.
+    /// Adds the variables that hooks and agents get in addition to their environment.
     pub(super) fn add_own(&self, env: &mut BTreeMap<String, String>) {
         let (host, start) = (self.host(), self.start());
         host.add_own(env);
@@ -268,7 +270,7 @@ impl AttemptRunner<'_> {
             ("VIK_RUN_ID", start.run.to_string()),
             ("VIK_ATTEMPT", start.attempt.to_string()),
             ("VIK_WORKFLOW", host.workflow_path.to_string_lossy().into_owned()),
-            // A workspace without a repository of its own must not be taken for a part of one around it.
+            // git must not use a repository around a workspace that has none itself.
             (
                 "GIT_CEILING_DIRECTORIES",
                 host.layout.issues_dir().to_string_lossy().into_owned(),

@@ -1,16 +1,16 @@
-//! How attempts are told to stop.
+//! The signal that stops all attempts.
 
 use tokio::sync::watch;
 
-/// How urgently everything is to stop.
+/// How urgently all attempts are to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
-    /// Not at all.
+    /// Keep running.
     #[default]
     Run,
-    /// By the stop ladder.
+    /// Stop by the stop ladder.
     Stop,
-    /// At once.
+    /// Kill immediately.
     Kill,
 }
 
@@ -19,23 +19,22 @@ pub enum StopLevel {
 pub struct Stop(watch::Receiver<StopLevel>);
 
 impl Stop {
-    /// A sender and its receiver.
     pub fn new() -> (watch::Sender<StopLevel>, Self) {
         let (sender, receiver) = watch::channel(StopLevel::Run);
         (sender, Self(receiver))
     }
 
-    /// The level now.
+    /// Returns the current level.
     pub fn level(&self) -> StopLevel {
         *self.0.borrow()
     }
 
-    /// Whether anything is to stop.
+    /// Returns whether the level is above [`StopLevel::Run`].
     pub fn is_set(&self) -> bool {
         self.level() != StopLevel::Run
     }
 
-    /// Waits until the level is at least this one. Never ends if the sender goes away first.
+    /// Waits until the level is at least `level`. Never returns if the sender is dropped first.
     pub async fn reached(&self, level: StopLevel) {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|now| *now >= level).await.is_err() {

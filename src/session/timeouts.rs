@@ -1,4 +1,4 @@
-//! The times that an agent must keep: of its stage, of its calls, of its silence.
+//! The timeouts of an agent: of the stage, of a tool call, and without activity.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,53 +10,53 @@ use vik_store::AttemptFailure;
 use super::follow::OutputReader;
 use super::tool_calls::ToolCallApprovals;
 
-/// The times an attempt must keep.
+/// The timeouts of one attempt.
 pub(super) struct Timeouts<'a> {
     stage: &'a Stage,
-    began: Instant,
+    started: Instant,
     stderr: PathBuf,
     stderr_size: u64,
 }
 
 impl<'a> Timeouts<'a> {
-    pub(super) fn new(stage: &'a Stage, began: Instant, stderr: PathBuf) -> Self {
+    pub(super) fn new(stage: &'a Stage, started: Instant, stderr: PathBuf) -> Self {
         Self {
             stage,
-            began,
+            started,
             stderr,
             stderr_size: 0,
         }
     }
 
-    /// Which of them has run out.
+    /// Returns the failure for the first timeout that has expired.
     pub(super) fn expired(
         &mut self,
-        follower: &mut OutputReader,
-        gate: Option<&ToolCallApprovals>,
+        reader: &mut OutputReader,
+        approvals: Option<&ToolCallApprovals>,
     ) -> Option<AttemptFailure> {
         let stage = self.stage;
-        if gate.is_some_and(|gate| gate.awaits().is_some()) {
-            // It is a person who takes long.
-            follower.pause_timers();
+        if approvals.is_some_and(|approvals| approvals.awaits().is_some()) {
+            // The attempt waits for a person, not for its agent.
+            reader.pause_timers();
             return None;
         }
-        let waited = gate.map(ToolCallApprovals::waited).unwrap_or_default();
-        if self.began.elapsed().saturating_sub(waited) >= stage.timeout.0 {
+        let waited = approvals.map(ToolCallApprovals::waited).unwrap_or_default();
+        if self.started.elapsed().saturating_sub(waited) >= stage.timeout.0 {
             return Some(AttemptFailure::of(
                 Outcome::TimedOut,
                 format!("it took longer than {}", stage.timeout),
             ));
         }
-        if follower.tool_open() >= stage.tool_timeout.0 {
+        if reader.tool_open() >= stage.tool_timeout.0 {
             let reason = format!("a tool call took longer than {}", stage.tool_timeout);
             return Some(AttemptFailure::of(Outcome::TimedOut, reason));
         }
-        if follower.silence() >= stage.stall_timeout.0 {
-            // What it writes to stderr is a sign of life too.
+        if reader.silence() >= stage.stall_timeout.0 {
+            // Output on stderr counts as activity too.
             let size = std::fs::metadata(&self.stderr).map_or(0, |meta| meta.len());
             if size != self.stderr_size {
                 self.stderr_size = size;
-                follower.mark_active();
+                reader.mark_active();
                 return None;
             }
             return Some(AttemptFailure::of(

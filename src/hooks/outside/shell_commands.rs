@@ -1,17 +1,16 @@
-//! The simple commands of a shell script, for a look at what they run.
+//! Splits a shell script into its simple commands, to inspect what they run.
 
 /// A part of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Simple {
-    /// A subshell begins.
     Open,
-    /// A subshell ends.
     Close,
-    /// A command: its line, and its words without quotes. Expressions of templates are written without spaces.
+    /// A command: its line, and its words without quotes. Template expressions are written without
+    /// spaces.
     Words(usize, Vec<String>),
 }
 
-/// The commands of a script in their order. Statements and comments of templates are left out.
+/// Returns the commands of a script in order. Statements and comments of templates are left out.
 pub fn commands(script: &str) -> Vec<Simple> {
     let mut reader = Reader {
         letters: script.chars().collect(),
@@ -38,7 +37,7 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self) {
-        // What is in a substitution is a command of its own, and then the word around it goes on.
+        // A substitution is a command of its own; the word around it continues afterwards.
         let mut open: Vec<(char, Vec<String>, String)> = Vec::new();
         let mut in_double = false;
         while let Some(letter) = self.letters.get(self.at).copied() {
@@ -59,7 +58,7 @@ impl Reader {
                     self.word.get_or_insert_default();
                     self.at += 1;
                 }
-                '\'' if !in_double => self.single(),
+                '\'' if !in_double => self.single_quoted(),
                 '$' if next == '(' => {
                     self.at += 2;
                     open.push((
@@ -73,7 +72,7 @@ impl Reader {
                 '`' => {
                     self.at += 1;
                     if open.last().is_some_and(|(mark, ..)| matches!(mark, '`' | 'q')) {
-                        in_double = self.leave(open.pop());
+                        in_double = self.end_substitution(open.pop());
                     } else {
                         let mark = if in_double { 'q' } else { '`' };
                         let word = self.word.take().unwrap_or_default();
@@ -89,7 +88,7 @@ impl Reader {
                 }
                 ')' if open.last().is_some_and(|(mark, ..)| matches!(mark, ')' | '"')) => {
                     self.at += 1;
-                    in_double = self.leave(open.pop());
+                    in_double = self.end_substitution(open.pop());
                 }
                 '(' => {
                     self.end_command();
@@ -128,14 +127,14 @@ impl Reader {
         self.end_command();
     }
 
-    /// Ends a substitution; whether the word around it is in double quotes.
-    fn leave(&mut self, outer: Option<(char, Vec<String>, String)>) -> bool {
+    /// Ends a substitution. Returns whether the word around it is in double quotes.
+    fn end_substitution(&mut self, outer: Option<(char, Vec<String>, String)>) -> bool {
         self.end_command();
         self.parts.push(Simple::Close);
         let Some((mark, words, mut word)) = outer else {
             return false;
         };
-        // What it prints is not known.
+        // The output of the substitution is not known.
         word.push_str("$()");
         self.words = words;
         self.word = Some(word);
@@ -149,7 +148,7 @@ impl Reader {
         self.word.get_or_insert_default().push(letter);
     }
 
-    fn single(&mut self) {
+    fn single_quoted(&mut self) {
         self.at += 1;
         self.word.get_or_insert_default();
         while let Some(letter) = self.letters.get(self.at).copied() {

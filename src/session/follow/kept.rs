@@ -1,7 +1,8 @@
 //! The limit on the disk space of the files that Vik keeps of an agent.
 //!
-//! The shim enforces it while the agent lives ([`vik_proc::ShimSpec::kept`]). But an agent may print many short lines and
-//! end at once: its session log, which is many times as large, is written afterwards.
+//! The shim enforces it while the agent is alive ([`vik_proc::ShimSpec::kept`]). But an agent may
+//! print many short lines and exit at once: its session log, which is many times larger, is written
+//! afterwards.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -11,14 +12,15 @@ use vik_proc::{Overrun, Space};
 /// The files that are kept of an agent, and their limit.
 #[derive(Clone, Debug)]
 pub struct KeptOutput {
-    /// The files; one that does not exist takes nothing.
+    /// The files; one that does not exist has size 0.
     pub files: Vec<PathBuf>,
-    /// The most bytes that they may take together; `None`: half of what would be free without them.
+    /// The maximum number of bytes of all files; `None`: half of the space that would be free
+    /// without them.
     pub limit: Option<u64>,
 }
 
 impl KeptOutput {
-    /// Returns the overrun where the files exceed their limit.
+    /// Returns the overrun if the files exceed their limit.
     pub(super) fn overrun(&self) -> Option<Overrun> {
         let sizes = self.files.iter().filter_map(|file| file.symlink_metadata().ok());
         let used: u64 = sizes.map(|facts| facts.blocks().saturating_mul(512)).sum();

@@ -1,17 +1,18 @@
 //! Splits the output of an agent into lines, in bounded memory.
 //!
-//! The ends of lines are found as the file grows. Only the start of an unfinished line is buffered; a longer line is read
-//! again from the file once its end is known. Of a line longer than [`LONGEST_LINE`] only the start and its place in the
-//! file are kept. The result depends on the bytes alone, not on the sizes of the reads.
+//! The ends of lines are searched as the file grows. Only the start of an unfinished line is
+//! buffered; a longer line is read again from the file once its end is known. Of a line longer than
+//! [`LONGEST_LINE`] only the start and the position in the file are kept. The result depends on the
+//! bytes alone, not on the sizes of the reads.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The most bytes of a line that is read as a whole.
+/// The maximum number of bytes of a line that is read as a whole.
 pub(super) const LONGEST_LINE: u64 = 8 * 1024 * 1024;
 
-/// The most bytes that are buffered of an unfinished line.
-const MOST_HELD: usize = 256 * 1024;
+/// The maximum number of bytes that are buffered of an unfinished line.
+const MAX_HELD: usize = 256 * 1024;
 
 /// A buffer of at most this capacity is reused for the next line.
 const KEPT_CAPACITY: usize = 16 * 1024;
@@ -19,9 +20,8 @@ const KEPT_CAPACITY: usize = 16 * 1024;
 /// One line, without its newline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// The whole line.
     Whole(&'a [u8]),
-    /// The start of a line that is too long, or that is not in the file any more.
+    /// The start of a line that is too long, or that is no longer in the file.
     Cut {
         /// The first bytes of the line.
         head: &'a [u8],
@@ -36,32 +36,32 @@ pub(super) enum Line<'a> {
 #[derive(Debug)]
 pub(super) struct Lines {
     longest: u64,
-    most_held: usize,
+    max_held: usize,
     /// The start of the current line.
     held: Vec<u8>,
-    /// The offset of the current line in the file, and how much of it was read so far.
+    /// The offset of the current line in the file, and the number of its bytes that were read.
     offset: u64,
     length: u64,
 }
 
 impl Default for Lines {
     fn default() -> Self {
-        Self::with(LONGEST_LINE, MOST_HELD)
+        Self::with(LONGEST_LINE, MAX_HELD)
     }
 }
 
 impl Lines {
-    fn with(longest: u64, most_held: usize) -> Self {
+    fn with(longest: u64, max_held: usize) -> Self {
         Self {
             longest,
-            most_held,
+            max_held,
             held: Vec::new(),
             offset: 0,
             length: 0,
         }
     }
 
-    /// Takes the next bytes of `file`, and passes on each line that ends in them.
+    /// Processes the next bytes of `file`, and passes each line that ends in them to `sink`.
     pub(super) fn feed(&mut self, file: &File, mut fresh: &[u8], sink: &mut dyn FnMut(Line<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', fresh) {
             let line = &fresh[..end];
@@ -77,25 +77,25 @@ impl Lines {
         self.extend(fresh);
     }
 
-    /// Passes on a last line without a newline.
+    /// Passes a last line without a newline to `sink`.
     pub(super) fn finish(&mut self, file: &File, sink: &mut dyn FnMut(Line<'_>)) {
         if self.length > 0 {
             self.end(file, sink);
         }
     }
 
-    /// Returns whether the current line is too long already, so that only its end matters.
+    /// Returns whether the current line is already too long, so that only its end matters.
     pub(super) fn is_cutting(&self) -> bool {
         self.length > self.longest
     }
 
-    /// Counts bytes of the current line that need not be read, as they hold no newline.
+    /// Counts bytes of the current line that need not be read because they contain no newline.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.length = self.length.saturating_add(bytes);
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let room = self.most_held - self.held.len();
+        let room = self.max_held - self.held.len();
         self.held.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.length = self.length.saturating_add(bytes.len() as u64);
     }
@@ -155,14 +155,14 @@ mod tests {
                 }
             });
         };
-        let mut rest = content;
+        let mut remaining = content;
         for chunk in chunks {
-            let (now, later) = rest.split_at(chunk.min(rest.len()));
+            let (now, later) = remaining.split_at(chunk.min(remaining.len()));
             lines.feed(&file, now, &mut sink);
             assert!(lines.held.len() <= 5);
-            rest = later;
+            remaining = later;
         }
-        lines.feed(&file, rest, &mut sink);
+        lines.feed(&file, remaining, &mut sink);
         lines.finish(&file, &mut sink);
         found
     }

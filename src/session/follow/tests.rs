@@ -31,7 +31,7 @@ fn profile() -> AgentProfile {
     }
 }
 
-/// Lines of which some give several events, some one, some none; the last has no newline.
+/// Lines that give several events, one or none; the last has no newline.
 const RAW: &str = concat!(
     r#"{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}"#,
     "\n",
@@ -44,7 +44,7 @@ const RAW: &str = concat!(
     r#"{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":2}}"#,
 );
 
-/// One daemon after another at the same files.
+/// Several daemons, one after the other, with the same files.
 struct Files {
     _dir: tempfile::TempDir,
     raw: PathBuf,
@@ -66,18 +66,26 @@ impl Files {
         }
     }
 
-    /// A daemon that takes the session up.
+    /// Returns the reader of a daemon that resumes the attempt.
     fn follower(&self) -> OutputReader {
         self.follower_of(SessionLog::reopen(&self.log).unwrap())
     }
 
-    fn follower_of(&self, again: vik_store::Reopened) -> OutputReader {
+    fn follower_of(&self, reopened: vik_store::Reopened) -> OutputReader {
         let adapter = vik_agents::adapter(&profile(), None);
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
             limit: self.limit,
         };
-        OutputReader::open(&self.raw, adapter, again.log, again.agents, Live::default(), kept).unwrap()
+        OutputReader::open(
+            &self.raw,
+            adapter,
+            reopened.log,
+            reopened.agents,
+            Live::default(),
+            kept,
+        )
+        .unwrap()
     }
 
     async fn finish(&self) -> Usage {
@@ -85,7 +93,7 @@ impl Files {
         finished.adapter.usage().0
     }
 
-    /// The events without their times: those may differ.
+    /// Returns the events without their times, which may differ.
     fn events(&self) -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(&self.log).unwrap();
         let line = |line: &str| {
@@ -173,7 +181,7 @@ async fn what_vik_says_itself_is_not_taken_for_the_agents() {
     assert!(numbers.iter().copied().eq(1..=8), "{numbers:?}");
 }
 
-/// A line that is too long, as an endless one with a newline at last, and how long it is.
+/// Returns a line that is too long, and its length in bytes.
 fn overlong() -> (String, u64) {
     let bytes = 3 * lines::LONGEST_LINE + 7;
     ("x".repeat(usize::try_from(bytes).unwrap()), bytes)
@@ -183,8 +191,8 @@ fn overlong() -> (String, u64) {
 async fn a_line_that_is_too_long_is_malformed_and_what_follows_it_decides() {
     let (long, bytes) = overlong();
     let files = Files::new();
-    let (first, rest) = RAW.split_once('\n').unwrap();
-    std::fs::write(&files.raw, format!("{first}\n{long}\n{rest}")).unwrap();
+    let (first, tail) = RAW.split_once('\n').unwrap();
+    std::fs::write(&files.raw, format!("{first}\n{long}\n{tail}")).unwrap();
     let usage = files.finish().await;
     assert_eq!(usage.total(), 12, "the last line counts");
     let events = files.events();
@@ -194,9 +202,9 @@ async fn a_line_that_is_too_long_is_malformed_and_what_follows_it_decides() {
         (&"malformed".into(), &bytes.into())
     );
     assert_eq!(cut["offset"], (first.len() + 1) as u64);
-    assert_eq!(cut["line"].as_str().unwrap().len(), KEPT_OF_CUT);
+    assert_eq!(cut["line"].as_str().unwrap().len(), MAX_CUT_BYTES);
     assert_eq!(events.len(), 8);
-    // The next daemon comes to the same.
+    // The next daemon gets the same result.
     files.finish().await;
     assert_eq!(files.events(), events);
 }
@@ -215,8 +223,8 @@ async fn what_seems_to_be_more_than_could_be_read_is_passed_over() {
 async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
     let mut files = Files::new();
     files.limit = Some(1 << 20);
-    let (first, rest) = RAW.split_once('\n').unwrap();
-    std::fs::write(&files.raw, format!("{first}\n{}{rest}", "x\n".repeat(200_000))).unwrap();
+    let (first, tail) = RAW.split_once('\n').unwrap();
+    std::fs::write(&files.raw, format!("{first}\n{}{tail}", "x\n".repeat(200_000))).unwrap();
     let finished = files.follower().finish().await.unwrap();
     let overrun = finished.overrun;
     assert!(
@@ -228,7 +236,7 @@ async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
     assert!(size < 16 << 20, "{size}");
 }
 
-/// A file in memory for a log, which grows until it is sealed, as on a disk that becomes full.
+/// A log file in memory that grows until it is sealed, like a file on a disk that becomes full.
 struct SealedLog(File);
 
 impl SealedLog {
@@ -252,12 +260,12 @@ async fn a_log_that_fails_at_any_event_loses_no_usage() {
         let files = Files::new();
         let log = SealedLog::new();
         std::fs::write(&files.raw, &RAW.as_bytes()[..cut]).unwrap();
-        let mut follower = files.follower_of(log.open());
-        while follower.poll().unwrap() {}
+        let mut reader = files.follower_of(log.open());
+        while reader.poll().unwrap() {}
         log.seal();
         std::fs::write(&files.raw, RAW).unwrap();
-        let mut finished = follower.finish().await.unwrap();
-        // The last event is the one of the last line, which has no newline.
+        let mut finished = reader.finish().await.unwrap();
+        // The last event comes from the last line, which has no newline.
         assert!(finished.log.is_err(), "sealed at {cut}");
         let conclusion = finished.adapter.conclude(vik_agents::Exit::Code(0), "");
         assert_eq!(conclusion.usage.total(), 12, "sealed at {cut}");
@@ -274,21 +282,22 @@ async fn a_log_that_fails_within_a_slice_keeps_what_it_had_and_later_lines_are_m
     let files = Files::new();
     let log = SealedLog::new();
     log.seal();
-    let (first, rest) = RAW.split_once('\n').unwrap();
-    // The log writes in the middle of a slice; the long line must be read back from where it is.
+    let (first, tail) = RAW.split_once('\n').unwrap();
+    // The log is written in the middle of a slice; the long line must be read back from its
+    // position.
     let (many, long) = ("x\n".repeat(50_000), " ".repeat(1 << 20));
-    std::fs::write(&files.raw, format!("{first}\n{many}{long}{rest}\n{many}")).unwrap();
-    let mut follower = files.follower_of(log.open());
-    while let Err(error) = follower.poll() {
+    std::fs::write(&files.raw, format!("{first}\n{many}{long}{tail}\n{many}")).unwrap();
+    let mut reader = files.follower_of(log.open());
+    while let Err(error) = reader.poll() {
         assert!(matches!(error, FollowError::Log(_)), "{error}");
-        if follower.at_end().unwrap() {
+        if reader.at_end().unwrap() {
             break;
         }
     }
     let limit = Event::note("a limit is near".to_owned());
-    assert!(follower.append_event(Timestamp::now(), &limit).is_err());
-    assert_eq!(follower.usage().0.total(), 12);
-    let finished = follower.finish().await.unwrap();
+    assert!(reader.append_event(Timestamp::now(), &limit).is_err());
+    assert_eq!(reader.usage().0.total(), 12);
+    let finished = reader.finish().await.unwrap();
     assert!(finished.log.is_err());
     assert_eq!(
         log.0.metadata().unwrap().len(),

@@ -1,7 +1,7 @@
-//! What an agent is told on its standard input: a file that the shim follows, to which lines are added.
+//! The standard input of an agent: a file to which lines are appended, and which the shim forwards.
 //!
-//! The file is the only memory of what was told. Whoever reads the agent's output again comes to the same words again, and
-//! finds here which of them it has been told already.
+//! The file is the only record of the sent lines. A daemon that reads the agent's output again
+//! produces the same lines again, and finds in the file which of them were already sent.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -14,21 +14,21 @@ use vik_store::StoreError;
 /// Ends the input; see [`vik_proc::Stdin::Follow`].
 const END: u8 = 0;
 
-/// The standard input of one agent.
 pub(super) struct Input {
     path: PathBuf,
     file: File,
-    /// The whole lines that were there when it was opened.
+    /// The complete lines that the file contained when it was opened.
     found: BTreeSet<String>,
-    /// The beginning of a line that a daemon died in. The agent may have read it, so it must be brought to its end.
+    /// The start of a line that a daemon was writing when it died. The agent may have read it, so
+    /// it must be completed.
     torn: Vec<u8>,
-    /// What waits for that.
-    behind: Vec<String>,
+    /// The lines that are written after the torn line is complete.
+    queued: Vec<String>,
     ended: bool,
 }
 
 impl Input {
-    /// Goes on with what was told before.
+    /// Opens the file and reads the lines that were sent before.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let read = |source| StoreError::Read {
             path: path.to_owned(),
@@ -54,12 +54,12 @@ impl Input {
             file,
             found,
             torn,
-            behind: Vec::new(),
+            queued: Vec::new(),
             ended,
         })
     }
 
-    /// Whether an earlier daemon told a line that begins so.
+    /// Returns whether an earlier daemon sent a line that starts with `head`.
     pub(super) fn has(&self, head: &str) -> bool {
         let next = self
             .found
@@ -68,7 +68,7 @@ impl Input {
         next.is_some_and(|line| line.starts_with(head))
     }
 
-    /// Tells a line, unless it was told before.
+    /// Sends a line, unless it was sent before.
     pub(super) fn write_once(&mut self, line: &str) -> Result<(), StoreError> {
         if self.ended || self.found.contains(line) {
             return Ok(());
@@ -76,21 +76,20 @@ impl Input {
         if self.torn.is_empty() {
             return self.write(format!("{line}\n").as_bytes());
         }
-        let Some(rest) = line.as_bytes().strip_prefix(&*self.torn) else {
-            self.behind.push(line.to_owned());
+        let Some(tail) = line.as_bytes().strip_prefix(&*self.torn) else {
+            self.queued.push(line.to_owned());
             return Ok(());
         };
-        let mut rest = rest.to_owned();
-        rest.push(b'\n');
-        for line in std::mem::take(&mut self.behind) {
-            rest.extend(line.into_bytes());
-            rest.push(b'\n');
+        let mut tail = tail.to_owned();
+        tail.push(b'\n');
+        for line in std::mem::take(&mut self.queued) {
+            tail.extend(line.into_bytes());
+            tail.push(b'\n');
         }
         self.torn = Vec::new();
-        self.write(&rest)
+        self.write(&tail)
     }
 
-    /// Ends the input.
     pub(super) fn end(&mut self) -> Result<(), StoreError> {
         if self.ended {
             return Ok(());
@@ -115,8 +114,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Daemons die anywhere between and within lines; each tells all from the beginning. The agent reads each line once,
-        /// the torn ones too.
+        /// Daemons die anywhere between and within lines; each sends all lines from the start. The
+        /// agent reads each line once, including torn ones.
         #[test]
         fn each_line_is_told_once_however_daemons_die(
             lines in prop::collection::btree_set("[a-zä]{1,6}", 1..8),
@@ -131,7 +130,7 @@ mod tests {
                 for line in lines.iter().take(count) {
                     input.write_once(line).unwrap();
                 }
-                // It dies while it writes the next one.
+                // The daemon dies while it writes the next line.
                 if let Some(next) = lines.get(count)
                     && input.torn.is_empty()
                     && !input.found.contains(next)
@@ -148,11 +147,11 @@ mod tests {
             Input::open(&path).unwrap().end().unwrap();
             let text = std::fs::read_to_string(&path).unwrap();
             prop_assert!(text.ends_with("\n\0"), "{text:?}");
-            let mut told: Vec<&str> = text[..text.len() - 1].lines().collect();
-            told.sort_unstable();
+            let mut sent: Vec<&str> = text[..text.len() - 1].lines().collect();
+            sent.sort_unstable();
             let mut all: Vec<&str> = lines.iter().map(String::as_str).collect();
             all.sort_unstable();
-            prop_assert_eq!(told, all);
+            prop_assert_eq!(sent, all);
         }
     }
 

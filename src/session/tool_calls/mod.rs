@@ -1,9 +1,9 @@
-//! Between an agent that asks and who decides: what is out of scope is refused at once, what a rule names waits for a
-//! person, all else goes on.
+//! The approval of tool calls: a call out of scope is refused at once, a call that a rule names
+//! waits for a person, every other call is allowed.
 //!
-//! What the agent asked is told by its output, which is read again by each daemon; what was answered by the journal, in
-//! which it stands before the agent is told; and that the agent was told by the file of its standard input. So a daemon may
-//! die at any point, and the next one goes on there.
+//! The agent's questions are in its output, which every daemon reads again. Answers are in the
+//! journal before they are sent to the agent, and sent answers are in the file of its standard
+//! input. So a daemon may die at any point, and the next one resumes there.
 
 mod input;
 mod places;
@@ -34,13 +34,13 @@ use super::follow::{FollowError, OutputReader};
 use crate::report;
 use crate::workspace::fs as private;
 
-/// Who answers for an agent that does not wait any more.
+/// The name in `by` if the agent itself withdrew its request.
 const AGENT: &str = "the agent";
 
-/// The most of a call that is told in a log.
+/// The maximum number of bytes of a call in the session log.
 const DETAIL: usize = 2000;
 
-/// What lies between one agent and its calls.
+/// The approvals of one agent's tool calls.
 pub(super) struct ToolCallApprovals {
     scope: Option<Scope>,
     policy: Option<ApprovePolicy>,
@@ -51,13 +51,13 @@ pub(super) struct ToolCallApprovals {
     updates: mpsc::UnboundedSender<AttemptUpdate>,
     input: Input,
     waited: WaitTime,
-    /// In the order in which they were asked.
+    /// The waiting calls in the order of their requests.
     waiting: Vec<Waiting>,
-    /// The request that was told last.
+    /// The id of the request that was reported last.
     shown: Option<String>,
 }
 
-/// For how long a person was waited for.
+/// The time that was spent waiting for people.
 #[derive(Debug, Default)]
 struct WaitTime {
     open: usize,
@@ -99,22 +99,21 @@ impl WaitTime {
     }
 }
 
-/// A call that waits for a person.
 struct Waiting {
     ask: ApprovalRequest,
     request: Request,
 }
 
 impl AttemptRunner<'_> {
-    /// Whether the agent is to ask before each call.
+    /// Returns whether the agent is to ask before each call.
     pub(super) fn asks(&self) -> bool {
         let start = self.start();
-        // vex keeps to a scope by itself; an agent that cannot ask is judged at its end.
+        // vex enforces a scope itself; an agent that cannot ask is checked at its end.
         start.stage.asks_before_calls()
             || (start.intent.scope.is_some() && vik_agents::enforces_scope_interactively(&self.spec.profile))
     }
 
-    /// The translator of the agent, whether it asks or not: an earlier daemon may have started it.
+    /// Returns the adapter of the agent, interactive or not: an earlier daemon may have started it.
     pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, AttemptFailure> {
         let profile = &self.spec.profile;
         if !self.files.stdin().exists() {
@@ -125,7 +124,7 @@ impl AttemptRunner<'_> {
         let prompt = private::read(&self.files.prompt())
             .and_then(|text| String::from_utf8(text).map_err(std::io::Error::other))
             .map_err(|error| failed(format!("cannot read the prompt: {error}")))?;
-        let opening = InitialInput {
+        let initial_input = InitialInput {
             prompt: &prompt,
             workdir: &self.host().layout.issue_dir(&start.issue.id),
             resume: start
@@ -134,11 +133,11 @@ impl AttemptRunner<'_> {
                 .map(|resume| resume.provider_session_id.as_str()),
             in_sandbox: self.sandbox_policy().is_some(),
         };
-        vik_agents::interactive_adapter(profile, before, &opening)
+        vik_agents::interactive_adapter(profile, before, &initial_input)
             .map_err(|error| failed(report::chain(&error)))
     }
 
-    /// The gate of an agent that was told to ask; `None` for any other.
+    /// Returns the approvals of an agent that asks before calls; `None` for any other.
     pub(super) fn gate(&self) -> Result<Option<ToolCallApprovals>, StoreError> {
         let path = self.files.stdin();
         if !path.exists() {
@@ -149,7 +148,7 @@ impl AttemptRunner<'_> {
         let waited = WaitTime::of(&journal.lock().unwrap_or_else(PoisonError::into_inner));
         let scope = start.intent.scope.clone();
         Ok(Some(ToolCallApprovals {
-            // vex refuses by itself, by where a path leads when it is opened.
+            // vex itself refuses calls out of scope, based on the path that it actually opens.
             scope: scope.filter(|_| self.spec.profile.runtime != Runtime::Vex),
             policy: start.stage.approve.clone(),
             workdir: self.host().layout.issue_dir(&start.issue.id),
@@ -166,35 +165,35 @@ impl AttemptRunner<'_> {
 }
 
 impl ToolCallApprovals {
-    /// Does what the agent wants by what it printed, and answers what has waited for too long.
-    pub(super) fn poll(&mut self, follower: &mut OutputReader) -> Result<(), FollowError> {
-        for word in follower.take_requests() {
-            match word {
+    /// Handles the agent's new requests, and answers those whose time limit has passed.
+    pub(super) fn poll(&mut self, reader: &mut OutputReader) -> Result<(), FollowError> {
+        for request in reader.take_requests() {
+            match request {
                 AgentRequest::Send(line) => self.input.write_once(&line).map_err(FollowError::Answer)?,
-                AgentRequest::Approval(ask) => self.ask(ask, follower)?,
-                AgentRequest::Withdraw { id } => self.withdraw(&id, follower)?,
+                AgentRequest::Approval(ask) => self.ask(ask, reader)?,
+                AgentRequest::Withdraw { id } => self.withdraw(&id, reader)?,
                 AgentRequest::Close => self.input.end().map_err(FollowError::Answer)?,
                 AgentRequest::ProtocolError(why) => return Err(FollowError::Broken(why)),
             }
         }
         let now = Timestamp::now();
-        while let Some(late) = self.waiting.iter().find(|waiting| waiting.request.until <= now) {
+        while let Some(expired) = self.waiting.iter().find(|waiting| waiting.request.until <= now) {
             let answered = Answered {
-                request: late.request.id.clone(),
-                answer: Answer::at_the_limit(late.request.on_timeout),
+                request: expired.request.id.clone(),
+                answer: Answer::at_the_limit(expired.request.on_timeout),
                 by: TIME_LIMIT.to_owned(),
             };
-            self.on_answer(&answered, follower)?;
+            self.on_answer(&answered, reader)?;
         }
         self.show();
         Ok(())
     }
 
-    /// Takes in what was said. What does not wait any more has its answer.
+    /// Handles an answer. An answer to a request that is no longer waiting is ignored.
     pub(super) fn on_answer(
         &mut self,
         answered: &Answered,
-        follower: &mut OutputReader,
+        reader: &mut OutputReader,
     ) -> Result<(), FollowError> {
         let asked = |waiting: &Waiting| waiting.request.id == answered.request;
         if let Some(at) = self.waiting.iter().position(asked) {
@@ -205,43 +204,44 @@ impl ToolCallApprovals {
                 Answer::Deny { .. } | Answer::Instruct { .. } => "denied",
             };
             let call = request.call.unwrap_or_default();
-            note(follower, &answered.by, &call, decision, answered.answer.message())?;
-            self.send_answer(&ask, &call, answered, follower)?;
+            log_decision(reader, &answered.by, &call, decision, answered.answer.message())?;
+            self.send_answer(&ask, &call, answered, reader)?;
         }
         self.show();
         Ok(())
     }
 
-    /// The request that people are shown: while there is one, no clock of the attempt runs.
+    /// Returns the id of the request that is shown to people. While there is one, no timeout of the
+    /// attempt runs.
     pub(super) fn awaits(&self) -> Option<&str> {
         self.waiting.first().map(|waiting| waiting.request.id.as_str())
     }
 
-    /// For how long people were waited for since the attempt began.
+    /// Returns how long the attempt has waited for people since its start.
     pub(super) fn waited(&self) -> Duration {
         self.waited.total(Timestamp::now())
     }
 
-    fn ask(&mut self, ask: ApprovalRequest, follower: &mut OutputReader) -> Result<(), FollowError> {
+    fn ask(&mut self, ask: ApprovalRequest, reader: &mut OutputReader) -> Result<(), FollowError> {
         if self.input.has(&ask.answer_prefix) {
             return Ok(());
         }
-        let (call, outside) = self.placed(&ask);
+        let (call, outside) = self.resolve_paths(&ask);
         let id = format!("{}.{}", self.session, ask.id);
         let known = self.journal().answer_to(&id).cloned();
         if let Some(answered) = known {
-            return self.send_answer(&ask, &call, &answered, follower);
+            return self.send_answer(&ask, &call, &answered, reader);
         }
         if let (Some(path), Some(scope)) = (&outside, &self.scope) {
-            let words = Refusal::scope(path, scope).to_json();
-            note(follower, "scope", &call, "denied", Some(&words))?;
-            return self.give(&ask, Verdict::Refuse(&words), follower);
+            let message = Refusal::scope(path, scope).to_json();
+            log_decision(reader, "scope", &call, "denied", Some(&message))?;
+            return self.write_answer(&ask, Verdict::Refuse(&message), reader);
         }
         let Some(policy) = &self.policy else {
-            return self.give(&ask, Verdict::Allow, follower);
+            return self.write_answer(&ask, Verdict::Allow, reader);
         };
         let Some(why) = policy.rule_for(&call).map(CallRule::message) else {
-            return self.give(&ask, Verdict::Allow, follower);
+            return self.write_answer(&ask, Verdict::Allow, reader);
         };
         let known = self.journal().asked(&id).cloned();
         let request = match known {
@@ -255,7 +255,7 @@ impl ToolCallApprovals {
                         rule,
                         ..request
                     },
-                    follower,
+                    reader,
                 )?
             }
         };
@@ -263,19 +263,15 @@ impl ToolCallApprovals {
         Ok(())
     }
 
-    /// Notes that a call begins to wait.
-    fn start_waiting(
-        &mut self,
-        request: Request,
-        follower: &mut OutputReader,
-    ) -> Result<Request, FollowError> {
+    /// Records that a call waits for a person.
+    fn start_waiting(&mut self, request: Request, reader: &mut OutputReader) -> Result<Request, FollowError> {
         self.log_approval(Step::Asked {
             request: Box::new(request.clone()),
         })?;
         self.waited.start(request.since);
         let call = request.call.as_ref();
-        note(
-            follower,
+        log_decision(
+            reader,
             "vik",
             call.unwrap_or(&Call::default()),
             "requested",
@@ -284,8 +280,9 @@ impl ToolCallApprovals {
         Ok(request)
     }
 
-    /// The call with its paths as those of the workspace, and a path that it would change out of scope.
-    fn placed(&self, ask: &ApprovalRequest) -> (Call, Option<String>) {
+    /// Returns the call with its paths relative to the workspace, and a path that it would change
+    /// out of scope.
+    fn resolve_paths(&self, ask: &ApprovalRequest) -> (Call, Option<String>) {
         let mut call = Call {
             paths: Vec::new(),
             ..ask.call.clone()
@@ -307,7 +304,7 @@ impl ToolCallApprovals {
         (call, outside.filter(|_| ask.writes))
     }
 
-    /// Notes an answer, before anybody is told.
+    /// Records an answer before it is sent to anyone.
     fn note_answer(&mut self, answered: &Answered) -> Result<(), FollowError> {
         self.log_approval(Step::Answered {
             answered: answered.clone(),
@@ -316,36 +313,36 @@ impl ToolCallApprovals {
         Ok(())
     }
 
-    /// Tells the agent an answer.
+    /// Sends an answer to the agent.
     fn send_answer(
         &mut self,
         ask: &ApprovalRequest,
         call: &Call,
         answered: &Answered,
-        follower: &OutputReader,
+        reader: &OutputReader,
     ) -> Result<(), FollowError> {
         if let Answer::Approve { .. } = answered.answer {
-            return self.give(ask, Verdict::Allow, follower);
+            return self.write_answer(ask, Verdict::Allow, reader);
         }
         let rule = self.policy.as_ref().and_then(|policy| policy.rule_for(call));
-        let words = Refusal::answer(answered, rule).to_json();
-        self.give(ask, Verdict::Refuse(&words), follower)
+        let message = Refusal::answer(answered, rule).to_json();
+        self.write_answer(ask, Verdict::Refuse(&message), reader)
     }
 
-    fn give(
+    fn write_answer(
         &mut self,
         ask: &ApprovalRequest,
         verdict: Verdict<'_>,
-        follower: &OutputReader,
+        reader: &OutputReader,
     ) -> Result<(), FollowError> {
-        for line in follower.answer(ask, verdict) {
+        for line in reader.answer(ask, verdict) {
             self.input.write_once(&line).map_err(FollowError::Answer)?;
         }
         Ok(())
     }
 
-    /// The agent waits for an answer no more: what is said later is said to nobody.
-    fn withdraw(&mut self, id: &str, follower: &mut OutputReader) -> Result<(), FollowError> {
+    /// Handles the withdrawal of a request: later answers to it are ignored.
+    fn withdraw(&mut self, id: &str, reader: &mut OutputReader) -> Result<(), FollowError> {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.ask.id == id) {
             let waiting = self.waiting.remove(at);
             let answered = Answered {
@@ -355,13 +352,7 @@ impl ToolCallApprovals {
             };
             self.note_answer(&answered)?;
             let call = waiting.request.call.unwrap_or_default();
-            note(
-                follower,
-                AGENT,
-                &call,
-                "denied",
-                Some("it does not wait any more"),
-            )?;
+            log_decision(reader, AGENT, &call, "denied", Some("it does not wait any more"))?;
         }
         Ok(())
     }
@@ -374,42 +365,42 @@ impl ToolCallApprovals {
         self.journal().note(step).map_err(FollowError::Answer)
     }
 
-    /// The agent has ended: nobody waits any more.
+    /// Drops all waiting requests because the agent has ended.
     pub(super) fn close(mut self) {
         self.waiting.clear();
         self.show();
     }
 
-    /// Tells the scheduler what waits, where that has changed.
+    /// Reports the first waiting request to the scheduler if it has changed.
     fn show(&mut self) {
         let first = self.waiting.first().map(|waiting| &waiting.request);
         if first.map(|request| &request.id) == self.shown.as_ref() {
             return;
         }
         self.shown = first.map(|request| request.id.clone());
-        let what = AttemptUpdateKind::Awaits(first.cloned().map(Box::new));
+        let kind = AttemptUpdateKind::Awaits(first.cloned().map(Box::new));
         let _ = self.updates.send(AttemptUpdate {
             issue: self.issue.clone(),
             session: self.session,
-            kind: what,
+            kind,
         });
     }
 }
 
-/// Says in the log of the session what became of a call.
-fn note(
-    follower: &mut OutputReader,
+/// Writes the decision about a call to the session log.
+fn log_decision(
+    reader: &mut OutputReader,
     by: &str,
     call: &Call,
     decision: &str,
-    words: Option<&str>,
+    message: Option<&str>,
 ) -> Result<(), FollowError> {
-    let what = call.command.clone().unwrap_or_else(|| call.paths.join(", "));
-    let what = &what[..what.floor_char_boundary(DETAIL)];
-    let detail = match words {
-        Some(words) if what.is_empty() => words.to_owned(),
-        Some(words) => format!("{what}: {words}"),
-        None => what.to_owned(),
+    let subject = call.command.clone().unwrap_or_else(|| call.paths.join(", "));
+    let subject = &subject[..subject.floor_char_boundary(DETAIL)];
+    let detail = match message {
+        Some(message) if subject.is_empty() => message.to_owned(),
+        Some(message) => format!("{subject}: {message}"),
+        None => subject.to_owned(),
     };
     let event = Event::Approval {
         by: Some(by.into()),
@@ -417,7 +408,7 @@ fn note(
         decision: decision.into(),
         detail: Some(vik_mask::mask(&detail).into_owned().into()),
     };
-    follower.append_event(Timestamp::now(), &event)
+    reader.append_event(Timestamp::now(), &event)
 }
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
-//! Where in a workspace a path of an agent's leads.
+//! Resolves an agent's path to places in its workspace.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Where in the workspace a path may lead, as its text says and as the links on its way do; `None` where one of these is
-/// not in the workspace. The workspace may change before the call is made: what was changed is judged again at the end.
+/// Returns the places in the workspace to which a path may lead, as text and by following links;
+/// `None` if one of them is outside of the workspace. The workspace may change before the call
+/// runs: the changes are checked again at the end.
 pub(super) fn places(workdir: &Path, path: &str) -> Option<Vec<PathBuf>> {
     let written = workdir.join(path);
-    let plain = plain(&written)?;
+    let plain = normalize(&written)?;
     let root = workdir.canonicalize().ok()?;
-    let near = plain
+    let relative = plain
         .strip_prefix(workdir)
         .or_else(|_| plain.strip_prefix(&root))
         .ok()?
         .to_owned();
-    let mut places = vec![near];
-    // `a/link/..` is another folder for who follows links than for who reads it as text; agents do either.
+    let mut places = vec![relative];
+    // `a/link/..` is a different folder with links followed than as text; agents use either.
     for from in [&plain, &written] {
-        let far = led(from)?.strip_prefix(&root).ok()?.to_owned();
-        if !places.contains(&far) {
-            places.push(far);
+        let resolved = follow_links(from)?.strip_prefix(&root).ok()?.to_owned();
+        if !places.contains(&resolved) {
+            places.push(resolved);
         }
     }
     Some(places)
 }
 
-/// Without `.` and `..`, as text.
-fn plain(path: &Path) -> Option<PathBuf> {
+/// Returns the path without `.` and `..`, as text.
+fn normalize(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -41,22 +42,22 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// With all links followed, as far as it exists.
-fn led(path: &Path) -> Option<PathBuf> {
-    let mut rest = Vec::new();
-    let mut there = path;
+/// Returns the path with all links followed, as far as it exists.
+fn follow_links(path: &Path) -> Option<PathBuf> {
+    let mut missing = Vec::new();
+    let mut existing = path;
     loop {
-        match there.canonicalize() {
+        match existing.canonicalize() {
             Ok(mut found) => {
-                found.extend(rest.iter().rev());
+                found.extend(missing.iter().rev());
                 return Some(found);
             }
-            // A link that leads nowhere yet: what is made through it would lie who knows where.
-            Err(_) if there.is_symlink() => return None,
+            // A dangling link: the location of a file created through it is unknown.
+            Err(_) if existing.is_symlink() => return None,
             Err(_) => {
-                // A `..` behind what is not there has no meaning.
-                rest.push(there.file_name()?);
-                there = there.parent()?;
+                // A `..` after a missing component has no meaning.
+                missing.push(existing.file_name()?);
+                existing = existing.parent()?;
             }
         }
     }
@@ -79,7 +80,7 @@ mod tests {
         symlink("../other", ws.join("out")).unwrap();
         symlink("nowhere", ws.join("dead")).unwrap();
         std::fs::write(ws.join("file"), "").unwrap();
-        let led = |path: &str| {
+        let places_of = |path: &str| {
             let places = places(&ws, path)?;
             Some(
                 places
@@ -89,12 +90,12 @@ mod tests {
             )
         };
         let some = |paths: &[&str]| Some(paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
-        assert_eq!(led("src/a"), some(&["src/a"]));
-        assert_eq!(led("./src/../new/deep/er"), some(&["new/deep/er"]));
-        assert_eq!(led(ws.join("src/a").to_str().unwrap()), some(&["src/a"]));
-        assert_eq!(led("link/a"), some(&["link/a", "src/a"]));
-        // As text `b`, through the link `src/b`.
-        assert_eq!(led("deep/../b"), some(&["b", "src/b"]));
+        assert_eq!(places_of("src/a"), some(&["src/a"]));
+        assert_eq!(places_of("./src/../new/deep/er"), some(&["new/deep/er"]));
+        assert_eq!(places_of(ws.join("src/a").to_str().unwrap()), some(&["src/a"]));
+        assert_eq!(places_of("link/a"), some(&["link/a", "src/a"]));
+        // `b` as text, `src/b` through the link.
+        assert_eq!(places_of("deep/../b"), some(&["b", "src/b"]));
         for outside in [
             "../x",
             "/etc/passwd",
@@ -104,10 +105,9 @@ mod tests {
             "dead/x",
             "/../x",
         ] {
-            assert_eq!(led(outside), None, "{outside}");
+            assert_eq!(places_of(outside), None, "{outside}");
         }
-        assert_eq!(led("file"), some(&["file"]));
-        // The workspace itself.
-        assert_eq!(led("."), some(&[""]));
+        assert_eq!(places_of("file"), some(&["file"]));
+        assert_eq!(places_of("."), some(&[""]));
     }
 }

@@ -1,4 +1,5 @@
-//! What a model is told in place of a call that it may not make: a line of JSON, as vex gives for its own tools.
+//! The reply to a model in place of a call that it may not make: one line of JSON, like the replies
+//! of vex for its own tools.
 
 use serde::Serialize;
 use vik_core::approval::{Answer, TIME_LIMIT};
@@ -6,7 +7,7 @@ use vik_core::machine::Answered;
 use vik_core::scope::Scope;
 use vik_core::workflow::CallRule;
 
-/// A no that a model can act on.
+/// A refusal with enough detail for a model to continue.
 #[derive(Serialize)]
 pub(super) struct Refusal<'a> {
     code: &'static str,
@@ -18,13 +19,13 @@ pub(super) struct Refusal<'a> {
     allowed: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
-    /// What a person said with it.
+    /// The person's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     said: Option<&'a str>,
 }
 
 impl<'a> Refusal<'a> {
-    /// A change out of scope.
+    /// Returns the refusal of a change out of scope.
     pub(super) fn scope(path: &'a str, scope: &Scope) -> Self {
         Self {
             code: "out_of_scope",
@@ -37,7 +38,7 @@ impl<'a> Refusal<'a> {
         }
     }
 
-    /// An answer that is not a yes.
+    /// Returns the refusal for an answer other than an approval.
     pub(super) fn answer(answered: &'a Answered, rule: Option<&CallRule>) -> Self {
         let (code, message, instead) = match answered.answer {
             Answer::Instruct { .. } => (
@@ -68,7 +69,7 @@ impl<'a> Refusal<'a> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        // Texts and lists of texts are always JSON.
+        // Serialisation of strings and lists of strings cannot fail.
         serde_json::to_string(self).unwrap_or_else(|_| self.message.clone())
     }
 }

@@ -1,4 +1,4 @@
-//! One daemon after another between an agent and who answers.
+//! Several daemons, one after the other, relay between an agent and the people who answer.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,24 +9,23 @@ use super::*;
 use crate::session::follow::KeptOutput;
 use crate::session::live::Live;
 
-/// What an agent asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
-    /// Nobody has to say anything.
+    /// No answer is needed.
     Free,
-    /// A rule names it.
+    /// A rule requires an approval.
     Waits,
-    /// A file out of scope.
+    /// The call writes a file out of scope.
     Outside,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// The agent prints so many more lines.
+    /// The agent prints this number of further lines.
     Print(usize),
-    /// A person answers what waits.
+    /// A person answers the waiting request.
     Answer(bool),
-    /// The daemon dies, and the next one begins.
+    /// The daemon dies, and the next one starts.
     Die,
 }
 
@@ -35,8 +34,8 @@ struct Scene {
     lines: Vec<String>,
     printed: usize,
     daemon: Option<(ToolCallApprovals, OutputReader)>,
-    _news: mpsc::UnboundedReceiver<AttemptUpdate>,
-    news: mpsc::UnboundedSender<AttemptUpdate>,
+    _receiver: mpsc::UnboundedReceiver<AttemptUpdate>,
+    updates: mpsc::UnboundedSender<AttemptUpdate>,
 }
 
 fn profile() -> AgentProfile {
@@ -85,39 +84,39 @@ impl Scene {
                 "subtype": "hook_callback", "callback_id": "vik-hook", "input": {"hook_event_name": "PreToolUse",
                 "tool_name": tool, "tool_input": input, "tool_use_id": id}}}));
         }
-        let (news, heard) = mpsc::unbounded_channel();
+        let (updates, receiver) = mpsc::unbounded_channel();
         let mut scene = Self {
             dir,
             lines: lines.iter().map(|line| format!("{line}\n")).collect(),
             printed: 0,
             daemon: None,
-            _news: heard,
-            news,
+            _receiver: receiver,
+            updates,
         };
-        scene.begin();
+        scene.start_daemon();
         scene
     }
 
-    fn begin(&mut self) {
+    fn start_daemon(&mut self) {
         let path = |name: &str| self.dir.path().join(name);
         let journal = Journal::open(&path("journal")).unwrap();
-        let opening = InitialInput {
+        let initial_input = InitialInput {
             prompt: "Do it.",
             workdir: &path("ws"),
             resume: None,
             in_sandbox: false,
         };
-        let adapter = vik_agents::interactive_adapter(&profile(), None, &opening).unwrap();
+        let adapter = vik_agents::interactive_adapter(&profile(), None, &initial_input).unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
         let live = Live::default();
         let kept = KeptOutput {
             files: vec![path("raw")],
             limit: None,
         };
-        let follower = OutputReader::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
+        let reader = OutputReader::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
         let policy = json!({"before": false, "after": false, "timeout": "1h", "on_timeout": "deny",
             "calls": [{"tool": [], "command": ["git push"], "path": null}]});
-        let gate = ToolCallApprovals {
+        let approvals = ToolCallApprovals {
             scope: Some(Scope::new(["src/**"]).unwrap()),
             policy: Some(serde_json::from_value(policy).unwrap()),
             workdir: path("ws"),
@@ -125,19 +124,19 @@ impl Scene {
             journal: Arc::new(Mutex::new(journal)),
             issue: IssueId::new("1"),
             session: AttemptId(uuid::Uuid::nil()),
-            updates: self.news.clone(),
+            updates: self.updates.clone(),
             input: Input::open(&path("stdin")).unwrap(),
             waiting: Vec::new(),
             shown: None,
         };
-        self.daemon = Some((gate, follower));
-        self.look();
+        self.daemon = Some((approvals, reader));
+        self.poll();
     }
 
-    fn look(&mut self) {
-        let (gate, follower) = self.daemon.as_mut().unwrap();
-        while follower.poll().unwrap() {}
-        gate.poll(follower).unwrap();
+    fn poll(&mut self) {
+        let (approvals, reader) = self.daemon.as_mut().unwrap();
+        while reader.poll().unwrap() {}
+        approvals.poll(reader).unwrap();
     }
 
     fn act(&mut self, act: Act) {
@@ -150,11 +149,11 @@ impl Scene {
                     .append(true)
                     .open(self.dir.path().join("raw"));
                 std::io::Write::write_all(&mut raw.unwrap(), text.as_bytes()).unwrap();
-                self.look();
+                self.poll();
             }
             Act::Answer(yes) => {
-                let (gate, follower) = self.daemon.as_mut().unwrap();
-                if let Some(request) = gate.awaits().map(str::to_owned) {
+                let (approvals, reader) = self.daemon.as_mut().unwrap();
+                if let Some(request) = approvals.awaits().map(str::to_owned) {
                     let answer = if yes {
                         Answer::Approve { message: None }
                     } else {
@@ -162,12 +161,12 @@ impl Scene {
                     };
                     let by = "ada".to_owned();
                     let answered = Answered { request, answer, by };
-                    gate.on_answer(&answered, follower).unwrap();
+                    approvals.on_answer(&answered, reader).unwrap();
                 }
             }
             Act::Die => {
                 self.daemon = None;
-                self.begin();
+                self.start_daemon();
             }
         }
     }
@@ -197,8 +196,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whenever daemons die and people answer: each question is answered once, by what was decided and nothing else; what
-    /// waits is on record before, and no event is told twice.
+    /// Whenever daemons die and people answer: each question is answered once, exactly as decided;
+    /// a waiting request is on record before, and no event is written twice.
     #[test]
     fn each_question_has_one_answer(calls in calls(), acts in acts()) {
         let mut scene = Scene::new(&calls);
@@ -209,26 +208,26 @@ proptest! {
         for _ in &calls {
             scene.act(Act::Answer(true));
         }
-        let (gate, follower) = scene.daemon.take().unwrap();
-        prop_assert!(gate.awaits().is_none());
-        follower.detach().unwrap();
+        let (approvals, reader) = scene.daemon.take().unwrap();
+        prop_assert!(approvals.awaits().is_none());
+        reader.detach().unwrap();
 
-        let told = scene.lines_of("stdin");
-        prop_assert_eq!(told.len(), 2 + calls.len(), "{:?}", told);
+        let sent = scene.lines_of("stdin");
+        prop_assert_eq!(sent.len(), 2 + calls.len(), "{:?}", sent);
         let journal = scene.lines_of("journal");
         for (at, call) in calls.iter().enumerate() {
-            let answer = told.iter().find(|line| line["response"]["request_id"] == format!("q{at}"));
-            let said = answer.unwrap()["response"]["response"].to_string();
+            let answer = sent.iter().find(|line| line["response"]["request_id"] == format!("q{at}"));
+            let response = answer.unwrap()["response"]["response"].to_string();
             let id = format!("{}.q{at}", uuid::Uuid::nil());
             let asked: Vec<_> = journal.iter().filter(|step| step["request"]["id"] == id).collect();
             let answers: Vec<_> = journal.iter().filter(|step| step["request"] == id).collect();
             match call {
-                Asks::Free => prop_assert!(said.contains("continue") && asked.is_empty()),
-                Asks::Outside => prop_assert!(said.contains("out_of_scope") && asked.is_empty()),
+                Asks::Free => prop_assert!(response.contains("continue") && asked.is_empty()),
+                Asks::Outside => prop_assert!(response.contains("out_of_scope") && asked.is_empty()),
                 Asks::Waits => {
                     prop_assert_eq!((asked.len(), answers.len()), (1, 1));
                     let allowed = answers[0]["answer"]["answer"] == "approve";
-                    prop_assert_eq!(said.contains("continue"), allowed, "{}", said);
+                    prop_assert_eq!(response.contains("continue"), allowed, "{}", response);
                 }
             }
         }
@@ -253,6 +252,6 @@ fn the_time_that_people_took_is_told_apart() {
     assert_eq!(waited.total(at(100)), Duration::from_secs(10));
     waited.start(at(200));
     assert_eq!(waited.total(at(201)), Duration::from_secs(11));
-    // A clock that was set back counts nothing.
+    // A clock that was set back adds nothing.
     assert_eq!(waited.total(at(50)), Duration::from_secs(10));
 }
