@@ -1,16 +1,16 @@
-//! What can be wrong with a template, in words for the one who wrote it.
+//! The errors of a template, with messages for its author.
 
 use std::fmt;
 
 /// Why a template cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// The text is no template.
+    /// The text is no valid template.
     #[error("line {line}: {detail}")]
     Syntax {
         /// The line of the template, from 1.
         line: usize,
-        /// What the parser says.
+        /// The message of the parser.
         detail: String,
     },
     /// A name that the context does not have.
@@ -18,21 +18,22 @@ pub enum TemplateError {
     Undefined {
         /// The line of the template, from 1.
         line: usize,
-        /// The name as it is written, e.g. `issue.titel`.
+        /// The name as written, e.g. `issue.titel`.
         name: String,
-        /// A known name that is close to it.
+        /// A known name that is similar to it.
         suggestion: Option<String>,
         /// The names that are known at that place.
         known: Vec<String>,
     },
-    /// A value stands where it could not be kept data, or a part of the template stands where it has no place.
+    /// A value is at a place where it could be read as more than data, or a part of the template is
+    /// not allowed at its place.
     #[error("line {line}: {what} {place}")]
     Refused {
         /// The line of the template, from 1.
         line: usize,
-        /// What is refused, as it is written.
+        /// The refused text, as written.
         what: String,
-        /// Where it stands.
+        /// The place of the text.
         place: Place,
     },
     /// An expression could not be evaluated.
@@ -40,18 +41,17 @@ pub enum TemplateError {
     Failed {
         /// The line of the template, from 1.
         line: usize,
-        /// What the engine says.
+        /// The message of the engine.
         detail: String,
     },
-    /// A value holds a NUL character, which no shell word can hold.
+    /// A value contains a NUL character, which no shell word can contain.
     #[error("line {line}: the value of {what} holds a NUL character")]
     Nul {
         /// The line of the template, from 1.
         line: usize,
-        /// The expression as it is written.
+        /// The expression as written.
         what: String,
     },
-    /// The result is too long.
     #[error("the rendered template is longer than {limit_bytes} bytes")]
     TooLong {
         /// The limit in bytes.
@@ -60,7 +60,7 @@ pub enum TemplateError {
 }
 
 impl TemplateError {
-    /// Its stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Syntax { .. } => "template_syntax",
@@ -72,7 +72,7 @@ impl TemplateError {
         }
     }
 
-    /// The line of the template, from 1, where the error has one.
+    /// Returns the line of the template, from 1, if the error has one.
     pub fn line(&self) -> Option<usize> {
         match self {
             Self::Syntax { line, .. }
@@ -84,7 +84,7 @@ impl TemplateError {
         }
     }
 
-    /// The message without its line, for reports that name the line themselves.
+    /// Returns the message without its line, for reports that name the line themselves.
     pub fn message(&self) -> String {
         let text = self.to_string();
         match self.line() {
@@ -96,7 +96,7 @@ impl TemplateError {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Undefined {
@@ -122,11 +122,9 @@ impl TemplateError {
 pub enum Place {
     /// The body or the end mark of a here-document.
     Heredoc,
-    /// A shell comment.
     Comment,
     /// `$(…)` in double quotes or in another `$(…)`.
     NestedSubstitution,
-    /// Backticks.
     Backticks,
     /// `${…}`.
     Parameter,
@@ -140,19 +138,19 @@ pub enum Place {
     AfterDollar,
     /// Directly after a backslash.
     AfterBackslash,
-    /// The name of the command that is run.
+    /// The name of the command to run.
     CommandName,
     /// An argument that the named command reads as code.
     Code(String),
     /// An argument that the named command reads as the name of a variable.
     VariableName(String),
-    /// A template block whose text is kept and used elsewhere; the name of the tag.
+    /// A template block whose text is stored and used elsewhere; the name of the tag.
     Captured(&'static str),
     /// A tag that needs other templates.
     OtherTemplates,
-    /// A prompt command that does not end in the block in which it begins.
+    /// A prompt command that does not end in the block in which it starts.
     Unclosed,
-    /// Shells differ on what stands before.
+    /// Shells differ in how they read the text before, for this reason.
     Unclear(&'static str),
 }
 
@@ -184,7 +182,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// What to write instead.
+    /// Returns what to write instead.
     pub fn hint(&self) -> String {
         const VARIABLE: &str =
             "put it into a variable on a line of its own, `value={{ … }}`, and use \"$value\" here";

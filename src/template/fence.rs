@@ -1,23 +1,26 @@
-//! What a prompt prints of an issue: everything in it is seen, and what is not trusted stands in a fence.
+//! The values that a prompt prints of an issue. Invisible characters in them become visible, and
+//! untrusted text gets a fence around it.
 //!
-//! It is done where a value is printed, so that conditions and loops of the template see the value itself. What is printed
-//! is known by its text: what is, letter by letter, one of Vik's or the author's own values is not the issue's.
+//! This happens where a value is printed, so that conditions and loops of the template have the
+//! value itself. The origin of a printed text is known by its content only: a text that is equal to
+//! one of Vik's or the author's own values is not the issue's.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 use vik_core::visible::visible;
 
-/// What may be printed as it is, and how the rest is marked.
+/// The texts that are printed unchanged, and the marks around all others.
 #[derive(Clone, Debug)]
 pub struct Fence {
     own: HashSet<String>,
-    /// The name of the fence, where there is one: it has a number that nobody could know.
+    /// The name of the fence, if there is one: it contains a number that nobody can guess.
     name: Option<String>,
 }
 
 impl Fence {
-    /// For a prompt with this context; `fenced`: the issue's text is not trusted.
+    /// Returns the fence for a prompt with this context. With `fenced`, the issue's text is not
+    /// trusted.
     pub fn of(context: &Value, fenced: bool) -> Self {
         let mut own = HashSet::new();
         for (key, value) in context.as_object().into_iter().flatten() {
@@ -27,7 +30,7 @@ impl Fence {
                 _ => leaves(value, &mut own),
             }
         }
-        // Vik's text, and the end of a fence, are told from the issue's by the number alone.
+        // Only the number distinguishes the end of a fence from the issue's text.
         let name = fenced.then(|| {
             loop {
                 let number = uuid::Uuid::new_v4().simple().to_string();
@@ -40,7 +43,7 @@ impl Fence {
         Self { own, name }
     }
 
-    /// A text of the issue, as it is printed.
+    /// Returns a value as the prompt prints it.
     pub fn print(&self, text: &str) -> String {
         if text.is_empty() || self.own.contains(text) {
             return text.to_owned();
@@ -48,7 +51,7 @@ impl Fence {
         self.data(text)
     }
 
-    /// A text that is surely not Vik's own.
+    /// Returns a text that is certainly not Vik's own, as the prompt prints it.
     pub fn data(&self, text: &str) -> String {
         let text = visible(text);
         match &self.name {
@@ -60,12 +63,12 @@ impl Fence {
         }
     }
 
-    /// Whether the issue's text is not trusted.
+    /// Returns whether the issue's text is not trusted.
     pub fn is_closed(&self) -> bool {
         self.name.is_some()
     }
 
-    /// The whole prompt, which begins with what the fence means.
+    /// Returns the complete prompt, which starts with an explanation of the fence if it has one.
     pub fn explain(&self, prompt: String) -> String {
         match &self.name {
             Some(name) if prompt.contains(name.as_str()) => format!(
@@ -78,7 +81,8 @@ impl Fence {
     }
 }
 
-/// What Vik or the workflow says of an issue; an id that is no more than an id.
+/// Returns the texts of an issue that are Vik's or the workflow's, and the id if it can be nothing
+/// else.
 fn own_of_issue(issue: &Value) -> impl Iterator<Item = String> {
     let text = |key: &str| issue.get(key).and_then(Value::as_str).map(str::to_owned);
     let is_plain = |id: &String| {

@@ -1,15 +1,17 @@
-//! Templates: prompts, hooks, `verify`, and the commands that stand in prompts.
+//! Templates: prompts, hooks, `verify`, and the commands in prompts.
 //!
-//! Three promises are kept here.
+//! This module guarantees three properties.
 //!
 //! 1. A missing name is an error with its line, never an empty text.
-//! 2. In a script, `{{ value }}` is *data*: exactly one part of one shell word, whatever the value holds. Where Vik
-//!    cannot tell how the shell would read the place, the template is refused with a hint.
-//! 3. Commands in a prompt are found in the template's own text, before any value is known. A value that looks like
-//!    a command stays text, and so does a command's output.
+//! 2. In a script, `{{ value }}` is *data*: exactly one part of one shell word, whatever the value
+//!    contains. If Vik cannot determine how the shell reads the place, it refuses the template with
+//!    a hint.
+//! 3. Commands in a prompt are found in the template's own text, before any value is known. A value
+//!    that looks like a command stays text, and so does the output of a command.
 //!
-//! What quoting cannot solve stays with the author: a value that begins with `-` is still one word, but a program may
-//! take it for an option (write `--` before it), and a value used as a file name is a file name.
+//! The author remains responsible for what quoting cannot solve: a value that starts with `-` is
+//! still one word, but a program may read it as an option (write `--` before it), and a value that
+//! is used as a file name is a file name.
 
 mod error;
 mod fence;
@@ -31,31 +33,31 @@ pub use names::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_N
 /// The longest text that a template may render to, in bytes.
 pub const MAX_OUTPUT_BYTES: usize = 10 * 1024 * 1024;
 
-/// A rendered prompt whose commands have not been run yet.
+/// A rendered prompt whose commands have not run yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// Text and commands in the order in which they stand.
+    /// Text and commands in order.
     pub parts: Vec<Part>,
 }
 
 /// A piece of a rendered prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Plain text.
     Text(String),
-    /// A shell script whose output (one trailing newline trimmed) stands here as plain text.
+    /// A shell script whose output (one trailing newline trimmed) is inserted here as plain text.
     Command {
         /// The script, for `sh FILE`.
         script: String,
-        /// The line of the template on which it begins, from 1.
+        /// The line of the template that it starts on, from 1.
         line: usize,
-        /// Whether a value of the tracker or of an agent is part of it: then its output may be theirs too.
+        /// Whether it contains a value of the tracker or of an agent: then its output may contain
+        /// it too.
         has_data: bool,
     },
 }
 
 impl Prompt {
-    /// The commands in order.
+    /// Returns the commands in order.
     pub fn commands(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -63,8 +65,8 @@ impl Prompt {
         })
     }
 
-    /// The finished prompt, with the output of each command in its place, in order; an output that is missing counts
-    /// as empty. One trailing newline of each output is trimmed.
+    /// Returns the finished prompt, with the output of each command in its place, in order. A
+    /// missing output counts as empty. One trailing newline of each output is trimmed.
     pub fn join<S: AsRef<str>>(&self, outputs: impl IntoIterator<Item = S>) -> String {
         let mut outputs = outputs.into_iter();
         let mut text = String::new();
@@ -86,23 +88,23 @@ impl Prompt {
 /// Renders a prompt for an issue that is trusted.
 ///
 /// # Errors
-/// When the template is wrong, uses a name that `context` does not have, or puts a value into a command at a place
-/// where it cannot be kept data.
+/// When the template is invalid, uses a name that `context` does not have, or puts a value into a
+/// command at a place where it could be read as more than data.
 pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
     fenced_prompt(source, context, &Fence::of(context, false))
 }
 
-/// Renders a prompt, with what it prints of the issue as `fence` says.
+/// Renders a prompt. `fence` decides how values of the issue are printed.
 ///
 /// # Errors
-/// As [`prompt`].
+/// Those of [`prompt`].
 pub fn fenced_prompt(source: &str, context: &Value, fence: &Fence) -> Result<Prompt, TemplateError> {
     let plan = source::Plan::prompt(source)?;
     let rendered = render::render(&plan, context, Some(fence))?;
     render::split(&plan, rendered)
 }
 
-/// Whether a template uses a name of its context.
+/// Returns whether a template uses a name of its context.
 pub fn uses(source: &str, name: &str) -> bool {
     names::uses(source, name)
 }
@@ -110,19 +112,21 @@ pub fn uses(source: &str, name: &str) -> bool {
 /// Renders a hook, `verify` or another shell script, for `sh FILE`.
 ///
 /// # Errors
-/// As [`prompt`].
+/// Those of [`prompt`].
 pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
     let plan = source::Plan::script(source)?;
     let rendered = render::render(&plan, context, None)?;
     shell::quote(&plan, &rendered)
 }
 
-/// All that can be said of a prompt template without values; `names` are the names that its context will have.
+/// Returns all errors of a prompt template that can be found without values; `names` are the names
+/// that its context will have.
 pub fn check_prompt(source: &str, names: &[&str]) -> Vec<TemplateError> {
     check(source, names, source::Plan::prompt(source))
 }
 
-/// All that can be said of a script template without values; `names` are the names that its context will have.
+/// Returns all errors of a script template that can be found without values; `names` are the names
+/// that its context will have.
 pub fn check_script(source: &str, names: &[&str]) -> Vec<TemplateError> {
     check(source, names, source::Plan::script(source))
 }
@@ -133,10 +137,10 @@ fn check(source: &str, names: &[&str], plan: Result<source::Plan, TemplateError>
         Err(error) => return vec![error],
     };
     let mut errors = names::undeclared(source, names);
-    // Two ways through the template: every condition true, and every condition false. A condition that opens a quote
-    // and a like one that closes it then agree.
-    for way in [true, false] {
-        if let Err(error) = plan.sketch(way)
+    // Two passes: every condition true, and every condition false. A condition that opens a quote
+    // and an equal one that closes it then agree.
+    for cond in [true, false] {
+        if let Err(error) = plan.sketch(cond)
             && !errors.iter().any(|known| known.to_string() == error.to_string())
         {
             errors.push(error);

@@ -1,4 +1,4 @@
-//! Names: which there are, and which one was meant.
+//! The names in templates: which ones exist, and which one an unknown name was meant to be.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ pub const OUTPUT_NAMES: &[&str] = &[
 /// The names in `after_create`, which runs before there is an attempt.
 pub const AFTER_CREATE_NAMES: &[&str] = &["issue", "workflow_path", "workflow_dir", "workspace_root", "env"];
 
-/// The names in `issues.show.command`: nothing else is known of an issue that no pull brings.
+/// The names in `issues.show.command`: nothing else is known of an issue that is in no pull.
 pub const SHOW_NAMES: &[&str] = &["issue.id"];
 
 /// The names in `after_run`.
@@ -56,11 +56,11 @@ pub const AFTER_RUN_NAMES: &[&str] = &[
     "session",
 ];
 
-/// What the engine itself brings.
+/// The names of the engine itself.
 const BUILT_IN: &[&str] = &["range", "dict", "debug", "namespace", "loop", "self"];
 
-/// Names in `source` that are neither in `names`, nor built in, nor set by the template; at most one error each. Where
-/// `names` has a path such as `issue.id`, only that part of it is known.
+/// Returns an error for each name in `source` that is neither in `names`, nor built in, nor set by
+/// the template. If `names` has a path such as `issue.id`, only that path is known.
 pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
     let mut environment = Environment::new();
     environment.set_syntax(source::syntax());
@@ -86,7 +86,7 @@ pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
     errors
 }
 
-/// Whether a template uses a name that it does not set itself.
+/// Returns whether a template uses a name that it does not set itself.
 pub(super) fn uses(source: &str, name: &str) -> bool {
     let mut environment = Environment::new();
     environment.set_syntax(source::syntax());
@@ -95,7 +95,7 @@ pub(super) fn uses(source: &str, name: &str) -> bool {
         .is_ok_and(|template| template.undeclared_variables(false).contains(name))
 }
 
-/// The line of the first use of a name, or of a dotted path.
+/// Returns the line of the first use of a name or of a dotted path.
 fn line_of(source: &str, name: &str) -> usize {
     let mut path = String::new();
     let mut after_dot = false;
@@ -125,13 +125,15 @@ fn line_of(source: &str, name: &str) -> usize {
     1
 }
 
-/// The error for an undefined value; `detail` is what the engine says, which names it in backticks.
+/// Returns the error for an undefined value; `detail` is the message of the engine, which has the
+/// name in backticks.
 pub(super) fn undefined(line: usize, detail: &str, context: &Value) -> TemplateError {
     let name = detail.split('`').nth(1).unwrap_or("a value").to_owned();
     let mut path: Vec<&str> = name.split('.').collect();
     let mut place = context;
     let mut prefix = String::new();
-    // Walk as far as the path exists: the first part that does not is the one that was meant otherwise.
+    // Follow the path as far as it exists: the first part that does not exist is the misspelled
+    // one.
     while path.len() > 1 {
         let Some(inner) = place.get(path[0]) else { break };
         place = inner;

@@ -1,4 +1,4 @@
-//! Running the engine: strict, bounded, and with the values of shell text kept apart.
+//! Runs the engine: strict, bounded, and with the values of shell text replaced by placeholders.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +12,18 @@ use super::error::TemplateError;
 use super::source::{self, Plan};
 use super::{Fence, MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
 
-/// Steps of the engine before a template is taken for one that does not end.
+/// The most steps of the engine; a template that needs more is taken for one that does not end.
 const FUEL: u64 = 2_000_000;
 
-/// A template after the engine: shell text holds placeholders instead of values.
+/// The output of the engine: shell text contains placeholders instead of values.
 pub(super) struct Rendered {
-    /// The text.
     pub(super) text: String,
-    /// The values by placeholder: the expression they come from, and their text.
+    /// The values, in the order of the placeholders: the index of the expression, and its text.
     pub(super) values: Vec<(usize, String)>,
 }
 
-/// Renders the rewritten source. What is printed outside of shell text goes through the fence, where there is one.
+/// Renders the rewritten source. Values that are printed outside of shell text go through the
+/// fence, if there is one.
 pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Result<Rendered, TemplateError> {
     let values = Arc::new(Mutex::new(Vec::new()));
     let mut environment = Environment::new();
@@ -33,7 +33,7 @@ pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Res
     environment.set_debug(true);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(100);
-    // Set while a value of shell text is written: that is data by its quotes.
+    // Set while a value of shell text is formatted: its quotes make it data, so it needs no fence.
     let in_shell = Arc::new(AtomicBool::new(false));
     if let Some(fence) = fence {
         let (fence, placeholder) = (fence.clone(), source::placeholder_start(&plan.nonce));
@@ -95,7 +95,7 @@ fn explain(plan: &Plan, error: &Error, context: &Value) -> TemplateError {
     let detail = error
         .detail()
         .map_or_else(|| error.kind().to_string(), str::to_owned);
-    // The name of the filter is nobody's business.
+    // The name of the filter is internal.
     let detail = detail.replace(&plan.filter(), "shell");
     match error.kind() {
         ErrorKind::UndefinedError => names::undefined(line, &detail, context),
@@ -108,7 +108,7 @@ fn explain(plan: &Plan, error: &Error, context: &Value) -> TemplateError {
     }
 }
 
-/// Cuts a rendered prompt into text and finished commands.
+/// Splits a rendered prompt into text and finished commands.
 pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateError> {
     let Rendered { text, values } = rendered;
     let mut rendered = Rendered {
@@ -116,13 +116,13 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
         values,
     };
     let mut parts = Vec::new();
-    let (begin, end) = (plan.command_mark(), plan.end());
-    let mut rest = text.as_str();
-    while let Some((before, behind)) = rest.split_once(&begin) {
-        let Some((number, behind)) = behind.split_once(';') else {
+    let (start, end) = (plan.command_mark(), plan.end());
+    let mut remaining = text.as_str();
+    while let Some((before, tail)) = remaining.split_once(&start) {
+        let Some((number, tail)) = tail.split_once(';') else {
             break;
         };
-        let Some((inner, behind)) = behind.split_once(&end) else {
+        let Some((inner, tail)) = tail.split_once(&end) else {
             break;
         };
         if !before.is_empty() {
@@ -145,10 +145,10 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
             line,
             has_data,
         });
-        rest = behind;
+        remaining = tail;
     }
-    if !rest.is_empty() {
-        parts.push(Part::Text(rest.to_owned()));
+    if !remaining.is_empty() {
+        parts.push(Part::Text(remaining.to_owned()));
     }
     Ok(Prompt { parts })
 }

@@ -1,9 +1,9 @@
-//! Reading a template before anything is known of its values: what is refused, which expressions stand in shell text,
-//! and where the commands of a prompt begin and end.
+//! Reads a template before any of its values is known. Determines what is refused, which
+//! expressions are in shell text, and where the commands of a prompt start and end.
 //!
-//! The source is rewritten so that each expression in shell text goes through a filter that keeps its value apart and
-//! leaves a placeholder, and so that each command stands between two marks. Placeholders and marks carry a random
-//! number, so no value can imitate them.
+//! The source is rewritten: each expression in shell text goes through a filter that stores its
+//! value and leaves a placeholder, and each command is put between two marks. Placeholders and
+//! marks contain a random number, so no value can imitate them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use minijinja::syntax::SyntaxConfig;
 use super::error::{Place, TemplateError};
 use super::{shell, words};
 
-/// How templates are read: as MiniJinja does, but the last newline stays.
+/// Returns the syntax of templates: that of MiniJinja, but the last newline stays.
 pub(super) fn syntax() -> SyntaxConfig {
     let mut builder = SyntaxConfig::builder();
     builder.keep_trailing_newline(true);
@@ -25,37 +25,33 @@ pub(super) fn syntax() -> SyntaxConfig {
 /// An expression in shell text.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// Its line in the template, from 1.
+    /// The line in the template, from 1.
     pub(super) line: usize,
-    /// Its text with the braces, e.g. `{{ issue.title }}`.
+    /// The text with the braces, e.g. `{{ issue.title }}`.
     pub(super) text: String,
-    /// Its value comes from the author or from Vik, not from the tracker or an agent.
+    /// Whether its value comes from the author or from Vik, not from the tracker or an agent.
     pub(super) own: bool,
 }
 
-/// A template that was read and found good as far as can be told without values.
+/// A template that was parsed and passed all checks that need no values.
 pub(super) struct Plan {
-    /// The rewritten source.
     pub(super) rewritten: String,
     /// The random number, as hex digits.
     pub(super) nonce: String,
-    /// The expressions in shell text.
     pub(super) sites: Vec<Site>,
-    /// The line on which each prompt command begins.
+    /// The line that each prompt command starts on.
     pub(super) commands: Vec<usize>,
     whole_is_script: bool,
 }
 
-/// An edit of the source: what is replaced, and by what.
+/// An edit of the source: the replaced range and the new text.
 type Edit = (Range<usize>, String);
 
 impl Plan {
-    /// Reads a prompt.
     pub(super) fn prompt(source: &str) -> Result<Self, TemplateError> {
         Self::read(source, false)
     }
 
-    /// Reads a script.
     pub(super) fn script(source: &str) -> Result<Self, TemplateError> {
         Self::read(source, true)
     }
@@ -96,28 +92,28 @@ impl Plan {
         })
     }
 
-    /// The name of the filter that keeps values apart.
+    /// Returns the name of the filter that stores values.
     pub(super) fn filter(&self) -> String {
         filter_name(&self.nonce)
     }
 
-    /// The mark before a command.
+    /// Returns the start of the mark before a command.
     pub(super) fn command_mark(&self) -> String {
         format!("\u{1}{}[", self.nonce)
     }
 
-    /// The mark after a command.
+    /// Returns the mark after a command.
     pub(super) fn end(&self) -> String {
         format!("\u{1}{}]", self.nonce)
     }
 
-    /// Goes through the shell text once without values, with every condition taken as `way`.
-    pub(super) fn sketch(&self, way: bool) -> Result<(), TemplateError> {
+    /// Checks the shell text without values, with every condition equal to `cond`.
+    pub(super) fn sketch(&self, cond: bool) -> Result<(), TemplateError> {
         let template = parse(&self.rewritten)?;
         let mut text = String::new();
         let mut site = 0;
         if let Stmt::Template(template) = &template {
-            sketch(&template.children, way, &self.nonce, &mut site, &mut text);
+            sketch(&template.children, cond, &self.nonce, &mut site, &mut text);
         }
         let values = self
             .sites
@@ -138,12 +134,12 @@ fn filter_name(nonce: &str) -> String {
     format!("vik_{nonce}")
 }
 
-/// A placeholder for the value with this index.
+/// Returns the placeholder for the value with this index.
 pub(super) fn placeholder(nonce: &str, index: usize) -> String {
     format!("{}{index};", placeholder_start(nonce))
 }
 
-/// What each placeholder begins with.
+/// Returns the start of all placeholders.
 pub(super) fn placeholder_start(nonce: &str) -> String {
     format!("\u{1}{nonce}=")
 }
@@ -167,14 +163,14 @@ struct Walk<'a> {
     nonce: String,
     /// Names that the template itself sets.
     assigned: HashSet<String>,
-    /// For each `{{ … }}` in source order: `Some` where it stands in shell text.
+    /// For each `{{ … }}` in source order: `Some` if it is in shell text.
     in_shell: Vec<Option<Site>>,
     edits: Vec<Edit>,
     commands: Vec<usize>,
 }
 
 impl<'a> Walk<'a> {
-    /// Shell text: every value is kept apart, whatever captures text is refused.
+    /// Reads shell text: collects every value, and refuses each tag that captures text.
     fn script(&mut self, list: &[Stmt<'a>]) -> Result<(), TemplateError> {
         list.iter().try_for_each(|stmt| self.script_stmt(stmt))
     }
@@ -214,9 +210,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Prompt text; `capture` names the tag that keeps this text for elsewhere.
+    /// Reads prompt text; `capture` is the tag that stores this text for use elsewhere.
     fn text(&mut self, list: &[Stmt<'a>], capture: Option<&'static str>) -> Result<(), TemplateError> {
-        // The command that is open in this list: where it began.
+        // The start of the command that is open in this list.
         let mut open: Option<usize> = None;
         for stmt in list {
             let Stmt::EmitRaw(raw) = stmt else {
@@ -230,15 +226,17 @@ impl<'a> Walk<'a> {
             let base = raw.raw.as_ptr().addr() - self.source.as_ptr().addr();
             let mut at = 0;
             loop {
-                let rest = &raw.raw[at..];
+                let remaining = &raw.raw[at..];
                 if open.is_some() {
-                    let Some(found) = rest.find(")`") else { break };
+                    let Some(found) = remaining.find(")`") else { break };
                     let from = base + at + found;
                     self.edits.push((from..from + 2, format!("\u{1}{}]", self.nonce)));
                     open = None;
                     at += found + 2;
                 } else {
-                    let Some(found) = rest.find("`exec(") else { break };
+                    let Some(found) = remaining.find("`exec(") else {
+                        break;
+                    };
                     let from = base + at + found;
                     if let Some(tag) = capture {
                         return Err(TemplateError::Refused {
@@ -247,7 +245,7 @@ impl<'a> Walk<'a> {
                             place: Place::Captured(tag),
                         });
                     }
-                    let bang = usize::from(rest[..found].ends_with('!'));
+                    let bang = usize::from(remaining[..found].ends_with('!'));
                     self.edits.push((
                         from - bang..from + 6,
                         format!("\u{1}{}[{};", self.nonce, self.commands.len()),
@@ -439,8 +437,9 @@ fn target(expr: &Expr<'_>, names: &mut HashSet<String>) {
     }
 }
 
-/// Writes one way through the rewritten template, with a placeholder for each value in shell text.
-fn sketch(list: &[Stmt<'_>], way: bool, nonce: &str, site: &mut usize, text: &mut String) {
+/// Writes the text of the rewritten template for one value of all conditions, with a placeholder
+/// for each value in shell text.
+fn sketch(list: &[Stmt<'_>], cond: bool, nonce: &str, site: &mut usize, text: &mut String) {
     for stmt in list {
         match stmt {
             Stmt::EmitRaw(raw) => text.push_str(raw.raw),
@@ -451,24 +450,24 @@ fn sketch(list: &[Stmt<'_>], way: bool, nonce: &str, site: &mut usize, text: &mu
                 }
             }
             Stmt::ForLoop(inner) => {
-                branch(&inner.body, way, way, nonce, site, text);
-                branch(&inner.else_body, way, !way, nonce, site, text);
+                branch(&inner.body, cond, cond, nonce, site, text);
+                branch(&inner.else_body, cond, !cond, nonce, site, text);
             }
             Stmt::IfCond(inner) => {
-                branch(&inner.true_body, way, way, nonce, site, text);
-                branch(&inner.false_body, way, !way, nonce, site, text);
+                branch(&inner.true_body, cond, cond, nonce, site, text);
+                branch(&inner.false_body, cond, !cond, nonce, site, text);
             }
-            Stmt::WithBlock(inner) => sketch(&inner.body, way, nonce, site, text),
-            Stmt::AutoEscape(inner) => sketch(&inner.body, way, nonce, site, text),
+            Stmt::WithBlock(inner) => sketch(&inner.body, cond, nonce, site, text),
+            Stmt::AutoEscape(inner) => sketch(&inner.body, cond, nonce, site, text),
             _ => {}
         }
     }
 }
 
-/// A branch that is not taken still counts its expressions.
-fn branch(list: &[Stmt<'_>], way: bool, taken: bool, nonce: &str, site: &mut usize, text: &mut String) {
+/// Writes a branch if it is taken. The expressions of a branch that is not taken are still counted.
+fn branch(list: &[Stmt<'_>], cond: bool, taken: bool, nonce: &str, site: &mut usize, text: &mut String) {
     let length = text.len();
-    sketch(list, way, nonce, site, text);
+    sketch(list, cond, nonce, site, text);
     if !taken {
         text.truncate(length);
     }

@@ -1,4 +1,4 @@
-//! What is promised of templates, held against real shells.
+//! The guarantees of templates, tested with real shells.
 
 mod commands;
 mod fence;
@@ -9,7 +9,7 @@ mod strictness;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The shells of this machine that may stand behind `sh`.
+/// Returns the shells of this machine that may be installed as `sh`.
 fn shells() -> Vec<&'static str> {
     let found = |shell: &&str| {
         let there = |folder: &str| Path::new(folder).join(shell).exists();
@@ -21,7 +21,8 @@ fn shells() -> Vec<&'static str> {
         .collect()
 }
 
-/// How many cases a property that starts processes tries: few, unless PROPTEST_CASES asks for more.
+/// Returns the number of cases of a property that starts processes: few, unless PROPTEST_CASES asks
+/// for more.
 fn cases(few: u32) -> proptest::test_runner::Config {
     let asked = std::env::var("PROPTEST_CASES")
         .ok()
@@ -29,7 +30,8 @@ fn cases(few: u32) -> proptest::test_runner::Config {
     proptest::test_runner::Config::with_cases(asked.unwrap_or(few))
 }
 
-/// Runs a script as Vik does, `sh FILE`, in a folder that must be its own. Gives what it printed.
+/// Runs a script as Vik does, `sh FILE`, in a folder of its own. Returns whether it succeeded, and
+/// its output.
 fn run(shell: &str, script: &str, folder: &Path) -> (bool, Vec<u8>) {
     let file = folder.join("script.sh");
     std::fs::write(&file, script).unwrap();

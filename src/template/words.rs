@@ -1,8 +1,10 @@
-//! The words of a shell command, as far as they decide whether a value may stand there: a value may be an argument,
-//! but it may not name the command, nor be an argument that the command reads as code.
+//! The words of a shell command, as far as they decide whether a value may be among them: a value
+//! may be an argument, but it may not name the command, nor be an argument that the command reads
+//! as code.
 //!
-//! Quoting alone keeps a value one word; the lists here are about the well-known commands that would read that word as
-//! code all the same. They cannot be complete: a program of the author's own that evaluates its arguments is not known.
+//! Quoting alone keeps a value one word. The lists here contain the well-known commands that would
+//! read that word as code nevertheless. They cannot be complete: a program of the author that
+//! evaluates its arguments is unknown.
 
 use std::collections::HashSet;
 
@@ -11,19 +13,19 @@ use minijinja::machinery::ast::{CallArg, Expr};
 use super::error::Place;
 use super::source::Site;
 
-/// Whether a piece of text stands in quotes.
+/// Whether a piece of text is in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
     Bare,
     Quoted,
 }
 
-/// What the end of a word means for the reader.
+/// The meaning of the end of a word for the reader.
 pub(super) enum WordEnd {
     Plain,
     /// It was the reserved word `case`.
     Case,
-    /// It was the command `alias`, after which words may be other words.
+    /// It was the command `alias`, after which words may have another meaning.
     Alias,
 }
 
@@ -31,11 +33,11 @@ pub(super) enum WordEnd {
 struct Word {
     text: String,
     quoted: bool,
-    /// Its unquoted text up to here is `NAME=` or `NAME+=`.
+    /// Whether its unquoted text up to here is `NAME=` or `NAME+=`.
     assignment: bool,
     /// The first value in it that is not the author's own.
     value: Option<Site>,
-    /// A value (of whatever origin) is its first part.
+    /// Whether it starts with a value, of whatever origin.
     value_first: bool,
 }
 
@@ -52,10 +54,10 @@ enum Case {
 pub(super) struct Command {
     words: Vec<String>,
     word: Option<Word>,
-    /// The next word is the target of a redirection.
+    /// Whether the next word is the target of a redirection.
     redirect: bool,
     cases: Vec<Case>,
-    /// Inside `[[ … ]]`.
+    /// Whether this is inside `[[ … ]]`.
     condition: bool,
     parens: usize,
     /// The first value in any of the words that is not the author's own.
@@ -67,7 +69,7 @@ const PREFIXES: &[&str] = &[
     "exec", "command", "builtin", "nohup", "sudo", "doas", "env", "nice", "time", "timeout", "xargs",
     "setsid", "stdbuf", "ionice", "chroot", "unshare", "strace", "parallel", "gtimeout",
 ];
-/// Their options that take the next word.
+/// Options of these commands that take the next word.
 const OPTIONS_WITH_WORD: &[(&str, &[&str])] = &[
     ("env", &["-u", "-C", "--unset", "--chdir"]),
     (
@@ -123,7 +125,7 @@ impl Command {
         self.word.is_some()
     }
 
-    /// No word of a command has been read.
+    /// Returns whether no word of a command has been read.
     pub(super) fn at_start(&self) -> bool {
         self.words.is_empty()
     }
@@ -149,21 +151,21 @@ impl Command {
             self.tainted.get_or_insert_with(|| site.clone());
             word.value.get_or_insert_with(|| site.clone());
         }
-        // Never equal to any name.
+        // This character makes it different from every name.
         word.text.push('\u{1}');
     }
 
-    /// What a `$(…)` in the current word prints comes from this value.
+    /// Marks the current word: the output of a `$(…)` in it depends on this value.
     pub(super) fn taint(&mut self, site: Site) {
         self.word.get_or_insert_default().value.get_or_insert(site);
     }
 
-    /// The first value in these commands that is not the author's own.
+    /// Removes and returns the first value in these commands that is not the author's own.
     pub(super) fn tainted(&mut self) -> Option<Site> {
         self.tainted.take()
     }
 
-    /// `2` in `2>` is no word.
+    /// Drops the descriptor of a redirection: `2` in `2>` is no word.
     pub(super) fn drop_descriptor(&mut self) {
         if self
             .word
@@ -199,7 +201,7 @@ impl Command {
         }
     }
 
-    /// Whether the parenthesis belongs to this list of commands.
+    /// Closes a parenthesis. Returns whether it belongs to this list of commands.
     pub(super) fn close_paren(&mut self) -> bool {
         if !self.condition {
             self.words.clear();
@@ -216,7 +218,7 @@ impl Command {
         false
     }
 
-    /// Ends the word that is being read, if there is one.
+    /// Ends the current word, if there is one.
     pub(super) fn end_word(&mut self) -> Result<WordEnd, (Site, Place)> {
         let Some(word) = self.word.take() else {
             return Ok(WordEnd::Plain);
@@ -297,7 +299,7 @@ impl Command {
         }
         let plain = !word.quoted;
         self.words.push(word.text);
-        // `for x do …` and `function f { …`: a list of commands begins without a separator.
+        // `for x do …` and `function f { …`: a list of commands starts without a separator.
         if plain
             && matches!(
                 self.words.iter().map(String::as_str).collect::<Vec<_>>()[..],
@@ -309,7 +311,7 @@ impl Command {
         Ok(WordEnd::Plain)
     }
 
-    /// Why the command refuses a value in the word that comes next.
+    /// Returns the place if the command refuses a value in the next word.
     fn place_of(&self, word: &Word) -> Option<Place> {
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         let Some(start) = command_start(&words) else {
@@ -346,7 +348,8 @@ impl Command {
         {
             return Some(Place::Code(name.to_owned()));
         }
-        // `find … -exec sh -c`, `git submodule foreach`, and the like: the interpreter may stand anywhere before.
+        // `find … -exec sh -c`, `git submodule foreach`, and so on: any earlier word may be the
+        // interpreter.
         for (index, earlier) in words.iter().enumerate().rev() {
             let name = base(earlier);
             let letters: &[char] = if SHELLS.contains(&name) {
@@ -372,7 +375,8 @@ fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
 }
 
-/// Where the real command stands behind `env`, `sudo` and the like; `None` where it has not been named yet.
+/// Returns the index of the real command after `env`, `sudo` and so on; `None` if it has not been
+/// named yet.
 fn command_start(words: &[&str]) -> Option<usize> {
     let mut index = 0;
     while index < words.len() {
@@ -398,7 +402,7 @@ fn command_start(words: &[&str]) -> Option<usize> {
     None
 }
 
-/// Whether the last of the arguments so far is a flag behind which code stands.
+/// Returns whether the last arguments contain a flag that takes code.
 fn code_comes_next(arguments: &[&str], letters: &[char]) -> bool {
     let flag = |argument: &str| {
         argument.starts_with('-')
@@ -414,7 +418,7 @@ fn code_comes_next(arguments: &[&str], letters: &[char]) -> bool {
     tail.iter().any(|argument| flag(argument))
 }
 
-/// `sed` and `awk`: their program is their first argument, or stands behind `-e`.
+/// Checks an argument of `sed` or `awk`: their program is the first argument, or follows `-e`.
 fn program(name: &str, arguments: &[&str], word: &Word) -> Option<Place> {
     let code = || Some(Place::Code(name.to_owned()));
     let last = arguments.last().copied().unwrap_or_default();
@@ -450,8 +454,8 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
 }
 
-/// Whether an expression is made only of what the author and Vik bring: paths of the workflow, the daemon's
-/// environment, constants.
+/// Returns whether an expression contains only values of the author and of Vik: paths of the
+/// workflow, the daemon's environment, constants.
 pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
     let own = |inner: &Expr<'_>| is_own(inner, assigned);
     let own_opt = |inner: &Option<Expr<'_>>| inner.as_ref().is_none_or(own);

@@ -1,4 +1,4 @@
-//! One issue file: front matter, description, comments, as ranges of the text that stands on disk.
+//! One issue file: front matter, description and comments, as ranges of the text on disk.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,9 +10,8 @@ use super::front;
 use super::issue::{Comment, TrackedIssue};
 use super::yaml::{self, Entry};
 
-/// The heading of the comments.
 const COMMENTS: &str = "## Comments";
-/// What stands between the time and the author of a comment.
+/// The separator between the time and the author of a comment.
 const MARK: &str = " · ";
 
 /// A parsed file. Changes are made to its text, and keep all other bytes.
@@ -25,7 +24,8 @@ pub(super) struct Document {
     entries: Vec<Entry>,
 }
 
-/// The front matter of a text: its bytes, the line it begins on, and where the body begins.
+/// Returns the byte range of the front matter, the line that it starts on, and the start of the
+/// body.
 fn split(text: &str) -> Result<(Range<usize>, usize, usize), (usize, &'static str)> {
     let bom = if text.starts_with('\u{feff}') {
         '\u{feff}'.len_utf8()
@@ -48,10 +48,10 @@ fn split(text: &str) -> Result<(Range<usize>, usize, usize), (usize, &'static st
     Err((1, "the front matter is not closed"))
 }
 
-/// Whether the text could be an issue with this id; a cheap look that is never wrong when it says no.
+/// Returns whether the text could be an issue with this id. A cheap check: `false` is always right.
 pub(super) fn may_have_id(text: &str, id: &str) -> bool {
     match split(text) {
-        // An escape or a fold can spell an id in another way.
+        // With an escape or a fold, an id can be written in another way.
         Ok((front, _, _)) => {
             let front = &text[front];
             front.contains(id) || front.contains(['\\', '\'']) || id.contains(char::is_whitespace)
@@ -61,7 +61,6 @@ pub(super) fn may_have_id(text: &str, id: &str) -> bool {
 }
 
 impl Document {
-    /// Reads a file.
     pub(super) fn parse(path: &Path, text: String) -> Result<Self, Broken> {
         let broken = |line, reason: String, hint| Broken {
             path: path.to_owned(),
@@ -99,14 +98,14 @@ impl Document {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// The id, as it is written.
+    /// Returns the id as written in the file.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry("id")
             .and_then(|entry| entry.text.as_deref())
             .filter(|id| !id.is_empty())
     }
 
-    /// All that it says as an issue.
+    /// Returns the whole file as an issue.
     pub(super) fn issue(&self, path: &Path) -> Result<TrackedIssue, Broken> {
         let broken = |line, reason: String, hint| Broken {
             path: path.to_owned(),
@@ -153,7 +152,7 @@ impl Document {
         })
     }
 
-    /// Sets the value of a key that is there.
+    /// Sets the value of an existing key.
     pub(super) fn set(&mut self, key: &str, value: &str, path: &Path) -> Result<(), TrackerError> {
         let entangled = || TrackerError::Entangled {
             key: key.to_owned(),
@@ -170,7 +169,7 @@ impl Document {
         Ok(())
     }
 
-    /// Appends a comment at the end of the file, with the line ends that the file has.
+    /// Appends a comment at the end of the file, with the line ends of the file.
     pub(super) fn comment(&mut self, author: &str, text: &str, now: Timestamp) {
         let newline = if self.text[..self.body].ends_with("\r\n") {
             "\r\n"
@@ -231,7 +230,7 @@ impl Document {
     }
 }
 
-/// Where the comments begin: at their heading, when a comment or nothing comes after it.
+/// Returns the start of the comments: their heading, if a comment or nothing follows it.
 fn comments_at(body: &str) -> Option<usize> {
     let mut candidate = None;
     let mut at = 0;
@@ -257,7 +256,7 @@ fn comment_heading(line: &str) -> Option<(String, String)> {
     Some((time.to_owned(), author.trim().to_owned()))
 }
 
-/// A text in which nothing looks like the comments of the tracker.
+/// Escapes all lines that look like comments of the tracker.
 pub(super) fn escaped(text: &str) -> String {
     each_line(text, |line| {
         let bare = line.trim_start_matches('\\');

@@ -1,143 +1,92 @@
-//! What can go wrong with the embedded tracker.
+//! The errors of the embedded tracker.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A file that is no issue, and where it goes wrong.
+/// A file that is no issue, and the place of the error.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}:{line}: {reason}", path = path.display())]
 pub struct Broken {
-    /// The file.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
     pub reason: String,
     /// What to do about it.
     pub hint: &'static str,
 }
 
-/// Why a verb of the tracker failed.
+/// Why a command of the tracker failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrackerError {
-    /// The folder is not there or cannot be opened.
+    /// The folder does not exist or cannot be opened.
     #[error("cannot open the issues folder {dir}", dir = dir.display())]
-    Open {
-        /// The folder.
-        dir: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The folder cannot be listed.
+    Open { dir: PathBuf, source: std::io::Error },
     #[error("cannot list the issues folder {dir}", dir = dir.display())]
-    List {
-        /// The folder.
-        dir: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The folder cannot be locked.
+    List { dir: PathBuf, source: std::io::Error },
     #[error("cannot lock the issues folder {dir}", dir = dir.display())]
-    Lock {
-        /// The folder.
-        dir: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// Another writer holds the lock for too long.
+    Lock { dir: PathBuf, source: std::io::Error },
+    /// Another writer has held the lock for too long.
     #[error("{file} of the user {owner} has been locked for {} s", waited.as_secs(), file = file.display())]
     LockHeld {
-        /// The file that is the lock; the folder, where the file system cannot have one.
+        /// The lock file, or the folder if the file system does not support such a file.
         file: PathBuf,
         /// The name of its owner.
         owner: String,
-        /// How long it was waited for.
+        /// The time spent waiting.
         waited: Duration,
     },
-    /// A file cannot be written.
     #[error("cannot write {path}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
     /// The file of the issue is broken.
     #[error(transparent)]
     Broken(#[from] Broken),
     /// No file has this id.
     #[error("there is no issue {id:?} in {dir}", dir = dir.display())]
-    NotFound {
-        /// The id.
-        id: String,
-        /// The folder.
-        dir: PathBuf,
-    },
+    NotFound { id: String, dir: PathBuf },
     /// Two files have this id.
     #[error("the id {id:?} stands in two files: {} and {}", paths[0].display(), paths[1].display())]
-    Ambiguous {
-        /// The id.
-        id: String,
-        /// The files.
-        paths: Box<[PathBuf; 2]>,
-    },
-    /// The id of a new issue is used already.
+    Ambiguous { id: String, paths: Box<[PathBuf; 2]> },
+    /// The id of a new issue is already in use.
     #[error("the id {id:?} is taken by {path}", path = path.display())]
     Taken {
-        /// The id.
         id: String,
-        /// Who has it.
+        /// The file with this id.
         path: PathBuf,
     },
-    /// The id of a new issue cannot be used.
+    /// The id of a new issue is invalid.
     #[error("{id:?} cannot be the id of a new issue")]
-    BadId {
-        /// The id.
-        id: String,
-    },
-    /// The title of a new issue cannot be used.
+    BadId { id: String },
+    /// The title of a new issue is invalid.
     #[error("the title must be one line that is not empty")]
     BadTitle,
-    /// The state cannot be used.
+    /// The state is invalid.
     #[error("the state must be one line that is not empty")]
     BadState,
-    /// The comment has no text.
     #[error("the comment is empty")]
     EmptyComment,
-    /// The issue is not in the state that was asked for.
+    /// The issue is not in the expected state.
     #[error("the issue {id:?} is in state {actual:?}, not in {expected:?}")]
     WrongState {
-        /// The id.
         id: String,
-        /// The state asked for.
+        /// The expected state.
         expected: String,
-        /// The state it is in.
+        /// The state of the issue.
         actual: String,
     },
-    /// The value of a key cannot be changed without touching more.
+    /// The value of a key cannot be changed without changing other bytes.
     #[error("cannot change `{key}` in {path} without touching more than that", path = path.display())]
-    Entangled {
-        /// The key.
-        key: String,
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another program keeps writing the file.
+    Entangled { key: String, path: PathBuf },
+    /// Another program keeps writing to the file.
     #[error("{path} changes all the time", path = path.display())]
-    Changing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The text could not be read from stdin.
+    Changing { path: PathBuf },
     #[error("cannot read the text from stdin")]
     Input(#[source] std::io::Error),
-    /// The result cannot be printed.
     #[error("cannot print the result")]
     Output(#[source] std::io::Error),
 }
 
 impl TrackerError {
-    /// A stable code.
+    /// Returns a stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Open { .. } | Self::List { .. } => "issues_folder",
@@ -152,7 +101,8 @@ impl TrackerError {
         }
     }
 
-    /// The exit code of the verb: 2 for what the command line gets wrong, 8 for an issue that is not there, else 1.
+    /// Returns the exit code of the command: 2 for an invalid command line, 8 for a missing issue,
+    /// otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } => 8,
@@ -161,7 +111,7 @@ impl TrackerError {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub fn hint(&self) -> Option<&str> {
         Some(match self {
             Self::Open { .. } => {

@@ -1,12 +1,13 @@
-//! Changing one value of front matter, and nothing else.
+//! Changes one value of front matter, and nothing else.
 
 use saphyr_parser::ScalarStyle;
 
 use super::yaml::{self, Entry};
 
-/// The text with the value of a top key replaced; `None` when that cannot be done without touching more.
+/// Returns the text with the value of a top-level key replaced; `None` if that is impossible
+/// without other changes.
 ///
-/// The old quoting is kept where it can be. What came out is read again: all other values must be what they were.
+/// Keeps the old quoting if possible. Parses the result again: all other values must be unchanged.
 pub(super) fn set(text: &str, entries: &[Entry], key: &str, value: &str) -> Option<String> {
     let index = entries.iter().position(|entry| entry.key == key)?;
     let entry = &entries[index];
@@ -14,7 +15,7 @@ pub(super) fn set(text: &str, entries: &[Entry], key: &str, value: &str) -> Opti
     let old = extent(text.get(entry.span.clone())?, style)?;
     let end = entry.span.start + old.len();
     let single = || {
-        // What single quotes cannot hold stands in double quotes.
+        // A value that single quotes cannot express gets double quotes.
         let fits =
             !value.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}'));
         if fits {
@@ -26,10 +27,10 @@ pub(super) fn set(text: &str, entries: &[Entry], key: &str, value: &str) -> Opti
     let new = match style {
         ScalarStyle::SingleQuoted => single(),
         ScalarStyle::DoubleQuoted => yaml::quoted(value),
-        // A value that is no text stays out of the way of its key.
+        // A missing value starts right after the colon and needs a space.
         ScalarStyle::Plain if old.is_empty() => format!(" {}", yaml::scalar(value)),
         ScalarStyle::Plain => yaml::scalar(value),
-        // A block: its lines are the value, and where they end is not said well enough.
+        // In a block, the lines are the value, and the parser does not report their end precisely.
         ScalarStyle::Literal | ScalarStyle::Folded => return None,
     };
     let edited = format!("{}{new}{}", &text[..entry.span.start], &text[end..]);
@@ -50,7 +51,8 @@ pub(super) fn set(text: &str, entries: &[Entry], key: &str, value: &str) -> Opti
     same.then_some(edited)
 }
 
-/// The value itself: what the parser says may take in the blanks and the comment behind it.
+/// Returns the value itself: the span of the parser may include the blanks and the comment after
+/// it.
 fn extent(text: &str, style: ScalarStyle) -> Option<&str> {
     let bytes = text.as_bytes();
     let end = match style {

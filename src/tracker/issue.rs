@@ -13,15 +13,13 @@ use super::error::Broken;
 pub struct TrackedIssue {
     /// Its id, as written.
     pub id: String,
-    /// Its title, "" when absent.
+    /// Its title; empty if missing.
     pub title: String,
-    /// Its state.
     pub state: String,
     /// The text below the front matter, without the comments.
     pub description: String,
     /// The comments, oldest first.
     pub comments: Vec<Comment>,
-    /// Its file.
     pub path: PathBuf,
     /// All of the front matter.
     pub front: Map<String, Value>,
@@ -31,16 +29,14 @@ pub struct TrackedIssue {
 /// A comment on an issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comment {
-    /// When it was written, as it stands there.
+    /// The time, as written in the file.
     pub at: String,
-    /// Who wrote it.
     pub author: String,
-    /// What it says.
     pub text: String,
 }
 
 impl TrackedIssue {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
     /// When it is no issue.
@@ -48,8 +44,9 @@ impl TrackedIssue {
         Document::parse(path, text.to_owned())?.issue(path)
     }
 
-    /// The issue as the pull command prints it: the front matter, with `id`, `title`, `state` and `description`
-    /// always there and always text, the comments where there are any, and the file.
+    /// Returns the issue as the pull command prints it: the front matter with `id`, `title`,
+    /// `state` and `description`, always present and always text; the comments, if there are any;
+    /// and the file.
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.front.clone();
         for (key, text) in [("id", &self.id), ("title", &self.title), ("state", &self.state)] {
@@ -69,7 +66,7 @@ impl TrackedIssue {
         fields
     }
 
-    /// Lower goes first; `None` where it says nothing.
+    /// Returns the priority, if there is one. A lower one goes first.
     pub fn priority(&self) -> Option<&Value> {
         self.front.get("priority").filter(|value| !value.is_null())
     }

@@ -1,13 +1,15 @@
 //! The lock of an issues folder.
 //!
-//! A `flock` alone does not do: whoever can read a file or a folder can lock it, so an agent that may only read the issues
-//! could keep everybody else out. Here the lock is a name in the folder: making it needs the right to write there, and
-//! every process finds it, whatever its home, user or sandbox is. The file is locked before it gets that name and loses the
-//! name before it is unlocked, so a file under that name that can be locked is one whose maker died.
+//! A `flock` alone is not enough: every process that can read a file or a folder can lock it, so an
+//! agent that may only read the issues could block all writers. Here the lock is a name in the
+//! folder. Creating it needs write permission there, and every process finds it, whatever its home,
+//! user or sandbox is. The file is locked before it gets that name and loses the name before it is
+//! unlocked. Therefore, if a file with that name can be locked, its creator has died.
 //!
-//! Two leftovers of a killed writer stay until somebody removes them: another user's, which cannot be opened, and one that
-//! somebody who may only read it has locked since. Locks of byte ranges would show that the maker died, but not who may remove
-//! the name: a reader's lock keeps out every exclusive one.
+//! Two kinds of leftovers of a killed writer stay until somebody removes them: one of another user,
+//! which cannot be opened, and one that a process with read permission has locked since. Locks of
+//! byte ranges would show that the creator has died, but not who may remove the name: the lock of a
+//! reader blocks every exclusive one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -22,16 +24,17 @@ use vik_proc::untrusted;
 
 use crate::workspace::fs::{create_new_private, open_folder};
 
-/// The name of the lock. Like those of all temporary files it begins with a dot: it is no issue.
+/// The name of the lock. Like all temporary files, it starts with a dot, so it is no issue.
 pub(super) const NAME: &str = ".vik-lock";
 
-/// Versions before 0.3 lock the folder itself, for moments. Who holds that lock for longer is not one of them.
+/// Versions before 0.3 lock the folder itself, for short times. A process that holds that lock for
+/// longer is not one of them.
 const OLDER_VERSIONS: Duration = Duration::from_secs(1);
 
-/// The lock of an issues folder, until it is dropped.
+/// The lock of an issues folder; released on drop.
 #[derive(Debug)]
 pub(super) struct FolderLock {
-    /// Its name, where the file system can have it.
+    /// The path of the lock, if the file system supports it.
     name: Option<PathBuf>,
     _file: Option<Flock<File>>,
     _folder: Option<Flock<OwnedFd>>,
@@ -46,17 +49,17 @@ impl Drop for FolderLock {
 }
 
 impl FolderLock {
-    /// Waits for the lock at most this long; `None` when another process holds it.
-    pub(super) fn acquire(folder: &Path, patience: Duration) -> io::Result<Option<Self>> {
+    /// Waits for the lock at most this long; `None` if another process holds it.
+    pub(super) fn acquire(folder: &Path, timeout: Duration) -> io::Result<Option<Self>> {
         let started = Instant::now();
-        let left = || patience.saturating_sub(started.elapsed());
+        let remaining = || timeout.saturating_sub(started.elapsed());
         let name = folder.join(NAME);
         let mut wait = Wait::default();
         let file = loop {
             match try_name(folder, &name)? {
                 Attempt::Taken(file) => break Some(file),
                 Attempt::Unsupported => break None,
-                Attempt::Busy if left().is_zero() => return Ok(None),
+                Attempt::Busy if remaining().is_zero() => return Ok(None),
                 Attempt::Busy => wait.pause(),
             }
         };
@@ -65,11 +68,11 @@ impl FolderLock {
             _file: file,
             _folder: None,
         };
-        // Where files cannot have two names, the lock of the folder is all there is.
-        let patience = if lock.name.is_some() {
-            left().min(OLDER_VERSIONS)
+        // If files cannot have two names, the lock of the folder is the only one.
+        let timeout = if lock.name.is_some() {
+            remaining().min(OLDER_VERSIONS)
         } else {
-            left()
+            remaining()
         };
         let started = Instant::now();
         let mut wait = Wait::default();
@@ -81,7 +84,7 @@ impl FolderLock {
                     return Ok(Some(lock));
                 }
                 Err((_, error)) if !is_busy(error) => return Err(error.into()),
-                Err(_) if started.elapsed() >= patience => return Ok(lock.name.is_some().then_some(lock)),
+                Err(_) if started.elapsed() >= timeout => return Ok(lock.name.is_some().then_some(lock)),
                 Err((back, _)) => open = back,
             }
             wait.pause();
@@ -89,7 +92,7 @@ impl FolderLock {
     }
 }
 
-/// What came of a try to make the name.
+/// The result of trying to create the name.
 enum Attempt {
     Taken(Flock<File>),
     Busy,
@@ -109,7 +112,7 @@ fn try_name(folder: &Path, name: &Path) -> io::Result<Attempt> {
             Err(error) if is_unsupported(&error) => Ok(Attempt::Unsupported),
             Err(error) => Err(error),
         },
-        // Somebody who reads the folder was faster to lock it: the next try makes another file.
+        // A reader of the folder locked the file first: the next try creates another file.
         Err((_, error)) if is_busy(error) => Ok(Attempt::Busy),
         Err((_, error)) => Err(error.into()),
     };
@@ -117,19 +120,20 @@ fn try_name(folder: &Path, name: &Path) -> io::Result<Attempt> {
     tried
 }
 
-/// Removes the name where its maker died; `false` where it lives.
+/// Removes the name if its creator has died; returns `false` if it is alive.
 fn remove_abandoned(folder: &Path, name: &Path) -> io::Result<bool> {
     let open = open_folder(folder)?;
     let (file, then) = match untrusted::open_at(&open, Path::new(NAME)) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        // Another user's, who may hold it.
+        // The file of another user, who may hold the lock.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(false),
         Err(error) => return Err(error),
     };
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(held) => {
-            // Only who holds the lock of a file removes its name: so it is still that file's.
+            // Only the holder of a file's lock removes its name, so the name still belongs to that
+            // file.
             let now = fstatat(&open, NAME, AtFlags::AT_SYMLINK_NOFOLLOW);
             if now.is_ok_and(|now| (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)) {
                 std::fs::remove_file(name)?;
@@ -154,7 +158,7 @@ fn is_unsupported(error: &io::Error) -> bool {
     )
 }
 
-/// Pauses between two tries, each longer than the one before.
+/// Pauses between two tries, each longer than the previous one.
 struct Wait(Duration);
 
 impl Default for Wait {
@@ -192,7 +196,7 @@ mod tests {
         };
         let held = reader();
         let lock = acquire(folder.path()).expect("the lock of the folder is not the lock");
-        // Whoever reads the folder cannot take the lock that is held, and waits for it in vain.
+        // A reader of the folder cannot take the lock while it is held, and waits for it in vain.
         let file = File::open(folder.path().join(NAME)).unwrap();
         let (file, _) = Flock::lock(file, FlockArg::LockSharedNonblock).unwrap_err();
         drop(lock);
@@ -206,14 +210,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lock = acquire(folder.path()).unwrap();
         assert!(acquire(folder.path()).is_none());
-        // An older version waits as well.
+        // An older version waits too.
         let older = Flock::lock(
             File::open(folder.path()).unwrap(),
             FlockArg::LockExclusiveNonblock,
         );
         assert!(older.is_err());
         drop(lock);
-        // As a process that was killed leaves it.
+        // The state after a process was killed.
         std::fs::write(folder.path().join(NAME), "").unwrap();
         let lock = acquire(folder.path()).unwrap();
         drop(lock);

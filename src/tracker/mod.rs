@@ -1,9 +1,11 @@
-//! The embedded tracker: issues as Markdown files with YAML front matter, one file each, made for git.
+//! The embedded tracker: issues as Markdown files with YAML front matter, one file each, made for
+//! git.
 //!
-//! The files belong to people. A change touches the bytes it must and no others: unknown keys, key order, comments,
-//! line ends and hand edits stay. Issues are found by the `id` in their front matter, never by building a path from
-//! an id. Writers wait for each other on a lock of the folder, and a file takes its new content in one step; an
-//! editor that saves in between is noticed, and its content is the one that the change is applied to.
+//! The files belong to people. A change modifies only the bytes that it must: unknown keys, key
+//! order, comments, line ends and manual edits stay. An issue is found by the `id` in its front
+//! matter, never by a path that is built from an id. Writers wait for each other on a lock of the
+//! folder, and a file is replaced in one step. If an editor saves the file in between, Vik detects
+//! it and applies the change to the new content.
 
 mod document;
 mod error;
@@ -27,7 +29,7 @@ pub use issue::{Comment, TrackedIssue};
 use document::Document;
 use store::{Locked, Store};
 
-/// How often a change is tried anew when an editor saves the file at the same time.
+/// The most tries of a change while an editor saves the file at the same time.
 const TRIES: usize = 10;
 
 /// A folder of issues.
@@ -36,55 +38,53 @@ pub struct Tracker {
     dir: PathBuf,
 }
 
-/// All issues of a folder, in the order of their ids, and the files that are none.
+/// All issues of a folder, sorted by id, and the files that are none.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The issues; each id once.
     pub issues: Vec<TrackedIssue>,
-    /// Files that could not be taken, in the order of their names.
+    /// Files that cannot be parsed or repeat an id, sorted by name.
     pub broken: Vec<Broken>,
 }
 
-/// What a new issue is made of.
+/// The data of a new issue.
 #[derive(Clone, Debug, Default)]
 pub struct NewIssue {
     /// The title: one line, not empty.
     pub title: String,
-    /// The state it begins in.
+    /// The initial state.
     pub state: String,
     /// The description; may be empty.
     pub body: String,
-    /// Labels.
     pub labels: Vec<String>,
     /// Lower goes first.
     pub priority: Option<i64>,
     /// Ids of the issues that must be done before.
     pub blocked_by: Vec<String>,
-    /// The id; the next free number when absent.
+    /// The id; the next free number if absent.
     pub id: Option<String>,
 }
 
-/// What a move did.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The state before.
+    /// The previous state.
     pub from: String,
-    /// Whether it changed at all.
+    /// Whether the state changed.
     pub changed: bool,
 }
 
 impl Tracker {
-    /// The tracker in this folder; nothing is looked at yet.
+    /// Returns the tracker in this folder; does not access the folder yet.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// The folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Reads all issues. Broken files and second uses of an id are told in the listing.
+    /// Reads all issues. Broken files and repeated ids are in the listing.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -112,11 +112,13 @@ impl Tracker {
                 Err(broken) => listing.broken.push(broken),
             }
         }
-        listing.issues.sort_by(|a, b| natural(&a.id).cmp(&natural(&b.id)));
+        listing
+            .issues
+            .sort_by(|a, b| natural_key(&a.id).cmp(&natural_key(&b.id)));
         Ok(listing)
     }
 
-    /// The issue with this id.
+    /// Returns the issue with this id.
     ///
     /// # Errors
     /// When there is none, more than one, or its file is broken.
@@ -126,10 +128,10 @@ impl Tracker {
         Ok(TrackedIssue::parse(&store.path(&name), &text)?)
     }
 
-    /// Makes an issue (and the folder, when it is not there) and returns its id.
+    /// Creates an issue, and the folder if it is missing, and returns the id.
     ///
     /// # Errors
-    /// When the id or the title cannot be used, the id is taken, or the file cannot be written.
+    /// When the id or the title is invalid, the id is in use, or the file cannot be written.
     pub fn create(&self, issue: &NewIssue, now: Timestamp) -> Result<String, TrackerError> {
         let title = issue.title.trim();
         if title.is_empty() || title.contains(['\n', '\r']) {
@@ -172,10 +174,11 @@ impl Tracker {
         Ok(id)
     }
 
-    /// Moves an issue to a state; with `from`, only when it is in that state. A reason becomes a comment.
+    /// Moves an issue to a state; with `from`, only if it is in that state. The reason becomes a
+    /// comment.
     ///
     /// # Errors
-    /// When the issue is not there, is not in `from`, or cannot be written.
+    /// When the issue does not exist, is not in `from`, or cannot be written.
     pub fn move_to(
         &self,
         id: &str,
@@ -216,7 +219,7 @@ impl Tracker {
     /// Appends a comment.
     ///
     /// # Errors
-    /// When the issue is not there, the text is empty, or the file cannot be written.
+    /// When the issue does not exist, the text is empty, or the file cannot be written.
     pub fn comment(&self, id: &str, author: &str, text: &str, now: Timestamp) -> Result<(), TrackerError> {
         if text.trim().is_empty() {
             return Err(TrackerError::EmptyComment);
@@ -227,7 +230,7 @@ impl Tracker {
         })
     }
 
-    /// Applies a change to the file of an issue, under the lock, on what stands there at the moment of writing.
+    /// Applies a change to the current content of the file of an issue, under the lock.
     fn change<T>(
         &self,
         id: &str,
@@ -242,14 +245,14 @@ impl Tracker {
             if document.text() == text || store.replace(&name, &text, document.text())? {
                 return Ok(done);
             }
-            // An editor saved it since: apply the change to what it holds now.
+            // An editor has saved it since: apply the change to the new content.
             text = store.read(&name)?;
         }
         Err(TrackerError::Changing { path })
     }
 }
 
-/// The one file with this id, and its content.
+/// Returns the file with this id, and its content.
 fn find(store: &Store, id: &str) -> Result<(OsString, String), TrackerError> {
     let mut found: Option<(OsString, String)> = None;
     let mut broken = None;
@@ -292,7 +295,8 @@ fn find(store: &Store, id: &str) -> Result<(OsString, String), TrackerError> {
     }
 }
 
-/// The highest number that any file uses as its id or at the start of its name, and who has `id`.
+/// Returns the highest number that any file uses as its id or at the start of its name, and the
+/// file with the id `id`.
 fn survey(store: &Locked, id: Option<&str>) -> Result<(u64, Option<PathBuf>), TrackerError> {
     let mut highest = 0;
     let mut taken = None;
@@ -316,7 +320,8 @@ fn survey(store: &Locked, id: Option<&str>) -> Result<(u64, Option<PathBuf>), Tr
     Ok((highest, taken))
 }
 
-/// A new id is also the start of a file name, so it is kept plain. Ids in files that people wrote may be anything.
+/// Checks a new id. It is also the start of a file name, so it must be plain. Ids in files that
+/// people wrote may be anything.
 fn check_new_id(id: &str) -> Result<(), TrackerError> {
     let plain = id
         .bytes()
@@ -328,7 +333,7 @@ fn check_new_id(id: &str) -> Result<(), TrackerError> {
     }
 }
 
-/// `<id>-<slug of the title>.md`
+/// Returns `<id>-<slug of the title>.md`.
 fn file_name(id: &str, title: &str) -> String {
     let mut slug = String::new();
     for c in title.chars().flat_map(char::to_lowercase) {
@@ -349,17 +354,17 @@ fn file_name(id: &str, title: &str) -> String {
     }
 }
 
-/// Whether a file is named as [`file_name`] names the files of this id.
+/// Returns whether a file has a name that [`file_name`] gives to this id.
 fn is_named_for(name: &std::ffi::OsStr, id: &str) -> bool {
     let name = name.as_encoded_bytes();
     !id.is_empty()
         && name
             .strip_prefix(id.as_bytes())
-            .is_some_and(|rest| rest == b".md" || rest.starts_with(b"-"))
+            .is_some_and(|suffix| suffix == b".md" || suffix.starts_with(b"-"))
 }
 
-/// Numbers by value and before words.
-fn natural(id: &str) -> (bool, u64, &str) {
+/// Returns a sort key: numbers by value, before other ids.
+fn natural_key(id: &str) -> (bool, u64, &str) {
     match id.parse() {
         Ok(number) => (false, number, id),
         Err(_) => (true, 0, id),

@@ -15,18 +15,19 @@ use super::error::{Broken, TrackerError};
 use super::lock::{self, FolderLock};
 use crate::workspace::fs::{list_folder, open_folder};
 
-/// The largest file that is taken for an issue, in bytes.
+/// The size limit of an issue file, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// How long another writer is waited for.
+/// How long to wait for another writer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A folder that is there.
+/// An existing folder of issues.
 #[derive(Debug)]
 pub(super) struct Store {
     dir: PathBuf,
 }
 
-/// A folder that this process alone writes to, as far as programs ask. Nothing is left in it that git would show.
+/// A folder in which no other process writes, as far as programs take the lock. Nothing stays in it
+/// that git would show.
 #[derive(Debug)]
 pub(super) struct Locked {
     store: Store,
@@ -76,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Returns who holds the lock.
+    /// Returns an error with the owner of the lock.
     pub(super) fn lock_held(&self) -> TrackerError {
         let mut file = self.path(OsStr::new(lock::NAME));
         let facts = file.symlink_metadata().or_else(|_| {
@@ -105,7 +106,8 @@ impl Store {
         self.dir.join(name)
     }
 
-    /// The names of all files that should be issues, sorted: `*.md`, without hidden ones and README.md.
+    /// Returns the sorted names of all files that should be issues: `*.md`, without hidden ones and
+    /// README.md.
     pub(super) fn names(&self) -> Result<Vec<OsString>, TrackerError> {
         let fail = |source| TrackerError::List {
             dir: self.dir.clone(),
@@ -126,7 +128,8 @@ impl Store {
         Ok(names)
     }
 
-    /// The content of a file. Links and what is no regular file are refused: they could lead anywhere, or hang.
+    /// Returns the content of a file. Refuses links and everything that is no regular file: they
+    /// could lead anywhere, or block.
     pub(super) fn read(&self, name: &OsStr) -> Result<String, Broken> {
         let path = self.path(name);
         let broken = |reason: String, hint| Broken {
@@ -162,7 +165,7 @@ impl Store {
 }
 
 impl Locked {
-    /// Writes a new file; one that is there already is never replaced.
+    /// Writes a new file; never replaces an existing one.
     pub(super) fn create_file(&self, name: &str, text: &str) -> Result<(), TrackerError> {
         let path = self.store.dir.join(name);
         let fail = |source| TrackerError::Write {
@@ -170,7 +173,8 @@ impl Locked {
             source,
         };
         let temporary = self.write_beside(text, None).map_err(fail)?;
-        // A link fails where a rename would replace. Some file systems have no links: there the lock must do.
+        // A link fails where a rename would replace. Some file systems have no links: there the
+        // lock must suffice.
         let done = std::fs::hard_link(&temporary, &path).or_else(|error| {
             if path.symlink_metadata().is_ok() {
                 Err(error)
@@ -182,7 +186,7 @@ impl Locked {
         done.map_err(fail)
     }
 
-    /// Replaces a file whose content is still `before`; `false` when it is not.
+    /// Replaces a file if its content is still `before`; otherwise returns `false`.
     pub(super) fn replace(&self, name: &OsStr, before: &str, after: &str) -> Result<bool, TrackerError> {
         let path = self.store.path(name);
         let fail = |source| TrackerError::Write {

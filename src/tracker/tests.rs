@@ -170,7 +170,7 @@ fn broken_files_are_told_with_their_line_and_the_rest_is_listed() {
     let listing = tracker.list().unwrap();
     let ids: Vec<_> = listing.issues.iter().map(|issue| issue.id.as_str()).collect();
     assert_eq!(ids, ["y"]);
-    let told: Vec<String> = listing
+    let messages: Vec<String> = listing
         .broken
         .iter()
         .map(|broken| {
@@ -178,7 +178,7 @@ fn broken_files_are_told_with_their_line_and_the_rest_is_listed() {
             text.rsplit_once("/issues/").unwrap().1.to_owned()
         })
         .collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(messages.join("\n"), @r#"
     a-no-front.md:1: it does not begin with front matter
     b-open.md:1: the front matter is not closed
     c-yaml.md:3: this is not valid YAML: mapping values are not allowed in this context
@@ -344,7 +344,7 @@ fn writers_at_the_same_time_lose_nothing() {
                         .comment("1", "w", &format!("{number}/{turn}"), now())
                         .unwrap();
                 }
-                // Compare and swap: one of all wins.
+                // Compare and swap: exactly one succeeds.
                 tracker.move_to("1", "taken", Some("todo"), None, now()).is_ok()
             })
         })
@@ -432,7 +432,7 @@ fn ten_thousand_issues_are_listed() {
     assert_eq!((listing.issues.len(), listing.broken.len()), (10_000, 0));
 }
 
-fn words() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ -~]{0,12}",
         "\\PC{0,8}",
@@ -445,7 +445,7 @@ fn words() -> impl Strategy<Value = String> {
     ]
 }
 
-/// One front matter line besides id and state, as people write them.
+/// One line of front matter besides id and state, as people write them.
 fn odd_line() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -456,7 +456,7 @@ fn odd_line() -> impl Strategy<Value = String> {
         Just("flow: {state: x, id: [1, 2]}".to_owned()),
         Just("nested:\n    state: inner\n    id: inner".to_owned()),
         Just("\"quoted key\"   :   1.50".to_owned()),
-        words().prop_map(|word| format!("w: {}", yaml::scalar(&word))),
+        any_text().prop_map(|word| format!("w: {}", yaml::scalar(&word))),
     ]
 }
 
@@ -464,7 +464,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_scalar_reads_as_the_text_it_was(text in words()) {
+    fn a_scalar_reads_as_the_text_it_was(text in any_text()) {
         let line = format!("k: {}\nl: {}", yaml::scalar(&text), yaml::list(std::slice::from_ref(&text)));
         let entries = yaml::entries(&line).unwrap();
         prop_assert_eq!(entries[0].text.as_deref(), Some(text.as_str()));
@@ -478,8 +478,8 @@ proptest! {
         before in prop::collection::btree_set(odd_line(), 0..3),
         after in prop::collection::btree_set(odd_line(), 0..3),
         style in 0..4,
-        old in words(),
-        new in words(),
+        old in any_text(),
+        new in any_text(),
         space in "[ ]{1,3}",
         comment in prop::sample::select(vec!["", " # note", "   #"]),
         newline in prop::sample::select(vec!["\n", "\r\n"]),
@@ -511,7 +511,7 @@ proptest! {
 }
 
 proptest! {
-    // Each case writes and syncs several files.
+    // Few cases, because each one writes and syncs several files.
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

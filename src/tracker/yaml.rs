@@ -1,6 +1,7 @@
-//! YAML as far as front matter needs it: text to JSON values with the places of the top keys, and scalars to text.
+//! The subset of YAML that front matter needs: text to JSON values with the places of the top-level
+//! keys, and scalars to text.
 //!
-//! Built on the events of `saphyr-parser`; depth and what aliases copy are bounded.
+//! Uses the events of `saphyr-parser`. Limits the depth and the values that aliases copy.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,28 +9,27 @@ use std::ops::Range;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-/// The deepest nesting.
+/// The depth limit of nesting.
 const MAX_DEPTH: usize = 32;
-/// How many values aliases may copy in all.
+/// The most values that aliases may copy in total.
 const MAX_COPIED: usize = 10_000;
 
-/// One key at the top, its value and where that stands.
+/// One top-level key, its value and the place of the value.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
     /// The value as data.
     pub(super) value: Value,
-    /// Where the value is a scalar: its text, before it became a number or so.
+    /// The text of a scalar, before it was converted to a number or another type.
     pub(super) text: Option<String>,
-    /// The style of a scalar.
     pub(super) style: Option<ScalarStyle>,
-    /// The bytes of the value.
+    /// The byte range of the value.
     pub(super) span: Range<usize>,
     /// The line of the key, from 1.
     pub(super) line: usize,
 }
 
-/// What is wrong with the text, and on which line (from 1).
+/// An error in the text, and its line, from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct YamlError {
     pub(super) line: usize,
@@ -37,7 +37,7 @@ pub(super) struct YamlError {
     pub(super) hint: &'static str,
 }
 
-/// A collection that is not closed yet.
+/// A collection that is still open.
 struct Frame {
     collection: Value,
     anchor: usize,
@@ -51,11 +51,11 @@ struct Builder {
     copied: usize,
     entries: Vec<Entry>,
     done: bool,
-    /// The byte offset of each character, and the end.
+    /// The byte offset of each character, and of the end.
     offsets: Vec<usize>,
 }
 
-/// Reads a map.
+/// Parses a map.
 pub(super) fn entries(text: &str) -> Result<Vec<Entry>, YamlError> {
     let fail = |line, reason: String, hint| YamlError { line, reason, hint };
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) {
@@ -124,7 +124,7 @@ impl Builder {
                 let (value, text) = self.anchors.get(&id).cloned().unwrap_or((Value::Null, None));
                 self.copied += weight(&value);
                 if self.copied > MAX_COPIED {
-                    return Err(at(span, "aliases copy too much", "write the values out"));
+                    return Err(error_at(span, "aliases copy too much", "write the values out"));
                 }
                 self.finish(value, text, None, 0, span)
             }
@@ -141,10 +141,14 @@ impl Builder {
             .last()
             .is_some_and(|frame| frame.collection.is_object() && frame.key.is_none())
         {
-            return Err(at(span, "a key must be text", "give it a name"));
+            return Err(error_at(span, "a key must be text", "give it a name"));
         }
         if self.stack.len() >= MAX_DEPTH {
-            return Err(at(span, "it is nested too deeply", "keep front matter flat"));
+            return Err(error_at(
+                span,
+                "it is nested too deeply",
+                "keep front matter flat",
+            ));
         }
         self.stack.push(Frame {
             collection,
@@ -174,9 +178,9 @@ impl Builder {
             Value::Array(items) => items.push(value),
             Value::Object(map) => match frame.key.take() {
                 None => {
-                    let key = text.ok_or_else(|| at(span, "a key must be text", "give it a name"))?;
+                    let key = text.ok_or_else(|| error_at(span, "a key must be text", "give it a name"))?;
                     if map.contains_key(&key) {
-                        return Err(at(
+                        return Err(error_at(
                             span,
                             &format!("the key `{key}` stands twice"),
                             "take one of them out",
@@ -210,7 +214,7 @@ impl Builder {
     }
 }
 
-fn at(span: Span, reason: &str, hint: &'static str) -> YamlError {
+fn error_at(span: Span, reason: &str, hint: &'static str) -> YamlError {
     YamlError {
         line: span.start.line().max(1),
         reason: reason.to_owned(),
@@ -219,7 +223,7 @@ fn at(span: Span, reason: &str, hint: &'static str) -> YamlError {
 }
 
 fn not_a_map(span: Span) -> YamlError {
-    at(
+    error_at(
         span,
         "front matter must be `key: value` lines",
         "begin with `id: …`",
@@ -234,7 +238,8 @@ fn weight(value: &Value) -> usize {
     }
 }
 
-/// What a plain scalar is in the core schema of YAML 1.2, as far as JSON can tell it.
+/// Returns the value of a plain scalar in the core schema of YAML 1.2, as far as JSON can express
+/// it.
 fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -259,26 +264,27 @@ fn resolve(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// A text as a scalar on one line that reads as that text, and not as a number or the like.
+/// Returns a text as a scalar on one line that parses as that text, and not as a number or another
+/// type.
 pub(super) fn scalar(text: &str) -> String {
     let plain = text.chars().enumerate().all(|(index, c)| {
         c.is_alphanumeric() || (index > 0 && (c == ' ' || "._-/()+=@~$^;<>".contains(c)))
     }) && !text.ends_with(' ')
         && matches!(resolve(text), Value::String(_))
-        // Not what older readers take for a truth value, a number or a date.
+        // Not a truth value, a number or a date for older parsers.
         && text.starts_with(char::is_alphabetic)
         && !["y", "n", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str())
         && !text.is_empty();
     if plain { text.to_owned() } else { quoted(text) }
 }
 
-/// A number in its shortest form can stand without quotes.
+/// Returns a number without quotes, if the text is its shortest form.
 pub(super) fn plain_number(text: &str) -> Option<String> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then(|| text.to_owned())
 }
 
-/// A text in double quotes.
+/// Returns a text in double quotes.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -301,7 +307,7 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// A list on one line.
+/// Returns a list on one line.
 pub(super) fn list(items: &[String]) -> String {
     let items: Vec<String> = items
         .iter()

@@ -1,9 +1,10 @@
-//! Whether a workspace may be removed without losing work: asked of git, of whose settings an agent may have made
-//! programs to run.
+//! Checks whether a workspace can be removed without losing work. It asks git, and an agent may
+//! have written settings that make git run programs.
 //!
-//! So git never sees the repository's own settings: it is given a folder of Vik's with settings of Vik's, and from the
-//! repository only what is no program: its objects, refs, index and lists of ignored files. No hook, file monitor,
-//! filter, external diff or text conversion is known there. What such a view cannot tell counts as work to be kept.
+//! Therefore git never sees the repository's own settings. It gets a folder of Vik's with settings
+//! of Vik's, and from the repository only data: its objects, refs, index and ignore lists. No hook,
+//! file monitor, filter, external diff or text conversion is configured there. What such a view
+//! cannot determine counts as work to keep.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,34 +18,33 @@ use vik_proc::{Limits, ShimSpec, Supervisor, untrusted};
 use super::changes::small_file;
 use super::fs::{create_private_dir_all, list_folder, write_private};
 
-/// How long one look of git may take.
+/// The time limit of one git call.
 const GIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A larger index, or list of refs, is not taken.
+/// The size limit of an index, or of a list of refs. A larger one is an error.
 const MAX_INDEX_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// How much of what git lists is read: more files than that are not looked at.
+/// The limit of the output of one git call. A longer list is an error.
 const GIT_BYTES: usize = 64 * 1024 * 1024;
 
-/// What of a workspace would be lost.
+/// The work that removing a workspace would lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nothing.
     Nothing,
-    /// Files that no repository keeps.
+    /// Files that are in no repository.
     Files,
     /// Changes that are in no commit.
     Uncommitted,
-    /// Commits that no remote branch has.
+    /// Commits that are on no remote branch.
     Unpushed,
-    /// Repositories within the repository, which are not looked into.
+    /// Repositories inside the repository. Vik does not inspect them.
     Submodules,
-    /// It cannot be told, and why.
+    /// The check failed, for this reason.
     Unknown(String),
 }
 
 impl Leftover {
-    /// Why it is kept, for people.
+    /// Returns the reason why the workspace is kept, for people.
     pub fn reason(&self) -> Option<String> {
         Some(match self {
             Self::Nothing => return None,
@@ -57,7 +57,7 @@ impl Leftover {
     }
 }
 
-/// Looks at a workspace. `scratch` is a folder of Vik's for the time of the look.
+/// Checks a workspace. `scratch` is a folder of Vik's for the view, which is removed afterwards.
 pub async fn leftover(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> Leftover {
     let view = match View::make(workspace, scratch) {
         Ok(Some(view)) => view,
@@ -71,7 +71,7 @@ pub async fn leftover(supervisor: &Supervisor, workspace: &Path, scratch: &Path)
 }
 
 async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, String> {
-    // Status would ask git in each submodule, with that one's own settings.
+    // `git status` would run git in each submodule, with the settings of that submodule.
     let staged = view.git(supervisor, &["ls-files", "--stage", "-z"]).await?;
     if staged
         .split(|byte| *byte == 0)
@@ -89,7 +89,8 @@ async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, Stri
     if !view.git(supervisor, &status).await?.is_empty() {
         return Ok(Leftover::Uncommitted);
     }
-    // Of a linked work tree only its own commits: the branches belong to the repository, which stays.
+    // In a linked work tree, only the commits of its `HEAD` count: its branches belong to the main
+    // repository, which stays.
     let own: &[&str] = if view.linked {
         &["rev-list", "--max-count=1", "HEAD", "--not", "--remotes"]
     } else {
@@ -108,17 +109,17 @@ async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, Stri
     Ok(Leftover::Nothing)
 }
 
-/// A repository as git may see it.
+/// A repository as git may see it: without its settings.
 pub(super) struct View {
     workspace: PathBuf,
     git_dir: PathBuf,
     objects: PathBuf,
     index: PathBuf,
-    /// Whether the repository itself lies elsewhere (`git worktree`).
+    /// Whether the repository is outside of the workspace (`git worktree`).
     linked: bool,
 }
 
-/// Why there is no view.
+/// Why no view could be made.
 pub(super) enum Blind {
     NoRepository,
     Io(io::Error),
@@ -130,13 +131,13 @@ impl From<io::Error> for Blind {
     }
 }
 
-/// What the folders of views are called, before their id.
+/// The prefix of the names of view folders.
 pub(crate) const VIEW_PREFIX: &str = "git-";
 
-/// No look at a workspace takes that long: an older view is what a kill left.
+/// A view that is older than this was left by a process that was killed: no check takes that long.
 const MAX_VIEW_AGE: Duration = Duration::from_secs(3600);
 
-/// Removes views that nobody uses any more.
+/// Removes views that are no longer in use.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -157,7 +158,7 @@ pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
 }
 
 impl View {
-    /// `None`: the workspace is empty.
+    /// Makes a view; `None` if the workspace is empty.
     pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
         if list_folder(workspace)?.next().is_none() {
             return Ok(None);
@@ -194,13 +195,13 @@ impl View {
         Ok(Some(view))
     }
 
-    /// Removes what was made for the look.
+    /// Removes the folder of the view.
     pub(super) fn remove(&self) {
-        // It holds links and settings only: what stays does no harm.
+        // It contains only links and settings, so a leftover does no harm.
         let _ = std::fs::remove_dir_all(&self.git_dir);
     }
 
-    /// The same with a copy of the index, which may be written to.
+    /// Returns the same view with a copy of the index, which may be written to.
     pub(super) fn with_own_index(&self) -> io::Result<Self> {
         let index = self.git_dir.join("own-index");
         match untrusted::read(&self.index, MAX_INDEX_BYTES) {
@@ -225,7 +226,8 @@ impl View {
         let head = small_file(&own.join("HEAD"))?;
         write_private(&self.git_dir.join("HEAD"), head.as_bytes())?;
         symlink(common.join("refs"), self.git_dir.join("refs"))?;
-        // Copies: git would wait for a pipe, and follow a link, that came to their place.
+        // Copies, because git would block on a pipe and follow a link that an agent put in their
+        // place.
         for name in ["packed-refs", "shallow", "info/exclude"] {
             match untrusted::read(&common.join(name), MAX_INDEX_BYTES) {
                 Ok(bytes) => write_private(&self.git_dir.join(name), &bytes)?,

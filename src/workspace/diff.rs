@@ -1,4 +1,4 @@
-//! What a workspace has that the commit it began with does not.
+//! The differences between a workspace and the commit that it started from.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,34 +8,36 @@ use vik_proc::Supervisor;
 
 use super::clean::{Blind, View};
 
-/// So many files are shown.
-const MOST_FILES: usize = 500;
+/// The most files in a diff.
+const MAX_FILES: usize = 500;
 
-/// A longer patch of a file is not shown.
-const MOST_PATCH: usize = 256 * 1024;
+/// The size limit of the patch of one file. A longer patch is left out.
+const MAX_PATCH_BYTES: usize = 256 * 1024;
 
-/// So much of all patches is shown.
-const MOST_ALL: usize = 4 * 1024 * 1024;
+/// The size limit of all patches together.
+const MAX_TOTAL_BYTES: usize = 4 * 1024 * 1024;
 
-/// Looks at a workspace. `scratch` is a folder of Vik's for the time of the look.
+/// Compares a workspace with its base. `scratch` is a folder of Vik's for the view, which is
+/// removed afterwards.
 ///
-/// It is compared with the last commit that a remote branch has too; where no remote is known, with its own last commit.
+/// The base is the last commit that is also on a remote branch. If there is no remote branch, it is
+/// the last commit of the workspace.
 pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> DiffView {
     let view = match View::make(workspace, scratch) {
         Ok(Some(view)) => view,
-        Ok(None) => return none("the workspace is empty"),
-        Err(Blind::NoRepository) => return none("the workspace is no git work tree"),
+        Ok(None) => return empty_diff("the workspace is empty"),
+        Err(Blind::NoRepository) => return empty_diff("the workspace is no git work tree"),
         Err(Blind::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return none("there is no workspace any more");
+            return empty_diff("there is no workspace any more");
         }
-        Err(Blind::Io(error)) => return none(&format!("the workspace cannot be looked at: {error}")),
+        Err(Blind::Io(error)) => return empty_diff(&format!("the workspace cannot be looked at: {error}")),
     };
     let found = collect(supervisor, &view).await;
     view.remove();
-    found.unwrap_or_else(|why| none(&why))
+    found.unwrap_or_else(|why| empty_diff(&why))
 }
 
-fn none(why: &str) -> DiffView {
+fn empty_diff(why: &str) -> DiffView {
     DiffView {
         schema: SCHEMA,
         base: None,
@@ -47,7 +49,7 @@ fn none(why: &str) -> DiffView {
 
 async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> {
     let (base, note) = base(supervisor, view).await?;
-    // New files are told to an index of our own, so that they are part of the diff.
+    // New files are added to an index of Vik's own, so that they are part of the diff.
     let view = view.with_own_index().map_err(|error| error.to_string())?;
     view.git(
         supervisor,
@@ -55,7 +57,7 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
     )
     .await?;
     let compare = |format: &'static [&'static str]| {
-        let mut words = vec![
+        let mut args = vec![
             "diff",
             "--no-ext-diff",
             "--no-textconv",
@@ -63,8 +65,8 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
             "--no-renames",
             "--ignore-submodules=all",
         ];
-        words.extend(format);
-        words
+        args.extend(format);
+        args
     };
     let mut names = compare(&["--name-status", "-z"]);
     names.extend([base.as_str(), "--"]);
@@ -73,10 +75,10 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
     counts.extend([base.as_str(), "--"]);
     let counts = numstat(&view.git(supervisor, &counts).await?);
     let changes = changes(&names);
-    let files_left_out = changes.len().saturating_sub(MOST_FILES);
+    let files_left_out = changes.len().saturating_sub(MAX_FILES);
     let mut files: Vec<FileDiff> = changes
         .into_iter()
-        .take(MOST_FILES)
+        .take(MAX_FILES)
         .map(|(path, change)| {
             let counted = counts.get(&path).copied().flatten();
             let (added, removed) = counted.unwrap_or((0, 0));
@@ -89,11 +91,11 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
             }
         })
         .collect();
-    let mut words = compare(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]);
-    words.extend([base.as_str(), "--"]);
-    match view.git(supervisor, &words).await {
+    let mut args = compare(&["--patch", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/"]);
+    args.extend([base.as_str(), "--"]);
+    match view.git(supervisor, &args).await {
         Ok(patch) => add_patches(&mut files, &patch),
-        // The list of files stands all the same.
+        // The list of files is complete without them.
         Err(why) => tracing::debug!(why, "no patches are shown"),
     }
     Ok(DiffView {
@@ -105,7 +107,7 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
     })
 }
 
-/// The commit to compare with, and what is to be said about it.
+/// Returns the commit to compare with, and a note about it.
 async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<String>), String> {
     let first_line = |bytes: Vec<u8>| {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -114,7 +116,7 @@ async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<St
             .map(str::to_owned)
             .filter(|line| !line.is_empty())
     };
-    // The oldest own commit's parent, or HEAD itself where there is no own commit.
+    // The parent of the oldest commit that is on no remote branch, or `HEAD` if there is none.
     let own = [
         "rev-list",
         "--topo-order",
@@ -157,7 +159,7 @@ async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<St
     }
 }
 
-/// `M\0path\0A\0path\0…`
+/// Parses `M\0path\0A\0path\0…`.
 fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
     let mut parts = listed.split(|byte| *byte == 0).filter(|part| !part.is_empty());
     let mut found = Vec::new();
@@ -172,7 +174,7 @@ fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
     found
 }
 
-/// `3\t1\tpath\0-\t-\tbinary\0…`
+/// Parses `3\t1\tpath\0-\t-\tbinary\0…`.
 fn numstat(listed: &[u8]) -> BTreeMap<String, Option<(u64, u64)>> {
     listed
         .split(|byte| *byte == 0)
@@ -186,12 +188,12 @@ fn numstat(listed: &[u8]) -> BTreeMap<String, Option<(u64, u64)>> {
         .collect()
 }
 
-/// Gives each file its part of a patch. The parts come in the order of the list; a file whose part is not found where it
-/// is due, such as a binary one, gets none.
+/// Gives each file its part of a patch. The parts are in the order of the list. A file whose part
+/// is not at its position, such as a binary one, gets none.
 fn add_patches(files: &mut [FileDiff], patch: &[u8]) {
     let text = String::from_utf8_lossy(patch);
     let mut parts = text.split("\ndiff --git ");
-    let mut all = 0;
+    let mut total_bytes = 0;
     for file in files {
         let Some(part) = parts.next() else { return };
         let Some(at) = part.find("\n@@") else { continue };
@@ -199,10 +201,10 @@ fn add_patches(files: &mut [FileDiff], patch: &[u8]) {
         if !hunks.ends_with('\n') {
             hunks.push('\n');
         }
-        if hunks.len() > MOST_PATCH || all + hunks.len() > MOST_ALL {
+        if hunks.len() > MAX_PATCH_BYTES || total_bytes + hunks.len() > MAX_TOTAL_BYTES {
             continue;
         }
-        all += hunks.len();
+        total_bytes += hunks.len();
         file.patch = Some(hunks);
     }
 }

@@ -1,4 +1,5 @@
-//! Whether a file or a commit of a workspace changed: without git, without reading files, without following links.
+//! Detects whether a file or a commit of a workspace changed: without git, without reading files,
+//! without following links.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::CStr;
@@ -12,19 +13,21 @@ use nix::sys::stat::{Mode, SFlag, fstatat};
 
 use super::issues::file_type;
 
-/// More entries than this are not looked at.
+/// A workspace with more entries than this has no fingerprint.
 const MAX_ENTRIES: usize = 100_000;
-/// Deeper folders are not looked at; each level holds one handle.
+/// The depth limit of folders; each level holds one handle. A deeper workspace has no fingerprint.
 const MAX_DEPTH: usize = 100;
 
-/// What a workspace looked like. Equal before and after: no file, and no commit, branch or tag changed.
+/// A hash of the state of a workspace. If it is equal before and after, no file, commit, branch or
+/// tag changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub u64);
 
-/// Looks at a workspace; `None` where it is too big, or cannot be read. Blocks.
+/// Returns the fingerprint of a workspace; `None` if the workspace is too big or cannot be read.
+/// Blocks.
 ///
-/// It covers names, sizes, times, modes and inodes of all files. Of a `.git` folder only what a commit changes: a
-/// `git status` that refreshes the index is no change.
+/// It covers names, sizes, times, modes and inodes of all files. In a `.git` folder it covers only
+/// what a commit changes: a `git status` that refreshes the index is no change.
 pub fn fingerprint(workspace: &Path) -> Option<Fingerprint> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = nix::fcntl::open(workspace, flags, Mode::empty()).ok()?;
@@ -33,7 +36,7 @@ pub fn fingerprint(workspace: &Path) -> Option<Fingerprint> {
     Some(Fingerprint(walk.sum))
 }
 
-/// Where a folder stands with regard to a `.git` folder.
+/// The relation of a folder to a `.git` folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Git {
     /// Among the files of the workspace.
@@ -77,7 +80,7 @@ impl Walk {
             (Git::Top | Git::Refs, b"refs") => Git::Refs,
             (Git::Top, b"logs") => Git::Logs,
             (Git::Top, _) => return Some(()),
-            // Remote-tracking refs move with a fetch: no change of the workspace.
+            // A fetch moves remote-tracking refs: that is no change of the workspace.
             (Git::Refs, b"remotes") => return Some(()),
             (Git::Refs, _) => Git::Refs,
             (Git::Logs, b"HEAD") => Git::Logs,
@@ -88,7 +91,7 @@ impl Walk {
             return None;
         }
         let Ok(stat) = fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
-            // Gone meanwhile; if it comes again, that is a change.
+            // It was removed meanwhile. If it appears again, that is a change.
             return Some(());
         };
         let kind = file_type(&stat);
@@ -100,7 +103,7 @@ impl Walk {
         if kind != SFlag::S_IFDIR {
             (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ino).hash(&mut hash);
         }
-        // A sum: the order of entries does not matter.
+        // A sum, because the order of entries must not matter.
         self.sum = self.sum.wrapping_add(hash.finish());
         if kind != SFlag::S_IFDIR {
             return Some(());
@@ -108,7 +111,7 @@ impl Walk {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(dir, name, flags, Mode::empty()) {
             Ok(inner_dir) => self.folder(&inner_dir, path, depth + 1, inner),
-            // A folder that cannot be read counts as itself.
+            // A folder that cannot be read counts with its name and mode only.
             Err(_) => Some(()),
         }
     }

@@ -1,6 +1,6 @@
-//! Vik's own files and folders, open to the user alone, and writes that are whole or not at all.
+//! Vik's own files and folders, which only the user can access, and atomic writes.
 //!
-//! Agents cannot write these. What they can write is read by [`vik_proc::untrusted`].
+//! Agents cannot write these. [`vik_proc::untrusted`] reads what they can write.
 #![expect(
     clippy::disallowed_methods,
     reason = "opens Vik's own files, and nothing but regular files"
@@ -25,12 +25,12 @@ pub const FOLDER_MODE: u32 = 0o700;
 /// The mode of Vik's files.
 pub const FILE_MODE: u32 = 0o600;
 
-/// Makes a folder of Vik's, and the missing ones above it, open to the user alone. A folder that is there already is
-/// closed to others; a link in its place is refused. Agents must not be able to write above it: see
-/// [`create_private_dir_below`].
+/// Creates a folder of Vik's, and the missing folders above it, accessible to the user alone.
+/// Closes a folder that exists already to others, and refuses a link in its place. Agents must not
+/// be able to write above it: see [`create_private_dir_below`].
 ///
 /// # Errors
-/// When it cannot be made, or is no folder.
+/// When it cannot be created, or is no folder.
 pub fn create_private_dir_all(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)?;
     match (path.parent(), path.file_name()) {
@@ -42,11 +42,11 @@ pub fn create_private_dir_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder below one of Vik's, open to the user alone, where an agent may have put anything on the way: no link is
-/// followed, and what is no folder is removed.
+/// Creates a folder below one of Vik's, accessible to the user alone, where an agent may have put
+/// anything on the path. Follows no link, and removes what is no folder.
 ///
 /// # Errors
-/// When something cannot be made or removed.
+/// When something cannot be created or removed.
 pub fn create_private_dir_below(base: &Path, path: &Path) -> io::Result<()> {
     let mut folder = open_folder(base)?;
     for part in path.components() {
@@ -70,7 +70,7 @@ pub fn create_private_dir_below(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a folder the mode of Vik's folders.
+/// Sets the mode of Vik's folders on a folder.
 fn close_to_others(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let facts = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
     if !is_folder(&facts) {
@@ -78,7 +78,7 @@ fn close_to_others(above: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
     let mode = Mode::from_bits_truncate(FOLDER_MODE);
     if Mode::from_bits_truncate(facts.st_mode) & Mode::from_bits_truncate(0o777) != mode {
-        // Not by a handle: one may have taken the right to open it.
+        // By name and not by handle: an agent may have removed the permission to open it.
         fchmodat(above, name, mode, FchmodatFlags::NoFollowSymlink)?;
     }
     Ok(())
@@ -88,7 +88,7 @@ fn is_folder(facts: &FileStat) -> bool {
     SFlag::from_bits_truncate(facts.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
 }
 
-/// Opens a file of Vik's for reading. A link in its place is refused, and a pipe is not waited for.
+/// Opens a file of Vik's for reading. Refuses a link in its place, and does not wait for a pipe.
 ///
 /// # Errors
 /// When it is no regular file, or cannot be opened.
@@ -104,17 +104,17 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads a file of Vik's, whole.
+/// Reads a file of Vik's completely.
 ///
 /// # Errors
-/// As [`open`], and when it cannot be read.
+/// Those of [`open`], and when it cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Lists a folder; nothing in it is opened.
+/// Lists a folder without opening anything in it.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -122,7 +122,7 @@ pub fn list_folder(path: &Path) -> io::Result<ReadDir> {
     std::fs::read_dir(path)
 }
 
-/// Opens a folder. Links on the way to it are followed.
+/// Opens a folder. Links on the path to it are followed.
 ///
 /// # Errors
 /// When it is no folder, or cannot be opened.
@@ -131,36 +131,37 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(nix::fcntl::open(path, flags, Mode::empty())?)
 }
 
-/// Opens a file of Vik's for writing from its start; it is made, or emptied. A link in its place is refused.
+/// Opens a file of Vik's for writing from its start; creates or empties it. Refuses a link in its
+/// place.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub fn create_private(path: &Path) -> io::Result<File> {
-    private(OpenOptions::new().write(true).create(true).truncate(true), path)
+    open_private(OpenOptions::new().write(true).create(true).truncate(true), path)
 }
 
-/// Opens a file of Vik's for appending; it is made where it is missing. A link in its place is refused.
+/// Opens a file of Vik's for appending; creates it if it is missing. Refuses a link in its place.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub fn append_private(path: &Path) -> io::Result<File> {
-    private(OpenOptions::new().append(true).create(true), path)
+    open_private(OpenOptions::new().append(true).create(true), path)
 }
 
-/// Makes a file of Vik's that must not be there yet.
+/// Creates a file of Vik's that must not exist yet.
 ///
 /// # Errors
-/// With [`io::ErrorKind::AlreadyExists`] when something stands there already.
+/// With [`io::ErrorKind::AlreadyExists`] when the name is taken.
 pub fn create_new_private(path: &Path) -> io::Result<File> {
-    private(OpenOptions::new().write(true).create_new(true), path)
+    open_private(OpenOptions::new().write(true).create_new(true), path)
 }
 
-fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options
         .mode(FILE_MODE)
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
         .open(path)?;
-    // A file that was there before keeps the mode it had, and it may have been open to others.
+    // A file that existed before keeps its mode, which may have been open to others.
     let metadata = file.metadata()?;
     if metadata.is_file() && metadata.permissions().mode() & 0o077 != 0 {
         file.set_permissions(Permissions::from_mode(FILE_MODE))?;
@@ -168,7 +169,8 @@ fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a whole private file in place. A crash may leave it half written; see [`write_atomic`].
+/// Writes a complete private file in place. A crash may leave it half written; see
+/// [`write_atomic`].
 ///
 /// # Errors
 /// When it cannot be written.
@@ -176,17 +178,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_private(path)?.write_all(bytes)
 }
 
-/// Replaces a private file: readers, and a start after a power cut, see the old content or the new one.
+/// Replaces a private file: readers, and a start after a power cut, see either the old content or
+/// the new one.
 ///
 /// # Errors
-/// When it cannot be written; the old content stands.
+/// When it cannot be written; the old content remains.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, temporary) = temporary(path)?;
     replace(path, &temporary, bytes, true)?;
     sync_dir(&folder)
 }
 
-/// [`write_atomic`] without waiting for the disk: whole whenever Vik dies, but a power cut may lose it.
+/// Does the same as [`write_atomic`] without waiting for the disk: the file is complete even if Vik
+/// dies, but a power cut may lose it.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -208,18 +212,18 @@ fn replace(path: &Path, temporary: &Path, bytes: &[u8], durable: bool) -> io::Re
     result
 }
 
-/// [`write_atomic`] with a value as JSON and a newline.
+/// Writes a value as JSON and a newline with [`write_atomic`].
 ///
 /// # Errors
-/// When it cannot be written, or is no JSON.
+/// When it cannot be written, or cannot be serialised.
 pub fn write_json_atomic<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
     write_atomic(path, &json(value)?)
 }
 
-/// [`write_soon`] with a value as JSON and a newline.
+/// Writes a value as JSON and a newline with [`write_soon`].
 ///
 /// # Errors
-/// When it cannot be written, or is no JSON.
+/// When it cannot be written, or cannot be serialised.
 pub fn write_json_soon<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
     write_soon(path, &json(value)?)
 }
@@ -230,7 +234,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes changes of the names in a folder last through a power cut.
+/// Makes changes of the names in a folder survive a power cut.
 ///
 /// # Errors
 /// When the folder cannot be opened or synced.
@@ -242,7 +246,7 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A name beside `path` that nobody else uses.
+/// Returns the folder of `path`, and a unique temporary name in it.
 fn temporary(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Where a workflow keeps what belongs to it: `<home>/workflows/<key>/`.
+//! The folder of a workflow, `<home>/workflows/<key>/`, and every path in it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,10 +14,10 @@ use super::name::{folder_name, short_hash};
 
 /// The longest key without a hash, in bytes.
 const MAX_KEY_BYTES: usize = 200;
-/// Names the workflow that a folder belongs to.
+/// The file with the path of the workflow that a folder belongs to.
 const OWNER_FILE: &str = "workflow.path";
 
-/// Every path of one workflow. Making one touches nothing; see [`Layout::create`].
+/// All paths of one workflow. Creating a value touches no file; see [`Layout::create`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     workflow_path: PathBuf,
@@ -27,7 +27,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The paths of a workflow. Reads which folder is the workflow's where two would share a name; writes nothing.
+    /// Returns the paths of a workflow. Reads which folder belongs to the workflow if two would
+    /// have the same name; writes nothing.
     ///
     /// # Errors
     /// When the workflow path names no file, or the home directory is needed and unknown.
@@ -54,7 +55,7 @@ impl Layout {
             (WorkspaceRoot::UserHome, None) => user_home()?.join(".vik"),
             (WorkspaceRoot::Path(path), _) => match path.strip_prefix('~') {
                 Some("") => user_home()?,
-                Some(rest) if rest.starts_with('/') => user_home()?.join(rest.trim_start_matches('/')),
+                Some(suffix) if suffix.starts_with('/') => user_home()?.join(suffix.trim_start_matches('/')),
                 _ => folder.join(path),
             },
         };
@@ -69,7 +70,7 @@ impl Layout {
         })
     }
 
-    /// The paths of a workflow whose folder ([`Layout::root`]) is known.
+    /// Returns the paths of a workflow whose folder ([`Layout::root`]) is known.
     pub fn at(workflow_path: &Path, root: &Path) -> Self {
         let home = root.parent().and_then(Path::parent).unwrap_or(root);
         Self {
@@ -80,10 +81,10 @@ impl Layout {
         }
     }
 
-    /// Makes the folders that a daemon needs, and marks them as this workflow's.
+    /// Creates the folders that a daemon needs, and marks them as those of this workflow.
     ///
     /// # Errors
-    /// When a folder cannot be made or marked.
+    /// When a folder cannot be created or marked.
     pub fn create(&mut self) -> Result<(), WorkspaceError> {
         self.create_home()?;
         let workflows = self.home.join("workflows");
@@ -125,8 +126,8 @@ impl Layout {
         if !self.beside_workflow {
             return Ok(());
         }
-        // The user's repository must not take up what is Vik's. In a folder that holds things of the user's, only
-        // Vik's part of it is left out.
+        // The user's repository must not track what is Vik's. In a folder that also contains files
+        // of the user, only Vik's part of it is ignored.
         let default = self.home.file_name() == Some(OsStr::new(".vik"));
         let folder = if fresh || default {
             self.home.clone()
@@ -141,62 +142,61 @@ impl Layout {
         write_private(&ignore, b"*\n").map_err(|source| WorkspaceError::Write { path: ignore, source })
     }
 
-    /// The workflow file: absolute, its folder with links resolved.
+    /// The path of the workflow file: absolute, with the links of its folder resolved.
     pub fn workflow_path(&self) -> &Path {
         &self.workflow_path
     }
 
-    /// The folder of the workflow file.
     pub fn workflow_dir(&self) -> &Path {
         self.workflow_path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// `.vik` beside the workflow, `VIK_HOME`, `~/.vik`, or what the workflow says.
+    /// `.vik` beside the workflow, `VIK_HOME`, `~/.vik`, or the path in the workflow.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// `<home>/workflows/<key>`: all that belongs to this workflow.
+    /// `<home>/workflows/<key>`: everything that belongs to this workflow.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What the daemon keeps for itself.
+    /// The daemon's own folder.
     pub fn service_dir(&self) -> PathBuf {
         self.root.join("service")
     }
 
-    /// `state.json`
     pub fn state_file(&self) -> PathBuf {
         self.service_dir().join("state.json")
     }
 
-    /// The ledger.
+    /// The database with the ledger.
     pub fn ledger_file(&self) -> PathBuf {
         self.service_dir().join("vik.db")
     }
 
-    /// Creating records and locks of the issue workspaces: outside of these, where no agent works.
+    /// The creation records and locks of the issue workspaces. They are outside of the workspaces,
+    /// where no agent works.
     pub fn records_dir(&self) -> PathBuf {
         self.service_dir().join("issues")
     }
 
-    /// The record that stands while an issue's workspace is being made.
+    /// The record that exists while an issue's workspace is being created.
     pub fn creating_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".creating")
     }
 
-    /// The record of a removal that is under way.
+    /// The record of a removal in progress.
     pub fn removing_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".removing")
     }
 
-    /// What a linked work tree had checked out while its agent works in a repository of its own.
+    /// The checkout of a linked work tree, while its agent works in a separate repository.
     pub fn worktree_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".worktree")
     }
 
-    /// What Vik recorded of the git repository in an issue's workspace.
+    /// Vik's record of the git repository in an issue's workspace.
     pub fn git_record(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".git.json")
     }
@@ -206,22 +206,23 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".lock")
     }
 
-    /// The locks of those stages of an issue that may run beside another one.
+    /// The folder of the locks of those stages of an issue that may run in parallel with another
+    /// one.
     pub fn stage_locks_dir(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".stages")
     }
 
-    /// The lock that an attempt holds of a stage that may run beside another one.
+    /// The lock that an attempt holds for a stage that may run in parallel with another one.
     pub fn stage_lock(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
         self.stage_locks_dir(issue).join(format!("{stage}.lock"))
     }
 
-    /// The logs.
     pub fn logs_dir(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    /// Where an issue's agents may write beside its workspace: temporary files and caches.
+    /// The folder outside of the workspace that an issue's agents may write to: temporary files and
+    /// caches.
     pub fn scratch_dir(&self, issue: &IssueId) -> PathBuf {
         self.root.join("scratch").join(folder_name(issue))
     }
@@ -231,7 +232,7 @@ impl Layout {
         self.root.join("homes").join(agent.as_str())
     }
 
-    /// The homes of an issue's agents that have one of their own (`home: private`).
+    /// The folder of the private homes of an issue's agents (`home: private`).
     pub fn issue_homes_dir(&self, issue: &IssueId) -> PathBuf {
         self.root.join("issue-homes").join(folder_name(issue))
     }
@@ -241,53 +242,54 @@ impl Layout {
         self.issue_homes_dir(issue).join(agent.as_str())
     }
 
-    /// The session logs of all issues.
+    /// The folder of the session logs of all issues.
     pub fn sessions_dir(&self) -> PathBuf {
         self.root.join("sessions")
     }
 
-    /// The session logs of one issue.
+    /// The folder of the session logs of one issue.
     pub fn issue_sessions_dir(&self, issue: &IssueId) -> PathBuf {
         self.sessions_dir().join(folder_name(issue))
     }
 
-    /// The trace, and the contents of the files it tells of.
+    /// The folder of the trace, and of the file contents that it refers to.
     pub fn trace_dir(&self) -> PathBuf {
         self.root.join("trace")
     }
 
-    /// The contents of files as attempts found and left them.
+    /// The folder of file contents, as attempts found and left them.
     pub fn contents_dir(&self) -> PathBuf {
         self.trace_dir().join("contents")
     }
 
-    /// What the workspace of an issue was when it was looked at last.
+    /// The last snapshot of an issue's workspace.
     pub fn last_snapshot(&self, issue: &IssueId) -> PathBuf {
         self.trace_dir().join("looks").join(folder_name(issue) + ".json")
     }
 
-    /// What attempts at a stage of an issue changed out of scope and left so.
+    /// The changes out of scope of a stage of an issue that were not taken back yet.
     pub fn owed(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
         let folder = self.trace_dir().join("owed").join(folder_name(issue));
         folder.join(format!("{stage}.json"))
     }
 
-    /// The workspaces of all issues.
+    /// The folder of the workspaces of all issues.
     pub fn issues_dir(&self) -> PathBuf {
         self.root.join("issues")
     }
 
-    /// The workspace of one issue. Open it with [`super::prepare`] or [`super::open`]; the path alone proves nothing.
+    /// The workspace of one issue. Open it with [`super::prepare`] or [`super::open`]; the path
+    /// alone proves nothing.
     pub fn issue_dir(&self, issue: &IssueId) -> PathBuf {
         self.issues_dir().join(folder_name(issue))
     }
 }
 
-/// The workflow path as Vik knows it: absolute, with the links of its folder resolved where that exists. The file may
-/// be missing.
+/// Returns the workflow path as Vik uses it: absolute, with the links of its folder resolved if
+/// that exists. The file may be missing.
 ///
 /// # Errors
-/// When the path names no file, or the current directory is gone.
+/// When the path names no file, or the current directory does not exist.
 pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
     let name = match path.components().next_back() {
         Some(Component::Normal(name)) => name,
@@ -306,15 +308,16 @@ pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(folder.join(name))
 }
 
-/// The place of a path that a workflow writes: absolute, below the user's home directory (`~/`), or relative to a folder.
+/// Resolves a path from a workflow: absolute, below the user's home directory (`~/`), or relative
+/// to a folder.
 pub fn resolve_path(folder: &Path, path: &str) -> PathBuf {
     match (Path::new(path).strip_prefix("~"), user_home()) {
-        (Ok(rest), Ok(home)) => home.join(rest),
+        (Ok(suffix), Ok(home)) => home.join(suffix),
         _ => folder.join(path),
     }
 }
 
-/// The user's home directory.
+/// Returns the user's home directory.
 pub(super) fn user_home() -> Result<PathBuf, WorkspaceError> {
     if let Some(home) = std::env::var_os("HOME")
         .map(PathBuf::from)
@@ -328,7 +331,7 @@ pub(super) fn user_home() -> Result<PathBuf, WorkspaceError> {
     }
 }
 
-/// `.` and `..` taken out of an absolute path, by its text alone.
+/// Removes `.` and `..` from an absolute path, by its text alone.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
@@ -343,7 +346,7 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
     result
 }
 
-/// The folder of a workflow below `<home>/workflows`.
+/// Returns the folder of a workflow below `<home>/workflows`.
 fn key_folder(workflows: &Path, workflow_path: &Path) -> PathBuf {
     let bytes = workflow_path.as_os_str().as_bytes();
     let hash = short_hash(bytes);
@@ -356,14 +359,15 @@ fn key_folder(workflows: &Path, workflow_path: &Path) -> PathBuf {
     if key.len() > MAX_KEY_BYTES {
         return hashed;
     }
-    // `/a-b/c` and `/a/b-c` have one key: who came first keeps it, the other one's has a hash.
+    // `/a-b/c` and `/a/b-c` have the same key: the first workflow keeps it, the other one gets a
+    // hash.
     let plain = workflows.join(&key);
     let foreign = owner(&plain).is_some_and(|owner| owner != bytes);
     let moved = owner(&hashed).is_some_and(|owner| owner == bytes);
     if foreign || moved { hashed } else { plain }
 }
 
-/// The end of a key, which tells more than its beginning, and a hash.
+/// Returns the end of a key, which is more specific than its start, and a hash.
 fn shortened(key: &str, hash: &str) -> String {
     let mut start = key.len().saturating_sub(MAX_KEY_BYTES - hash.len() - 1);
     while !key.is_char_boundary(start) {
@@ -380,7 +384,7 @@ fn owner(root: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Marks a folder as this workflow's; `false` where it is another's.
+/// Marks a folder as that of this workflow; returns `false` if it belongs to another one.
 fn claim(root: &Path, workflow_path: &Path) -> Result<bool, WorkspaceError> {
     let bytes = workflow_path.as_os_str().as_bytes();
     if let Some(owner) = owner(root) {
@@ -390,7 +394,7 @@ fn claim(root: &Path, workflow_path: &Path) -> Result<bool, WorkspaceError> {
     content.push(b'\n');
     let path = root.join(OWNER_FILE);
     write_atomic(&path, &content).map_err(|source| WorkspaceError::Write { path, source })?;
-    // Two writers at once: the last one has it, and the first one sees that here.
+    // If two processes write at once, the last one wins, and the first one detects it here.
     Ok(owner(root).is_some_and(|owner| owner == bytes))
 }
 
@@ -401,7 +405,8 @@ fn private_dir(path: &Path) -> Result<(), WorkspaceError> {
     })
 }
 
-/// As [`private_dir`], but the mode of a folder that is there already is its owner's business.
+/// Creates a private folder if it is missing. The mode of an existing folder is the choice of its
+/// owner.
 fn private_dir_if_missing(path: &Path) -> Result<(), WorkspaceError> {
     if path.is_dir() { Ok(()) } else { private_dir(path) }
 }

@@ -1,5 +1,6 @@
-//! The instance folder of a workflow: lock, who runs, socket. It is found from the path of the workflow file alone, so
-//! that a broken or missing file does not hide a running daemon.
+//! The instance folder of a workflow, with the lock, the data of the running daemon and the socket.
+//! It depends only on the path of the workflow file, so that a broken or missing file does not hide
+//! a running daemon.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -10,20 +11,19 @@ use super::WorkspaceError;
 use super::home::{absolute_workflow_path, user_home};
 use super::name::short_hash;
 
-/// The longest path that a Unix socket may surely have, in bytes (Linux takes 107, macOS 103).
+/// The longest path that every Unix socket supports, in bytes (Linux allows 107, macOS 103).
 const MAX_SOCKET_BYTES: usize = 100;
 
-/// How many links are followed, one to the next.
+/// The most links of a chain that are followed.
 const MAX_LINKS: usize = 40;
 
-/// The instance folder of one workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceDir {
     path: PathBuf,
     socket_dir: PathBuf,
 }
 
-/// What of the environment decides where instances are.
+/// The environment that determines the folder of the instances.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     pub(super) state_home: Option<PathBuf>,
@@ -56,21 +56,21 @@ impl Surroundings {
 }
 
 impl InstanceDir {
-    /// The instance folder of a workflow file, which may be broken or missing.
+    /// Returns the instance folder of a workflow file, which may be broken or missing.
     ///
     /// # Errors
-    /// When the path names no file, or the state folder cannot be told.
+    /// When the path names no file, or the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, WorkspaceError> {
         Self::at(workflow_path, &Surroundings::of_process())
     }
 
     pub(super) fn at(workflow_path: &Path, surroundings: &Surroundings) -> Result<Self, WorkspaceError> {
-        let workflow_path = followed(absolute_workflow_path(workflow_path)?)?;
+        let workflow_path = resolve_links(absolute_workflow_path(workflow_path)?)?;
         let name = short_hash(workflow_path.as_os_str().as_bytes());
         Ok(Self::named(&surroundings.instances()?, &name, surroundings))
     }
 
-    /// The instance folders of all workflows of this user, in the order of their names.
+    /// Returns the instance folders of all workflows of this user, sorted by name.
     pub fn all() -> Vec<Self> {
         Self::all_at(&Surroundings::of_process())
     }
@@ -113,43 +113,42 @@ impl InstanceDir {
         Self { path, socket_dir }
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file that a daemon locks for its life.
+    /// The file that a daemon locks while it runs.
     pub fn lock(&self) -> PathBuf {
         self.path.join("lock")
     }
 
-    /// Who runs: paths, pid, start time.
+    /// The file with the paths, pid and start time of the daemon.
     pub fn info(&self) -> PathBuf {
         self.path.join("instance.json")
     }
 
-    /// The token of the HTTP API.
+    /// The file with the token of the HTTP API.
     pub fn api_token(&self) -> PathBuf {
         self.path.join("api.token")
     }
 
-    /// The control socket. It stands in the folder unless that path is too long for a socket.
+    /// The control socket. It is in the instance folder unless that path is too long for a socket.
     pub fn socket(&self) -> PathBuf {
         self.socket_dir.join("vik.sock")
     }
 
-    /// Removes the socket's own folder, where it is another one than this.
+    /// Removes the folder of the socket, if it is not the instance folder.
     pub fn remove_socket_dir(&self) {
         if self.socket_dir != self.path {
-            // What is left in a folder for temporary files does no harm.
+            // Files that remain in a folder for temporary files do no harm.
             let _ = std::fs::remove_dir_all(&self.socket_dir);
         }
     }
 
-    /// Makes the folder, and the socket's own where that is another one.
+    /// Creates the folder, and the folder of the socket if that is another one.
     ///
     /// # Errors
-    /// When a folder cannot be made, or the socket's folder belongs to someone else.
+    /// When a folder cannot be created, or the folder of the socket belongs to another user.
     pub fn create(&self) -> Result<(), WorkspaceError> {
         let create = |path: &Path| {
             super::fs::create_private_dir_all(path).map_err(|source| WorkspaceError::CreateFolder {
@@ -159,7 +158,8 @@ impl InstanceDir {
         };
         create(&self.path)?;
         if self.socket_dir != self.path {
-            // In /tmp anyone may have been there first: the folder above must be ours and closed.
+            // In /tmp another user may have created it first: the folder above must be private to
+            // this user.
             if let Some(above) = self.socket_dir.parent() {
                 own_folder(above)?;
             }
@@ -169,8 +169,8 @@ impl InstanceDir {
     }
 }
 
-/// The file that a link to a workflow file stands for, which may be missing: one workflow has one instance.
-fn followed(mut path: PathBuf) -> Result<PathBuf, WorkspaceError> {
+/// Resolves the links of a workflow file, which may be missing: one workflow has one instance.
+fn resolve_links(mut path: PathBuf) -> Result<PathBuf, WorkspaceError> {
     for _ in 0..MAX_LINKS {
         let Ok(target) = std::fs::read_link(&path) else {
             break;
@@ -181,7 +181,8 @@ fn followed(mut path: PathBuf) -> Result<PathBuf, WorkspaceError> {
     Ok(path)
 }
 
-/// Makes a folder in a place that others can write to, or proves that the one there is ours alone.
+/// Creates a folder in a place that others can write to, or checks that the existing one is private
+/// to this user.
 fn own_folder(path: &Path) -> Result<(), WorkspaceError> {
     match std::fs::DirBuilder::new()
         .mode(super::fs::FOLDER_MODE)

@@ -1,7 +1,8 @@
-//! The workspaces of issues: made once, marked ready last, never reached through a link.
+//! The workspaces of issues: created once, marked ready last, never reached through a link.
 //!
-//! While a workspace is being made, a record of it stands outside of it. A folder whose record stands is half made,
-//! whatever it holds: it is cleaned and made anew. Whoever calls these functions for an issue holds that issue's lock.
+//! While a workspace is being created, a record of it exists outside of it. A folder with such a
+//! record is incomplete, whatever it contains: it is cleaned and created again. The caller of these
+//! functions for an issue holds the lock of that issue.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,22 +27,21 @@ pub struct Workspace {
     record: PathBuf,
 }
 
-/// A workspace that is there.
+/// An opened workspace, new or existing.
 #[derive(Debug)]
 pub enum Prepared {
-    /// It was made just now and is empty: run `after_create`, then [`Workspace::mark_ready`].
+    /// It was just created and is empty: run `after_create`, then [`Workspace::mark_ready`].
     Created(Workspace),
-    /// It was made before.
+    /// It existed before.
     Existing(Workspace),
 }
 
 impl Workspace {
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Says that it is whole: from now on it is kept.
+    /// Marks the workspace as complete: from now on it is kept.
     ///
     /// # Errors
     /// When the creating record cannot be removed.
@@ -51,7 +51,8 @@ impl Workspace {
             source,
         })?;
         if empty {
-            // What was made on purpose without a file must not look like what a person has emptied.
+            // A workspace that a hook left empty on purpose must not look like one that a person
+            // has emptied.
             let note = empty_note(&self.record);
             write_atomic(&note, folder_id(&self.dir, &self.path)?.as_bytes())
                 .map_err(|source| WorkspaceError::Write { path: note, source })?;
@@ -59,10 +60,10 @@ impl Workspace {
         remove_record(&self.record)
     }
 
-    /// Proves that the path still leads to this folder, by handles alone.
+    /// Checks by handles alone that the path still leads to this folder.
     ///
     /// # Errors
-    /// When something else stands there.
+    /// When the path leads to something else.
     pub fn check(&self, layout: &Layout) -> Result<(), WorkspaceError> {
         let exchanged = || WorkspaceError::Exchanged {
             path: self.path.clone(),
@@ -83,22 +84,22 @@ impl AsFd for Workspace {
     }
 }
 
-/// Opens the workspace of an issue, or makes it. Blocks.
+/// Opens the workspace of an issue, or creates it. Blocks.
 ///
-/// Where no hook is to fill it (`made_by_hook` is false) it cannot be half made: it needs no record, and is
-/// [`Prepared::Existing`] at once.
+/// If no hook fills it (`made_by_hook` is false), it cannot be incomplete: it needs no record, and
+/// is [`Prepared::Existing`] immediately.
 ///
 /// # Errors
-/// When it cannot be made, or something that is no folder stands in its place.
+/// When it cannot be created, or something that is no folder is in its place.
 pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<Prepared, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     let name = folder_name(issue);
-    // A removal that was begun is off: the workspace is used again.
+    // This cancels an unfinished removal: the workspace is used again.
     remove_record(&layout.removing_record(issue))?;
     let issues = open_issues(layout)?;
     let half_made = record.symlink_metadata().is_ok();
     if half_made {
-        // Half made by an attempt that failed or died. What stands there may be anything.
+        // An attempt that failed or died left it incomplete. Anything may be there.
         removal::remove_at(&issues, OsStr::new(&name)).map_err(|source| WorkspaceError::Remove {
             path: path.clone(),
             source,
@@ -119,7 +120,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
         if ready {
             return Ok(Prepared::Existing(workspace));
         }
-        // It may be in use by a stage that runs in parallel, so it stays the same folder.
+        // A stage that runs in parallel may use it, so it stays the same folder.
         write_record(&workspace.record, issue)?;
         remove_record(&layout.git_record(issue))?;
         return Ok(Prepared::Created(workspace));
@@ -129,9 +130,9 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     } else if half_made {
         remove_record(&record)?;
     }
-    // It tells of a workspace that is gone.
+    // It describes a workspace that no longer exists.
     remove_record(&layout.git_record(issue))?;
-    // A folder that a power cut takes back is made again: nothing here has to be on the disk yet.
+    // A folder that a power cut removes is created again: nothing here needs to be on the disk yet.
     mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE)).map_err(|error: Errno| {
         WorkspaceError::CreateFolder {
             path: path.clone(),
@@ -151,10 +152,10 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     }
 }
 
-/// Opens the workspace of an issue if it has one that is whole. Blocks.
+/// Opens the workspace of an issue if it is complete. Blocks.
 ///
 /// # Errors
-/// When something that is no folder stands in its place.
+/// When something that is no folder is in its place.
 pub fn open(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     if record.symlink_metadata().is_ok() || layout.issues_dir().symlink_metadata().is_err() {
@@ -165,11 +166,12 @@ pub fn open(layout: &Layout, issue: &IssueId) -> Result<Option<Workspace>, Works
     Ok(dir.map(|dir| Workspace { path, dir, record }))
 }
 
-/// Opens the workspace of an issue that is whole though its record stands, and takes the record away: whoever filled it
-/// died before that. `None` where there is none. Where the record stands, `before_ready` is called before it goes. Blocks.
+/// Opens the workspace of an issue that is complete although its record exists, and removes the
+/// record: the process that filled it died before that. `None` if there is no workspace. If the
+/// record exists, calls `before_ready` before removing it. Blocks.
 ///
 /// # Errors
-/// When something that is no folder stands in its place, or its record cannot be removed.
+/// When something that is no folder is in its place, or its record cannot be removed.
 pub fn finish(
     layout: &Layout,
     issue: &IssueId,
@@ -188,11 +190,11 @@ pub fn finish(
     Ok(Some(workspace))
 }
 
-/// Removes the workspace of an issue with all that is in it; links in it are removed, not followed. `false` where there
-/// was none. Seen from outside it is gone at once. Blocks.
+/// Removes the workspace of an issue with everything in it. Removes links in it and does not follow
+/// them. Returns `false` if there was none. Other processes see it disappear in one step. Blocks.
 ///
 /// # Errors
-/// When something in it cannot be removed; [`sweep`] tries again.
+/// When something in it cannot be removed; [`sweep`] retries.
 pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> {
     if layout.issues_dir().symlink_metadata().is_err() {
         return Ok(false);
@@ -209,12 +211,12 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
     }
     remove_record(&layout.creating_record(issue))?;
     remove_record(&layout.git_record(issue))?;
-    // What is made in its place is another one.
+    // The next workspace in its place is a different one.
     remove_record(&layout.last_snapshot(issue))?;
     Ok(removed)
 }
 
-/// What its agents wrote beside the workspace goes with it.
+/// Removes a folder that the agents wrote to outside of the workspace.
 fn remove_beside(path: &Path) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(());
@@ -230,7 +232,7 @@ fn remove_beside(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what an earlier removal, or a look at a workspace, left behind. Blocks.
+/// Removes the remains of an earlier removal, or of an earlier check of a workspace. Blocks.
 ///
 /// # Errors
 /// When something cannot be removed.
@@ -250,7 +252,7 @@ pub fn sweep(layout: &Layout) -> Result<(), WorkspaceError> {
     })
 }
 
-/// Opens `<home>/workflows/<key>/issues`; below the home no part may be a link.
+/// Opens `<home>/workflows/<key>/issues`. Below the home no component of the path may be a link.
 fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
     let fail = |path: &Path, source: io::Error| WorkspaceError::Open {
         path: path.to_owned(),
@@ -268,7 +270,8 @@ fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
     Ok(dir)
 }
 
-/// Opens a folder in a folder; `None` where nothing stands, an error where something else does.
+/// Opens a folder in a folder. Returns `None` if there is nothing, and an error if something else
+/// is in its place.
 fn open_folder(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<Option<OwnedFd>, WorkspaceError> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     match nix::fcntl::openat(parent, name, flags, Mode::empty()) {
@@ -307,7 +310,7 @@ pub(super) fn file_type(stat: &FileStat) -> SFlag {
 }
 
 fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
-    // Opened anew: a clone would go on reading where the last look ended.
+    // Opened again, because a clone would continue where the last read ended.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut dir = nix::dir::Dir::from_fd(nix::fcntl::openat(dir, ".", flags, Mode::empty())?)?;
     for entry in dir.iter() {
@@ -318,12 +321,12 @@ fn is_empty(dir: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The file that says that a workspace was empty when it was made.
+/// Returns the file that marks a workspace as empty on creation.
 fn empty_note(record: &Path) -> PathBuf {
     record.with_extension("empty")
 }
 
-/// What tells a folder from any other that is made in its place.
+/// Returns an identifier that differs from that of any other folder in the same place.
 fn folder_id(dir: &OwnedFd, path: &Path) -> Result<String, WorkspaceError> {
     let stat = fstat(dir).map_err(|source| WorkspaceError::Open {
         path: path.to_owned(),

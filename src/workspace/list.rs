@@ -1,4 +1,4 @@
-//! Which issues have a workspace.
+//! The list of the issues that have a workspace.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +9,8 @@ use vik_core::ids::IssueId;
 use super::fs::{list_folder, read};
 use super::{Layout, folder_name};
 
-/// The issues that have a workspace, whole or half made, in the order of their folders' names. A folder whose issue
-/// cannot be told is left out: Vik leaves it alone. Blocks.
+/// Returns the issues that have a workspace, complete or not, sorted by folder name. A folder whose
+/// issue is unknown is left out: Vik does not touch it. Blocks.
 ///
 /// # Errors
 /// When the folder of the workspaces cannot be read.
@@ -39,7 +39,7 @@ pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
     Ok(ids.collect())
 }
 
-/// The issue that any attempt's record names.
+/// Returns the issue id in the record of any attempt.
 fn recorded(sessions: &Path) -> Option<IssueId> {
     #[derive(Deserialize)]
     struct Named {

@@ -1,4 +1,5 @@
-//! The locks of an issue's workspace: while anything lives in it, somebody holds one of them.
+//! The locks of an issue's workspace: while any process of an attempt lives in it, one of them is
+//! held.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use vik_proc::FileLock;
 
 use super::{Layout, WorkspaceError, fs as private};
 
-/// Every lock of an issue's workspace: nothing lives in it, and no attempt enters it.
+/// All locks of an issue's workspace: nothing lives in it, and no attempt can enter it.
 #[derive(Debug)]
 pub struct Locked {
     issue: FileLock,
@@ -16,14 +17,14 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// The lock of the issue, for what is run in the workspace meanwhile.
+    /// The lock of the issue, for commands that run in the workspace meanwhile.
     pub fn issue(&self) -> &FileLock {
         &self.issue
     }
 }
 
-/// Takes the issue's lock and those of its stages that may run beside another one. `None` where somebody holds one of
-/// them. Blocks.
+/// Takes the lock of the issue and those of its stages that may run in parallel. `None` if another
+/// process holds one of them. Blocks.
 ///
 /// # Errors
 /// When the locks cannot be found or opened.
@@ -31,12 +32,12 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, Workspac
     let folder = layout.records_dir();
     private::create_private_dir_all(&folder)
         .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
-    let Some(held) = take(&layout.issue_lock(issue))? else {
+    let Some(held) = try_lock(&layout.issue_lock(issue))? else {
         return Ok(None);
     };
     let mut stages = Vec::new();
     for path in stage_locks(&layout.stage_locks_dir(issue))? {
-        match take(&path)? {
+        match try_lock(&path)? {
             Some(lock) => stages.push(lock),
             None => return Ok(None),
         }
@@ -47,8 +48,8 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, Workspac
     }))
 }
 
-/// Takes the locks of a workspace that nobody holds, so that no attempt begins there. `None` where more than `held` of them
-/// are held: by the caller's own attempt, and by others at work. Blocks.
+/// Takes all free locks of a workspace, so that no attempt starts there. `None` if more than `held`
+/// of them are held: by the caller's own attempt, and by other running attempts. Blocks.
 ///
 /// # Errors
 /// When the locks cannot be found or opened.
@@ -64,12 +65,12 @@ pub fn lock_beside(
     paths.insert(0, layout.issue_lock(issue));
     let locks: Vec<FileLock> = paths
         .iter()
-        .filter_map(|path| take(path).transpose())
+        .filter_map(|path| try_lock(path).transpose())
         .collect::<Result<_, _>>()?;
     Ok((paths.len() - locks.len() <= held).then_some(locks))
 }
 
-fn take(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
+fn try_lock(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
     FileLock::try_acquire(path).map_err(|source| WorkspaceError::Lock {
         path: path.to_owned(),
         source,

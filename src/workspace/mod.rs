@@ -1,7 +1,8 @@
 //! Every path that Vik owns, and the workspaces of issues.
 //!
-//! Paths are made here and nowhere else. What an agent may have touched is opened by directory handles that never
-//! follow a link, so an issue's folder is that folder, whatever stands in it or was put in its place.
+//! No other module builds these paths. What an agent may have modified is opened by directory
+//! handles that never follow a link, so an issue's folder is always that folder, whatever an agent
+//! put in it or in its place.
 
 pub mod changes;
 mod clean;
@@ -35,76 +36,35 @@ pub use name::folder_name;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a folder of Vik's cannot be used.
+/// Why Vik cannot use one of its folders.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// The workflow path names no file.
     #[error("{} names no file", path.display())]
-    NotAFile {
-        /// The path as given.
-        path: PathBuf,
-    },
-    /// Neither the environment nor the user database tells the home directory.
+    NotAFile { path: PathBuf },
+    /// Neither the environment nor the user database has the home directory.
     #[error("cannot tell the home directory")]
     NoHomeDirectory,
-    /// A folder could not be made.
     #[error("cannot create the folder {}", path.display())]
-    CreateFolder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file could not be written.
+    CreateFolder { path: PathBuf, source: io::Error },
     #[error("cannot write {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder could not be opened without following a link.
+    Write { path: PathBuf, source: io::Error },
     #[error("cannot open the folder {}", path.display())]
-    Open {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Something that is no folder stands where a folder of Vik's belongs.
+    Open { path: PathBuf, source: io::Error },
+    /// Something that is no folder is where a folder of Vik's belongs.
     #[error("{} is {what}, not a folder; Vik does not follow it", path.display())]
     NotAFolder {
-        /// The path.
         path: PathBuf,
-        /// What stands there.
+        /// What it is instead.
         what: &'static str,
     },
     /// A folder of Vik's belongs to another user, or others may write to it.
     #[error("{} belongs to another user or is open to others", path.display())]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The folder was exchanged for another while it was in use.
+    Foreign { path: PathBuf },
+    /// The folder was replaced by another one while it was in use.
     #[error("{} is not the folder it was when it was opened", path.display())]
-    Exchanged {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// A lock could not be looked at.
+    Exchanged { path: PathBuf },
     #[error("cannot lock {}", path.display())]
-    Lock {
-        /// The lock.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder could not be removed.
+    Lock { path: PathBuf, source: io::Error },
     #[error("cannot remove {}", path.display())]
-    Remove {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Remove { path: PathBuf, source: io::Error },
 }

@@ -1,4 +1,4 @@
-//! From the id of an issue, which is untrusted text, to the name of a folder.
+//! The folder name for the id of an issue, which is untrusted text.
 
 use sha2::{Digest, Sha256};
 use vik_core::ids::IssueId;
@@ -8,11 +8,12 @@ const MAX_PLAIN_BYTES: usize = 100;
 /// The longest slug, in bytes.
 const MAX_SLUG_BYTES: usize = 40;
 
-/// The name of an issue's folder: the id itself where it is `[A-Za-z0-9._-]{1,100}` and does not begin with a dot;
-/// else a readable slug, `~`, and a hash of the id.
+/// Returns the name of an issue's folder: the id itself if it is `[A-Za-z0-9._-]{1,100}` and does
+/// not start with a dot, otherwise a readable slug, `~`, and a hash of the id.
 ///
-/// Two ids never share a name: a plain id has no `~`, and the hash tells the others apart. On a file system that does
-/// not tell upper from lower case, plain ids that differ only in case do meet in one folder.
+/// Two ids never have the same name: a plain id has no `~`, and the hash distinguishes the others.
+/// On a file system that ignores case, however, plain ids that differ only in case have the same
+/// folder.
 pub fn folder_name(issue: &IssueId) -> String {
     let id = issue.as_str();
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
@@ -35,7 +36,7 @@ pub fn folder_name(issue: &IssueId) -> String {
     format!("{slug}~{}", short_hash(id.as_bytes()))
 }
 
-/// The first 64 bits of a SHA-256, as 16 lower-case hex digits.
+/// Returns the first 64 bits of a SHA-256, as 16 lower-case hex digits.
 pub(super) fn short_hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..8]
         .iter()

@@ -1,4 +1,5 @@
-//! Removing a tree that is hostile: by handles, never through a link, however deep it is and whatever its modes are.
+//! Removal of a hostile tree: by handles, never through a link, regardless of its depth and its
+//! modes.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -13,35 +14,37 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::issues::file_type;
 
-/// What is being removed stands under such a name: no issue's folder begins with a dot.
+/// The prefix of a folder that is being removed: no issue's folder starts with a dot.
 const PREFIX: &str = ".removing-";
-/// How often a folder is emptied that something still writes into.
+/// How many times a folder is emptied if a process still writes into it.
 const ROUNDS: usize = 8;
 
-/// Removes what stands under `name` in `parent`. It is moved aside first, so that it is gone at once. `false` where
-/// nothing stood there.
+/// Removes `name` from `parent`. Moves it away first, so that it disappears in one step. Returns
+/// `false` if it did not exist.
 pub(super) fn remove_at(parent: &OwnedFd, name: &OsStr) -> io::Result<bool> {
-    // A folder of its own for each removal: folders from below move up into it, so no depth needs more handles.
-    let pit = format!("{PREFIX}{}", uuid::Uuid::now_v7().simple());
+    // Each removal has its own folder. Nested folders move up into it, so the number of handles
+    // does not depend on the depth.
+    let trash = format!("{PREFIX}{}", uuid::Uuid::now_v7().simple());
     match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(_) => {}
         Err(Errno::ENOENT) => return Ok(false),
         Err(error) => return Err(error.into()),
     }
-    mkdirat(parent, pit.as_str(), Mode::S_IRWXU)?;
-    let result = open(parent, c_name(pit.as_bytes())?.as_c_str()).and_then(|dir| {
+    mkdirat(parent, trash.as_str(), Mode::S_IRWXU)?;
+    let result = open(parent, c_name(trash.as_bytes())?.as_c_str()).and_then(|dir| {
         make_writable(parent, &c_name(name.as_bytes())?);
         renameat(parent, name, &dir, "0")?;
         empty(&dir)
     });
-    // Where the move itself failed, the pit is empty and goes; where emptying failed, it stays for the sweep.
-    let removed = unlinkat(parent, pit.as_str(), UnlinkatFlags::RemoveDir);
+    // If the move failed, the folder is empty and is removed here. If emptying it failed, it stays
+    // for the sweep.
+    let removed = unlinkat(parent, trash.as_str(), UnlinkatFlags::RemoveDir);
     result?;
     removed?;
     Ok(true)
 }
 
-/// Removes what earlier removals left.
+/// Removes the remains of earlier removals.
 pub(super) fn sweep(parent: &OwnedFd) -> io::Result<()> {
     for name in names(parent)? {
         if name.as_bytes().starts_with(PREFIX.as_bytes()) {
@@ -57,43 +60,44 @@ pub(super) fn sweep(parent: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Empties a folder. Each folder in it is emptied in turn, and the folders found there move up beside it.
-fn empty(pit: &OwnedFd) -> io::Result<()> {
+/// Empties a folder. Empties each folder in it in turn, after moving the nested folders up beside
+/// it.
+fn empty(trash: &OwnedFd) -> io::Result<()> {
     let mut next = 0_u64;
     for _ in 0..ROUNDS {
-        let mut waiting = names(pit)?;
-        if waiting.is_empty() {
+        let mut pending = names(trash)?;
+        if pending.is_empty() {
             return Ok(());
         }
-        while let Some(name) = waiting.pop() {
-            if !is_folder(pit, &name)? {
-                unlink(pit, &name)?;
+        while let Some(name) = pending.pop() {
+            if !is_folder(trash, &name)? {
+                unlink(trash, &name)?;
                 continue;
             }
-            make_writable(pit, &name);
-            let dir = open(pit, &name)?;
+            make_writable(trash, &name);
+            let dir = open(trash, &name)?;
             for inner in names(&dir)? {
                 if !is_folder(&dir, &inner)? {
                     unlink(&dir, &inner)?;
                     continue;
                 }
-                // A folder can only change its parent if it may be written to.
+                // A folder can change its parent only if it is writable.
                 make_writable(&dir, &inner);
                 let moved = loop {
                     next += 1;
                     let moved = c_name(format!("v{next}").as_bytes())?;
-                    if fstatat(pit, moved.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) == Err(Errno::ENOENT) {
+                    if fstatat(trash, moved.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) == Err(Errno::ENOENT) {
                         break moved;
                     }
                 };
-                match renameat(&dir, inner.as_c_str(), pit, moved.as_c_str()) {
-                    Ok(()) => waiting.push(moved),
+                match renameat(&dir, inner.as_c_str(), trash, moved.as_c_str()) {
+                    Ok(()) => pending.push(moved),
                     Err(Errno::ENOENT) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
-            match unlinkat(pit, name.as_c_str(), UnlinkatFlags::RemoveDir) {
-                // Something wrote into it meanwhile: the next round sees it again.
+            match unlinkat(trash, name.as_c_str(), UnlinkatFlags::RemoveDir) {
+                // A process wrote into it meanwhile: the next round lists it again.
                 Ok(()) | Err(Errno::ENOENT | Errno::ENOTEMPTY | Errno::EEXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -117,7 +121,7 @@ fn is_folder(dir: &OwnedFd, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// Gives the owner every right to a folder; of no use to a link, which is left alone. Whether it worked shows later.
+/// Gives the owner all permissions on a folder. Skips links. A failure shows in the next operation.
 fn make_writable(dir: &OwnedFd, name: &CStr) {
     if let Ok(stat) = fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW)
         && file_type(&stat) == SFlag::S_IFDIR
@@ -133,7 +137,7 @@ fn open(dir: impl AsFd, name: &CStr) -> io::Result<OwnedFd> {
 }
 
 fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
-    // A handle of its own: reading moves its place.
+    // A separate handle, because reading moves its position.
     let mut dir = Dir::from_fd(open(dir, c".")?)?;
     let mut names = Vec::new();
     for entry in dir.iter() {

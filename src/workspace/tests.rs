@@ -1,4 +1,4 @@
-//! Hostile folders, torn creations, private files. Names and places are in `layout`.
+//! Hostile folders, interrupted creations, private files. Names and paths are in `layout`.
 
 use std::collections::HashMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -80,10 +80,11 @@ fn a_half_made_workspace_is_cleaned_and_made_anew() {
         Err(WorkspaceError::Exchanged { .. })
     ));
     again.check(&layout).unwrap();
-    // The record stands, the folder was never made.
+    // The record exists, but the folder was never created.
     std::fs::remove_dir(again.path()).unwrap();
     created(&layout, "1");
-    // A file or a link in place of a half made folder goes too; what the link leads to stays.
+    // A file or a link in place of an incomplete folder is removed too; the target of the link
+    // stays.
     let target = layout.home().join("target");
     std::fs::create_dir(&target).unwrap();
     std::fs::write(target.join("precious"), "").unwrap();
@@ -105,7 +106,7 @@ fn without_a_hook_nothing_is_half_made() {
     workspace.check(&layout).unwrap();
     std::fs::write(workspace.path().join("work"), "").unwrap();
     assert!(plain("1").path().join("work").exists());
-    // What a hook left half made, before it was taken out of the workflow, goes.
+    // An incomplete workspace of a hook that was later removed from the workflow is removed.
     std::fs::write(created(&layout, "2").path().join("half"), "").unwrap();
     assert!(!plain("2").path().join("half").exists());
     std::fs::write(plain("2").path().join("work"), "").unwrap();
@@ -171,7 +172,7 @@ fn a_link_is_never_followed() {
     assert!(target.join("precious").exists() && path.symlink_metadata().is_err());
     std::fs::write(&path, "").unwrap();
     refused(prepare(&layout, &issue("1"), true), "a file");
-    // A link above: the folder of all issues.
+    // A link above the workspace: the folder of all issues.
     std::fs::rename(layout.issues_dir(), folder.path().join("moved")).unwrap();
     symlink(&target, layout.issues_dir()).unwrap();
     refused(prepare(&layout, &issue("precious"), true), "a link");
@@ -211,7 +212,7 @@ fn any_tree_can_be_removed() {
     symlink(&target, root.join("link")).unwrap();
     symlink("/nowhere", root.join("dangling")).unwrap();
     nix::unistd::mkfifo(&root.join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // Names that the removal itself uses, and deeper than any path or any number of handles.
+    // Names that the removal itself uses, and a tree deeper than any path or any number of handles.
     for name in ["0", "v1", "v2/v3/v4"] {
         std::fs::create_dir_all(root.join(name)).unwrap();
     }
@@ -240,11 +241,11 @@ fn what_a_removal_left_is_swept() {
     std::fs::write(layout.issues_dir().join(".removing-1/0/a/b"), "").unwrap();
     std::fs::create_dir(layout.issues_dir().join("1")).unwrap();
     sweep(&layout).unwrap();
-    let left: Vec<_> = std::fs::read_dir(layout.issues_dir())
+    let remaining: Vec<_> = std::fs::read_dir(layout.issues_dir())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left, ["1"]);
+    assert_eq!(remaining, ["1"]);
 }
 
 #[test]
@@ -263,10 +264,10 @@ fn what_a_look_left_is_swept_and_one_that_goes_on_is_not() {
     }
     std::fs::create_dir_all(layout.issues_dir()).unwrap();
     sweep(&layout).unwrap();
-    let left = std::fs::read_dir(&service).unwrap();
-    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["git-new", "issues"]);
+    let remaining = std::fs::read_dir(&service).unwrap();
+    let mut remaining: Vec<_> = remaining.map(|entry| entry.unwrap().file_name()).collect();
+    remaining.sort();
+    assert_eq!(remaining, ["git-new", "issues"]);
 }
 
 // --- files
@@ -294,7 +295,7 @@ fn private_files_stay_private_and_whole() {
     );
     assert!(fs::write_atomic(&folder.path().join("a/b"), b"a folder").is_err());
     assert_eq!(std::fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
-    // What was open to others is closed; a link is refused.
+    // A file that was open to others is closed to them; a link is refused.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     std::fs::set_permissions(path.parent().unwrap(), std::fs::Permissions::from_mode(0o755)).unwrap();
     fs::write_private(&path, b"x").unwrap();
@@ -318,9 +319,9 @@ fn a_fingerprint_sees_files_and_commits_alone() {
     std::fs::write(path(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     std::fs::write(path("src/a"), "a").unwrap();
     let mut before = fingerprint(folder.path()).unwrap();
-    let mut expect = |changed: bool, what: &str| {
+    let mut expect = |changed: bool, case: &str| {
         let after = fingerprint(folder.path()).unwrap();
-        assert_eq!(after != before, changed, "{what}");
+        assert_eq!(after != before, changed, "{case}");
         before = after;
     };
     expect(false, "nothing");

@@ -1,5 +1,6 @@
-//! A workspace that is a linked work tree. Who can write the main repository can destroy it, so git is redirected to a separate
-//! repository while an agent runs. Afterwards Vik takes over what the agent committed.
+//! A workspace that is a linked work tree. A process that can write to the main repository can
+//! destroy it, so git is redirected to a separate repository while an agent runs. Afterwards Vik
+//! takes over the agent's commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -19,32 +20,31 @@ use super::fs::{create_private_dir_all, list_folder, write_atomic, write_json_at
 use super::removal;
 use crate::crash;
 
-/// The folder of the separate repository, in the work tree's folder of the main one.
+/// The name of the separate repository, in the work tree's folder of the main one.
 const SEPARATE: &str = "vik";
 
-/// How long one call of git may take.
+/// The time limit of one git call.
 const GIT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The most that is read of a file of packed refs.
+/// The size limit of a file of packed refs.
 const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
 
-/// The most branches and tags that an attempt may make.
+/// The most branches and tags that an attempt may create.
 const MAX_NEW_REFS: usize = 10_000;
 
-/// The most that git may print.
+/// The limit of the output of one git call.
 const GIT_BYTES: usize = 128 * 1024 * 1024;
 
-/// A linked work tree.
 #[derive(Clone, Debug)]
 pub struct LinkedTree {
     workdir: PathBuf,
-    /// Its folder in the main repository.
+    /// The folder of the work tree in the main repository.
     own: PathBuf,
     common: PathBuf,
 }
 
-/// The state of a work tree whose commits were not taken over yet; kept where no agent can write. While it exists, the separate
-/// repository is complete.
+/// The state of a work tree whose commits were not taken over yet; stored where no agent can write.
+/// While it exists, the separate repository is complete.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     own: PathBuf,
@@ -52,9 +52,9 @@ struct Record {
     branch: Option<(String, Option<String>)>,
     /// `HEAD` before the agent started.
     head: String,
-    /// `HEAD` as the agent left it, where it changed it.
+    /// `HEAD` after the agent, if it changed.
     agent_head: Option<String>,
-    /// To which commits Vik has moved refs of the main repository, or was about to.
+    /// The commits that Vik has moved refs of the main repository to, or was about to.
     moved: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -71,21 +71,22 @@ impl Record {
         write_json_atomic(file, self)
     }
 
-    /// Whether this is the branch that was checked out.
+    /// Returns whether this is the branch that was checked out.
     fn is_own(&self, name: &str) -> bool {
         self.branch.as_ref().is_some_and(|(own, _)| own == name)
     }
 
-    /// Returns where a ref of the main repository must be for Vik to move it; `None` where it stays as it is.
+    /// Returns the value that a ref of the main repository must have for Vik to move it; `None` if
+    /// it stays as it is.
     fn expected(&self, name: &str, known: Option<&str>) -> Option<Option<String>> {
         let is_moved = |known| self.moved.get(name).is_some_and(|moved| moved.contains(known));
         match (&self.branch, known) {
             (_, Some(known)) if is_moved(known) => Some(Some(known.to_owned())),
             (Some((own, old)), _) if own == name => Some(old.clone()),
             (_, None) => Some(None),
-            // Somebody else made it before Vik could.
+            // Another process created it before Vik could.
             _ if self.moved.contains_key(name) => Some(None),
-            // Another branch of the user's.
+            // Another branch of the user.
             _ => None,
         }
     }
@@ -97,19 +98,18 @@ pub enum TakeOverError {
     /// A file cannot be read or written.
     #[error("cannot take over the commits of the linked work tree")]
     Io(#[from] io::Error),
-    /// The agent changed where git finds objects.
+    /// The agent changed the places where git finds objects.
     #[error("the commits in {} are not taken over: it has links or other repositories among its objects", .0.display())]
     Foreign(PathBuf),
-    /// git failed.
     #[error("cannot take over the commits of the linked work tree: {0}")]
     Git(String),
-    /// The caller gave up.
+    /// The caller cancelled it.
     #[error("the commits of the linked work tree are not taken over yet: Vik was told to stop")]
     Stopped,
 }
 
 impl LinkedTree {
-    /// Returns the work tree in this folder, where it is one that its repository knows. Blocks.
+    /// Returns the work tree in this folder, if its repository knows it. Blocks.
     pub fn of(workdir: &Path) -> Option<Self> {
         let own = vik_proc::repository_in(workdir).pop()?;
         let common = own.parent()?.parent()?.to_owned();
@@ -120,21 +120,22 @@ impl LinkedTree {
         })
     }
 
-    /// Redirects git in the work tree to a separate repository, which borrows the objects of the main one and begins with its
-    /// branches. The file `record` keeps what was checked out. Blocks.
+    /// Redirects git in the work tree to a separate repository, which borrows the objects of the
+    /// main one and starts with its branches. Writes what was checked out to the file `record`.
+    /// Blocks.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub fn separate(&self, record: &Path) -> io::Result<()> {
         if self.common.join("reftable").exists() {
-            // Its refs are no files that could be copied: the agent only reads the repository.
+            // Its refs are not in files that can be copied: the agent can only read the repository.
             return Ok(());
         }
         let separate = self.separate_repository();
         match Record::read(record)? {
             // An earlier attempt was interrupted: its commits are not taken over yet.
             Some(mut kept) if separate.symlink_metadata().is_ok() => {
-                // What its agent made of the repository must not lead elsewhere.
+                // Its agent may have modified the repository, which must not lead elsewhere.
                 if !is_plain(&separate.join("objects"), 3)? || !separate.symlink_metadata()?.is_dir() {
                     return Err(io::Error::other(format!(
                         "{} has links among its objects",
@@ -204,7 +205,7 @@ impl LinkedTree {
         write_atomic(&self.own.join("HEAD"), head.as_bytes())
     }
 
-    /// Returns the commit of a ref, where it is known without asking git.
+    /// Returns the commit of a ref, if it is known without git.
     fn resolve(&self, name: &str) -> Option<String> {
         let loose = small_file(&self.common.join(name)).ok();
         let packed = || packed_refs(&self.common.join("packed-refs")).remove(name);
@@ -219,12 +220,13 @@ impl LinkedTree {
     }
 }
 
-/// Leads git in a work tree back to its main repository, and takes over what was committed: the branch that was checked out,
-/// and branches that the main repository does not have. Does nothing where no agent worked in it. It may be interrupted anywhere
-/// and repeated. It gives up when `stop` completes. Blocks between calls of git.
+/// Redirects git in a work tree to its main repository again, and takes over the new commits: those
+/// of the branch that was checked out, and of branches that the main repository does not have. Does
+/// nothing if no agent worked in it. It may be interrupted at any point and repeated. Stops when
+/// `stop` completes. Blocks between calls of git.
 ///
 /// # Errors
-/// When something was not taken over; it stays where it is.
+/// When something was not taken over; it stays in the separate repository.
 pub async fn take_over(
     supervisor: &Supervisor,
     workdir: &Path,
@@ -246,7 +248,7 @@ pub async fn take_over(
         // The user removed the work tree.
         return Ok(std::fs::remove_file(file)?);
     }
-    tree.lead_back(&mut record, file)?;
+    tree.restore_links(&mut record, file)?;
     crash::point("work_tree_led_back");
     let git = Git {
         supervisor,
@@ -267,8 +269,9 @@ pub async fn take_over(
 }
 
 impl LinkedTree {
-    /// Restores what leads git to the main repository. `HEAD` is as before the agent until its commits are there.
-    fn lead_back(&self, record: &mut Record, file: &Path) -> io::Result<()> {
+    /// Restores the files that direct git to the main repository. `HEAD` has its value from before
+    /// the agent until the agent's commits are there.
+    fn restore_links(&self, record: &mut Record, file: &Path) -> io::Result<()> {
         write_atomic(&self.own.join("commondir"), b"../..\n")?;
         let link = self.workdir.join(".git");
         write_atomic(
@@ -310,12 +313,13 @@ impl LinkedTree {
             .filter_map(|line| line.split_once(' '))
             .map(|(hash, name)| (name, hash))
             .collect();
-        // Other refs would change what git shows of the main repository: replacements, notes, the stash.
+        // Other refs would change what git shows of the main repository: replacements, notes, the
+        // stash.
         let may_be_taken = |name: &str| {
             let short = name
                 .strip_prefix("refs/heads/")
                 .or_else(|| name.strip_prefix("refs/tags/"));
-            // One called `origin/main` would be found in place of the remote-tracking branch.
+            // Git would resolve a branch `origin/main` before the remote-tracking branch.
             short.is_some_and(|short| !all_known.contains_key(format!("refs/remotes/{short}").as_str()))
         };
         let mut moves = Vec::new();
@@ -340,7 +344,8 @@ impl LinkedTree {
         let tips = moves.iter().map(|(_, new, _)| new.as_str());
         let tips = tips.chain(detached.filter(|head| is_hash(head)));
         tips.for_each(|new| wanted.push_str(&format!("{new}\n")));
-        // In the separate repository, since git cannot move a pack to another file system. No agent knows the name.
+        // In the separate repository, since git cannot move a pack to another file system. No agent
+        // can guess the name.
         let base = separate.join(format!("take-over-{}", uuid::Uuid::now_v7().simple()));
         wanted.push_str(&self.unnamed(&mut git, &base.with_extension("unnamed")).await?);
         write_private(&base, wanted.as_bytes())?;
@@ -356,7 +361,7 @@ impl LinkedTree {
             match git.run(&args, None, false).await {
                 Ok(_) => {}
                 Err(TakeOverError::Git(_)) => {
-                    // Somebody else moved it meanwhile: both stay.
+                    // Another process moved it meanwhile: both commits stay.
                     let aside = name.replacen("refs/heads/", "refs/", 1);
                     let aside = aside.replacen("refs/", "refs/vik/", 1);
                     tracing::warn!(
@@ -366,7 +371,8 @@ impl LinkedTree {
                     if !record.is_own(&name)
                         && record.agent_head.as_deref().and_then(branch_of) == Some(&name)
                     {
-                        // The name is somebody else's: the work tree stays at the agent's commit.
+                        // The name belongs to another process: the work tree stays at the agent's
+                        // commit.
                         record.agent_head = Some(format!("{new}\n"));
                         record.write(file)?;
                     }
@@ -381,9 +387,10 @@ impl LinkedTree {
 }
 
 impl LinkedTree {
-    /// Returns the objects that no ref names, one a line: what is staged, and commits that were amended. git itself finds them by
-    /// the index and the log of every work tree (`--indexed-objects`, `--reflog`): those of others name objects that only their
-    /// separate repositories have.
+    /// Returns the objects that no ref names, one per line: staged content, and commits that were
+    /// amended. The options of git for this (`--indexed-objects`, `--reflog`) read the index and
+    /// the log of every work tree: those of other work trees name objects that only their separate
+    /// repositories have.
     async fn unnamed<F: Future<Output = ()>>(
         &self,
         git: &mut Git<'_, F>,
@@ -408,7 +415,7 @@ impl LinkedTree {
     }
 }
 
-/// Runs git in the main repository of a work tree, which no agent could write.
+/// Runs git in the main repository of a work tree, which no agent could write to.
 struct Git<'a, F> {
     supervisor: &'a Supervisor,
     tree: &'a LinkedTree,
@@ -417,8 +424,9 @@ struct Git<'a, F> {
 }
 
 impl<F: Future<Output = ()>> Git<'_, F> {
-    /// Takes over the objects of the commits that the file `wanted` lists. git believes the name of an object that it packs, so
-    /// each is named anew by its content, and what the wanted commits then lack was forged.
+    /// Takes over the objects of the commits in the file `wanted`. Git trusts the name of an object
+    /// that it packs. Therefore each object is named by its content again: an object that the
+    /// wanted commits then lack was forged.
     async fn take_objects(&mut self, wanted: &Path) -> Result<(), TakeOverError> {
         let base = wanted.with_extension("objects");
         let base = base.to_string_lossy();
@@ -440,7 +448,8 @@ impl<F: Future<Output = ()>> Git<'_, F> {
         self.run(&args, Some(wanted), false).await.map(|_| ())
     }
 
-    /// Runs it to its end; with the objects and the index of the separate repository, where it borrows them.
+    /// Runs git to its end. With `borrows`, it uses the objects and the index of the separate
+    /// repository.
     async fn run(
         &mut self,
         args: &[&str],
@@ -514,7 +523,7 @@ fn remove(own: &Path) -> io::Result<()> {
     removal::remove_at(&folder, OsStr::new(SEPARATE)).map(|_| ())
 }
 
-/// Returns whether there are only files and folders, and none deeper than git makes them.
+/// Returns whether there are only files and folders, no deeper than git creates them.
 fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
     if depth == 0 || !folder.symlink_metadata()?.is_dir() {
         return Ok(false);
@@ -537,7 +546,7 @@ pub(super) fn refs(repository: &Path) -> io::Result<BTreeMap<String, String>> {
     Ok(refs)
 }
 
-/// Returns the refs in a file of packed ones, which an agent may have written.
+/// Returns the refs in a file of packed refs, which an agent may have written.
 fn packed_refs(file: &Path) -> BTreeMap<String, String> {
     let text = untrusted::read(file, MAX_PACKED_REFS).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -548,7 +557,7 @@ fn packed_refs(file: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The branch that the content of a `HEAD` names.
+/// Returns the branch in the content of a `HEAD` file.
 fn branch_of(head: &str) -> Option<&str> {
     head.strip_prefix("ref:").map(str::trim)
 }
@@ -557,7 +566,7 @@ fn is_hash(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Adds the refs below `path` of a repository that have files of their own.
+/// Adds the refs below `path` of a repository that have their own files.
 fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String>) -> io::Result<()> {
     let folder = repository.join(path);
     if !folder.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {

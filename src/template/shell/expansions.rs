@@ -1,12 +1,12 @@
-//! What a `$` or a backtick begins. Where an expansion is simple it is left out as a whole, for no value may stand in
-//! it; where it is not, what stands behind it is unclear.
+//! Expansions that start with a `$` or a backtick. A simple expansion is skipped as a whole,
+//! because no value may be in it. After any other one, the reader is "unclear".
 
 use super::super::error::Place;
 use super::super::words::{Command, Open};
 use super::{Frame, Reader, Step, refuse};
 
 impl Reader<'_> {
-    /// Old-style substitution: it ends at the next backtick that has no backslash before it.
+    /// Reads an old-style substitution: it ends at the next backtick without a backslash before it.
     pub(super) fn backticks(&mut self) -> Step {
         let mut escaped = false;
         let mut end = None;
@@ -68,7 +68,7 @@ impl Reader<'_> {
                 let name = self.remaining()[1..]
                     .find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
                     .unwrap_or(self.remaining().len() - 1);
-                // A value behind it gets quotes of its own, so it cannot make the name longer.
+                // A value after it gets its own quotes, so it cannot extend the name.
                 self.word_text(1 + name);
                 Ok(())
             }
@@ -88,7 +88,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `$((…))`: left out as a whole.
+    /// Skips `$((…))` as a whole.
     fn arithmetic(&mut self) -> Step {
         let mut depth = 0_usize;
         let mut end = None;
@@ -129,7 +129,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether the parenthesis at `offset` closes the second one of `$((`.
+    /// Returns whether the parenthesis at `offset` closes the second one of `$((`.
     fn closes_inner(&self, offset: usize) -> bool {
         let mut depth = 0_usize;
         for c in self.remaining()[3..offset].chars() {
@@ -142,7 +142,7 @@ impl Reader<'_> {
         depth == 0
     }
 
-    /// `${…}`: left out as a whole where it is simple.
+    /// Skips `${…}` as a whole if it is simple.
     fn parameter(&mut self) -> Step {
         let mut depth = 1_usize;
         let mut end = None;
@@ -183,7 +183,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `$'…'`: bash reads escapes in it, other shells do not.
+    /// Reads `$'…'`: bash interprets escapes in it, other shells do not.
     fn ansi_quotes(&mut self) -> Step {
         let Some(length) = self.remaining()[2..].find('\'') else {
             self.no_value_before(self.text.len(), Place::AnsiQuotes)?;

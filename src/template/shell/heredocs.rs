@@ -1,4 +1,4 @@
-//! Here-documents: where they begin and end. No value may stand in one.
+//! Here-documents: their start and their end. No value may be in one.
 
 use super::super::error::Place;
 use super::{Heredoc, Reader, Step, refuse};

@@ -1,11 +1,12 @@
-//! Putting values into a shell script as data.
+//! Inserts values into a shell script as data.
 //!
-//! The script is the author's own text with placeholders. It is read once, from left to right, as a POSIX shell reads
-//! it, to know at each placeholder which quotes are open. A value is always written in single quotes of its own:
-//! inside double quotes these are closed before and opened again behind it, which is the same word in every shell.
+//! The script is the author's own text with placeholders. It is read once, from left to right, as a
+//! POSIX shell reads it, so that the open quotes at each placeholder are known. A value is always
+//! written in its own single quotes. Inside double quotes, these are closed before the value and
+//! opened again after it, which is the same word in every shell.
 //!
-//! Where shells differ, or where reading on would need a full parser, the reader does not guess: it remembers why
-//! ("unclear"), and a placeholder behind that place is refused.
+//! If shells differ, or if reading further would need a full parser, the reader does not guess: it
+//! stores the reason ("unclear"), and refuses every later placeholder.
 
 mod expansions;
 mod heredocs;
@@ -63,7 +64,7 @@ pub(super) fn quote(plan: &Plan, rendered: &Rendered) -> Result<String, Template
     reader.read()
 }
 
-/// The value as one single-quoted shell word.
+/// Returns the value as one single-quoted shell word.
 pub(super) fn single_quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
@@ -75,12 +76,10 @@ struct Placeholder<'a> {
     value: &'a str,
 }
 
-/// What is open around a place; nothing is the script itself.
+/// A construct that is open around a place; without one, the place is in the script itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Frame {
-    /// `$(…)`
     Substitution,
-    /// Double quotes.
     Double,
 }
 
@@ -93,7 +92,7 @@ struct Heredoc {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
-    /// How far `text` has been copied to `out`.
+    /// The end of the part of `text` that has been copied to `out`.
     copied: usize,
     out: String,
     placeholders: Vec<Placeholder<'a>>,
@@ -144,7 +143,7 @@ impl<'a> Reader<'a> {
             .filter(|placeholder| placeholder.start == self.at)
     }
 
-    /// The innermost list of commands.
+    /// Returns the innermost list of commands.
     fn command(&mut self) -> &mut Command {
         self.inner.last_mut().unwrap_or(&mut self.outer)
     }
@@ -153,7 +152,7 @@ impl<'a> Reader<'a> {
         self.unclear.get_or_insert(why);
     }
 
-    /// Moves over `bytes` of author's text, which belong to the current word.
+    /// Consumes `bytes` of the author's text, which belong to the current word.
     fn word_text(&mut self, bytes: usize) {
         let text = &self.text[self.at..self.at + bytes];
         self.command().push(text, Open::Bare);
@@ -202,12 +201,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether this place is in `$(…)` that stands in double quotes or in another one.
+    /// Returns whether this place is in a `$(…)` inside double quotes or inside another one.
     fn nested(&self) -> bool {
         self.inner.len() > 1 || (self.inner.len() == 1 && self.frames.first() == Some(&Frame::Double))
     }
 
-    /// Refuses a placeholder that begins before `end`.
+    /// Refuses a placeholder that starts before `end`.
     fn no_value_before(&self, end: usize, place: Place) -> Step {
         match self.placeholders.get(self.next) {
             Some(placeholder) if placeholder.start < end => Err(refuse(placeholder.site, place)),
@@ -269,7 +268,8 @@ impl<'a> Reader<'a> {
             ';' | '&' | '|' => {
                 self.end_word()?;
                 let next = self.remaining()[1..].chars().next();
-                // `>&` and `<&` are part of the redirection; `&>` is bash's, and a `&` and a `>` elsewhere.
+                // `>&` and `<&` are part of the redirection. `&>` is one in bash, and a `&` and a
+                // `>` elsewhere.
                 let case_end = c == ';' && matches!(next, Some(';' | '&'));
                 self.command().end_command(case_end);
                 self.at += if case_end { 2 } else { 1 };
@@ -311,8 +311,8 @@ impl<'a> Reader<'a> {
         let mut following = self.remaining().chars();
         match following.next() {
             Some('\n') => {
-                // A line goes on. Shells take the two characters out before they look for operators, so that an
-                // operator may stand on both sides of them.
+                // A continued line. Shells remove the two characters before they look for
+                // operators, so an operator may be split by them.
                 let operator = |c: char| "$<>&|;()'\"{[`\\#!-\n".contains(c);
                 if before == Some('$')
                     || (matches!(before, Some('<' | '>' | '&' | '|' | ';' | '(' | ')' | '\\'))
@@ -357,19 +357,19 @@ impl<'a> Reader<'a> {
     fn redirection(&mut self) -> Step {
         self.command().drop_descriptor();
         self.end_word()?;
-        let rest = self.remaining();
-        if rest.starts_with("<<") && !rest.starts_with("<<<") {
-            let strip_tabs = rest.starts_with("<<-");
+        let remaining = self.remaining();
+        if remaining.starts_with("<<") && !remaining.starts_with("<<<") {
+            let strip_tabs = remaining.starts_with("<<-");
             self.at += if strip_tabs { 3 } else { 2 };
             return self.heredoc_start(strip_tabs);
         }
-        let length = rest
+        let length = remaining
             .find(|c| !matches!(c, '<' | '>' | '&' | '|'))
-            .unwrap_or(rest.len())
+            .unwrap_or(remaining.len())
             .min(3);
         let operator = ["<<<", "<>", ">>", ">|", ">&", "<&", "<", ">"]
             .into_iter()
-            .find(|operator| rest[..length].starts_with(operator))
+            .find(|operator| remaining[..length].starts_with(operator))
             .map_or(1, str::len);
         self.at += operator;
         self.command().redirect();
@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
         }
         self.frames.pop();
         let tainted = self.inner.pop().and_then(|mut commands| commands.tainted());
-        // The outer word goes on behind the substitution.
+        // The outer word continues after the substitution.
         self.command().push(")", Open::Bare);
         if let Some(site) = tainted {
             self.command().taint(site);

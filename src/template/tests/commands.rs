@@ -1,4 +1,5 @@
-//! Commands in prompts: found in the template's own text, run where their place survives, never expanded twice.
+//! Commands in prompts: found in the template's own text, refused if a value in them could be code,
+//! never expanded twice.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -135,14 +136,14 @@ fn issue_text_cannot_reach_the_shell_of_a_command() {
 }
 
 proptest! {
-    /// The text around is what the engine alone makes of it.
+    /// The text around a value is that of the engine alone.
     #[test]
     fn prompts_keep_their_text(value in "[^\0]{0,40}") {
         let prompt = prompt("a {{ v }} b\n", &json!({ "v": value })).unwrap();
         prop_assert_eq!(prompt.parts, [Part::Text(format!("a {value} b\n"))]);
     }
 
-    /// No template makes the reader panic, whatever it holds.
+    /// No template makes the reader panic, whatever it contains.
     #[test]
     fn any_text_is_a_template_or_an_error(
         pieces in proptest::collection::vec(prop_oneof![

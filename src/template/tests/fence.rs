@@ -1,4 +1,4 @@
-//! What a prompt prints of an issue that nobody trusts.
+//! The output of a prompt for an issue that is not trusted.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn printed(source: &str, title: &str) -> String {
             Part::Command { script, has_data, .. } => format!("[{script} {has_data}]"),
         })
         .collect();
-    // The number is another one each time.
+    // The number differs each time.
     let Some(at) = text.find("issue-text-") else {
         return text;
     };

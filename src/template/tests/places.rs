@@ -1,4 +1,4 @@
-//! A value is one part of one word, and never code, wherever it stands.
+//! A value is one part of one word, and never code, at every place.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{cases, run, shells};
 use crate::template::script;
 
-/// Where a value may stand, and the arguments that `printf '%s\0'` must then see; `@` is the value.
+/// Places of a value, and the arguments that `printf '%s\0'` must then receive; `@` is the value.
 const PLACES: &[(&str, &[&str])] = &[
     ("{{ @ }}", &["@"]),
     ("a{{ @ }}", &["a@"]),
@@ -127,7 +127,7 @@ proptest! {
     }
 }
 
-/// Where a value may stand besides the arguments: it must come out the same.
+/// Places of a value other than arguments: it must stay the same.
 #[test]
 fn assignments_redirections_and_patterns_take_values() {
     let value = "a b'; touch x; \"$(touch y)\n*";
@@ -187,7 +187,7 @@ fn every_kind_of_value_is_one_word() {
     );
 }
 
-/// Pieces of scripts, among them all that makes shells hard to read.
+/// Pieces of scripts, among them everything that makes shells hard to parse.
 const PIECES: &[&str] = &[
     "echo ",
     ": ",
@@ -259,7 +259,7 @@ const PIECES: &[&str] = &[
     "-",
 ];
 
-/// Values that run a command as soon as they are read as anything but one word.
+/// Values that run a command as soon as they are read as more than one word.
 const ATTACKS: &[&str] = &[
     "touch pwned",
     "\ntouch pwned\n",
@@ -364,7 +364,7 @@ fn author() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(cases(16))]
 
-    /// Whatever the author writes: either the template is refused, or no value is ever run.
+    /// Whatever the author writes, either the template is refused, or no value ever runs.
     #[test]
     fn no_accepted_script_runs_a_value(
         scripts in vec((author(), vec(prop::sample::select(ATTACKS), 1..5)), 12)

@@ -209,7 +209,7 @@ fn blocks_whose_text_is_used_elsewhere_are_refused() {
         ),
     ] {
         assert_eq!(place(source), Place::Captured(tag));
-        // In the text of a prompt there is nothing to be quoted.
+        // The text of a prompt needs no quoting.
         assert!(prompt(source, &context()).is_ok(), "{source}");
         let within = format!("`exec({source})`");
         assert!(

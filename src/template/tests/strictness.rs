@@ -1,4 +1,4 @@
-//! Missing names, bounds and other errors.
+//! Missing names, limits and other errors.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Which lines of a text took the place of which.
+//! The comparison of two texts by lines.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,20 +8,20 @@ use imara_diff::sources::byte_lines;
 use imara_diff::{Algorithm, Diff, InternedInput};
 use vik_core::file_change::{Hunk, LineRange};
 
-/// So much of a file is looked at to tell whether it is binary, as git does.
+/// The bytes of a file that decide whether it is binary, as in git.
 const BINARY_PREFIX: usize = 8000;
 
-/// Whether some content is no text.
+/// Returns whether some content is no text.
 pub fn is_binary(content: &[u8]) -> bool {
     content[..content.len().min(BINARY_PREFIX)].contains(&0)
 }
 
-/// The lines of a text, each with its end.
+/// Splits a text into lines, each with its line end.
 pub fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The hunks that make the new text of the old one, by the algorithm of git.
+/// Returns the hunks that turn the old text into the new one, by the algorithm of git.
 pub fn hunks(old: &[u8], new: &[u8]) -> Vec<Hunk> {
     let input = InternedInput::new(byte_lines(old), byte_lines(new));
     let mut diff = Diff::compute(Algorithm::Myers, &input);
@@ -41,7 +41,7 @@ fn range(lines: Range<u32>) -> LineRange {
     }
 }
 
-/// How much of the longer of two texts stands in the other one too, of 100.
+/// Returns how much of the longer of two texts is also in the other one, in percent.
 pub fn likeness(old: &[u8], new: &[u8]) -> usize {
     let longer = old.len().max(new.len());
     if longer == 0 {
@@ -106,18 +106,18 @@ mod tests {
     }
 
     proptest! {
-        /// The hunks tell everything: put into the old text, they make the new one.
+        /// Applying the hunks to the old text produces the new one.
         #[test]
         fn hunks_make_the_new_text_of_the_old(old in text(), new in text()) {
             let (before, after) = (lines(&old), lines(&new));
             let mut made: Vec<&[u8]> = Vec::new();
             let mut at = 0;
             for hunk in hunks(&old, &new) {
-                let (gone, come) = (hunk.old.indices(), hunk.new.indices());
-                made.extend(&before[at..gone.start]);
-                prop_assert_eq!(made.len(), come.start);
-                made.extend(&after[come]);
-                at = gone.end;
+                let (old_range, new_range) = (hunk.old.indices(), hunk.new.indices());
+                made.extend(&before[at..old_range.start]);
+                prop_assert_eq!(made.len(), new_range.start);
+                made.extend(&after[new_range]);
+                at = old_range.end;
             }
             made.extend(&before[at..]);
             prop_assert_eq!(made.concat(), new);

@@ -1,9 +1,10 @@
-//! What an attempt changed in its workspace: two looks, before its agent starts and after nothing of it lives, and what
-//! differs between them.
+//! The changes that an attempt made in its workspace: the differences between two snapshots, one
+//! before its agent starts and one after its last process has ended.
 //!
-//! It does not matter how the agent did it: by a tool, by a shell, committed, amended, staged or not, with its `.git`
-//! rewritten or removed. Nothing of the workspace is run and no git looks into it: Vik walks through it by open folders and
-//! keeps what it finds in a store of its own (decision 33).
+//! It does not matter how the agent made them: with a tool or a shell, committed, amended, staged
+//! or not, with its `.git` rewritten or removed. Vik runs nothing of the workspace and no git in
+//! it. It walks through the workspace by open folders and keeps the contents in its own store (see
+//! `adr/0033-the-trace.md`).
 
 mod ignored;
 mod lines;
@@ -30,50 +31,50 @@ pub use tracked::{GitDirs, index_paths, small_file};
 pub use walk::{Bounds, Mark, MarkKind, Snapshot};
 use walk::{Found, SnapshotOptions};
 
-/// More pairs of files than these are not compared to find out which was renamed into which.
-const MOST_PAIRS: usize = 10_000;
+/// Renames are not searched among more pairs of files than this.
+const MAX_PAIRS: usize = 10_000;
 
-/// Two files are taken for one that was renamed from this likeness on, of 100, as git does.
+/// The lowest similarity in percent at which two files count as one that was renamed, as in git.
 const RENAMED_FROM: usize = 50;
 
-/// What a workspace was before an attempt's agent ran.
+/// The state of a workspace before an attempt's agent ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
-    /// The commit that was checked out, where it is a git work tree.
+    /// The commit that was checked out, if it is a git work tree.
     pub head: Option<String>,
-    /// What stood in it.
     #[serde(flatten)]
     pub snapshot: Snapshot,
 }
 
-/// What an attempt changed.
+/// The changes of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
-    /// The files, in the order of their paths.
+    /// The files, sorted by path.
     pub files: Vec<FileChange>,
-    /// Folders, special files and extended attributes that are not what they were: these have no lines, but a scope covers
-    /// them.
+    /// Changed folders, special files and extended attributes. They have no lines, but a scope
+    /// covers them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub marks: BTreeSet<RelPath>,
-    /// What could not be looked at, before or after: what changed below is not known.
+    /// The paths that could not be read, before or after. Changes below them are unknown.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<RelPath>,
     /// The commit that was checked out before.
     pub base_head: Option<String>,
     /// The commit that is checked out now.
     pub head: Option<String>,
-    /// A hash of everything that stood in the workspace before.
+    /// A hash of the whole workspace before.
     pub base_tree: ContentHash,
-    /// A hash of everything that stands in it now.
+    /// A hash of the whole workspace now.
     pub tree: ContentHash,
 }
 
 impl Base {
-    /// Looks at a workspace before its agent starts. `path` is where the open folder stands; `earlier` is any earlier look at
-    /// it, which spares reading what was not touched since. Blocks.
+    /// Takes a snapshot of a workspace before its agent starts. `path` is the path of the open
+    /// folder. `earlier` is any earlier snapshot of it; files that were not touched since are not
+    /// read again. Blocks.
     ///
     /// # Errors
-    /// When the folder cannot be read, or its contents cannot be kept.
+    /// When the folder cannot be read, or its contents cannot be stored.
     pub fn take(
         store: &Store,
         workspace: impl AsFd,
@@ -83,7 +84,8 @@ impl Base {
     ) -> io::Result<Self> {
         let git = GitDirs::of(path);
         let mut wanted = git.as_ref().and_then(GitDirs::tracked).unwrap_or_default();
-        // What was seen once stays in sight, whatever an agent has made of the rules since.
+        // Files that were in an earlier snapshot stay included, even if an agent has changed the
+        // rules since.
         let seen = earlier.into_iter().flat_map(|earlier| earlier.files.keys());
         wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
         let snapshot = SnapshotOptions {
@@ -101,11 +103,12 @@ impl Base {
         })
     }
 
-    /// Looks again, after nothing of the attempt lives, and tells what changed. The rules of before decide what is left out;
-    /// what was seen before, or what git's index names now, is looked at in any case. Blocks.
+    /// Takes a snapshot after the last process of the attempt has ended, and returns the changes.
+    /// The rules of the first snapshot decide which files are left out. Files of the first
+    /// snapshot, and those in git's index now, are always included. Blocks.
     ///
     /// # Errors
-    /// When the folder cannot be read, or its contents cannot be kept.
+    /// When the folder cannot be read, or its contents cannot be stored.
     pub fn changes(
         &self,
         store: &Store,
@@ -131,7 +134,7 @@ impl Base {
             marks: compare_marks(&self.snapshot, &now),
             unseen: [&self.snapshot, &now]
                 .iter()
-                .flat_map(|look| look.unseen.union(&look.crowded))
+                .flat_map(|snapshot| snapshot.unseen.union(&snapshot.crowded))
                 .cloned()
                 .collect(),
             base_head: self.head.clone(),
@@ -144,7 +147,7 @@ impl Base {
 }
 
 impl Snapshot {
-    /// A hash of all that it tells of contents, names and modes.
+    /// Returns a hash of all contents, names and modes.
     pub fn tree(&self) -> ContentHash {
         let mut text = Vec::new();
         for (path, found) in &self.files {
@@ -160,37 +163,37 @@ impl Snapshot {
         hash_of(&text)
     }
 
-    /// What is marked at a path.
+    /// Returns the mark of a path.
     pub fn mark(&self, path: &RelPath) -> Option<&Mark> {
         self.marks.as_ref().and_then(|marks| marks.get(path))
     }
 
-    /// Whether a path, or a folder above it, could not be looked at.
+    /// Returns whether a path, or a folder above it, could not be read.
     fn is_unseen(&self, path: &RelPath) -> bool {
         self.unseen.iter().any(|unseen| is_below(path, unseen))
     }
 
-    /// Whether a path may have stood there without being looked at.
+    /// Returns whether a path may have existed without being in the snapshot.
     fn may_have(&self, path: &RelPath) -> bool {
         self.is_unseen(path) || self.crowded.iter().any(|folder| is_below(path, folder))
     }
 }
 
-/// Whether a path is that of a folder, or of something in it.
+/// Returns whether a path is that of a folder, or below it.
 pub fn is_below(path: &RelPath, folder: &RelPath) -> bool {
-    let rest = path.as_bytes().strip_prefix(folder.as_bytes());
-    rest.is_some_and(|rest| folder.as_bytes().is_empty() || matches!(rest, [] | [b'/', ..]))
+    let suffix = path.as_bytes().strip_prefix(folder.as_bytes());
+    suffix.is_some_and(|suffix| folder.as_bytes().is_empty() || matches!(suffix, [] | [b'/', ..]))
 }
 
-/// What differs between two looks.
+/// Returns the differences between two snapshots.
 fn compare(before: &Snapshot, after: &Snapshot, store: &Store) -> Vec<FileChange> {
     let mut changes = BTreeMap::new();
-    let (mut gone, mut come) = (BTreeMap::new(), BTreeMap::new());
+    let (mut removed, mut added) = (BTreeMap::new(), BTreeMap::new());
     for (path, old) in &before.files {
         match after.files.get(path) {
             None if after.is_unseen(path) => {}
             None => {
-                gone.insert(path, old);
+                removed.insert(path, old);
             }
             Some(new) if is_same(old, new) => {}
             Some(new) => {
@@ -205,26 +208,26 @@ fn compare(before: &Snapshot, after: &Snapshot, store: &Store) -> Vec<FileChange
     }
     for (path, new) in &after.files {
         if !before.files.contains_key(path) && !before.may_have(path) {
-            come.insert(path, new);
+            added.insert(path, new);
         }
     }
-    for (from, to) in renamed(&gone, &come, store) {
-        let (Some(old), Some(new)) = (gone.remove(from), come.remove(to)) else {
+    for (from, to) in renamed(&removed, &added, store) {
+        let (Some(old), Some(new)) = (removed.remove(from), added.remove(to)) else {
             continue;
         };
         let kind = ChangeKind::Renamed { from: from.clone() };
         changes.insert(to, change(to, kind, Some(old), Some(new), store));
     }
-    for (path, old) in gone {
+    for (path, old) in removed {
         changes.insert(path, change(path, ChangeKind::Deleted, Some(old), None, store));
     }
-    for (path, new) in come {
+    for (path, new) in added {
         changes.insert(path, change(path, ChangeKind::Added, None, Some(new), store));
     }
     changes.into_values().collect()
 }
 
-/// Where the marks of two looks differ.
+/// Returns the paths whose marks differ between two snapshots.
 fn compare_marks(before: &Snapshot, after: &Snapshot) -> BTreeSet<RelPath> {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return BTreeSet::new();
@@ -232,16 +235,16 @@ fn compare_marks(before: &Snapshot, after: &Snapshot) -> BTreeSet<RelPath> {
     let changed = old
         .iter()
         .filter(|(path, mark)| new.get(path) != Some(mark) && !after.is_unseen(path));
-    let come = new
+    let added = new
         .keys()
         .filter(|path| !old.contains_key(path) && !before.may_have(path));
-    changed.map(|(path, _)| path).chain(come).cloned().collect()
+    changed.map(|(path, _)| path).chain(added).cloned().collect()
 }
 
-/// Nothing of it changed. Of a file too big to be read, its stamp tells.
+/// Returns whether nothing changed. If a file is too big to be read, its stamp decides.
 fn is_same(old: &Found, new: &Found) -> bool {
     let (one, other) = (&old.side, &new.side);
-    // The mode of a link means nothing.
+    // The mode of a link has no meaning.
     let modes = one.mode == other.mode || one.link;
     let known = one.hash.is_some() || old.stamp == new.stamp;
     (one.link, one.size, one.hash) == (other.link, other.size, other.hash) && modes && known
@@ -266,7 +269,7 @@ fn change(
     }
 }
 
-/// `None` where one of the sides has no lines that are known.
+/// Returns the changed lines; `None` if one of the sides has no known lines.
 fn hunks_between(old: Option<&Side>, new: Option<&Side>, store: &Store) -> Option<Vec<Hunk>> {
     if old
         .zip(new)
@@ -282,23 +285,24 @@ fn hunks_between(old: Option<&Side>, new: Option<&Side>, store: &Store) -> Optio
     Some(hunks(&text(old)?, &text(new)?))
 }
 
-/// Which of the files that are gone stand under which other name.
+/// Returns the pairs of removed and added files that are one renamed file.
 fn renamed<'a>(
-    gone: &BTreeMap<&'a RelPath, &Found>,
-    come: &BTreeMap<&'a RelPath, &Found>,
+    removed: &BTreeMap<&'a RelPath, &Found>,
+    added: &BTreeMap<&'a RelPath, &Found>,
     store: &Store,
 ) -> Vec<(&'a RelPath, &'a RelPath)> {
     let mut pairs = Vec::new();
-    let mut left: BTreeMap<_, _> = gone.clone();
+    let mut remaining: BTreeMap<_, _> = removed.clone();
     let mut fresh = Vec::new();
-    for (to, new) in come {
+    for (to, new) in added {
         let is_candidate = |old: &Found| old.side.hash == new.side.hash && old.side.link == new.side.link;
         let same = || {
-            left.iter()
+            remaining
+                .iter()
                 .filter(|(_, old)| is_candidate(old))
                 .map(|(from, _)| *from)
         };
-        // Empty files are all alike.
+        // All empty files are equal.
         let found = if new.side.size == 0 || new.side.hash.is_none() {
             None
         } else {
@@ -308,13 +312,13 @@ fn renamed<'a>(
         };
         match found {
             Some(from) => {
-                left.remove(from);
+                remaining.remove(from);
                 pairs.push((from, *to));
             }
             None => fresh.push((*to, *new)),
         }
     }
-    if left.len().saturating_mul(fresh.len()) > MOST_PAIRS {
+    if remaining.len().saturating_mul(fresh.len()) > MAX_PAIRS {
         return pairs;
     }
     let text = |found: &Found| {
@@ -324,7 +328,7 @@ fn renamed<'a>(
             .and_then(|hash| store.get(hash));
         content.filter(|content| !is_binary(content))
     };
-    let old: Vec<_> = left
+    let old: Vec<_> = remaining
         .iter()
         .filter_map(|(path, found)| Some((*path, text(found)?)))
         .collect();
@@ -338,7 +342,7 @@ fn renamed<'a>(
             }
         }
     }
-    // The best first; among equals the order of paths decides.
+    // The best score first, then by path.
     scores.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
     let mut used = BTreeSet::new();
     for (_, from, to) in scores {

@@ -1,4 +1,5 @@
-//! Files put back to what they were before an attempt's agent ran: by open folders, never through a link.
+//! Restores files to their state before an attempt's agent ran: by open folders, never through a
+//! link.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -18,21 +19,21 @@ use super::walk::{MarkKind, Snapshot};
 use crate::workspace::issues::file_type;
 use crate::workspace::removal;
 
-/// What became of a file that was to be put back.
+/// The result of restoring a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// It is what it was.
+    /// The file is as before.
     Back,
-    /// It was not there, and is gone.
+    /// The file did not exist before, and was removed.
     Removed,
-    /// What it was is not kept: it was too big, or its content was lost. It stands as it is.
+    /// The old content is not stored: it was too big, or was lost. The file stays as it is.
     NotKept,
 }
 
-/// Puts a file back to what a look found, or removes it where there was none. Blocks.
+/// Restores a file to its state in a snapshot, or removes it if the snapshot has none. Blocks.
 ///
-/// What stands in its way is removed: a link or a file in place of a folder above it, a folder in its own place. The
-/// repository is left alone: what was committed stays committed.
+/// Removes everything in its way: a link or a file in place of a folder above it, a folder in its
+/// own place. Does not touch the repository: commits stay.
 ///
 /// # Errors
 /// When something cannot be removed or written.
@@ -67,11 +68,11 @@ pub fn restore(
     }
 }
 
-/// Puts back what was marked at a path: the mode of a folder, or that there was nothing. Special files that were there, and
-/// extended attributes, cannot be put back. Blocks.
+/// Restores the mark of a path: the mode of a folder, or its absence. Special files of the
+/// snapshot, and extended attributes, cannot be restored. Blocks.
 ///
 /// # Errors
-/// When something cannot be removed or made.
+/// When something cannot be removed or created.
 pub fn restore_mark(
     store: &Store,
     workspace: impl AsFd,
@@ -80,7 +81,7 @@ pub fn restore_mark(
     path: &RelPath,
 ) -> io::Result<Restored> {
     let mark = match before.mark(path) {
-        // A file that had no extended attributes is written anew, without them.
+        // A file that had no extended attributes is written again without them.
         None => return restore(store, workspace, before, path),
         Some(mark) if mark.kind == MarkKind::Folder => mark,
         Some(_) => return Ok(Restored::NotKept),
@@ -104,10 +105,11 @@ pub fn restore_mark(
     Ok(Restored::Back)
 }
 
-/// A larger file of a workspace is not shown.
+/// The size limit of a file of a workspace that is shown.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// What a file in a workspace holds now; `None` where there is none. No link is followed. Blocks.
+/// Returns the current content of a file in a workspace; `None` if there is none. Follows no link.
+/// Blocks.
 ///
 /// # Errors
 /// When it is no file, or cannot be read.
@@ -123,12 +125,13 @@ pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<
     }
 }
 
-/// Opens the folder of a path; missing folders are made where `make` says so. `None`: there is none.
+/// Opens the folder of a path, and creates missing folders if `make` is set. `None` if it does not
+/// exist.
 fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option<OwnedFd>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let parts: Vec<&[u8]> = path.parts().collect();
     let is_name = |part: &&[u8]| !matches!(**part, [] | [b'.'] | [b'.', b'.']);
-    // The workspace's own repository is left alone.
+    // The workspace's own repository is never touched.
     if !parts.iter().all(is_name) || parts.first() == Some(&&b".git"[..]) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -152,7 +155,7 @@ fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option
     Ok(Some(dir))
 }
 
-/// Takes away what stands under a name; a file only where `files` says so, else it is written over.
+/// Removes what is at a name; a file only if `files` is set, since otherwise it is replaced.
 fn clear(folder: &OwnedFd, name: &OsStr, files: bool) -> io::Result<()> {
     let kind = match fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(stat) => file_type(&stat),

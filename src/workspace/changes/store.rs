@@ -1,4 +1,4 @@
-//! The contents of files as attempts found and left them, by their hash, outside of every workspace.
+//! The contents of files as attempts found and left them, by hash, outside of every workspace.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,19 +9,18 @@ use vik_core::file_change::ContentHash;
 use crate::workspace::fs as private;
 use crate::workspace::fs::{create_private_dir_all, write_soon};
 
-/// Where contents are kept.
 #[derive(Clone, Debug)]
 pub struct Store {
     dir: PathBuf,
 }
 
-/// The hash of some content.
+/// Returns the hash of some content.
 pub fn hash_of(content: &[u8]) -> ContentHash {
     ContentHash(Sha256::digest(content).into())
 }
 
 impl Store {
-    /// The store in a folder of Vik's, which is made with the first content.
+    /// Returns the store in a folder of Vik's, which is created with the first content.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
@@ -31,7 +30,8 @@ impl Store {
         self.dir.join(&name[..2]).join(&name[2..])
     }
 
-    /// Keeps some content. Whole whenever Vik dies; a power cut may lose it, and then it is not [`get`](Self::get) any more.
+    /// Stores some content. The file is complete even if Vik dies. A power cut may lose it, and
+    /// then [`get`](Self::get) returns `None`.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -56,7 +56,7 @@ impl Store {
         Ok(hash)
     }
 
-    /// Some content, `None` where it is not kept, or not what it was.
+    /// Returns some content; `None` if it is missing or damaged.
     pub fn get(&self, hash: ContentHash) -> Option<Vec<u8>> {
         let mut content = Vec::new();
         let mut file = private::open(&self.path(hash)).ok()?;
@@ -64,12 +64,12 @@ impl Store {
         (hash_of(&content) == hash).then_some(content)
     }
 
-    /// Whether some content is kept; not whether it is whole.
+    /// Returns whether some content is stored; does not check whether it is complete.
     pub fn has(&self, hash: ContentHash) -> bool {
         self.path(hash).is_file()
     }
 
-    /// Removes what nobody wants any more.
+    /// Removes all contents that are not `wanted`.
     ///
     /// # Errors
     /// When the store cannot be read, or something in it cannot be removed.
@@ -80,7 +80,7 @@ impl Store {
         };
         for folder in folders {
             let folder = folder?.path();
-            let Some(head) = folder
+            let Some(prefix) = folder
                 .file_name()
                 .and_then(|name| name.to_str())
                 .map(str::to_owned)
@@ -92,7 +92,7 @@ impl Store {
                 let name = entry.file_name();
                 let hash = name
                     .to_str()
-                    .and_then(|rest| format!("{head}{rest}").parse().ok());
+                    .and_then(|suffix| format!("{prefix}{suffix}").parse().ok());
                 if hash.is_some_and(|hash| !wanted(hash)) {
                     std::fs::remove_file(entry.path())?;
                 }

@@ -1,4 +1,4 @@
-//! Workspaces as agents leave them.
+//! Snapshots and changes of workspaces as agents leave them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -66,7 +66,7 @@ impl Scene {
         self.changes_within(base, Bounds::default())
     }
 
-    fn look_after(&self, base: &Base) -> (Changes, Snapshot) {
+    fn changes_and_snapshot(&self, base: &Base) -> (Changes, Snapshot) {
         let folder = std::fs::File::open(self.dir()).unwrap();
         base.changes(&self.store, &folder, &self.dir(), Bounds::default())
             .unwrap()
@@ -74,7 +74,7 @@ impl Scene {
 
     fn changes_within(&self, base: &Base, bounds: Bounds) -> Changes {
         let folder = std::fs::File::open(self.dir()).unwrap();
-        // As the next daemon would have it.
+        // As the next daemon reads it.
         let base: Base = serde_json::from_str(&serde_json::to_string(base).unwrap()).unwrap();
         base.changes(&self.store, &folder, &self.dir(), bounds).unwrap().0
     }
@@ -85,8 +85,8 @@ impl Scene {
     }
 }
 
-/// One line for each change: `M src/a 1+2 -3` for line 1 and 2 new, line 3 gone.
-fn told(changes: &Changes) -> Vec<String> {
+/// Returns one line per change: `M src/a 1+2 -3` if lines 1 and 2 are new and line 3 was removed.
+fn summary(changes: &Changes) -> Vec<String> {
     let range = |range: LineRange| {
         if range.count == 1 {
             range.start.to_string()
@@ -137,7 +137,7 @@ fn every_kind_of_change_is_told() {
     scene.write("binary", b"1\n\0");
     symlink("same", scene.dir().join("link")).unwrap();
     let base = scene.base();
-    assert_eq!(told(&scene.changes(&base)), Vec::<String>::new());
+    assert_eq!(summary(&scene.changes(&base)), Vec::<String>::new());
     scene.write("edited", "1\nx\ny\n3\n");
     let at = |name: &str| scene.dir().join(name);
     std::fs::remove_file(at("gone")).unwrap();
@@ -156,7 +156,7 @@ fn every_kind_of_change_is_told() {
     std::fs::write(at("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "other\n").unwrap();
     nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(
-        told(&scene.changes(&base)),
+        summary(&scene.changes(&base)),
         [
             "R old name a new name",
             "T becomes a link whole",
@@ -197,7 +197,7 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
     scene.write("excluded", "2\n");
     scene.write("keep.log", "2\n");
     scene.write("secret", "2\n");
-    // The agent's own rules, attributes and settings count for nothing.
+    // The agent's own rules, attributes and settings have no effect.
     scene.write(".gitignore", "*\n");
     scene.write(".git/info/exclude", "*\n");
     scene.write(".gitattributes", "* filter=evil diff=evil -diff binary\n");
@@ -209,7 +209,7 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
     scene.git(&["config", "diff.external", "touch ran"]);
     let _ = std::fs::remove_file(scene.dir().join("ran"));
     assert_eq!(
-        told(&scene.changes(&base)),
+        summary(&scene.changes(&base)),
         [
             "A .gitattributes +1",
             "M .gitignore +1 -1..3",
@@ -221,14 +221,17 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
         ]
     );
     assert!(!scene.dir().join("ran").exists());
-    // Nor do they hide what the next attempt does, until somebody else has changed them.
-    let (_, after) = scene.look_after(&base);
+    // Nor do they hide the changes of the next attempt, until somebody else has changed them.
+    let (_, after) = scene.changes_and_snapshot(&base);
     let base = scene.base_after(Some(&after));
     std::fs::remove_file(scene.dir().join(".git/index")).unwrap();
     scene.write("other", "3\n");
     scene.write("new/.gitignore", "*\n");
-    assert_eq!(told(&scene.changes(&base)), ["A new/.gitignore +1", "A other +1"]);
-    let (_, after) = scene.look_after(&base);
+    assert_eq!(
+        summary(&scene.changes(&base)),
+        ["A new/.gitignore +1", "A other +1"]
+    );
+    let (_, after) = scene.changes_and_snapshot(&base);
     scene.write(".gitignore", "other2\n");
     scene.write(".git/info/exclude", "other3\n");
     let base = scene.base_after(Some(&after));
@@ -236,7 +239,7 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
         scene.write(path, "4\n");
     }
     assert_eq!(
-        told(&scene.changes(&base)),
+        summary(&scene.changes(&base)),
         ["A a.log +1", "A new/a +1", "A other4 +1"]
     );
 }
@@ -272,7 +275,7 @@ fn it_does_not_matter_what_became_of_the_repository() {
             .env("GIT_CONFIG_VALUE_1", "a@b");
         assert!(shell.status().unwrap().success());
         let changes = scene.changes(&base);
-        let told: Vec<_> = told(&changes)
+        let summary: Vec<_> = summary(&changes)
             .into_iter()
             .filter(|line| !line.starts_with("A g/") && !line.starts_with("A inner/.git/"))
             .collect();
@@ -285,7 +288,7 @@ fn it_does_not_matter_what_became_of_the_repository() {
         );
         let moved = hurt.starts_with("mv");
         let expected: &[&str] = &["M a +2 -2", "A inner/b +1"];
-        assert_eq!(told, expected, "{hurt}");
+        assert_eq!(summary, expected, "{hurt}");
         assert_eq!(
             changes.head.is_some(),
             !hurt.starts_with("rm") && !moved,
@@ -308,14 +311,17 @@ fn a_folder_that_was_swapped_for_a_link_is_not_followed() {
     std::fs::write(outside.join("a"), "secret\n").unwrap();
     std::fs::remove_dir_all(scene.dir().join("folder")).unwrap();
     symlink(&outside, scene.dir().join("folder")).unwrap();
-    assert_eq!(told(&scene.changes(&base)), ["A folder whole", "D folder/a -1"]);
-    // Putting the file back does not write through it either.
+    assert_eq!(
+        summary(&scene.changes(&base)),
+        ["A folder whole", "D folder/a -1"]
+    );
+    // Restoring the file does not write through the link either.
     assert_eq!(
         scene.restore(&base, &RelPath::new("folder/a")).unwrap(),
         Restored::Back
     );
     assert_eq!(std::fs::read_to_string(outside.join("a")).unwrap(), "secret\n");
-    assert_eq!(told(&scene.changes(&base)), Vec::<String>::new());
+    assert_eq!(summary(&scene.changes(&base)), Vec::<String>::new());
     for path in ["../outside/a", "", "folder/../x", ".git/config", "a//b"] {
         assert!(scene.restore(&base, &RelPath::new(path)).is_err(), "{path}");
     }
@@ -341,7 +347,7 @@ fn what_is_too_big_is_told_without_lines() {
     scene.write("huge", "1\n2\n3\n4\n6\n");
     let changes = scene.changes_within(&base, bounds);
     assert_eq!(
-        told(&changes),
+        summary(&changes),
         ["M hashed whole", "M huge whole", "M small +2 -2"]
     );
     assert_eq!(changes.files[1].new.as_ref().unwrap().hash, None);
@@ -365,7 +371,7 @@ fn a_flood_of_files_hides_no_change_of_what_was_there() {
         ..Bounds::default()
     };
     let changes = scene.changes_within(&base, bounds);
-    assert!(told(&changes).contains(&"M z/known +1 -1".to_owned()));
+    assert!(summary(&changes).contains(&"M z/known +1 -1".to_owned()));
     assert_eq!(changes.unseen, [RelPath::new("a")].into());
 }
 
@@ -374,16 +380,17 @@ fn what_was_not_touched_is_not_read_again() {
     let scene = Scene::new();
     scene.write("a", "1\n");
     let mut base = scene.base();
-    // As if it had been looked at long after it was written; and what is known of it were something else.
+    // As if the snapshot was taken long after the write, with a false hash: the file is not read
+    // again.
     base.snapshot.looked_at += 10;
     let lie = scene.store.put(b"2\n").unwrap();
     base.snapshot.files.get_mut(&RelPath::new("a")).unwrap().side.hash = Some(lie);
-    assert!(told(&scene.changes(&base)).is_empty());
+    assert!(summary(&scene.changes(&base)).is_empty());
     assert_eq!(
         scene.base_after(Some(&base.snapshot)).snapshot.files,
         base.snapshot.files
     );
-    // A write of the same length within the same instant of the clock, with the old time set again.
+    // A write of the same length within the same tick of the clock, with the old time restored.
     let stamp = std::fs::metadata(scene.dir().join("a"))
         .unwrap()
         .modified()
@@ -394,7 +401,7 @@ fn what_was_not_touched_is_not_read_again() {
         .open(scene.dir().join("a"))
         .unwrap();
     file.set_modified(stamp).unwrap();
-    assert_eq!(told(&scene.changes(&base)), ["M a +1 -1"]);
+    assert_eq!(summary(&scene.changes(&base)), ["M a +1 -1"]);
 }
 
 #[test]
@@ -404,7 +411,7 @@ fn a_content_that_was_lost_costs_the_lines_only() {
     let base = scene.base();
     scene.store.retain(|_| false).unwrap();
     scene.write("a", "2\n");
-    assert_eq!(told(&scene.changes(&base)), ["M a whole"]);
+    assert_eq!(summary(&scene.changes(&base)), ["M a whole"]);
 }
 
 #[test]
@@ -443,7 +450,7 @@ proptest! {
     }
 }
 
-/// Something that an agent does.
+/// An action of an agent.
 #[derive(Clone, Debug)]
 enum Deed {
     Write(usize, Vec<u8>),
@@ -473,7 +480,7 @@ impl Deed {
         ]
     }
 
-    /// Does it where it can be done.
+    /// Performs the action where it is possible.
     fn act(&self, scene: &Scene) {
         let at = |name: usize| scene.dir().join(NAMES[name]);
         let clear = |name: usize| {
@@ -511,7 +518,8 @@ impl Deed {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is done: the changes lead from what was to what is, and putting each path back leads to what was.
+    /// Whatever the actions are, the changes lead from the old state to the new one, and restoring
+    /// each path leads back to the old state.
     #[test]
     fn changes_are_all_of_the_difference(
         before in proptest::collection::vec(Deed::any(), 0..8),
@@ -530,8 +538,8 @@ proptest! {
         };
         let mut made = sides(&base.snapshot);
         for change in &changes.files {
-            let gone = if let ChangeKind::Renamed { from } = &change.kind { from } else { &change.path };
-            made.remove(gone);
+            let old_path = if let ChangeKind::Renamed { from } = &change.kind { from } else { &change.path };
+            made.remove(old_path);
         }
         for change in &changes.files {
             if let Some(new) = &change.new {
@@ -546,7 +554,7 @@ proptest! {
         }
         prop_assert_eq!(made, sides(&after.snapshot));
         prop_assert_eq!(changes.files.is_empty(), changes.tree == changes.base_tree);
-        // What was added goes first, so that nothing stands in the way of what comes back.
+        // Added paths are removed first, so that nothing blocks the restored ones.
         let paths: BTreeSet<&RelPath> = changes.files.iter().flat_map(FileChange::paths).collect();
         let (back, removed): (Vec<&RelPath>, Vec<_>) =
             paths.into_iter().partition(|path| base.snapshot.files.contains_key(*path));

@@ -1,7 +1,7 @@
-//! What git's index of a workspace names, read without git.
+//! The paths in the git index of a workspace, read without git.
 //!
-//! A file that the rules leave out may be in the repository all the same (`git add -f`). An agent may have written the
-//! index, so whatever it says only adds files to be looked at.
+//! A file that the rules leave out may still be in the repository (`git add -f`). An agent may have
+//! written the index, so its entries can only add files to the snapshot.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 
 use vik_proc::untrusted;
 
-/// A longer index is not read.
+/// The size limit of an index. A larger one is not read.
 const MAX_INDEX: u64 = 64 * 1024 * 1024;
 
-/// A longer file is not small, and not read.
+/// The size limit of a small file. A larger one is not read.
 const MAX_SMALL_FILE: u64 = 64 * 1024;
 
-/// Where the repository of a workspace keeps what is its own, and what it shares with other work trees.
+/// The folders of a workspace's repository: its own, and the one that it shares with other work
+/// trees.
 pub struct GitDirs {
     /// `HEAD` and the index.
     pub own: PathBuf,
@@ -24,7 +25,7 @@ pub struct GitDirs {
 }
 
 impl GitDirs {
-    /// `None` where the workspace is no git work tree that could be told.
+    /// Returns the folders; `None` if the workspace is no git work tree that can be recognised.
     pub fn of(workspace: &Path) -> Option<Self> {
         let dot_git = workspace.join(".git");
         let kind = dot_git.symlink_metadata().ok()?.file_type();
@@ -44,7 +45,7 @@ impl GitDirs {
         Some(Self { own, common })
     }
 
-    /// The commit that is checked out.
+    /// Returns the commit that is checked out.
     pub fn head(&self) -> Option<String> {
         let head = small_file_of(&self.own, "HEAD").ok()?;
         let head = head.trim();
@@ -68,15 +69,15 @@ impl GitDirs {
         })
     }
 
-    /// The repository's own list of what is left out.
+    /// Returns the repository's own ignore list.
     pub fn exclude(&self) -> Option<String> {
         small_file_of(&self.common, "info/exclude").ok()
     }
 
-    /// The paths that the index names; `None` where there is none that could be read.
+    /// Returns the paths in the index; `None` if there is none that can be read.
     pub fn tracked(&self) -> Option<BTreeSet<Vec<u8>>> {
         let index = file_of(&self.own, "index", MAX_INDEX).ok()?;
-        // The hashes of a repository are all of one kind, which the index does not name.
+        // All hashes of a repository have the same length, which the index does not contain.
         index_paths(&index, 20).or_else(|| index_paths(&index, 32))
     }
 }
@@ -86,12 +87,13 @@ fn commit(text: &str) -> Option<String> {
     is_id.then(|| text.to_ascii_lowercase())
 }
 
-/// Reads a small file that an agent may have put there. Links on the way to its folder are followed.
+/// Reads a small file that an agent may have written. Links on the path to its folder are followed.
 pub fn small_file(path: &Path) -> io::Result<String> {
     text(untrusted::read(path, MAX_SMALL_FILE)?)
 }
 
-/// Reads a small file of a repository's folder. No link is followed, neither to the folder nor below it.
+/// Reads a small file of a repository's folder. Follows no link, neither to the folder nor below
+/// it.
 fn small_file_of(folder: &Path, name: &str) -> io::Result<String> {
     text(file_of(folder, name, MAX_SMALL_FILE)?)
 }
@@ -107,7 +109,8 @@ fn file_of(folder: &Path, name: &str, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The paths in an index of version 2 to 4 with hashes of this length; `None` where it is none.
+/// Returns the paths in an index of version 2 to 4 with hashes of this length; `None` if it is not
+/// one.
 pub fn index_paths(index: &[u8], hash_bytes: usize) -> Option<BTreeSet<Vec<u8>>> {
     const STAT: usize = 40;
     const EXTENDED: u16 = 0x4000;
@@ -147,7 +150,7 @@ pub fn index_paths(index: &[u8], hash_bytes: usize) -> Option<BTreeSet<Vec<u8>>>
         at = if version == 4 {
             end + 1
         } else {
-            // At least one zero, and as many as a multiple of eight asks for.
+            // Padding of one to eight zeros, up to a multiple of eight.
             let next = at + (end - at) / 8 * 8 + 8;
             if index.get(end..next)?.iter().any(|byte| *byte != 0) {
                 return None;
@@ -156,11 +159,11 @@ pub fn index_paths(index: &[u8], hash_bytes: usize) -> Option<BTreeSet<Vec<u8>>>
         };
         paths.insert(name.clone());
     }
-    // What follows is extensions and the hash of it all.
+    // Extensions and the hash of the index follow.
     (index.len() >= at + hash_bytes).then_some(paths)
 }
 
-/// A number as git writes it into packs and indices, and where it ends.
+/// Reads a number in the encoding of git packs and indices. Returns it and its end.
 fn varint(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
     let mut byte = *bytes.get(at)?;
     let mut value = usize::from(byte & 0x7f);

@@ -1,4 +1,5 @@
-//! What stands in a workspace: found by open folders, without following a link, without running anything.
+//! The snapshot of a workspace: taken by open folders, without following a link, without running
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -20,18 +21,19 @@ use super::ignored::{Rules, Stack};
 use super::store::{Store, hash_of};
 use crate::workspace::issues::file_type;
 
-/// What a look at a workspace does not go beyond.
+/// The limits of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// So many files and folders are looked at.
+    /// The most files and folders.
     pub entries: usize,
-    /// Deeper folders are not; each level holds one handle.
+    /// The deepest folder; each level holds one handle.
     pub depth: usize,
-    /// The content of a longer file is hashed and not kept: no lines are told of it.
+    /// The content of a longer file, in bytes, is hashed and not stored: its changed lines are
+    /// unknown.
     pub kept: u64,
-    /// A longer file is not read: that it changed is told by its times.
+    /// A longer file, in bytes, is not read: its stamp shows whether it changed.
     pub hashed: u64,
-    /// So much is read into the store by one look; the rest is only hashed.
+    /// The most bytes that one snapshot reads into the store; later files are only hashed.
     pub all_kept: u64,
 }
 
@@ -47,8 +49,8 @@ impl Default for Bounds {
     }
 }
 
-/// What tells, without reading it, that a file was not touched: device, inode, and when it was changed last. A program can
-/// set the time of its content, but not that of its change.
+/// Device, inode and change time of a file: if they are equal, the file was not touched. A program
+/// can set the time of a file's content, but not its change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp(u64, u64, i64, i64);
 
@@ -63,94 +65,92 @@ impl Stamp {
         )
     }
 
-    /// Whether a change right after it would have another one: clocks of file systems tick slowly.
-    fn is_settled(self, look: i64) -> bool {
-        self.2 < look
+    /// Returns whether a later change would produce a different stamp: clocks of file systems tick
+    /// slowly.
+    fn is_settled(self, taken_at: i64) -> bool {
+        self.2 < taken_at
     }
 }
 
-/// A file or a link as it was found.
+/// A file or a link in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// What it is.
+    /// Its mode, size and content.
     #[serde(flatten)]
     pub side: Side,
-    /// Told again later, it was not touched.
+    /// An equal stamp later shows that it was not touched.
     pub stamp: Stamp,
 }
 
-/// What kind of thing stands in a workspace, where that is more than a file's content or a link.
+/// The kind of an entry that is more than a file's content or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MarkKind {
-    /// A folder.
     Folder,
     /// A regular file with extended attributes.
     File,
     /// A named pipe.
     Pipe,
-    /// A socket.
     Socket,
     /// A device, by its number.
     Device(u64),
 }
 
-/// What a scope covers besides the content and mode of files.
+/// Properties that a scope covers besides the content and mode of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Its kind.
     pub kind: MarkKind,
-    /// Its mode; 0 of a file, whose mode is known by its [`Side`].
+    /// Its mode; 0 for a file, whose mode is in its [`Side`].
     pub mode: u32,
-    /// A hash of its extended attributes, where it has any.
+    /// A hash of its extended attributes, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attributes: Option<ContentHash>,
 }
 
-/// What stood in a workspace.
+/// The state of a workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The files and links, by their path.
+    /// The files and links, by path.
     pub files: BTreeMap<RelPath, Found>,
-    /// Folders, special files and files with extended attributes; `None` where an older version looked.
+    /// Folders, special files and files with extended attributes; `None` in a snapshot of an older
+    /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<BTreeMap<RelPath, Mark>>,
-    /// What left files out.
+    /// The rules that left files out.
     pub rules: Rules,
-    /// The hash of the repository's own list of what is left out, as it stood.
+    /// The hash of the repository's own ignore list at that time.
     #[serde(default)]
     pub exclude: Option<ContentHash>,
-    /// Folders and files that could not be looked at. What is below them is not known.
+    /// Folders and files that could not be read. What is below them is unknown.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unseen: BTreeSet<RelPath>,
-    /// Folders with so much in them that only what was wanted was looked at.
+    /// Folders with so many entries that only the wanted files are included.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub crowded: BTreeSet<RelPath>,
-    /// When it was begun, in seconds of the clock of files.
+    /// The start of the snapshot, in seconds of the clock of files.
     pub looked_at: i64,
 }
 
-/// Looks at a workspace.
+/// The options of a snapshot.
 pub struct SnapshotOptions<'a> {
-    /// Where contents are kept.
+    /// The store for contents.
     pub store: &'a Store,
-    /// An earlier look: what was not touched since is not read again.
+    /// An earlier snapshot: files that were not touched since are not read again.
     pub earlier: Option<&'a Snapshot>,
-    /// Files that are looked at though rules leave them out.
+    /// Files that are included although rules leave them out.
     pub wanted: BTreeSet<Vec<u8>>,
-    /// The rules that hold; `None`: those that stand in the workspace.
+    /// The rules that apply; `None` for those in the workspace.
     pub rules: Option<&'a Rules>,
-    /// The repository's own list of what is left out, where it has one.
+    /// The repository's own ignore list, if it has one.
     pub exclude: Option<String>,
-    /// Its bounds.
     pub bounds: Bounds,
 }
 
 impl SnapshotOptions<'_> {
-    /// Looks. Blocks.
+    /// Takes the snapshot. Blocks.
     ///
     /// # Errors
-    /// When the folder itself cannot be read, or contents cannot be kept.
+    /// When the folder itself cannot be read, or contents cannot be stored.
     pub fn take(self, workspace: impl AsFd) -> io::Result<Snapshot> {
         let mut found = Snapshot {
             marks: Some(BTreeMap::new()),
@@ -161,11 +161,11 @@ impl SnapshotOptions<'_> {
         let hash = self.exclude.as_ref().map(|text| hash_of(text.as_bytes()));
         found.exclude = hash;
         if self.rules.is_none() {
-            // As an attempt left it: what was before that one holds.
-            let left = self
+            // If the list is as an attempt left it, the one from before that attempt applies.
+            let unchanged = self
                 .earlier
                 .filter(|earlier| hash.is_some() && earlier.exclude == hash);
-            let text = left.map_or(self.exclude.as_deref(), |earlier| earlier.rules.exclude());
+            let text = unchanged.map_or(self.exclude.as_deref(), |earlier| earlier.rules.exclude());
             found.rules.set_exclude(text);
         }
         let dir = openat(workspace, ".", FOLDER, Mode::empty())?;
@@ -182,10 +182,10 @@ impl SnapshotOptions<'_> {
     }
 }
 
-/// Where rules stand.
+/// The name of a rules file.
 const RULES: &[u8] = b".gitignore";
 
-/// A larger list of rules counts as none.
+/// The size limit of a rules file. A larger one counts as missing.
 const MAX_RULES_BYTES: u64 = 1024 * 1024;
 
 const FOLDER: OFlag = OFlag::O_RDONLY
@@ -202,14 +202,15 @@ struct Walk<'a> {
     options: SnapshotOptions<'a>,
     found: Snapshot,
     rules: Stack,
-    /// Where the walk is.
+    /// The path of the current entry.
     path: Vec<u8>,
     entries: usize,
     kept: u64,
 }
 
 impl Walk<'_> {
-    /// Walks through a folder; `hidden`: rules leave it out, so only what is wanted is looked at.
+    /// Walks through a folder. With `hidden`, rules leave it out, so only wanted files are
+    /// included.
     fn folder(&mut self, dir: &OwnedFd, depth: usize, hidden: bool) -> io::Result<()> {
         let rules = self.rules.len();
         if !hidden {
@@ -238,7 +239,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes up the rules of a folder.
+    /// Adds the rules of a folder.
     fn enter(&mut self, dir: &OwnedFd) {
         if self.options.rules.is_none()
             && let Ok(text) = untrusted::read_at(dir, Path::new(".gitignore"), MAX_RULES_BYTES)
@@ -249,13 +250,13 @@ impl Walk<'_> {
             }
             file.extend_from_slice(RULES);
             let hash = Some(hash_of(&text));
-            let left = self.options.earlier.filter(|earlier| {
+            let unchanged = self.options.earlier.filter(|earlier| {
                 let file = earlier.files.get(&RelPath::new(file));
                 file.is_some_and(|found| found.side.hash == hash)
             });
-            match left {
+            match unchanged {
                 None => self.found.rules.set(&self.path, &text),
-                // As an attempt left it: what was before that one holds.
+                // The file is as an attempt left it: the rules from before that attempt apply.
                 Some(earlier) => {
                     if let Some(text) = earlier.rules.text(&self.path) {
                         self.found.rules.set(&self.path, text.as_bytes());
@@ -269,7 +270,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The names in a folder, in order, but for the workspace's own repository.
+    /// Returns the names in a folder, sorted, without the workspace's own repository.
     fn names(&mut self, dir: &OwnedFd) -> io::Result<Vec<CString>> {
         let mut reader = Dir::from_fd(openat(dir, ".", FOLDER, Mode::empty())?)?;
         let mut names = Vec::new();
@@ -312,7 +313,7 @@ impl Walk<'_> {
             }
         };
         let kind = file_type(&stat);
-        // Rules cannot hide themselves.
+        // Rules cannot hide rules files.
         let is_rules = name.to_bytes() == RULES;
         let hidden = hidden || (!is_rules && self.rules.hides(&self.path, kind == SFlag::S_IFDIR));
         if hidden && !self.is_wanted(kind == SFlag::S_IFDIR) {
@@ -345,7 +346,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether a path that rules leave out is looked at, or anything below it.
+    /// Returns whether a path that rules leave out is wanted, or anything below it.
     fn is_wanted(&self, is_folder: bool) -> bool {
         if !is_folder {
             return self.options.wanted.contains(&self.path);
@@ -363,15 +364,15 @@ impl Walk<'_> {
             .options
             .earlier
             .and_then(|earlier| Some((earlier, earlier.files.get(&RelPath::new(self.path.as_slice()))?)));
-        if let Some((earlier, was)) = earlier
-            && was.stamp == stamp
-            && was.side.size == size
-            && !was.side.link
+        if let Some((earlier, previous)) = earlier
+            && previous.stamp == stamp
+            && previous.side.size == size
+            && !previous.side.link
             && stamp.is_settled(earlier.looked_at)
-            && self.still_kept(&was.side)
+            && self.still_kept(&previous.side)
             && let Some(marks) = &earlier.marks
         {
-            let hash = was.side.hash;
+            let hash = previous.side.hash;
             let path = RelPath::new(self.path.as_slice());
             if let Some(mark) = marks.get(&path) {
                 self.found.marks.get_or_insert_default().insert(path, *mark);
@@ -393,7 +394,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A file whose lines may be asked for is in the store.
+    /// Returns whether the content is in the store, if the file is small enough to have lines.
     fn still_kept(&self, side: &Side) -> bool {
         let bounds = &self.options.bounds;
         match side.hash {
@@ -402,7 +403,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads a file: its size and its hash. `None` where it cannot be read.
+    /// Reads a file and returns its size and its hash; `None` if it cannot be read.
     fn content(
         &mut self,
         mut file: std::fs::File,
@@ -457,7 +458,7 @@ impl Walk<'_> {
         self.found.files.insert(RelPath::new(self.path.as_slice()), found);
     }
 
-    /// Marks an open file or folder: a file only where it has extended attributes.
+    /// Marks an open file or folder; a file only if it has extended attributes.
     fn mark_open(&mut self, open: impl AsFd, stat: &FileStat, kind: MarkKind) {
         match untrusted::attributes(open) {
             Ok(attributes) if attributes.is_empty() && kind == MarkKind::File => {}

@@ -1,4 +1,4 @@
-//! Names and places.
+//! Names and paths.
 
 use super::*;
 
@@ -144,7 +144,7 @@ fn workflows_with_one_key_do_not_share_a_root() {
     assert_ne!(one, two);
     assert_eq!(make(&first), one);
     assert_eq!(make(&second), two);
-    // Two that resolved before either was made.
+    // Two layouts that were resolved before either folder was created.
     std::fs::remove_dir_all(base.join("home")).unwrap();
     let mut a = Layout::resolve(&first, &home).unwrap();
     let mut b = Layout::resolve(&second, &home).unwrap();
@@ -261,7 +261,7 @@ fn a_link_to_a_workflow_is_the_same_instance() {
     std::fs::create_dir(base.join("other")).unwrap();
     symlink("../w.yml", base.join("other/link.yml")).unwrap();
     symlink(base.join("other/link.yml"), base.join("twice.yml")).unwrap();
-    // Also where the file is missing.
+    // Also if the file is missing.
     assert_eq!(at("other/link.yml"), at("w.yml"));
     assert_eq!(at("twice.yml"), at("w.yml"));
     symlink("circle.yml", base.join("circle.yml")).unwrap();
@@ -290,7 +290,7 @@ fn a_socket_path_always_fits() {
     };
     let instance = InstanceDir::at(Path::new("/w.yml"), &without).unwrap();
     assert!(instance.socket().starts_with("/tmp") && instance.socket().as_os_str().len() < 100);
-    // A folder that was there first and is open to others is not taken.
+    // A folder that existed before and is open to others is not used.
     std::fs::create_dir(runtime.join("open")).unwrap();
     std::fs::set_permissions(runtime.join("open"), std::fs::Permissions::from_mode(0o777)).unwrap();
     std::fs::remove_dir_all(runtime.join("vik")).unwrap();

@@ -1,6 +1,6 @@
-//! Every path that Vik reads where an agent can write, replaced by what is no file.
+//! Every path that Vik reads where an agent can write, replaced by something that is no file.
 //!
-//! A new reader of such a path belongs into [`READERS`], and what it reads into a row of [`rows`].
+//! A new reader of such a path must be added to [`READERS`], and the path to [`rows`].
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -20,7 +20,7 @@ use crate::workspace::clean::View;
 use crate::workspace::fs::{create_private_dir_below, open_folder};
 use crate::workspace::{fingerprint, fs, worktree};
 
-/// The sources that read what an agent can write. Those that have no row here say why.
+/// The sources that read paths that an agent can write. Those without a row have a reason here.
 const READERS: &[(&str, &str)] = &[
     ("crates/vik-proc/src/sandbox/places.rs", ""),
     ("src/cli/trace/blame.rs", "a path that a person names"),
@@ -38,7 +38,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/workspace/worktree.rs", ""),
 ];
 
-/// A path of an agent's, and all that reads it.
+/// A path that an agent can write, and everything that reads it.
 struct Row {
     path: &'static str,
     read: fn(&Scene),
@@ -91,8 +91,8 @@ impl Scene {
         self.root.join(path)
     }
 
-    /// Everything that reads a workspace.
-    fn look(&self, workspace: &str) {
+    /// Calls everything that reads a workspace.
+    fn read_all(&self, workspace: &str) {
         let (path, views) = (self.at(workspace), self.at("views"));
         let store = Store::new(&self.at("contents"));
         if let Ok(folder) = open_folder(&path) {
@@ -120,11 +120,11 @@ impl Scene {
 fn rows() -> Vec<Row> {
     let work = |path| Row {
         path,
-        read: |scene| scene.look("work"),
+        read: |scene| scene.read_all("work"),
     };
     let linked = |path| Row {
         path,
-        read: |scene| scene.look("linked"),
+        read: |scene| scene.read_all("linked"),
     };
     // The repository of an attempt in a linked work tree.
     let apart = |path| Row {
@@ -209,13 +209,13 @@ const KINDS: &[(&str, Make)] = &[
     }),
     ("a device", |_, path| {
         let zero = makedev(1, 5);
-        // Only root makes devices.
+        // Only root can create devices.
         if mknod(path, SFlag::S_IFCHR, Mode::S_IRWXU, zero).is_err() {
             symlink("/dev/zero", path).unwrap();
         }
     }),
     ("a socket", |scene, path| {
-        // Its path may be too long to be bound to.
+        // Its path may be too long for `bind`.
         let short = scene.at("s");
         drop(std::os::unix::net::UnixListener::bind(&short).unwrap());
         std::fs::rename(short, path).unwrap();
@@ -239,7 +239,7 @@ const KINDS: &[(&str, Make)] = &[
     }),
 ];
 
-/// The most memory that this process has used, in KiB.
+/// Returns the peak memory of this process, in KiB.
 #[cfg(target_os = "linux")]
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -263,7 +263,7 @@ fn nothing_that_takes_a_paths_place_holds_vik_up_or_takes_its_memory() {
             make(&scene, &path);
             let started = Instant::now();
             let read = row.read;
-            // A reader that waits for ever must not hold up the test.
+            // A reader that never returns must not block the test.
             let done = untrusted::within(Duration::from_secs(60), move || {
                 read(&scene);
                 let elsewhere = scene.at("elsewhere").read_dir();
@@ -282,7 +282,7 @@ fn nothing_that_takes_a_paths_place_holds_vik_up_or_takes_its_memory() {
     assert!(peak() - before < 256 * 1024, "{} KiB", peak() - before);
 }
 
-/// A source that begins to read what agents can write is not forgotten above.
+/// Fails if a source that reads what agents can write is missing above.
 #[test]
 fn every_reader_is_in_the_table() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -323,7 +323,7 @@ fn a_private_folder_is_never_made_or_closed_through_a_link() {
     create_private_dir_below(&base, Path::new("linked/tmp")).unwrap();
     assert_eq!((mode(&victim), mode(&base.join("linked/tmp"))), (0o755, 0o700));
     assert_eq!(victim.read_dir().unwrap().count(), 0);
-    // What an agent has shut is opened again.
+    // A folder that an agent has closed is opened again.
     std::fs::set_permissions(base.join("linked"), std::fs::Permissions::from_mode(0o000)).unwrap();
     create_private_dir_below(&base, Path::new("linked/tmp")).unwrap();
     assert_eq!(mode(&base.join("linked")), 0o700);
