@@ -1,4 +1,4 @@
-//! Asks a daemon.
+//! Sends requests to a daemon.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -10,24 +10,21 @@ use vik_api::{PROTOCOL, Request, Response, Verb};
 /// How long a daemon may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a daemon could not be asked.
+/// Why a request to a daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// It cannot be reached.
     #[error("cannot reach the daemon at its socket")]
     Connect(#[source] io::Error),
-    /// It broke off.
     #[error("the daemon did not answer")]
     Answer(#[source] io::Error),
-    /// It said something else.
     #[error("the daemon's answer makes no sense")]
     Nonsense(#[source] serde_json::Error),
 }
 
-/// Sends one request and waits for its answer.
+/// Sends one request and waits for its response.
 ///
 /// # Errors
-/// When there is nobody, or no answer.
+/// When no daemon listens, or it does not answer.
 pub fn ask(socket: &Path, verb: Verb) -> Result<Response, AskError> {
     let mut stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
     let request = serde_json::to_string(&Request { v: PROTOCOL, verb }).map_err(AskError::Nonsense)?;

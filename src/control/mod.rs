@@ -1,4 +1,4 @@
-//! The control socket: how the command line speaks to a daemon.
+//! The control socket: how the command line communicates with a daemon.
 
 mod client;
 pub mod http;

@@ -1,4 +1,4 @@
-//! Answers the command line.
+//! The control socket: answers requests of the command line.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -17,44 +17,45 @@ use vik_core::scheduler::Actor;
 use super::http::{Keys, LogLimit};
 use crate::orchestrator::ControlRequest;
 
-/// The longest request.
+/// The maximum size of a request, in bytes.
 const MAX_REQUEST_BYTES: u64 = 64 * 1024;
 
-/// How long a client may take to ask.
+/// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many clients are served at once.
+/// The maximum number of concurrent clients.
 const MAX_CLIENTS: usize = 64;
 
-/// How many agents are told at once that they are refused; more are cut off.
+/// The maximum number of agents that receive a refusal at the same time; further agents are
+/// disconnected.
 const MAX_REFUSED: usize = 8;
 
-/// How long answers may hold up the end of the daemon.
+/// How long pending responses may delay the end of the daemon.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// The code of the error that an agent gets.
+/// The error code that an agent receives.
 pub const REFUSED: &str = "refused";
 
-/// The code of the error that comes when the daemon is all but gone.
+/// The error code while the daemon is about to exit.
 pub const STOPPING: &str = "stopping";
 
-/// Says whether a peer (by its process id) may not ask: agents must not steer the daemon that runs them.
+/// Returns whether a peer (by its process id) is refused: agents must not control the daemon that
+/// runs them.
 pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 
-/// What stands behind the socket.
+/// What the control socket needs to answer requests.
 #[derive(Clone)]
 pub struct ControlContext {
-    /// The daemon's loop.
+    /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
-    /// Who may not ask.
     pub refuse: Refuse,
-    /// Where connections go that speak HTTP.
+    /// Receives the connections that use HTTP, each with the pid of its peer.
     pub http: mpsc::UnboundedSender<(std::os::unix::net::UnixStream, i32)>,
-    /// What opens the API on TCP, where it is served there.
+    /// The address and the credentials of the API on TCP, if it is served there.
     pub tcp: Option<(ApiView, Arc<Keys>)>,
 }
 
-/// A listening control socket; it is removed when this is dropped.
+/// A listening control socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct ControlServer {
     path: PathBuf,
@@ -63,11 +64,12 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Listens at `path` (0600). The caller holds the instance's lock, so an old socket there is nobody's.
+    /// Listens at `path` (mode 0600). The caller holds the instance's lock, so an existing socket
+    /// is stale.
     ///
     /// # Errors
-    /// When the socket cannot be made.
-    pub fn listen(path: &Path, behind: ControlContext) -> io::Result<Self> {
+    /// When the socket cannot be created.
+    pub fn listen(path: &Path, context: ControlContext) -> io::Result<Self> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -85,9 +87,9 @@ impl ControlServer {
                 };
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let (behind, agents) = (behind.clone(), Arc::clone(&agents));
+                        let (context, agents) = (context.clone(), Arc::clone(&agents));
                         tokio::spawn(async move {
-                            let served = serve(stream, behind, permit, &agents);
+                            let served = serve(stream, context, permit, &agents);
                             let served = tokio::time::timeout(REQUEST_TIMEOUT, served).await;
                             if let Ok(Err(error)) = served {
                                 tracing::debug!(%error, "a client of the control socket went away");
@@ -108,7 +110,8 @@ impl ControlServer {
         })
     }
 
-    /// Lets nobody in any more, and waits until who has asked has the answer; not long, who does not read gets none.
+    /// Stops accepting clients and waits briefly for pending responses. A client that does not read
+    /// gets none.
     pub async fn close(self) {
         self.task.abort();
         let all = u32::try_from(MAX_CLIENTS).unwrap_or(u32::MAX);
@@ -123,10 +126,10 @@ impl Drop for ControlServer {
     }
 }
 
-/// Agents that ask at the socket.
+/// The limits for agents that connect to the socket.
 #[derive(Debug)]
 struct Agents {
-    /// Their answers: agents must not take the places of people.
+    /// Permits for refusals: agents must not use the permits of people.
     answers: Semaphore,
     refusals: LogLimit,
 }
@@ -142,26 +145,26 @@ impl Default for Agents {
 
 async fn serve(
     stream: UnixStream,
-    behind: ControlContext,
+    context: ControlContext,
     permit: OwnedSemaphorePermit,
     agents: &Agents,
 ) -> io::Result<()> {
     let peer = vik_proc::peer_pid(&stream)?;
-    let refused = (behind.refuse)(peer);
-    let mut place = Some(permit);
-    let answer_place = refused.then(|| agents.answers.try_acquire());
+    let refused = (context.refuse)(peer);
+    let mut client_permit = Some(permit);
+    let refusal_permit = refused.then(|| agents.answers.try_acquire());
     if refused {
         if let Some(count) = agents.refusals.count() {
             tracing::warn!(peer, count, "an agent asked at the control socket: refused");
         }
-        place.take();
-        if !matches!(answer_place, Some(Ok(_))) {
+        client_permit.take();
+        if !matches!(refusal_permit, Some(Ok(_))) {
             return Ok(());
         }
     } else if speaks_http(&stream).await? {
         let stream = stream.into_std()?;
-        // Nobody takes it where the daemon is ending: then it is closed.
-        let _ = behind.http.send((stream, peer));
+        // While the daemon shuts down, nothing receives the connection, and it is closed.
+        let _ = context.http.send((stream, peer));
         return Ok(());
     }
     let (read, mut write) = stream.into_split();
@@ -173,7 +176,7 @@ async fn serve(
         error(REFUSED, "agents may not steer the daemon that runs them")
     } else {
         match serde_json::from_str::<Request>(&line) {
-            Ok(request) => answer(request, peer, &behind).await,
+            Ok(request) => answer(request, peer, &context).await,
             Err(problem) => error(
                 "bad_request",
                 &format!("the request is not understood: {problem}"),
@@ -186,7 +189,8 @@ async fn serve(
     write.write_all(text.as_bytes()).await
 }
 
-/// Whether a client speaks HTTP: a request of the other kind begins with a brace. The byte stays to be read.
+/// Returns whether a client speaks HTTP: a request of the control protocol starts with a brace. The
+/// first byte stays in the stream.
 async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
     let peek = || {
         let mut first = [0];
@@ -197,12 +201,12 @@ async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
     Ok(count > 0 && first.is_ascii_uppercase())
 }
 
-async fn answer(request: Request, peer: i32, behind: &ControlContext) -> Response {
+async fn answer(request: Request, peer: i32, context: &ControlContext) -> Response {
     if matches!(
         request.verb,
         Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. }
     ) {
-        return match &behind.tcp {
+        return match &context.tcp {
             Some((api, keys)) => dashboard(&request.verb, api, keys),
             None => Response::Nothing {
                 why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP"
@@ -211,20 +215,20 @@ async fn answer(request: Request, peer: i32, behind: &ControlContext) -> Respons
         };
     }
     let (answer, receiver) = oneshot::channel();
-    let gone = || error(STOPPING, "the daemon is ending");
+    let stopping = || error(STOPPING, "the daemon is ending");
     let by = Actor::person(&format!("command line, pid {peer}"));
-    if behind
+    if context
         .asks
         .send(ControlRequest { request, by, answer })
         .await
         .is_err()
     {
-        return gone();
+        return stopping();
     }
-    receiver.await.unwrap_or_else(|_| gone())
+    receiver.await.unwrap_or_else(|_| stopping())
 }
 
-/// Answers what is about browsers.
+/// Answers the requests about browsers.
 fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
     let now = Timestamp::now();
     match verb {

@@ -1,4 +1,4 @@
-//! What the scheduler says, as the wire types say it.
+//! Converts values of the scheduler to wire types.
 
 use vik_api::{
     ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView,
@@ -16,42 +16,42 @@ use vik_core::workflow::Workflow;
 
 use crate::report::{Exit, Failure, one_line};
 
-/// How much of a text from outside is shown.
+/// The maximum number of characters shown of an external text.
 const SHOWN: usize = 300;
 
-/// How many issues are named in one line.
+/// The maximum number of issues listed in one line.
 const NAMED: usize = 10;
 
-/// Where an issue stands; `None` where nothing is known of it.
+/// Returns the state of an issue, or `None` if the scheduler does not know the issue.
 pub fn explanation(
     scheduler: &Scheduler,
     workflow: &Workflow,
     issue: &IssueId,
     now: Now,
 ) -> Option<Explanation> {
-    let told = scheduler.explain(issue, now)?;
+    let explanation = scheduler.explain(issue, now)?;
     Some(Explanation {
-        issue_id: told.issue,
-        issue_title: told.title.to_string(),
-        issue_state: told.state.to_string(),
-        issue_url: told.url,
-        labels: told.labels,
-        trust: told.trust.into(),
-        present: told.present,
-        paused: told.paused,
-        hold: told.hold.as_ref().map(hold),
-        stages: told.stages.iter().map(stage).collect(),
+        issue_id: explanation.issue,
+        issue_title: explanation.title.to_string(),
+        issue_state: explanation.state.to_string(),
+        issue_url: explanation.url,
+        labels: explanation.labels,
+        trust: explanation.trust.into(),
+        present: explanation.present,
+        paused: explanation.paused,
+        hold: explanation.hold.as_ref().map(hold),
+        stages: explanation.stages.iter().map(stage).collect(),
         life: LifeView {
-            attempts: told.life.attempts,
-            max_attempts: Some(told.allowed_attempts),
-            spent: SpendView::of(told.life.spend, scheduler.estimated_life(issue)),
-            limit: told.limit.into(),
+            attempts: explanation.life.attempts,
+            max_attempts: Some(explanation.allowed_attempts),
+            spent: SpendView::of(explanation.life.spend, scheduler.estimated_life(issue)),
+            limit: explanation.limit.into(),
         },
         day: Some(day(scheduler, workflow, now)),
     })
 }
 
-/// What was spent today, and may be.
+/// Returns today's spending and its limit.
 pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
     DayView {
         date: jiff::tz::Offset::UTC.to_datetime(now.wall).date(),
@@ -60,28 +60,28 @@ pub fn day(scheduler: &Scheduler, workflow: &Workflow, now: Now) -> DayView {
     }
 }
 
-fn stage(told: &StageExplanation) -> StageView {
-    let state = match &told.hold {
-        None if told.attempt_id.is_some() => StageState::Running,
+fn stage(explanation: &StageExplanation) -> StageView {
+    let state = match &explanation.hold {
+        None if explanation.attempt_id.is_some() => StageState::Running,
         None => StageState::Ready,
         Some(hold) if passes(hold) => StageState::Waiting,
         Some(_) => StageState::Held,
     };
     StageView {
-        stage: told.stage.clone(),
+        stage: explanation.stage.clone(),
         state,
-        run_id: told.run.map(|run| run.to_string()),
-        session_id: told.attempt_id.map(|session| session.to_string()),
-        last_outcome: told.last_outcome,
-        last_class: told.last_class,
-        attempts: told.attempts,
-        max_attempts: told.allowed_attempts,
-        hold: told.hold.as_ref().map(hold),
-        intent: told.intent.as_ref().map(Into::into),
+        run_id: explanation.run.map(|run| run.to_string()),
+        session_id: explanation.attempt_id.map(|session| session.to_string()),
+        last_outcome: explanation.last_outcome,
+        last_class: explanation.last_class,
+        attempts: explanation.attempts,
+        max_attempts: explanation.allowed_attempts,
+        hold: explanation.hold.as_ref().map(hold),
+        intent: explanation.intent.as_ref().map(Into::into),
     }
 }
 
-/// Whether a hold ends without a person.
+/// Returns whether a hold ends without a person.
 fn passes(hold: &Hold) -> bool {
     !matches!(
         hold,
@@ -100,7 +100,7 @@ fn passes(hold: &Hold) -> bool {
     )
 }
 
-/// What holds a stage.
+/// Converts the hold of a stage.
 pub fn hold(hold: &Hold) -> HoldView {
     let freed_by = match hold {
         Hold::Paused { all: true } => Some("`vik continue`".to_owned()),
@@ -134,7 +134,7 @@ pub fn hold(hold: &Hold) -> HoldView {
     }
 }
 
-/// The parked issue that a blocked one waits for in the end.
+/// Returns the parked issue at the end of a chain of blockers.
 fn root_cause(hold: &Hold) -> Option<RootCauseView> {
     match hold {
         Hold::Blocked { root: Some(root), .. } => Some(RootCauseView {
@@ -146,7 +146,7 @@ fn root_cause(hold: &Hold) -> Option<RootCauseView> {
     }
 }
 
-/// The same in a person's words.
+/// Describes a hold for a person.
 fn detail(hold: &Hold) -> String {
     match hold {
         Hold::Paused { all: true } => "everything is paused".to_owned(),
@@ -214,7 +214,7 @@ fn detail(hold: &Hold) -> String {
     }
 }
 
-/// Issues by their ids; of very many, the first ones.
+/// Lists issue ids; of a long list, the first ones and a count.
 pub fn names(issues: &[IssueId]) -> String {
     let named: Vec<_> = issues
         .iter()
@@ -228,7 +228,7 @@ pub fn names(issues: &[IssueId]) -> String {
     text
 }
 
-/// A stage that waits, for `status`.
+/// Converts a waiting stage for `status`.
 pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
     let reason = match &waiting.hold {
         Hold::BackingOff { .. } => "backoff",
@@ -248,7 +248,7 @@ pub fn waiting(waiting: &Waiting, issue_title: String) -> WaitingView {
     }
 }
 
-/// What waits for a person, for `status`.
+/// Converts a pending approval for `status`.
 pub fn approval(awaited: &PendingApproval<'_>, issue_title: String) -> ApprovalView {
     let PendingApproval { issue, run, request } = awaited;
     ApprovalView {
@@ -262,7 +262,7 @@ pub fn approval(awaited: &PendingApproval<'_>, issue_title: String) -> ApprovalV
     }
 }
 
-/// What is asked, with the call where it is one.
+/// Describes what a request asks for, including its tool call if there is one.
 pub fn asks(request: &Request) -> String {
     let Some(call) = &request.call else {
         let outputs = one_line(&request.outputs.join("; "), SHOWN);
@@ -278,7 +278,6 @@ pub fn asks(request: &Request) -> String {
     format!("{}: {}", request.message(), one_line(&what, SHOWN))
 }
 
-/// A recorded decision.
 pub fn decision(decision: Decision) -> DecisionView {
     DecisionView {
         at: decision.at,
@@ -290,7 +289,6 @@ pub fn decision(decision: Decision) -> DecisionView {
     }
 }
 
-/// No such issue is known.
 pub fn unknown_issue(issue: &str) -> Failure {
     Failure::new(
         Exit::NotFound,
@@ -300,7 +298,7 @@ pub fn unknown_issue(issue: &str) -> Failure {
     .hint("Vik knows issues that a pull brought in the state of a stage; `vik refresh` pulls now")
 }
 
-/// How a run moved on, on one line.
+/// Describes a run event on one line.
 pub fn note(note: &RunEvent) -> String {
     match note {
         RunEvent::Ended { stage, succeeded, .. } => {

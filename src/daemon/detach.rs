@@ -1,6 +1,7 @@
 //! `run -d`: starts the daemon in a session of its own and waits until it is ready.
 //!
-//! The child says how its start went in one line on its standard output, a pipe to the parent, and then lets go of it.
+//! The child writes the result of its start in one line to its standard output, a pipe to the
+//! parent, and then redirects its output.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -13,7 +14,7 @@ use vik_api::ErrorBody;
 
 use crate::report::{Exit, Failure};
 
-/// How the start of a detached daemon went.
+/// The result of the start of a detached daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StartResult {
@@ -27,14 +28,15 @@ enum StartResult {
     },
 }
 
-/// The child's end: to be told once.
+/// The child's side, to be used once.
 #[derive(Debug)]
 pub struct Ready(());
 
-/// Starts this program again with these arguments as a detached daemon, and waits for its word. Returns its pid.
+/// Starts this program again with these arguments as a detached daemon, and waits for its result.
+/// Returns its pid.
 ///
 /// # Errors
-/// With the daemon's own error when it could not become ready.
+/// With the daemon's own error when it did not become ready.
 pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
     let fail = |error: &io::Error| Failure::failed("detach", "cannot start the daemon", error);
     let program = std::env::current_exe().map_err(|error| fail(&error))?;
@@ -45,11 +47,11 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| fail(&error))?;
-    let mut word = String::new();
+    let mut line = String::new();
     if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_string(&mut word).map_err(|error| fail(&error))?;
+        stdout.read_to_string(&mut line).map_err(|error| fail(&error))?;
     }
-    match serde_json::from_str(&word) {
+    match serde_json::from_str(&line) {
         Ok(StartResult::Ready { pid }) => Ok(pid),
         Ok(StartResult::Failed { exit, error, text }) => {
             let _ = child.wait();
@@ -63,14 +65,14 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
 }
 
 impl Ready {
-    /// Enters a session of its own, so that the end of the terminal is not the end of the daemon.
+    /// Enters a session of its own, so that the daemon survives the terminal.
     pub fn enter() -> Self {
-        // It fails only for a process that leads a group already, and then there is nothing to leave.
+        // It fails only for a process that already leads a group, which needs no new session.
         let _ = nix::unistd::setsid();
         Self(())
     }
 
-    /// Tells that the daemon is ready, and lets go of the parent: what is printed from here on goes to `log`.
+    /// Reports that the daemon is ready, and separates from the parent: later output goes to `log`.
     pub fn ready(self, log: &Path) -> io::Result<()> {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         #[expect(clippy::disallowed_methods, reason = "Vik's own log")]
@@ -81,20 +83,20 @@ impl Ready {
         Ok(())
     }
 
-    /// Tells why it is not.
+    /// Reports why the daemon is not ready.
     pub fn failed(self, failure: &Failure) {
-        let word = StartResult::Failed {
+        let result = StartResult::Failed {
             exit: failure.exit.code(),
             error: failure.body(),
             text: failure.text(false),
         };
-        // The parent may be gone; then nobody asks any more.
-        let _ = write_result(&word);
+        // The parent may have exited.
+        let _ = write_result(&result);
     }
 }
 
-fn write_result(word: &StartResult) -> io::Result<()> {
+fn write_result(result: &StartResult) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, word)?;
+    serde_json::to_writer(&mut stdout, result)?;
     stdout.flush()
 }

@@ -1,4 +1,4 @@
-//! The instance folder: how a daemon is found, with or without a readable workflow.
+//! The instance folder: how a daemon is found, even if its workflow is unreadable.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,27 +13,25 @@ use crate::control::ask;
 use crate::report::{Exit, Failure};
 use crate::workspace::{InstanceDir, fs as private};
 
-/// How long a daemon that was just started, or was just killed, may be neither here nor there before that is told. What
-/// was killed holds its locks until its last thread has left the kernel.
+/// How long to wait for a daemon that is just starting or was just killed to reach a stable state.
+/// A killed process holds its locks until its last thread has left the kernel.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// How often it is looked at meanwhile.
+/// The interval of the checks in that time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a daemon writes about itself.
+/// The record of a daemon about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceInfo {
     /// The version of this record.
     pub schema: u32,
-    /// Who it is: pid and start time, so that a reused pid is never taken for it.
+    /// The pid and start time of the daemon, so that a reused pid is never mistaken for it.
     pub process: ProcessId,
-    /// The boot it lives in.
+    /// The boot in which the daemon runs.
     pub boot_id: String,
-    /// When it started.
     pub started_at: Timestamp,
-    /// Its version.
+    /// The version of the daemon.
     pub version: String,
-    /// The workflow file.
     pub workflow_path: PathBuf,
     /// The home with its state, logs and sessions (`<home>/workflows/<key>`).
     pub root: PathBuf,
@@ -42,21 +40,20 @@ pub struct InstanceInfo {
     /// The options of its `run`, for a restart.
     #[serde(default)]
     pub options: Vec<String>,
-    /// When it ended in good order; the record stays, so that its files are found again.
+    /// When the daemon ended normally. The record stays, so that its files can be found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
-/// Whether a daemon is there.
+/// Whether a daemon is running.
 #[derive(Clone, Debug)]
 pub enum Presence {
-    /// It runs.
     Running(InstanceInfo),
-    /// It holds the lock but has not said who it is yet, or cannot.
+    /// The lock is held, but its holder has not written a valid record yet, or cannot.
     Starting,
-    /// It left without cleaning up.
+    /// The daemon ended without closing its record.
     Dead(InstanceInfo),
-    /// There is none.
+    /// No daemon is running.
     None,
 }
 
@@ -67,10 +64,10 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The instance of a workflow file, which may be broken or missing.
+    /// Returns the instance of a workflow file, which may be invalid or missing.
     ///
     /// # Errors
-    /// When the state folder cannot be told.
+    /// When the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, Failure> {
         let dir = InstanceDir::of(workflow_path).map_err(|error| {
             Failure::failed("no_state_dir", "cannot tell where Vik keeps its state", &error)
@@ -79,17 +76,16 @@ impl Instance {
         Ok(Self { dir })
     }
 
-    /// All instances that ever ran for this user.
+    /// Lists all instances that ever ran for this user.
     pub fn all() -> Vec<Self> {
         InstanceDir::all().into_iter().map(|dir| Self { dir }).collect()
     }
 
-    /// Its folder.
     pub fn dir(&self) -> &InstanceDir {
         &self.dir
     }
 
-    /// The name of its folder.
+    /// Returns the name of the instance folder.
     pub fn name(&self) -> String {
         self.dir
             .path()
@@ -98,10 +94,10 @@ impl Instance {
             .unwrap_or_default()
     }
 
-    /// Takes the lock for life.
+    /// Takes the lock, which the daemon holds while it lives.
     ///
     /// # Errors
-    /// When another daemon has it (exit 5), or the folder cannot be made.
+    /// When another daemon has it (exit 5), or the folder cannot be created.
     pub fn acquire(&self) -> Result<FileLock, Failure> {
         let fail = |error: &dyn std::error::Error| {
             Failure::failed(
@@ -126,12 +122,12 @@ impl Instance {
         })
     }
 
-    /// Whether a daemon is there that speaks.
+    /// Returns whether a daemon answers requests.
     fn answers(&self) -> bool {
         matches!(self.glance(), Presence::Running(info) if ask(&info.socket, Verb::Status).is_ok())
     }
 
-    /// Writes who the daemon is.
+    /// Writes the record of the daemon.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -139,20 +135,21 @@ impl Instance {
         private::write_json_atomic(&self.dir.info(), info)
     }
 
-    /// What a daemon wrote about itself.
+    /// Reads the record of the daemon.
     pub fn read(&self) -> Option<InstanceInfo> {
         serde_json::from_slice(&private::read(&self.dir.info()).ok()?).ok()
     }
 
-    /// Whether a daemon is there. One that is just starting or ending gets a moment to be there, or gone.
+    /// Returns whether a daemon is running. Waits briefly for one that is just starting or ending.
     pub fn presence(&self) -> Presence {
-        settle(
+        wait_until_stable(
             || self.glance(),
             |presence| !matches!(presence, Presence::Starting),
         )
     }
 
-    /// Whether a daemon is there at this instant: the lock decides, since it ends with its holder.
+    /// Returns whether a daemon is running at this instant. The lock decides, since it ends with
+    /// its holder.
     pub fn glance(&self) -> Presence {
         let locked = FileLock::is_locked(&self.dir.lock()).unwrap_or(false);
         match (locked, self.read()) {
@@ -165,17 +162,17 @@ impl Instance {
         }
     }
 
-    /// Whether this daemon has gone, or goes within a moment: it is not there any more, or another one is.
+    /// Returns whether this daemon has ended or is replaced by another one. Waits briefly for that.
     pub fn has_lost(&self, daemon: &InstanceInfo) -> bool {
-        let is_gone = || match self.glance() {
+        let has_ended = || match self.glance() {
             Presence::Running(info) => info.process != daemon.process,
             Presence::Starting => false,
             Presence::Dead(_) | Presence::None => true,
         };
-        settle(is_gone, |gone| *gone)
+        wait_until_stable(has_ended, |has_ended| *has_ended)
     }
 
-    /// Notes that the daemon has ended and that nothing of it is left.
+    /// Records that the daemon has ended normally.
     pub fn close(&self) {
         let _ = std::fs::remove_file(self.dir.socket());
         if let Some(mut info) = self.read()
@@ -189,25 +186,25 @@ impl Instance {
     }
 }
 
-/// Takes a lock that its holder may be about to lose with its life; not where the holder is known to live. `None`: it
-/// stays where it is.
+/// Takes a lock, and waits briefly if its holder may be about to exit, unless the holder is known
+/// to live. Returns `None` if the lock stays taken.
 ///
 /// # Errors
 /// When the lock's file cannot be opened.
 pub fn acquire_soon(path: &Path, holder_lives: impl Fn() -> bool) -> io::Result<Option<FileLock>> {
-    settle(
+    wait_until_stable(
         || FileLock::try_acquire(path),
         |lock| !matches!(lock, Ok(None)) || holder_lives(),
     )
 }
 
-/// Looks until it is as it will stay, but for a moment at most.
-fn settle<T>(mut look: impl FnMut() -> T, stays: impl Fn(&T) -> bool) -> T {
+/// Repeats a check until its result is stable, for at most [`MOMENT`].
+fn wait_until_stable<T>(mut check: impl FnMut() -> T, is_stable: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + MOMENT;
     loop {
-        let found = look();
-        if stays(&found) || Instant::now() >= deadline {
-            return found;
+        let result = check();
+        if is_stable(&result) || Instant::now() >= deadline {
+            return result;
         }
         std::thread::sleep(POLL_INTERVAL);
     }

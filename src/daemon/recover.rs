@@ -1,4 +1,4 @@
-//! What a daemon finds of one that was cut off.
+//! Recovers the logs of a daemon that was killed.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use vik_store::{AttemptRecord, History, PastAttempt, SessionLog, StoreError};
 
 use crate::host::millis;
 
-/// Ends the logs of attempts that began before `boot` and whose daemon died: `ended` is the last line of every log.
-/// Those that go on are taken up instead. Returns how many there were.
+/// Ends the logs of attempts that started before `boot` and whose daemon died: `ended` is the last
+/// line of every log. Attempts that are recovered are left out. Returns the number of ended logs.
 ///
 /// # Errors
 /// When the sessions cannot be read.
@@ -42,13 +42,13 @@ fn end(attempt: &PastAttempt, boot: Timestamp) -> Result<(), StoreError> {
         .as_ref()
         .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
         .unwrap_or(boot);
-    let took = until.duration_since(attempt.record.started_at);
+    let duration = until.duration_since(attempt.record.started_at);
     let ended = Ended {
         outcome: Outcome::Lost,
         failure_class: None,
         exit_code: exit.as_ref().and_then(|exit| exit.code),
         signal: exit.as_ref().and_then(|exit| exit.signal),
-        duration_ms: millis(took.unsigned_abs()),
+        duration_ms: millis(duration.unsigned_abs()),
         usage: Usage::default(),
         cost_usd: None,
         cost_source: CostSource::None,

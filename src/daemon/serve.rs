@@ -1,4 +1,4 @@
-//! The life of a daemon, detached or in front of a person.
+//! The life of a daemon, detached or in the foreground.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -34,42 +34,41 @@ use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
 
-/// How long file accesses that are still under way may hold up the end.
+/// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);
 
-/// How long the agents of a detached daemon live without one, where the workflow does not say. Those of a daemon in
-/// front of a person end with it.
+/// How long the agents of a detached daemon live without one, if the workflow does not set it.
+/// Those of a daemon in the foreground end with it.
 const DETACHED_GRACE: Duration = Duration::from_secs(600);
 
-/// How long notifications that are not delivered yet may hold up the end: of a daemon that was told to stop, and of one
-/// that has nothing left to do.
+/// How long undelivered notifications may delay the end: of a daemon that was asked to stop, and of
+/// one that has nothing left to do.
 const NOTIFY_TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
 
-/// How often old logs are looked for.
+/// The interval at which old logs are removed.
 const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
 
-/// What a daemon is to do.
+/// The options of a daemon.
 pub struct ServeOptions {
-    /// The workflow.
     pub loaded: LoadedWorkflow,
-    /// How long, and what.
+    /// How long it runs, and what it may start.
     pub options: Options,
-    /// What a person sees of the logs.
+    /// Which logs a person sees.
     pub console: Console,
-    /// Who is told what happens.
+    /// Receives the progress events.
     pub observer: Box<dyn Observer>,
-    /// Where HTTP is served on TCP.
+    /// The TCP address of the HTTP API, if it is served there.
     pub listen: Option<SocketAddr>,
-    /// Is told where that is, with the port that was taken.
+    /// Called with the actual address of the HTTP API.
     pub listening: fn(&ApiView),
 }
 
 /// Runs a daemon to its end.
 ///
-/// `ready` is told when it can be asked, or why it cannot.
+/// `ready` is notified when the daemon accepts requests, or why it cannot start.
 ///
 /// # Errors
-/// When it could not begin.
+/// When it could not start.
 pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Failure> {
     vik_proc::lean_heap();
     match Daemon::start(&serve) {
@@ -83,22 +82,23 @@ pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Fa
     }
 }
 
-/// Everything that a daemon holds for its life.
+/// What a daemon holds while it lives.
 struct Daemon {
     instance: Instance,
-    /// The instance's, and the home's: whoever looks for its state elsewhere must not run beside it either.
+    /// The locks of the instance and of the home: a daemon that uses another state folder must not
+    /// run beside this one either.
     _locks: [FileLock; 2],
     host: Arc<Host>,
     info: InstanceInfo,
     ledger: Arc<Ledger>,
-    /// What the ledger knew, until it is used.
+    /// The state from the ledger, until the orchestrator takes it.
     stored: Stored,
 }
 
-/// The surroundings for a workflow, without becoming its daemon.
+/// Returns the host of a workflow, without becoming its daemon.
 ///
 /// # Errors
-/// When the home cannot be told or made.
+/// When the home cannot be determined or created.
 pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
     let failure = |what: &str, error: &dyn std::error::Error| Failure::failed("home", what, error);
     let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
@@ -149,13 +149,14 @@ impl Daemon {
         if let Some(weakness) = weakness {
             tracing::warn!(hint = weakness.hint(), "{}", weakness.description());
         }
-        // Before anything is touched: without it nothing can be kept, so nothing may be done.
+        // The ledger is opened before anything is changed: without it nothing can be stored, so
+        // nothing may be done.
         let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
         workspace::sweep(&host.layout).map_err(|error| {
             Failure::failed("home", "cannot clean up what an earlier removal left", &error)
         })?;
         if let Err(error) = crate::provenance::sweep(&host.layout) {
-            // What stays takes room, and nothing else.
+            // The remaining files only take up space.
             tracing::warn!(
                 error = chain(&error),
                 "contents of files that nobody asks for stay"
@@ -216,8 +217,8 @@ impl Daemon {
                 return Err(failure);
             }
         };
-        let result = runtime.block_on(self.live(serve, &mut ready));
-        // A read from a disk that does not answer must not hold up the end.
+        let result = runtime.block_on(self.run_async(serve, &mut ready));
+        // A read from a disk that does not answer must not delay the end.
         runtime.shutdown_timeout(LAST_READS);
         if let (Err(failure), Some(ready)) = (&result, ready) {
             ready.failed(failure);
@@ -225,12 +226,12 @@ impl Daemon {
         if let Err(error) = state::enter(&self.host.layout.state_file(), "stopped", None) {
             tracing::error!(%error, "cannot write state.json");
         }
-        // Nobody else has it any more.
+        // No other owner is left.
         let closed = Arc::into_inner(self.ledger).map_or(Ok(()), Ledger::close);
         if let Err(error) = closed {
             tracing::error!(error = chain(&error), "the ledger could not be closed");
         }
-        // A failed one is found as one that did not end in good order.
+        // After a failure, the record stays open, so that the daemon counts as dead.
         if result.is_ok() {
             self.instance.close();
         }
@@ -238,10 +239,15 @@ impl Daemon {
         result
     }
 
-    async fn live(&mut self, serve: ServeOptions, ready: &mut Option<Ready>) -> Result<RunSummary, Failure> {
+    async fn run_async(
+        &mut self,
+        serve: ServeOptions,
+        ready: &mut Option<Ready>,
+    ) -> Result<RunSummary, Failure> {
         let fail = |what: &str, error: &std::io::Error| Failure::failed("daemon", what, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
-        // Agents of the same user must not read its environment, nor open its files by /proc.
+        // Agents of the same user must not read the daemon's environment, nor open its files
+        // through /proc.
         vik_proc::set_non_dumpable();
         vik_proc::raise_file_limit();
         vik_proc::adopt_orphans();
@@ -267,12 +273,12 @@ impl Daemon {
         let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
         let observer: Box<dyn Observer> = Box::new(notifiers.watcher(serve.observer));
         #[cfg(feature = "otlp")]
-        let (traces, observer) = self.traced(observer)?;
-        // Who only wants to get through what is there waits for nothing that comes from outside.
-        let wakes = !serve.options.once;
-        let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| wakes);
+        let (traces, observer) = self.with_traces(observer)?;
+        // With `--once`, nothing waits for an outside event.
+        let has_triggers = !serve.options.once;
+        let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| has_triggers);
         let hooks = hooks.map(listen_to_webhooks).transpose()?;
-        let (told, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
+        let (workflow_updates, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let orchestrator = Orchestrator::new(Setup {
             host: Arc::clone(&self.host),
             loaded: serve.loaded.clone(),
@@ -286,14 +292,14 @@ impl Daemon {
             api: api.clone(),
             notify: notifiers.health(),
             webhooks: hooks.as_ref().map(Tcp::view),
-            workflow_updates: told,
+            workflow_updates,
         });
-        // Those of an earlier daemon live on, or end what they run.
+        // The shims of an earlier daemon may still run, with their agents.
         let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
         self.host.agent_shims.add(inherited);
         let shims = self.host.agent_shims.clone();
         let shims_for_tcp = shims.clone();
-        // Who is gone already cannot be told from an agent.
+        // A process that has exited cannot be distinguished from an agent.
         let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims.alive()) != Some(false));
         let identify: Identify =
             Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &shims_for_tcp.alive()));
@@ -326,13 +332,13 @@ impl Daemon {
             workflows,
             asks: asks.clone(),
         };
-        let behind = ControlContext {
+        let context = ControlContext {
             asks,
             refuse,
             http: http.sockets(),
             tcp: api.clone().map(|api| (api, keys)),
         };
-        let server = ControlServer::listen(&socket, behind)
+        let server = ControlServer::listen(&socket, context)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
         self.instance
             .announce(&self.info)
@@ -356,9 +362,9 @@ impl Daemon {
         tokio::task::spawn_blocking(move || {
             end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
         });
-        let telling = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
-        let schedule = wakes.then(|| Schedule::start(schedule));
-        let closing = orchestrator.run(signals, receiver).await;
+        let notifier_task = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
+        let schedule = has_triggers.then(|| Schedule::start(schedule));
+        let summary = orchestrator.run(signals, receiver).await;
         #[cfg(feature = "otlp")]
         if let Some(traces) = traces {
             tokio::task::block_in_place(|| traces.end());
@@ -368,12 +374,14 @@ impl Daemon {
             schedule.close().await;
         }
         server.close().await;
-        telling.end(NOTIFY_TIMEOUTS[usize::from(!closing.stopped)]).await;
+        notifier_task
+            .end(NOTIFY_TIMEOUTS[usize::from(!summary.stopped)])
+            .await;
         drop(http);
         retention.abort();
         orphans.abort();
-        match &closing.broken {
-            None => Ok(closing),
+        match &summary.broken {
+            None => Ok(summary),
             Some(error) => Err(Failure::failed(
                 "ledger",
                 "Vik has stopped: what it decides cannot be kept any more",
@@ -383,9 +391,9 @@ impl Daemon {
         }
     }
 
-    /// Traces what an observer is told, where the environment says where traces go.
+    /// Adds traces to an observer, if the environment configures them.
     #[cfg(feature = "otlp")]
-    fn traced(
+    fn with_traces(
         &self,
         observer: Box<dyn Observer>,
     ) -> Result<(Option<crate::otel::Traces>, Box<dyn Observer>), Failure> {
@@ -399,7 +407,6 @@ impl Daemon {
     }
 }
 
-/// Takes the port.
 fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "HTTP is served to other machines, without encryption");
@@ -410,7 +417,6 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     })
 }
 
-/// Takes the port of the webhooks.
 fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
     Tcp::bind(address).map_err(|error| {
         Failure::failed(
@@ -422,21 +428,23 @@ fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
     })
 }
 
-/// What `run` was told, for a restart.
+/// Returns the arguments of this `run`, for a restart.
 fn run_args(serve: &ServeOptions) -> Vec<String> {
-    let mut words = serve.options.to_args();
+    let mut args = serve.options.to_args();
     if let Some(address) = serve.listen {
-        words.push(format!("--port={}", address.port()));
-        words.push(format!("--bind-address={}", address.ip()));
+        args.push(format!("--port={}", address.port()));
+        args.push(format!("--bind-address={}", address.ip()));
     }
-    words
+    args
 }
 
-/// Opens the ledger. Where there is none, as in a folder of a version that kept none, it begins with what attempts left.
+/// Opens the ledger. If there is none, as in a folder of a version without one, the new ledger
+/// starts with the usage of recorded attempts.
 fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
     let service = layout.service_dir();
     if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
-        // What that version left cannot be taken up. Where it is only the ledger that is gone, attempts may well live.
+        // Attempts of such a version cannot be recovered. If only the ledger is missing, attempts
+        // may still be running.
         end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), |record| {
             record.kept.is_some()
         });
@@ -452,9 +460,9 @@ fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
     Ledger::open(&service)
 }
 
-/// Ends the logs of attempts that nobody will take up.
-fn end_cut_off_logs(sessions: &Path, boot: Timestamp, goes_on: impl Fn(&AttemptRecord) -> bool) {
-    match recover::end_cut_off_logs(sessions, boot, goes_on) {
+/// Ends the logs of attempts that will not be recovered.
+fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
+    match recover::end_cut_off_logs(sessions, boot, is_recovered) {
         Ok(0) => {}
         Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
         Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
@@ -463,14 +471,14 @@ fn end_cut_off_logs(sessions: &Path, boot: Timestamp, goes_on: impl Fn(&AttemptR
 
 const WRITABLE_HINT: &str = "check that the folder is writable and the disk not full";
 
-/// What to do where an error of the ledger does not say.
+/// The hint for an error of the ledger that has none.
 const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
 
-/// What to do where the variables of OpenTelemetry make no sense.
+/// The hint for invalid variables of OpenTelemetry.
 #[cfg(feature = "otlp")]
 const TRACES_HINT: &str = "look at the variables that begin with OTEL_EXPORTER_OTLP_";
 
-/// Why there is no daemon without its ledger.
+/// Returns the failure of a daemon without its ledger.
 pub fn ledger_failure(error: &LedgerError) -> Failure {
     Failure::failed("ledger", "the ledger of this workflow cannot be used", error)
         .hint(error.hint().unwrap_or(LEDGER_HINT))
@@ -503,9 +511,13 @@ async fn retain(logs: PathBuf, days: u32) {
     }
 }
 
-/// How a daemon that ended by itself exits when nobody waits for a summary.
-pub fn exit_of(closing: &RunSummary, once: bool) -> Exit {
-    // A daemon that was told to end did what it should; an interrupt at a terminal is one.
-    let told = (closing.stopped || closing.drained) && !closing.interrupted;
-    if told && !once { Exit::Done } else { closing.exit() }
+/// Returns the exit code of a daemon whose summary nobody waits for.
+pub fn exit_of(summary: &RunSummary, once: bool) -> Exit {
+    // A daemon that was asked to end has done its work, unless a terminal interrupted it.
+    let was_requested = (summary.stopped || summary.drained) && !summary.interrupted;
+    if was_requested && !once {
+        Exit::Done
+    } else {
+        summary.exit()
+    }
 }

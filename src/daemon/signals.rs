@@ -1,20 +1,19 @@
-//! Signals: the first INT or TERM stops gracefully, a second one at once; HUP asks for a look at the issues.
+//! Signals: the first INT or TERM stops gracefully, a second one immediately; HUP requests a pull.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// End gracefully.
     Stop {
-        /// Asked for at a terminal (SIGINT).
+        /// Whether it came from a terminal (SIGINT).
         interrupt: bool,
     },
-    /// Look again.
+    /// Check the workflow and pull the issues.
     Refresh,
 }
 
-/// The signals a daemon listens to.
+/// The signals that a daemon handles.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
@@ -23,7 +22,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Starts listening. From here on none of them ends the process.
+    /// Starts listening. From then on, none of them ends the process.
     ///
     /// # Errors
     /// When the handlers cannot be set.
@@ -35,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// The next signal.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.interrupt.recv() => Asked::Stop { interrupt: true },

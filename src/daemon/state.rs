@@ -1,4 +1,5 @@
-//! `service/state.json`: the pid and life of the daemon, for people and scripts that look into the home.
+//! `service/state.json`: the pid and the state of the daemon, for people and scripts that look into
+//! the home.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -10,22 +11,18 @@ use serde::{Deserialize, Serialize};
 use crate::workspace::fs as private;
 use crate::workspace::fs::write_json_atomic;
 
-/// What stands in `state.json`.
+/// The content of `state.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceState {
     /// The version of this record.
     pub schema: u32,
-    /// `running`, `draining`, `stopping`, `stopped`, `failed`.
+    /// One of `running`, `draining`, `stopping`, `stopped`, `failed`.
     pub state: String,
-    /// The daemon's process id.
     pub pid: i32,
-    /// When it started.
     pub started_at: Timestamp,
-    /// When it entered this state.
+    /// When the daemon entered this state.
     pub since: Timestamp,
-    /// The workflow file.
     pub workflow_path: String,
-    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -38,7 +35,7 @@ pub fn write(path: &Path, state: &ServiceState) -> io::Result<()> {
     write_json_atomic(path, state)
 }
 
-/// Notes that the daemon entered another state; a failure stands until the next daemon.
+/// Records that the daemon entered another state. A failure is kept until the next daemon starts.
 ///
 /// # Errors
 /// When the file cannot be read or written.
@@ -49,7 +46,8 @@ pub fn enter(path: &Path, state: &str, error: Option<&str>) -> io::Result<()> {
         record.error = error.map(str::to_owned);
         record.since = Timestamp::now();
         if write(path, &record).is_err() {
-            // A full disk has no room for a new file, but for a few bytes in this one.
+            // A full disk has no room for a new file, but it has for a few bytes in the existing
+            // one.
             let mut text = serde_json::to_vec_pretty(&record)?;
             text.push(b'\n');
             #[expect(clippy::disallowed_methods, reason = "Vik's own file")]

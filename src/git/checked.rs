@@ -1,8 +1,9 @@
-//! Objects whose content is what their names say.
+//! Objects whose content matches their ids.
 //!
-//! Git compares the content of an object with its name when it receives the object, not when it reads it from its own
-//! files, and those are an agent's to write. So what a push or a reset relies on is packed from the workspace's files
-//! and received in a folder of the view: there git itself has made each name from the content.
+//! Git compares the content of an object with its id when it receives the object, and not when it
+//! reads it from its own files, which an agent can write. So the objects that a push or a reset
+//! relies on are packed from the workspace's files and received in a folder of the view: there git
+//! itself has computed each id from the content.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -12,18 +13,18 @@ use super::run::{could_not_start, ended, entries, output};
 use super::view::View;
 use super::{GitError, files};
 
-/// Where received objects are in the view.
+/// The folder of received objects in the view.
 pub(super) const FOLDER: &str = "checked";
 
-/// The most commits before a named one that `~`, `^` and the like can reach.
+/// The limit on the commits before a named one that `~`, `^` and similar suffixes can reach.
 const MAX_HISTORY: &str = "--max-count=10000";
 
 impl View {
-    /// Returns whether a commit is another one or a part of its history, by commits whose content was compared with
-    /// their names. History that the workspace does not have proves nothing.
+    /// Returns whether a commit is another one or a part of its history, based on commits whose
+    /// content was compared with their ids. History that the workspace lacks proves nothing.
     ///
     /// # Errors
-    /// When a commit on the way has other content than its name says.
+    /// Returns an error if the content of a commit in between does not match its id.
     pub fn is_part(&self, commit: &str, of: &str) -> Result<bool, GitError> {
         if commit == of {
             return Ok(true);
@@ -39,11 +40,12 @@ impl View {
                 None => drop(commits.insert(line.to_owned())),
             },
         );
-        // Git does not list where it does not have the commit.
+        // The command fails if the workspace lacks the commit.
         if listed.is_err() || !boundary.contains(commit) {
             return Ok(false);
         }
-        // History ends there. A commit that is called shallow and is not takes from what is proven, and adds nothing.
+        // The history ends at these commits. A commit that is wrongly marked as shallow only
+        // reduces what is proven.
         let mut shallow = files::read_text(&self.open_own("")?, "shallow")
             .map_err(GitError::io("read", &self.folder.join("shallow")))?
             .unwrap_or_default();
@@ -58,11 +60,12 @@ impl View {
         Ok(output(&mut ask).is_ok())
     }
 
-    /// Returns the commit that a name means; `None` where there is none. The ref is the view's, and what the name says
-    /// from there on (`~2`, the commit of a tag) is followed by received objects alone.
+    /// Returns the commit that a name refers to; `None` if there is none. The ref is the view's,
+    /// and the suffix of the name (`~2`, the commit of a tag) is resolved with received objects
+    /// only.
     ///
     /// # Errors
-    /// When an object has other content than its name says.
+    /// Returns an error if the content of an object does not match its id.
     pub fn checked_commit(&self, name: &str) -> Result<Option<String>, GitError> {
         let suffix = name.find(['~', '^']).unwrap_or(name.len());
         let (name, suffix) = name.split_at(suffix);
@@ -97,12 +100,13 @@ impl View {
         Ok(is_id(&id).then_some(id))
     }
 
-    /// Makes the index for a reset to a commit that is [checked](Self::checked_commit), and receives what it reads: its
-    /// trees, and the files that are to be written. From then on the view has no other objects; those that a partial
-    /// clone lacks are fetched.
+    /// Creates the index for a reset to a commit that is [checked](Self::checked_commit), and
+    /// receives the objects of the reset: its trees, and the files to be written. From then on the
+    /// view has no other objects; those that a partial clone lacks are fetched.
     ///
     /// # Errors
-    /// When an object has other content than its name says, or is missing.
+    /// Returns an error if the content of an object does not match its id, or if an object is
+    /// missing.
     pub fn prepare_reset(&self, commit: &str) -> Result<(), GitError> {
         let mut tree = self.checked(self.git([
             "rev-list",
@@ -141,7 +145,8 @@ impl View {
 
         self.make_entries()?;
         let mut refresh = self.checked(self.refresh());
-        // Else those of the work tree, which are the agent's, say which files are unchanged.
+        // Otherwise the attributes of the work tree, which the agent controls, would determine
+        // which files are unchanged.
         let _ = refresh.env("GIT_ATTR_SOURCE", commit).status();
         let mut changed = BTreeSet::new();
         let compare = [
@@ -155,7 +160,7 @@ impl View {
         ];
         let mut compare = self.checked(self.git_in_work_tree(compare));
         entries(compare.env("GIT_ATTR_SOURCE", commit), 0, |entry| {
-            // `:MODE MODE ID ID STATUS`; the path is an entry of its own.
+            // `:MODE MODE ID ID STATUS`; the path is a separate entry.
             let mut fields = entry.strip_prefix(':').unwrap_or_default().split(' ');
             let (mode, id) = (fields.next(), fields.nth(1));
             let is_file = mode.is_some_and(|mode| !matches!(mode, "000000" | "160000"));
@@ -171,7 +176,8 @@ impl View {
     /// Receives objects of the workspace.
     ///
     /// # Errors
-    /// When one has other content than its name says, or is missing in a clone that is not partial.
+    /// Returns an error if the content of an object does not match its id, or if an object is
+    /// missing in a clone that is not partial.
     fn receive(&self, ids: &BTreeSet<String>) -> Result<(), GitError> {
         let wanted = self.missing(&mut self.checked(self.git(["cat-file"])), ids)?;
         let absent = self.missing(without_fetch(&mut self.git(["cat-file"])), &wanted)?;
@@ -214,7 +220,7 @@ impl View {
         Ok(())
     }
 
-    /// Returns those of the objects that git does not find.
+    /// Returns the objects that git does not find.
     fn missing(&self, cat_file: &mut Command, ids: &BTreeSet<String>) -> Result<BTreeSet<String>, GitError> {
         let mut missing = BTreeSet::new();
         if ids.is_empty() {
@@ -244,14 +250,14 @@ impl View {
             .map_err(GitError::io("read", &path))
     }
 
-    /// Makes a command see nothing but received objects.
+    /// Restricts a command to received objects.
     fn checked(&self, mut command: Command) -> Command {
         without_fetch(&mut command).env("GIT_OBJECT_DIRECTORY", self.folder.join(FOLDER));
         command
     }
 }
 
-/// Makes git take what a partial clone lacks for missing.
+/// Makes git treat objects that a partial clone lacks as missing.
 fn without_fetch(command: &mut Command) -> &mut Command {
     command.env("GIT_NO_LAZY_FETCH", "1")
 }

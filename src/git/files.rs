@@ -1,4 +1,5 @@
-//! Files of a repository that an agent may have made: reached by handles, never through a link.
+//! Access to files of a repository that an agent may have created: by handles, and never through a
+//! link.
 
 use std::ffi::{CStr, OsStr};
 use std::io::{self, Read as _, Write as _};
@@ -17,22 +18,23 @@ use vik_proc::untrusted;
 
 use super::GitError;
 
-/// The most bytes of a file that is read whole.
+/// The size limit of a file that is read completely, in bytes.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The most files that one command takes over from a repository.
+/// The limit on the files that one command takes over from a repository.
 const MAX_FILES: usize = 4_000_000;
 
-/// The most bytes of a ref: a symbolic one names another by its path.
+/// The size limit of a ref, in bytes: a symbolic ref names another one by its path.
 const MAX_REF_BYTES: u64 = 8 * 1024;
 
-/// The most refs that are files of their own.
+/// The limit on the refs that are separate files.
 const MAX_REFS: usize = 250_000;
 
-/// The most bytes of one file that is taken over: an index has some hundred for each file.
+/// The size limit of a single file that is taken over, in bytes: an index has some hundred bytes
+/// for each file.
 const MAX_FILE_BYTES: i64 = 1024 * 1024 * 1024;
 
-/// The deepest folder that is looked into.
+/// The limit on the depth of folders.
 const MAX_DEPTH: usize = 64;
 
 const FOLDER: OFlag = OFlag::O_RDONLY
@@ -40,17 +42,17 @@ const FOLDER: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// Opens a folder by its path. Its last part must be no link.
+/// Opens a folder by its path, whose last part must not be a link.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(nix::fcntl::open(path, FOLDER, Mode::empty())?)
 }
 
-/// Opens a folder below another one; no part of the way may be a link.
+/// Opens a folder below another one. No part of the path may be a link.
 pub fn descend(root: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     walk_down(root, path, false)
 }
 
-/// [`descend`], which makes folders that are missing.
+/// Opens a folder like [`descend`], and creates missing folders.
 pub fn descend_or_make(root: &impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     walk_down(root, path, true)
 }
@@ -72,7 +74,8 @@ fn walk_down(root: &impl AsFd, path: &Path, make: bool) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Reads a regular file whole; `None` where there is none. A link is refused, and a pipe is not waited for.
+/// Reads a regular file completely. Returns `None` if there is none. It refuses a link and does not
+/// block on a pipe.
 pub fn read(folder: &impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
     match untrusted::read_at(folder, Path::new(name), MAX_READ_BYTES) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -81,18 +84,18 @@ pub fn read(folder: &impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// [`read`] as text.
+/// Reads a file like [`read`], as text.
 pub fn read_text(folder: &impl AsFd, name: &str) -> io::Result<Option<String>> {
     let text = read(folder, name)?.map(String::from_utf8).transpose();
     text.map_err(io::Error::other)
 }
 
-/// Whether anything has this name in a folder.
+/// Returns whether a folder has an entry of this name.
 pub fn exists(folder: &impl AsFd, name: &str) -> bool {
     fstatat(folder, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Removes a file if it is there.
+/// Removes a file if it exists.
 pub fn remove(folder: &impl AsFd, name: &str) -> io::Result<()> {
     match unlinkat(folder, name, UnlinkatFlags::NoRemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -100,9 +103,10 @@ pub fn remove(folder: &impl AsFd, name: &str) -> io::Result<()> {
     }
 }
 
-/// Replaces what has this name in a folder by a file with this content. A link in its place is replaced, not followed.
+/// Replaces the entry of this name in a folder by a file with this content. A link in its place is
+/// replaced and not followed.
 pub fn replace(folder: &impl AsFd, name: &OsStr, content: &[u8]) -> io::Result<()> {
-    // Git takes no file whose name begins with a dot for a ref.
+    // Git does not interpret a file whose name starts with a dot as a ref.
     let temporary = format!(".vik-{}", uuid::Uuid::now_v7().simple());
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let file = openat(folder, temporary.as_str(), flags, Mode::from_bits_truncate(0o666))?;
@@ -114,12 +118,13 @@ pub fn replace(folder: &impl AsFd, name: &OsStr, content: &[u8]) -> io::Result<(
     moved
 }
 
-/// Takes a tree over into another one: every regular file gets a second name there (a copy, where the file systems
-/// differ). What is there already stays. Git reads a ref whole, so refs are read within a limit and written anew.
+/// Takes over a tree into another one: every regular file gets a second name there, or a copy if
+/// the file systems differ. Existing files stay. Git reads refs completely, so they are read with a
+/// size limit and written as new files.
 pub struct Takeover<'a> {
-    /// How the tree is called in errors.
+    /// The name of the tree in errors.
     pub name: &'a Path,
-    /// What is left out, relative to the root of the tree.
+    /// Returns whether a path, relative to the root of the tree, is left out.
     pub leave_out: &'a dyn Fn(&Path) -> bool,
     /// Whether the files are refs.
     pub of_refs: bool,
@@ -129,7 +134,8 @@ impl Takeover<'_> {
     /// Takes over all of `from`.
     ///
     /// # Errors
-    /// When something in the tree is neither a folder nor a regular file, or it is too large.
+    /// Returns an error if something in the tree is neither a folder nor a regular file, or if the
+    /// tree is too large.
     pub fn run(&self, from: &OwnedFd, to: &OwnedFd) -> Result<(), GitError> {
         self.folder(from, to, Path::new(""), 0, &mut 0)
     }
@@ -154,7 +160,7 @@ impl Takeover<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            // What git is writing, or has left behind.
+            // Git is writing these files, or has left them behind.
             if name.to_bytes().ends_with(b".lock") || name.to_bytes().starts_with(b"tmp_") {
                 continue;
             }
@@ -163,11 +169,11 @@ impl Takeover<'_> {
                 continue;
             }
             *files += 1;
-            let most = if self.of_refs { MAX_REFS } else { MAX_FILES };
-            if *files > most {
+            let max_files = if self.of_refs { MAX_REFS } else { MAX_FILES };
+            if *files > max_files {
                 return Err(GitError::changed(
                     self.name,
-                    format!("has more than {most} files"),
+                    format!("has more than {max_files} files"),
                 ));
             }
             self.entry(from, to, name, &path, depth, files)?;
@@ -188,7 +194,7 @@ impl Takeover<'_> {
         let fail = |action: &'static str| move |error: Errno| GitError::io(action, &full())(error.into());
         let stat = match fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            // Removed meanwhile, as git does with its temporary files.
+            // Removed in the meantime, as git does with its temporary files.
             Err(Errno::ENOENT) => return Ok(()),
             Err(error) => return Err(fail("read")(error)),
         };
@@ -228,11 +234,11 @@ fn take_ref(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     }
 }
 
-/// Gives a file a second name in another folder, or copies it where that is not possible.
+/// Gives a file a second name in another folder, or copies it if that is not possible.
 fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     match linkat(from, name, to, name, AtFlags::empty()) {
         Ok(()) => {
-            // Something else may have taken the name since it was looked at.
+            // The name may refer to another file since it was checked.
             let stat = fstatat(to, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
             if kind(stat.st_mode) == SFlag::S_IFREG {
                 return Ok(());
@@ -248,7 +254,7 @@ fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
 fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     let (source, _) = untrusted::open_at(from, Path::new(OsStr::from_bytes(name.to_bytes())))?;
     let metadata = source.metadata()?;
-    // A file that takes no disk space would take it here.
+    // A sparse file would occupy disk space as a copy.
     if metadata.len() > MAX_READ_BYTES && metadata.blocks() * 512 < metadata.len() / 2 {
         return Err(io::Error::other("it has holes"));
     }
@@ -261,7 +267,7 @@ fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     io::copy(&mut source.take(metadata.len()), &mut target).map(drop)
 }
 
-/// Puts a file of Vik's in place of what has this name in a folder.
+/// Replaces the entry of this name in a folder by a file of Vik.
 pub fn install(file: &Path, folder: &OwnedFd, name: &str) -> io::Result<()> {
     let source = open_folder(file.parent().unwrap_or(Path::new("/")))?;
     let temporary = format!(".vik-{}", uuid::Uuid::now_v7().simple());
@@ -278,12 +284,12 @@ pub fn install(file: &Path, folder: &OwnedFd, name: &str) -> io::Result<()> {
         }
     }
     let moved = nix::fcntl::renameat(folder, temporary.as_str(), folder, name);
-    // Two names of one file: the rename did nothing, and left both.
+    // If both names refer to the same file, the rename does nothing and leaves both.
     let _ = remove(folder, &temporary);
     Ok(moved?)
 }
 
-/// Takes one file over into a folder, under its own name; `false` where there is none.
+/// Takes over one file into a folder, under its own name. Returns `false` if there is none.
 pub fn take_one(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
     let Ok(stat) = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return Ok(false);
@@ -298,7 +304,7 @@ pub fn take_one(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// A path as it is without links, for comparison.
+/// Returns a path without links, for comparisons.
 pub fn canonical(path: &Path) -> Result<PathBuf, GitError> {
     path.canonicalize().map_err(GitError::io("find", path))
 }

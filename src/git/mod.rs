@@ -1,9 +1,10 @@
-//! Git in the workspace of an issue, outside of the sandbox, with nothing of the workspace's settings.
+//! Git in the workspace of an issue, outside of the sandbox, with no setting of the workspace.
 //!
-//! An agent owns its workspace, `.git` included: settings of git that run programs, hooks, and links to other
-//! repositories. So git never works in that repository. Each command gets a repository of Vik's own ([`View`]) in a
-//! folder that no agent can reach. Its settings come from the [`Record`] that Vik takes when `after_create` has ended, and
-//! from the user; from the workspace it gets objects and refs, as regular files that are reached without following a link.
+//! An agent controls its workspace, including `.git`: settings of git that run programs, hooks, and
+//! links to other repositories. So git never works in that repository. Each command gets a
+//! repository of Vik's own ([`View`]) in a folder that no agent can reach. Its settings come from
+//! the user, and from the [`Record`] that Vik takes when `after_create` has ended. From the
+//! workspace it gets objects and refs, as regular files that are reached without following a link.
 
 mod checked;
 pub(crate) mod files;
@@ -23,44 +24,40 @@ pub use repository::WorkTree;
 pub use run::output;
 pub use view::{Tracking, View};
 
-/// Why git does not work in a workspace.
+/// An error of git in a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// The workspace is no repository, or not one that Vik can use.
+    /// The workspace has no repository, or one that Vik cannot use.
     #[error("{0}")]
     NotUsable(String),
-    /// Something in the repository is not what it was, or is no regular file.
+    /// Something in the repository has changed, or is not a regular file.
     #[error("{} {what}", path.display())]
     Unsafe {
-        /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The violation.
         what: String,
     },
-    /// An object cannot be relied on.
+    /// An object is not trustworthy.
     #[error("the object {object} {what}")]
     Object {
-        /// Its name.
+        /// The id of the object.
         object: String,
-        /// What is wrong with it.
+        /// The defect.
         what: &'static str,
     },
-    /// A file could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried: `read`, `write`, `link`.
+        /// The attempted action: `read`, `write`, `link`.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// Git could not be started, or failed.
     #[error("`git {verb}` {how}")]
     Git {
-        /// The verb of git.
+        /// The git command, such as `push`.
         verb: String,
-        /// How it ended.
+        /// The way it failed.
         how: String,
     },
 }

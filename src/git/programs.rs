@@ -1,9 +1,9 @@
-//! Which settings of git run programs.
+//! The settings of git that run programs.
 
 use std::path::Path;
 
-/// The settings whose value is a program or a command line. `*` stands for any subsection. Kept complete by a test that
-/// goes through `git help --config`.
+/// The settings whose value is a program or a command line. `*` matches any subsection. A test that
+/// reads `git help --config` checks that the list is complete.
 pub const PROGRAM_KEYS: [&str; 49] = [
     "alias.*",
     "browser.*.cmd",
@@ -56,7 +56,7 @@ pub const PROGRAM_KEYS: [&str; 49] = [
     "uploadpack.packobjectshook",
 ];
 
-/// Settings that lead git to a program, a repository or another file of settings by naming where it is.
+/// Settings that direct git to a program, a repository or another settings file by its location.
 pub const LEADING_KEYS: [&str; 13] = [
     "core.attributesfile",
     "core.excludesfile",
@@ -73,20 +73,21 @@ pub const LEADING_KEYS: [&str; 13] = [
     "url.*.pushinsteadof",
 ];
 
-/// Programs that run the file which their first argument names.
+/// Programs that run the file named by their first argument.
 const INTERPRETERS: [&str; 12] = [
     "bash", "bun", "dash", "deno", "env", "node", "perl", "php", "python", "ruby", "sh", "zsh",
 ];
 
-/// Those of them whose code on the command line loads no other file by itself.
+/// The interpreters whose code on the command line loads no other file by itself.
 const SHELLS: [&str; 4] = ["bash", "dash", "sh", "zsh"];
 
-/// Programs that run what the folder they are started in says.
+/// Programs that run code which their working directory defines.
 const LAUNCHERS: [&str; 11] = [
     "bundle", "bunx", "just", "make", "npm", "npx", "pnpm", "rake", "uv", "uvx", "yarn",
 ];
 
-/// Whether a key of a setting fits a pattern: the same section and name, and any subsection for `*`.
+/// Returns whether the key of a setting matches a pattern: the same section and name, and any
+/// subsection for `*`.
 pub fn fits(pattern: &str, key: &str) -> bool {
     match pattern.split_once('*') {
         None => key.eq_ignore_ascii_case(pattern),
@@ -100,13 +101,13 @@ pub fn fits(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The first setting that would run a program of the work tree, and that program: one by a relative path, or in the
-/// workspace itself.
+/// Returns the first setting that would run a program of the work tree, and that program: one with
+/// a relative path, or in the workspace itself.
 pub fn in_work_tree<'s>(settings: &'s [(String, String)], workspace: &Path) -> Option<(&'s str, &'s str)> {
     settings
         .iter()
         .filter(|(key, _)| PROGRAM_KEYS.iter().any(|pattern| fits(pattern, key)))
-        // Hooks are switched off, and none of these is asked for.
+        // Hooks are disabled, and the other two settings are never used.
         .filter(|(key, _)| {
             !["core.hookspath", "init.templatedir", "alias.*"]
                 .iter()
@@ -116,20 +117,21 @@ pub fn in_work_tree<'s>(settings: &'s [(String, String)], workspace: &Path) -> O
 }
 
 fn program_of<'v>(command: &'v str, workspace: &Path) -> Option<&'v str> {
-    let separates = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=".contains(letter);
+    let is_separator = |letter: char| letter.is_whitespace() || "\"'`;|&()<>=".contains(letter);
     let mut after_interpreter = false;
     let mut is_shell = false;
-    for word in command.split(separates).filter(|word| !word.is_empty()) {
-        let word = word.strip_prefix('!').unwrap_or(word);
-        let is_url = word.contains("://") || word.contains("::");
-        let path = Path::new(word);
-        let is_relative = !path.is_absolute() && !word.starts_with(['~', '$', '%', '-']) && !is_url;
-        if path.starts_with(workspace) || (is_relative && (word.contains('/') || after_interpreter)) {
-            return Some(word);
+    for token in command.split(is_separator).filter(|token| !token.is_empty()) {
+        let token = token.strip_prefix('!').unwrap_or(token);
+        let is_url = token.contains("://") || token.contains("::");
+        let path = Path::new(token);
+        let is_relative = !path.is_absolute() && !token.starts_with(['~', '$', '%', '-']) && !is_url;
+        if path.starts_with(workspace) || (is_relative && (token.contains('/') || after_interpreter)) {
+            return Some(token);
         }
-        // Code on the command line of Python and the like loads modules from the folder.
-        if after_interpreter && !is_shell && (word.starts_with("-c") || word.starts_with("-e")) {
-            return Some(word);
+        // Code on the command line of Python and similar interpreters loads modules from the
+        // folder.
+        if after_interpreter && !is_shell && (token.starts_with("-c") || token.starts_with("-e")) {
+            return Some(token);
         }
         let name = path
             .file_name()
@@ -137,15 +139,15 @@ fn program_of<'v>(command: &'v str, workspace: &Path) -> Option<&'v str> {
             .unwrap_or_default();
         let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
         if LAUNCHERS.contains(&name) {
-            return Some(word);
+            return Some(token);
         }
         let is_interpreter = INTERPRETERS.contains(&name);
         if is_interpreter {
             is_shell = SHELLS.contains(&name);
         }
-        after_interpreter = is_interpreter || (after_interpreter && word.starts_with('-'));
-        // `sh -c COMMAND`: the words of the command are looked at as such.
-        after_interpreter &= !word.starts_with("-c");
+        after_interpreter = is_interpreter || (after_interpreter && token.starts_with('-'));
+        // `sh -c COMMAND`: the tokens of the command are checked as a command.
+        after_interpreter &= !token.starts_with("-c");
     }
     None
 }

@@ -1,4 +1,5 @@
-//! What Vik records of a workspace's repository when `after_create` has ended: before an agent could change it.
+//! The record of a workspace's repository, taken when `after_create` has ended and before an agent
+//! could change it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +17,8 @@ use super::{GitError, files, submodules};
 use crate::workspace::fs::{create_private_dir_all, write_json_atomic, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX, Workspace, normal};
 
-/// Settings of the clone that say how files are written to the work tree. None of them runs a program or names a file.
+/// Settings of the clone that determine how files are written to the work tree. None of them runs a
+/// program or names a file.
 const KEPT_SETTINGS: [&str; 10] = [
     "core.autocrlf",
     "core.bigfilethreshold",
@@ -30,73 +32,73 @@ const KEPT_SETTINGS: [&str; 10] = [
     "core.symlinks",
 ];
 
-/// The repository of a workspace, as `after_create` left it.
+/// The repository of a workspace when `after_create` had ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Where it is.
+    /// The location of the repository.
     pub place: Place,
-    /// The kind of its hashes, `sha1` or `sha256`.
+    /// The hash algorithm of its object ids, `sha1` or `sha256`.
     pub object_format: String,
-    /// `objects/info/alternates`, "" where there was none.
+    /// The content of `objects/info/alternates`; empty if there is none.
     #[serde(default)]
     pub alternates: String,
-    /// `info/exclude`, "" where there was none.
+    /// The content of `info/exclude`; empty if there is none.
     #[serde(default)]
     pub exclude: String,
-    /// `info/sparse-checkout`, "" where there was none.
+    /// The content of `info/sparse-checkout`; empty if there is none.
     #[serde(default)]
     pub sparse_checkout: String,
     /// The branch that was checked out.
     pub branch: Option<String>,
     /// The remotes by name.
     pub remotes: BTreeMap<String, Remote>,
-    /// How files are written to the work tree.
+    /// The settings that determine how files are written to the work tree.
     #[serde(default)]
     pub settings: Vec<(String, String)>,
-    /// The server of Git LFS, where the project or the clone named one.
+    /// The URL of the Git LFS server, if the project or the clone specified one.
     #[serde(default)]
     pub lfs_url: Option<String>,
-    /// The remote-tracking refs: an id, or `ref: NAME`. Vik's own fetches and pushes move them.
+    /// The remote-tracking refs: an id, or `ref: NAME`. Only Vik's own fetches and pushes change
+    /// them.
     #[serde(default)]
     pub tracking: BTreeMap<String, String>,
-    /// The submodules that were checked out, by their path.
+    /// The submodules that were checked out, by path.
     #[serde(default)]
     pub submodules: BTreeMap<String, SavedRecord>,
 }
 
-/// A remote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
-    /// Where it is fetched from.
+    /// The URL for fetches.
     pub url: String,
-    /// Where it is pushed to, where that is elsewhere.
+    /// The URL for pushes, if it is another one.
     #[serde(default)]
     pub push_url: Option<String>,
-    /// What is fetched.
+    /// The refspecs of fetches.
     #[serde(default)]
     pub fetch: Vec<String>,
-    /// Whether objects may be missing here because this remote has them (a partial clone).
+    /// Whether objects may be missing locally because this remote has them (a partial clone).
     #[serde(default)]
     pub promisor: bool,
-    /// Which ones are left out.
+    /// The filter that defines which objects are left out.
     #[serde(default)]
     pub filter: Option<String>,
 }
 
-/// The file of a record.
+/// The contents of a record file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SavedRecord {
-    /// There is a repository.
+    /// The workspace has a repository.
     Repository(Box<Record>),
-    /// There is none that can be used, and why.
+    /// The workspace has no usable repository, for this reason.
     Unusable(String),
 }
 
-/// Reads the record of an issue's workspace; `None` where there is none.
+/// Reads the record of an issue's workspace. Returns `None` if there is none.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if it cannot be read.
 pub fn read_record(layout: &Layout, issue: &IssueId) -> Result<Option<SavedRecord>, GitError> {
     let path = layout.git_record(issue);
     match crate::workspace::fs::read(&path) {
@@ -111,7 +113,7 @@ pub fn read_record(layout: &Layout, issue: &IssueId) -> Result<Option<SavedRecor
 /// Writes the record of an issue's workspace.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Returns an error if it cannot be written.
 pub fn write_record(layout: &Layout, issue: &IssueId, record: &SavedRecord) -> Result<(), GitError> {
     let path = layout.git_record(issue);
     write_json_atomic(&path, record).map_err(GitError::io("write", &path))
@@ -120,13 +122,14 @@ pub fn write_record(layout: &Layout, issue: &IssueId, record: &SavedRecord) -> R
 /// Records the repository of a workspace in which no agent has worked yet. Blocks.
 ///
 /// # Errors
-/// When the record cannot be written. A repository that cannot be used is no error: the record says why.
+/// Returns an error if the record cannot be written. An unusable repository is not an error: the
+/// record contains the reason.
 pub fn take_record(layout: &Layout, issue: &IssueId, workspace: &Workspace) -> Result<(), GitError> {
     write_record(layout, issue, &SavedRecord::of(layout, workspace.into()))
 }
 
 impl SavedRecord {
-    /// The record of the repository as it is now, or why there is none.
+    /// Returns the record of the repository in its present state, or the reason why it is unusable.
     pub(super) fn of(layout: &Layout, tree: WorkTree<'_>) -> Self {
         match Record::of(layout, tree) {
             Ok(Some(record)) => Self::Repository(Box::new(record)),
@@ -137,7 +140,7 @@ impl SavedRecord {
 }
 
 impl Record {
-    /// The record of the repository as it is now; `None` where there is none.
+    /// Returns the record of the repository in its present state; `None` if there is no repository.
     fn of(layout: &Layout, tree: WorkTree<'_>) -> Result<Option<Self>, GitError> {
         let Some(place) = Place::find(&tree.folder, tree.path)? else {
             return Ok(None);
@@ -150,8 +153,8 @@ impl Record {
             found.map(|(_, value)| value.clone())
         };
         if let Some(storage) = value("extensions.refstorage").filter(|storage| storage != "files") {
-            let why = format!("its refs are kept as `{storage}`, which `vik git` does not know");
-            return Err(GitError::NotUsable(why));
+            let reason = format!("its refs are kept as `{storage}`, which `vik git` does not know");
+            return Err(GitError::NotUsable(reason));
         }
         let branch = match repository.head()? {
             Head::Branch(name) => name.strip_prefix("refs/heads/").map(str::to_owned),
@@ -188,11 +191,12 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// A record that a person or a hook makes for a workspace in which an agent has worked already: what is pushed where
-    /// is given, and nothing is taken from the workspace's settings.
+    /// Creates a record on behalf of a person or a hook, for a workspace in which an agent has
+    /// already worked: the push target is given, and no setting comes from the workspace.
     ///
     /// # Errors
-    /// When there is no repository in the workspace, or it does not know the workspace.
+    /// Returns an error if there is no repository in the workspace, or if the repository does not
+    /// refer back to the workspace.
     pub fn given(
         layout: &Layout,
         workspace: &Workspace,
@@ -203,8 +207,9 @@ impl Record {
         let place = Place::find(workspace, workspace.path())?
             .ok_or_else(|| GitError::NotUsable("the workspace is no git repository".to_owned()))?;
         if matches!(&place, Place::Linked { own, common } if own == common) {
-            let why = "its repository is elsewhere, and nothing there says that it belongs to this workspace";
-            return Err(GitError::NotUsable(why.to_owned()));
+            let reason =
+                "its repository is elsewhere, and nothing there says that it belongs to this workspace";
+            return Err(GitError::NotUsable(reason.to_owned()));
         }
         let repository = Repository::open(workspace, workspace.path(), &place)?;
         let settings = local_settings(layout, repository.read_common("config")?)?;
@@ -234,7 +239,7 @@ impl Record {
         })
     }
 
-    /// The remote that is meant where none is named.
+    /// Returns the remote that is used if none is named.
     pub fn default_remote(&self) -> Option<&str> {
         let only = self.remotes.keys().next().filter(|_| self.remotes.len() == 1);
         let origin = self.remotes.contains_key("origin").then_some("origin");
@@ -242,7 +247,8 @@ impl Record {
     }
 }
 
-/// The settings in the text of a file, keys in lower case but for subsections. Includes are not followed.
+/// Parses the settings in the text of a file; keys are in lower case except for subsections.
+/// Includes are not followed.
 pub fn local_settings(layout: &Layout, text: Option<String>) -> Result<Vec<(String, String)>, GitError> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let id = uuid::Uuid::now_v7().simple();
@@ -271,11 +277,13 @@ pub fn local_settings(layout: &Layout, text: Option<String>) -> Result<Vec<(Stri
     Ok(parse(&output.stdout))
 }
 
-/// The remotes that settings name. Keys of remotes are `remote.NAME.KEY`.
+/// Returns the remotes in the settings, which have keys of the form `remote.NAME.KEY`.
 pub fn remotes(settings: &[(String, String)], workspace: &Path) -> BTreeMap<String, Remote> {
     let mut remotes: BTreeMap<String, Remote> = BTreeMap::new();
     for (key, value) in settings {
-        let named = key.strip_prefix("remote.").and_then(|rest| rest.rsplit_once('.'));
+        let named = key
+            .strip_prefix("remote.")
+            .and_then(|suffix| suffix.rsplit_once('.'));
         let Some((name, key)) = named else { continue };
         let remote = remotes.entry(name.to_owned()).or_default();
         match key {
@@ -291,7 +299,8 @@ pub fn remotes(settings: &[(String, String)], workspace: &Path) -> BTreeMap<Stri
     remotes
 }
 
-/// A path as git takes it for a URL, made absolute: git runs in another folder. Other URLs stay.
+/// Makes a URL absolute if git interprets it as a relative path, because git runs in another
+/// folder. Other URLs stay unchanged.
 fn absolute_url(url: &str, workspace: &Path) -> String {
     match local_path(url) {
         Some(path) if path.is_relative() => normal(&workspace.join(path)).to_string_lossy().into_owned(),
@@ -299,18 +308,18 @@ fn absolute_url(url: &str, workspace: &Path) -> String {
     }
 }
 
-/// The path that a URL names on this machine.
+/// Returns the path of a URL that names a local path.
 pub fn local_path(url: &str) -> Option<PathBuf> {
     if let Some(path) = url.strip_prefix("file://") {
         return Some(path.into());
     }
     let colon = url.find(':');
     let slash = url.find('/').unwrap_or(url.len());
-    // `host:path`, `https://…`, `helper::address`
+    // Not local: `host:path`, `https://…`, `helper::address`.
     colon.is_none_or(|colon| colon >= slash).then(|| url.into())
 }
 
-/// The variables that would lead git to another repository.
+/// The variables that would direct git to another repository.
 pub const REPOSITORY_VARIABLES: [&str; 17] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_ATTR_SOURCE",
@@ -331,7 +340,7 @@ pub const REPOSITORY_VARIABLES: [&str; 17] = [
     "GIT_WORK_TREE",
 ];
 
-/// `PATH` without folders that are relative or in the workspace.
+/// Returns `PATH` without folders that are relative or in the workspace.
 pub fn safe_path(workspace: &Path) -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =

@@ -1,4 +1,4 @@
-//! The repository of a workspace: where it is, and proof that it is still there.
+//! The repository of a workspace: its location, and the check that it is still there.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -11,14 +11,14 @@ use super::GitError;
 use super::files;
 use crate::workspace::Workspace;
 
-/// Files that have a repository: the workspace of an issue, or a submodule in it.
+/// Files with a repository: the workspace of an issue, or a submodule in it.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkTree<'w> {
-    /// The workspace. Programs anywhere in it are an agent's.
+    /// The workspace. Programs anywhere in it may come from an agent.
     pub workspace: &'w Path,
     /// The path of the files.
     pub path: &'w Path,
-    /// Their open folder.
+    /// The open folder of the files.
     pub folder: BorrowedFd<'w>,
 }
 
@@ -32,17 +32,19 @@ impl<'w> From<&'w Workspace> for WorkTree<'w> {
     }
 }
 
-/// Where a workspace keeps its repository.
+/// The location of a workspace's repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Place {
-    /// In the folder `.git`.
+    /// The repository is the folder `.git`.
     Folder,
-    /// Elsewhere: `.git` is a file that names the folder, as in a linked work tree or a submodule.
+    /// The repository is elsewhere: `.git` is a file that names the folder, as in a linked work
+    /// tree or a submodule.
     Linked {
-        /// What belongs to this work tree.
+        /// The folder of this work tree.
         own: PathBuf,
-        /// What it shares with others: objects, refs. The same folder where it shares nothing.
+        /// The folder shared with other work trees (objects, refs). It equals `own` if nothing is
+        /// shared.
         common: PathBuf,
     },
 }
@@ -50,29 +52,30 @@ pub enum Place {
 /// The open folders of a repository.
 #[derive(Debug)]
 pub struct Repository {
-    /// What belongs to this work tree: `HEAD`, the index.
+    /// The folder of this work tree: `HEAD`, the index.
     pub own: OwnedFd,
-    /// What it shares with others: objects, refs.
+    /// The folder shared with other work trees: objects, refs.
     pub common: OwnedFd,
     own_path: PathBuf,
     common_path: PathBuf,
 }
 
-/// What is checked out.
+/// The target of `HEAD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
     /// A branch, `refs/heads/…`.
     Branch(String),
-    /// A commit.
     Commit(String),
 }
 
 impl Place {
-    /// Where the repository of a workspace is now; `None` where it has none. Vouches for nothing but a linked work tree
-    /// being known to its repository, so ask before an agent has worked there.
+    /// Returns the present location of a workspace's repository; `None` if it has none. It verifies
+    /// only that the repository of a linked work tree refers back to the work tree, so call it
+    /// before an agent has worked there.
     ///
     /// # Errors
-    /// When it cannot be read, or leads to a repository that does not know it.
+    /// Returns an error if the location cannot be read, or if the repository does not refer back to
+    /// the work tree.
     pub fn find(workspace: &impl AsFd, path: &Path) -> Result<Option<Self>, GitError> {
         let dot_git = path.join(".git");
         if !files::exists(workspace, ".git") {
@@ -81,25 +84,25 @@ impl Place {
         if files::descend(workspace, Path::new(".git")).is_ok() {
             return Ok(Some(Self::Folder));
         }
-        let own = named(workspace, path)?;
-        let common = own_names_common(&own)?.unwrap_or_else(|| own.clone());
+        let own = read_dot_git(workspace, path)?;
+        let common = read_common_dir(&own)?.unwrap_or_else(|| own.clone());
         if common != own {
-            let back = files::open_folder(&own)
+            let gitdir = files::open_folder(&own)
                 .and_then(|own| files::read_text(&own, "gitdir"))
                 .map_err(GitError::io("read", &own.join("gitdir")))?
                 .unwrap_or_default();
-            let known = own.join(back.trim_end()).canonicalize().ok() == dot_git.canonicalize().ok();
+            let known = own.join(gitdir.trim_end()).canonicalize().ok() == dot_git.canonicalize().ok();
             if !known || own.parent() != Some(&*common.join("worktrees")) {
-                let what = "names a repository that does not know this work tree";
-                return Err(GitError::changed(&dot_git, what));
+                let violation = "names a repository that does not know this work tree";
+                return Err(GitError::changed(&dot_git, violation));
             }
         }
         Ok(Some(Self::Linked { own, common }))
     }
 }
 
-/// The folder that the file `.git` names.
-fn named(workspace: &impl AsFd, path: &Path) -> Result<PathBuf, GitError> {
+/// Returns the folder that the file `.git` names.
+fn read_dot_git(workspace: &impl AsFd, path: &Path) -> Result<PathBuf, GitError> {
     let dot_git = path.join(".git");
     let text = files::read_text(workspace, ".git")
         .map_err(|error| GitError::changed(&dot_git, format!("cannot be read: {error}")))?;
@@ -110,8 +113,9 @@ fn named(workspace: &impl AsFd, path: &Path) -> Result<PathBuf, GitError> {
     files::canonical(&path.join(folder.trim()))
 }
 
-/// The folder that the repository folder of a work tree shares with others, where it names one.
-fn own_names_common(own: &Path) -> Result<Option<PathBuf>, GitError> {
+/// Returns the folder that the repository folder of a work tree shares with others, if it names
+/// one.
+fn read_common_dir(own: &Path) -> Result<Option<PathBuf>, GitError> {
     let file = own.join("commondir");
     let folder = files::open_folder(own).map_err(GitError::io("open", own))?;
     let text = files::read_text(&folder, "commondir").map_err(GitError::io("read", &file))?;
@@ -120,10 +124,10 @@ fn own_names_common(own: &Path) -> Result<Option<PathBuf>, GitError> {
 }
 
 impl Repository {
-    /// Opens the repository of a workspace where it is recorded to be.
+    /// Opens the repository of a workspace at its recorded location.
     ///
     /// # Errors
-    /// When it is not there any more, or leads elsewhere.
+    /// Returns an error if the repository is no longer there, or if the path leads elsewhere.
     pub fn open(workspace: &impl AsFd, path: &Path, place: &Place) -> Result<Self, GitError> {
         let dot_git = path.join(".git");
         match place {
@@ -135,8 +139,8 @@ impl Repository {
                     )
                 })?;
                 if files::exists(&own, "commondir") {
-                    let what = "was added: it leads to another repository";
-                    return Err(GitError::changed(&dot_git.join("commondir"), what));
+                    let violation = "was added: it leads to another repository";
+                    return Err(GitError::changed(&dot_git.join("commondir"), violation));
                 }
                 let common = own
                     .as_fd()
@@ -150,19 +154,19 @@ impl Repository {
                 })
             }
             Place::Linked { own, common } => {
-                if named(workspace, path)? != *own {
-                    let what = format!("does not lead to {} any more", own.display());
-                    return Err(GitError::changed(&dot_git, what));
+                if read_dot_git(workspace, path)? != *own {
+                    let violation = format!("does not lead to {} any more", own.display());
+                    return Err(GitError::changed(&dot_git, violation));
                 }
-                let now = own_names_common(own)?.unwrap_or_else(|| own.clone());
+                let now = read_common_dir(own)?.unwrap_or_else(|| own.clone());
                 if now != *common {
-                    let what = format!("does not lead to {} any more", common.display());
-                    return Err(GitError::changed(&own.join("commondir"), what));
+                    let violation = format!("does not lead to {} any more", common.display());
+                    return Err(GitError::changed(&own.join("commondir"), violation));
                 }
-                let below = own.strip_prefix(common).unwrap_or(Path::new(""));
+                let relative = own.strip_prefix(common).unwrap_or(Path::new(""));
                 let folder = files::open_folder(common).map_err(GitError::io("open", common))?;
                 Ok(Self {
-                    own: files::descend(&folder, below).map_err(GitError::io("open", own))?,
+                    own: files::descend(&folder, relative).map_err(GitError::io("open", own))?,
                     common: folder,
                     own_path: own.clone(),
                     common_path: common.clone(),
@@ -171,17 +175,18 @@ impl Repository {
         }
     }
 
-    /// The path of a file that is shared with other work trees.
+    /// Returns the path of a file that is shared with other work trees.
     pub fn common_path(&self, name: &str) -> PathBuf {
         self.common_path.join(name)
     }
 
-    /// Reads a file that belongs to this work tree.
+    /// Reads a file of this work tree.
     pub fn read_own(&self, name: &str) -> Result<Option<String>, GitError> {
         files::read_text(&self.own, name).map_err(GitError::io("read", &self.own_path.join(name)))
     }
 
-    /// Reads a file, `path` relative to what is shared with other work trees.
+    /// Reads a file that is shared with other work trees, by its path relative to the shared
+    /// folder.
     pub fn read_common(&self, path: &str) -> Result<Option<String>, GitError> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let full = self.common_path.join(path);
@@ -199,10 +204,10 @@ impl Repository {
         files::read_text(&folder, name).map_err(GitError::io("read", &full))
     }
 
-    /// What is checked out.
+    /// Returns the target of `HEAD`.
     ///
     /// # Errors
-    /// When it cannot be read, or is neither a branch nor a commit.
+    /// Returns an error if `HEAD` cannot be read, or names neither a branch nor a commit.
     pub fn head(&self) -> Result<Head, GitError> {
         let text = self.read_own("HEAD")?.unwrap_or_default();
         let text = text.trim();
@@ -217,28 +222,28 @@ impl Repository {
         Ok(Head::Branch(name.to_owned()))
     }
 
-    /// Refuses a linked work tree on another branch than the recorded one: its branches are those of the user's main
-    /// repository.
+    /// Refuses a linked work tree on another branch than the recorded one, because its branches
+    /// belong to the user's main repository.
     ///
     /// # Errors
-    /// When another branch is checked out, or `HEAD` cannot be read.
+    /// Returns an error if another branch is checked out, or `HEAD` cannot be read.
     pub fn check_head(&self, place: &Place, branch: Option<&str>) -> Result<(), GitError> {
         if !matches!(place, Place::Linked { own, common } if own != common) {
             return Ok(());
         }
         match self.head()? {
             Head::Branch(name) if name.strip_prefix("refs/heads/") != branch => {
-                let what = "names another branch than when `after_create` ended";
-                Err(GitError::changed(&self.own_path.join("HEAD"), what))
+                let violation = "names another branch than when `after_create` ended";
+                Err(GitError::changed(&self.own_path.join("HEAD"), violation))
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes a ref, or `HEAD` where it is detached.
+    /// Writes a ref, or `HEAD` if it is detached.
     ///
     /// # Errors
-    /// When it cannot be written without following a link.
+    /// Returns an error if the ref cannot be written without following a link.
     pub fn write_ref(&self, name: &str, content: &str) -> Result<(), GitError> {
         let fail = |source| GitError::io("write", &self.common_path.join(name))(source);
         if !is_ref(name) {
@@ -257,7 +262,7 @@ impl Repository {
     }
 }
 
-/// Whether a name is a ref below `refs/`.
+/// Returns whether a name is a valid ref below `refs/`.
 pub fn is_ref(name: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
     name.starts_with("refs/")
@@ -267,7 +272,7 @@ pub fn is_ref(name: &str) -> bool {
             .any(|byte| byte.is_ascii_control() || b" ~^:?*[\\".contains(&byte))
 }
 
-/// Whether a text is the id of an object.
+/// Returns whether a text has the form of an object id.
 pub fn is_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! Running git.
+//! Runs git.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -6,16 +6,17 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 
 use super::GitError;
 
-/// The most entries of a list that git prints: a few trees that name each other can have billions of them.
+/// The limit on the entries of a list that git prints: a few trees that name each other can have
+/// billions of entries.
 const MAX_ENTRIES: usize = 4_000_000;
 
-/// The most bytes of an entry.
+/// The length limit of an entry, in bytes.
 const MAX_ENTRY_BYTES: u64 = 64 * 1024;
 
-/// Runs git and returns what it prints.
+/// Runs git and returns its output.
 ///
 /// # Errors
-/// When it cannot be started, or fails; with what it printed on stderr.
+/// Returns an error if git cannot be started, or fails; a failure includes its stderr.
 pub fn output(command: &mut Command) -> Result<Output, GitError> {
     let verb = verb_of(command);
     let output = command.output().map_err(|error| could_not_start(&verb, &error))?;
@@ -29,10 +30,10 @@ pub fn output(command: &mut Command) -> Result<Output, GitError> {
     })
 }
 
-/// Runs git with this on its stdin.
+/// Runs git with the given input on its stdin.
 ///
 /// # Errors
-/// When it cannot be started, or fails.
+/// Returns an error if git cannot be started, or fails.
 pub(super) fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> {
     let verb = verb_of(command);
     let mut child = command
@@ -40,16 +41,16 @@ pub(super) fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> 
         .spawn()
         .map_err(|error| could_not_start(&verb, &error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that does not read says why by its end.
+        // If git does not read its input, its exit status shows the error.
         let _ = stdin.write_all(input);
     }
     ended(&verb, child.wait())
 }
 
-/// Runs git and hands over the entries of what it prints, without keeping them.
+/// Runs git and passes each entry of its output to a function, without collecting them.
 ///
 /// # Errors
-/// When it cannot be started, prints too much, or fails.
+/// Returns an error if git cannot be started, prints too much, or fails.
 pub(super) fn entries(
     command: &mut Command,
     separator: u8,
@@ -93,7 +94,7 @@ fn read_entries(stdout: &mut impl io::BufRead, separator: u8, each: &mut impl Fn
     )))
 }
 
-/// Returns an error where git could not be waited for, or failed.
+/// Returns an error if git could not be waited for, or failed.
 pub(super) fn ended(verb: &str, status: io::Result<ExitStatus>) -> Result<(), GitError> {
     match status {
         Ok(status) if status.success() => Ok(()),
@@ -112,7 +113,7 @@ pub(super) fn could_not_start(verb: &str, error: &io::Error) -> GitError {
     }
 }
 
-/// The verb among the arguments, after the options of git itself.
+/// Returns the git command among the arguments, after the global options.
 fn verb_of(command: &Command) -> String {
     let mut args = command.get_args().map(OsStr::to_string_lossy);
     while let Some(arg) = args.next() {

@@ -1,22 +1,22 @@
-//! Settings of git, as text.
+//! The settings of git as text.
 
 use std::fmt::Write as _;
 
 use super::record::{Record, Remote, local_path};
 
-/// A file of settings that is being written.
+/// A file of settings under construction.
 #[derive(Default)]
 pub struct Settings(String);
 
 impl Settings {
     /// Adds a setting; `key` is `section.name` or `section.subsection.name`, as git prints it.
     pub fn add(&mut self, key: &str, value: &str) {
-        let Some((section, rest)) = key.split_once('.') else {
+        let Some((section, remaining)) = key.split_once('.') else {
             return;
         };
-        let (subsection, name) = match rest.rsplit_once('.') {
+        let (subsection, name) = match remaining.rsplit_once('.') {
             Some((subsection, name)) => (Some(subsection), name),
-            None => (None, rest),
+            None => (None, remaining),
         };
         let _ = match subsection {
             Some(subsection) => writeln!(self.0, "[{section} {}]", quoted(subsection)),
@@ -25,13 +25,14 @@ impl Settings {
         let _ = writeln!(self.0, "\t{name} = {}", quoted(value));
     }
 
-    /// The text of the file.
+    /// Returns the text of the file.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// The settings of a repository as recorded, without what the workspace says now.
+/// Returns the settings of a repository from its record, without the current settings of the
+/// workspace.
 pub(super) fn of_record(record: &Record) -> Settings {
     let mut settings = Settings::default();
     let partial = record.remotes.iter().find(|(_, remote)| remote.promisor);
@@ -52,7 +53,8 @@ pub(super) fn of_record(record: &Record) -> Settings {
     for (name, remote) in &record.remotes {
         add_remote(&mut settings, name, remote);
     }
-    // Else Git LFS would ask the file `.lfsconfig` of the work tree, which is the agent's.
+    // Without this setting, Git LFS would read `.lfsconfig` of the work tree, which the agent
+    // controls.
     let url = record.default_remote().and_then(|name| record.remotes.get(name));
     if let Some(url) = record.lfs_url.clone().or(url.map(|remote| lfs_url(&remote.url))) {
         settings.add("lfs.url", &url);
@@ -88,7 +90,7 @@ fn url_of_push(record: &Record) -> Option<String> {
     remote.push_url.clone()
 }
 
-/// The URL of Git LFS for a remote, as Git LFS makes it.
+/// Returns the URL of the Git LFS server for a remote, derived in the same way as Git LFS does.
 fn lfs_url(url: &str) -> String {
     if url.starts_with("https://") || url.starts_with("http://") {
         let url = url.trim_end_matches('/');
@@ -121,14 +123,14 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The settings that `git config --list -z` printed, keys as git writes them.
+/// Parses the output of `git config --list -z`.
 pub fn parse(list: &[u8]) -> Vec<(String, String)> {
     let entries = list.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
     let pair = |entry: &[u8]| {
         let text = String::from_utf8_lossy(entry);
         match text.split_once('\n') {
             Some((key, value)) => (key.to_owned(), value.to_owned()),
-            // A key without a value is `true`.
+            // A key without a value means `true`.
             None => (text.into_owned(), "true".to_owned()),
         }
     };

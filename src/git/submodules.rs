@@ -1,4 +1,4 @@
-//! Submodules of a workspace: each is a repository with a record of its own.
+//! The submodules of a workspace: each is a repository with its own record.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,16 +21,17 @@ pub struct Submodule {
 }
 
 impl Submodule {
-    /// Opens the folder of a submodule without following a link. Makes the folder and its file `.git` where they are
-    /// missing, as after `git rm` or `git submodule deinit`.
+    /// Opens the folder of a submodule without following a link. Creates the folder and its file
+    /// `.git` if they are missing, as after `git rm` or `git submodule deinit`.
     ///
     /// # Errors
-    /// When a link or a file is in its place, or its recorded repository is gone.
+    /// Returns an error if a link or a file is in its place, or if its recorded repository is
+    /// missing.
     pub fn open(parent: WorkTree<'_>, path: &str, place: &Place) -> Result<Self, GitError> {
         let full = parent.path.join(path);
         let folder = files::descend_or_make(&parent.folder, Path::new(path)).map_err(|error| {
-            let what = format!("is no folder that can be entered without following a link ({error})");
-            GitError::changed(&full, what)
+            let violation = format!("is no folder that can be entered without following a link ({error})");
+            GitError::changed(&full, violation)
         })?;
         if let Place::Linked { own, .. } = place
             && !files::exists(&folder, ".git")
@@ -52,7 +53,7 @@ impl Submodule {
         })
     }
 
-    /// Its files.
+    /// Returns the work tree of the submodule.
     pub fn tree(&self) -> WorkTree<'_> {
         WorkTree {
             workspace: &self.workspace,
@@ -62,10 +63,10 @@ impl Submodule {
     }
 }
 
-/// The submodules that a commit names: the commit of each by its path.
+/// Returns the submodules that a commit names: the commit of each by its path.
 ///
 /// # Errors
-/// When git does not list them.
+/// Returns an error if git does not list them.
 pub fn named_by(view: &View, commit: &str) -> Result<BTreeMap<String, String>, GitError> {
     let list = output(&mut view.git(["ls-tree", "-r", "-z", "--full-tree", commit]))?;
     let text = String::from_utf8_lossy(&list.stdout);
@@ -76,7 +77,7 @@ pub fn named_by(view: &View, commit: &str) -> Result<BTreeMap<String, String>, G
     Ok(entries.collect())
 }
 
-/// Records the submodules that are checked out, and theirs.
+/// Records the submodules that are checked out, and their submodules.
 pub(super) fn records(
     layout: &Layout,
     tree: WorkTree<'_>,

@@ -16,8 +16,9 @@ use super::{GitError, programs, settings};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX};
 
-/// What git must do whatever the user's settings say: run no hook and no daemon, enter no submodule, leave nothing
-/// running, and read commits instead of what a file says of them. `-c` outranks every file of settings.
+/// Settings that apply whatever the user's settings are: git runs no hook and no daemon, enters no
+/// submodule, leaves no process running, and reads commits instead of a file that summarizes them.
+/// `-c` outranks every settings file.
 const FIXED: [&str; 16] = [
     "core.commitGraph=false",
     "core.fsmonitor=false",
@@ -37,10 +38,10 @@ const FIXED: [&str; 16] = [
     "maintenance.auto=false",
 ];
 
-/// Git LFS sends its files by this hook. It is the only hook that runs.
+/// The hook through which Git LFS sends its files. It is the only hook that runs.
 const LFS_PRE_PUSH: &[u8] = b"#!/bin/sh\nexec git lfs pre-push \"$@\"\n";
 
-/// Files that say that a merge or the like is under way; a reset ends it.
+/// Files that mark an unfinished merge or similar operation; a reset ends it.
 const UNFINISHED: [&str; 8] = [
     "AUTO_MERGE",
     "CHERRY_PICK_HEAD",
@@ -52,16 +53,17 @@ const UNFINISHED: [&str; 8] = [
     "index.lock",
 ];
 
-/// Where the remote-tracking refs of a view come from.
+/// The source of a view's remote-tracking refs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracking {
-    /// The record: what Vik saw at the remote.
+    /// The record: the refs that Vik saw at the remote.
     OfRecord,
     /// The workspace, before an agent has worked there.
     OfWorkspace,
 }
 
-/// A repository with Vik's settings, the user's, and the objects and refs of a workspace. Dropping it removes it.
+/// A repository with Vik's settings, the user's settings, and the objects and refs of a workspace.
+/// Dropping it removes it.
 #[derive(Debug)]
 pub struct View {
     pub(super) folder: PathBuf,
@@ -69,27 +71,30 @@ pub struct View {
     work_tree: PathBuf,
     repository: Repository,
     settings: Vec<String>,
-    /// Whether objects may be missing, since the remote has them.
+    /// Whether objects may be missing because the remote has them.
     pub(super) is_partial: bool,
 }
 
-/// Whether a ref, by its name below `refs/`, is not taken: what replaces objects, and what stands for or hides recorded refs.
+/// Returns whether a ref (by its name below `refs/`) is left out: refs that replace objects, and
+/// refs that imitate or hide recorded refs.
 fn is_left_out(name: &str, record: &Record, tracking: Tracking) -> bool {
-    let (kind, rest) = name.split_once('/').unwrap_or((name, ""));
+    let (kind, suffix) = name.split_once('/').unwrap_or((name, ""));
     match tracking {
         Tracking::OfWorkspace => kind == "replace",
         Tracking::OfRecord => {
             let shadows = |remote: &String| {
-                rest.strip_prefix(remote.as_str())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                suffix
+                    .strip_prefix(remote.as_str())
+                    .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('/'))
             };
             !matches!(kind, "heads" | "tags") || record.remotes.keys().any(shadows)
         }
     }
 }
 
-/// Whether a file of the folder `objects` holds objects, or finds them in their pack: not where it leads to other
-/// repositories, or says without a proof what commits contain.
+/// Returns whether a file of the folder `objects` contains objects or the index of their pack.
+/// Files are excluded that lead to other repositories, or that claim without proof what commits
+/// contain.
 fn is_object(path: &Path) -> bool {
     let name = path.to_str().unwrap_or_default();
     let left_out = ["info/", "pack/multi-pack-index"];
@@ -97,10 +102,10 @@ fn is_object(path: &Path) -> bool {
 }
 
 impl View {
-    /// Makes the view of a workspace, or of a submodule in it.
+    /// Creates the view of a workspace, or of a submodule in it.
     ///
     /// # Errors
-    /// When the repository is not what is recorded of it, or holds links.
+    /// Returns an error if the repository does not match its record, or contains links.
     pub fn open<'w>(
         layout: &Layout,
         tree: impl Into<WorkTree<'w>>,
@@ -171,7 +176,8 @@ impl View {
         write_private(&path, text.as_bytes()).map_err(GitError::io("write", &path))
     }
 
-    /// Takes over the objects of the workspace. New ones are then made beside them, so that they are known.
+    /// Takes over the objects of the workspace. Git writes new objects to another folder, so that
+    /// they can be distinguished.
     fn take_objects(&self, record: &Record) -> Result<(), GitError> {
         let alternates = self
             .repository
@@ -179,8 +185,8 @@ impl View {
             .unwrap_or_default();
         let file = self.repository.common_path("objects/info/alternates");
         if alternates != record.alternates {
-            let what = "was changed since `after_create` ended: it leads to other repositories";
-            return Err(GitError::changed(&file, what));
+            let violation = "was changed since `after_create` ended: it leads to other repositories";
+            return Err(GitError::changed(&file, violation));
         }
         self.take("objects", "taken", &|path| !is_object(path))?;
         let mut list = format!("{}\n", self.folder.join("taken").display());
@@ -206,7 +212,7 @@ impl View {
         Ok(())
     }
 
-    /// Takes a folder of the workspace's repository over into one of the view.
+    /// Takes over a folder of the workspace's repository into one of the view.
     fn take(&self, from: &str, to: &str, leave_out: &dyn Fn(&Path) -> bool) -> Result<(), GitError> {
         let name = self.repository.common_path(from);
         let source = files::descend(&self.repository.common, Path::new(from)).map_err(|error| {
@@ -229,9 +235,9 @@ impl View {
     }
 
     fn write_packed_refs(&self, record: &Record, tracking: Tracking) -> Result<(), GitError> {
-        let theirs = self.repository.read_common("packed-refs")?.unwrap_or_default();
+        let packed = self.repository.read_common("packed-refs")?.unwrap_or_default();
         let mut text = String::new();
-        for line in theirs.lines() {
+        for line in packed.lines() {
             let Some((id, name)) = line.split_once(' ') else {
                 continue;
             };
@@ -258,14 +264,15 @@ impl View {
         self.write("packed-refs", &text)
     }
 
-    /// Git in this view, away from the work tree: what the user's settings name by a relative path is not found there.
+    /// Returns a git command in this view, outside of the work tree, so that relative paths in the
+    /// user's settings do not refer to files of the work tree.
     pub fn git<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
         let mut command = self.base(&self.folder);
         command.args(["-c", "core.bare=true"]).args(args);
         command
     }
 
-    /// Git in this view, in the work tree.
+    /// Returns a git command in this view and in the work tree.
     pub fn git_in_work_tree<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
         let mut command = self.base(&self.work_tree);
         command
@@ -302,10 +309,11 @@ impl View {
         command
     }
 
-    /// Refuses where the user's settings would run a program of the work tree: git runs filters there.
+    /// Refuses settings of the user that would run a program of the work tree, because git runs
+    /// filters there.
     ///
     /// # Errors
-    /// When one would, or the settings cannot be read.
+    /// Returns an error if there is such a setting, or if the settings cannot be read.
     pub fn check_programs(&self) -> Result<(), GitError> {
         let list = output(&mut self.git(["config", "--list", "-z"]))?;
         match programs::in_work_tree(&settings::parse(&list.stdout), &self.workspace) {
@@ -316,19 +324,20 @@ impl View {
         }
     }
 
-    /// Makes an index with the entries of the workspace's index, but none of its flags and times: what an agent wrote there
-    /// cannot hide a file from git.
+    /// Creates an index with the entries of the workspace's index, but without its flags and times,
+    /// so that an agent cannot hide a file from git through the index.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Returns an error if the index cannot be created.
     pub fn make_index(&self) -> Result<(), GitError> {
         self.make_entries()?;
-        // It exits with 1 where files differ.
+        // The command exits with 1 if files differ.
         let _ = self.refresh().status();
         Ok(())
     }
 
-    /// [`make_index`](Self::make_index), without comparing the entries with the files.
+    /// Creates the index like [`make_index`](Self::make_index), without comparing the entries with
+    /// the files.
     pub(super) fn make_entries(&self) -> Result<(), GitError> {
         let own = self.folder.join("own");
         let taken = files::take_one(&self.repository.own, c"index", &own);
@@ -343,7 +352,7 @@ impl View {
                 let mut update = self.git_in_work_tree(["update-index", "-z", "--index-info"]);
                 feed(&mut update, &entries.stdout)?;
             }
-            // One that cannot be read names nothing that is not in the commit.
+            // An unreadable index contains no entry beyond the commit.
             Some(Err(_)) => {
                 let _ = output(&mut self.git_in_work_tree(["read-tree", "HEAD"]));
             }
@@ -359,25 +368,25 @@ impl View {
         refresh
     }
 
-    /// The remote-tracking refs of the view.
+    /// Returns the remote-tracking refs of the view.
     ///
     /// # Errors
-    /// When git does not list them.
+    /// Returns an error if git does not list them.
     pub fn tracking(&self) -> Result<BTreeMap<String, String>, GitError> {
         self.refs("refs/remotes/")
     }
 
-    /// The refs of the view below a prefix.
+    /// Returns the refs of the view below a prefix.
     ///
     /// # Errors
-    /// When git does not list them.
+    /// Returns an error if git does not list them.
     pub fn refs(&self, prefix: &str) -> Result<BTreeMap<String, String>, GitError> {
         let format = "--format=%(objectname) %(symref) %(refname)";
         let list = output(&mut self.git(["for-each-ref", format, prefix]))?;
         let text = String::from_utf8_lossy(&list.stdout).into_owned();
         let entries = text.lines().filter_map(|line| {
-            let (id, rest) = line.split_once(' ')?;
-            let (target, name) = rest.split_once(' ')?;
+            let (id, remaining) = line.split_once(' ')?;
+            let (target, name) = remaining.split_once(' ')?;
             let value = if target.is_empty() {
                 id.to_owned()
             } else {
@@ -388,10 +397,10 @@ impl View {
         Ok(entries.collect())
     }
 
-    /// The commit that a name means in the view; `None` where there is none.
+    /// Returns the commit that a name refers to in the view; `None` if there is none.
     ///
     /// # Errors
-    /// When git cannot be started.
+    /// Returns an error if git cannot be started.
     pub fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
         let name = format!("{name}^{{commit}}");
         let mut command = self.git(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]);
@@ -402,10 +411,10 @@ impl View {
         Ok(is_id(&id).then_some(id))
     }
 
-    /// Gives the workspace the objects that this view has got beside its own.
+    /// Copies the objects that were added to this view into the workspace.
     ///
     /// # Errors
-    /// When they cannot be put there without following a link.
+    /// Returns an error if the objects cannot be written without following a link.
     pub fn give_objects(&self) -> Result<(), GitError> {
         let is_alternates = |path: &Path| path == Path::new("info/alternates");
         self.give("objects", &is_alternates)?;
@@ -430,7 +439,8 @@ impl View {
     /// Writes refs into the workspace.
     ///
     /// # Errors
-    /// When one cannot be written without following a link; the others are written.
+    /// Returns an error if a ref cannot be written without following a link; the other refs are
+    /// written.
     pub fn give_refs<'r>(
         &self,
         refs: impl IntoIterator<Item = (&'r String, &'r String)>,
@@ -446,17 +456,18 @@ impl View {
     /// Detaches the `HEAD` of the workspace at a commit, so that a reset moves no branch.
     ///
     /// # Errors
-    /// When it cannot be written without following a link.
+    /// Returns an error if `HEAD` cannot be written without following a link.
     pub fn detach(&self, commit: &str) -> Result<(), GitError> {
         let content = format!("{commit}\n");
         files::replace(&self.repository.own, OsStr::new("HEAD"), content.as_bytes())
             .map_err(GitError::io("write", Path::new("HEAD")))
     }
 
-    /// Moves the workspace to where the view was reset: its branch, its index, and no merge under way.
+    /// Applies the reset of the view to the workspace: its branch, its index, and the end of an
+    /// unfinished merge.
     ///
     /// # Errors
-    /// When a file cannot be written without following a link.
+    /// Returns an error if a file cannot be written without following a link.
     pub fn give_reset(&self, commit: &str, before: Option<&str>) -> Result<(), GitError> {
         let own = |name: &'static str| GitError::io("write", Path::new(name));
         let folder = &self.repository.own;
@@ -465,7 +476,7 @@ impl View {
         }
         files::install(&self.folder.join("index"), folder, "index").map_err(own("index"))?;
         if let Some(before) = before {
-            // What was there is still found by this name.
+            // The previous commit stays reachable by this name.
             files::replace(folder, OsStr::new("ORIG_HEAD"), format!("{before}\n").as_bytes())
                 .map_err(own("ORIG_HEAD"))?;
         }
@@ -475,19 +486,22 @@ impl View {
         }
     }
 
-    /// Refuses where the workspace's own settings name another URL for a remote than the recorded one.
+    /// Refuses a remote whose URL in the workspace's own settings differs from the recorded one.
     ///
     /// # Errors
-    /// When they do.
+    /// Returns an error if the URLs differ.
     pub fn check_url(&self, layout: &Layout, name: &str, recorded: &Remote) -> Result<(), GitError> {
         let settings = local_settings(layout, self.repository.read_common("config")?)?;
         let now = remotes(&settings, &self.work_tree);
         let changed = |url: &str| {
-            let what = format!(
+            let violation = format!(
                 "names another URL for the remote `{name}` than when `after_create` ended: {}",
                 crate::report::one_line(&vik_mask::mask(url), 200)
             );
-            Err(GitError::changed(&self.repository.common_path("config"), what))
+            Err(GitError::changed(
+                &self.repository.common_path("config"),
+                violation,
+            ))
         };
         let Some(now) = now.get(name) else { return Ok(()) };
         if now.url != recorded.url {
@@ -502,7 +516,8 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        // It holds second names of files only; what stays is swept.
+        // The view contains only second names of files; files that remain are removed by the next
+        // sweep.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

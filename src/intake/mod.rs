@@ -1,4 +1,4 @@
-//! Takes snapshots of issues: runs the pull command and reads what it prints.
+//! Takes snapshots of issues: runs the pull command and parses its output.
 
 mod show;
 
@@ -20,53 +20,43 @@ use crate::workspace::fs::create_private_dir_all;
 
 pub use show::{ShowError, show};
 
-/// The most a pull may print.
+/// The maximum output of a pull, in bytes.
 pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
 
-/// One pull that ended.
+/// One finished pull.
 #[derive(Debug)]
 pub struct PullResult {
-    /// How long it took.
     pub took: Duration,
-    /// What it brought.
     pub result: Result<Pull, PullError>,
 }
 
-/// Why a pull brought no list. It changes nothing; intake goes on.
+/// Why a pull returned no list. It changes nothing, and intake continues.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    /// A file for its output could not be prepared.
     #[error("cannot prepare the pull")]
     Prepare(#[source] io::Error),
-    /// A secret that it needs has no value.
     #[error("the pull command was not run")]
     Secret(#[source] SecretError),
-    /// It could not be started.
     #[error("the pull command could not be started")]
     Start(#[source] vik_proc::ProcError),
-    /// It failed.
     #[error("the pull command {how}{}", on_stderr(stderr))]
     Failed {
-        /// `exited with 1`, …
+        /// Such as `exited with 1`.
         how: String,
-        /// The end of what it printed to stderr.
+        /// The end of its stderr.
         stderr: String,
     },
-    /// It hung.
     #[error("the pull command did not end within {0}")]
     TimedOut(Span),
-    /// It printed without end.
     #[error("the pull command printed more than {} MB", MAX_PULL_BYTES / 1024 / 1024)]
     Flooded,
-    /// It printed something else.
+    /// The output is no list of issues.
     #[error("what the pull command printed starts with `{start}`")]
     Garbage {
-        /// Where it went wrong.
         source: ParsePullError,
         /// The first characters.
         start: String,
     },
-    /// Vik was asked to stop.
     #[error("the pull was stopped")]
     Cancelled,
 }
@@ -79,7 +69,7 @@ pub(super) fn on_stderr(stderr: &str) -> String {
     }
 }
 
-/// Runs the pull command once and reads all that it prints; see [`print()`].
+/// Runs the pull command once and parses its output; see [`print()`].
 pub async fn pull(
     host: &Host,
     workflow: &Workflow,
@@ -97,11 +87,11 @@ pub async fn pull(
     }
 }
 
-/// Runs the pull command once, in the workflow file's folder with the daemon's environment, and gives what it printed.
-/// What it says on stderr goes to a file, the last pull's only.
+/// Runs the pull command once, in the workflow file's folder with the daemon's environment, and
+/// returns its output. Its stderr goes to a file, which keeps only that of the last pull.
 ///
 /// # Errors
-/// When it does not run to a good end within its limits.
+/// When the command fails or exceeds its limits.
 pub async fn print(
     host: &Host,
     workflow: &Workflow,
@@ -117,8 +107,8 @@ pub async fn print(
         secrets: &workflow.secrets,
         folder,
     };
-    let given = resolver.values(&intake.secrets, &mut cancel).await;
-    let given = given.map_err(|error| match error {
+    let values = resolver.values(&intake.secrets, &mut cancel).await;
+    let values = values.map_err(|error| match error {
         SecretError::Cancelled { .. } => PullError::Cancelled,
         error => PullError::Secret(error),
     })?;
@@ -129,7 +119,7 @@ pub async fn print(
     let mut spec = ShimSpec::command("sh", &host.workflow_dir);
     spec.args = vec!["-c".into(), intake.command.clone().into()];
     let mut env = host.command_env();
-    env.extend(given.of(&intake.secrets));
+    env.extend(values.of(&intake.secrets));
     spec.env = os_env(env);
     spec.mark = Some(Mark::new(ATTEMPT_MARK, format!("pull-{}", uuid::Uuid::now_v7())));
     spec.stderr = Output::Append(stderr.to_owned());
@@ -161,7 +151,7 @@ pub async fn print(
     Ok(run.stdout)
 }
 
-/// Reads what a pull printed. Only what is wanted is kept; without `wanted`, all.
+/// Parses the output of a pull. With `wanted`, only wanted issues are kept.
 ///
 /// # Errors
 /// When it is no list of issues.
@@ -172,7 +162,7 @@ pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullE
             None => Pull::parse(&output),
         };
         pull.map_err(|source| {
-            // What is cut off must not hide what a secret is.
+            // Masks before shortening: a secret that is cut in two would not be recognized.
             let start = String::from_utf8_lossy(&output[..output.len().min(64 * 1024)]);
             PullError::Garbage {
                 source,
@@ -180,7 +170,7 @@ pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullE
             }
         })
     };
-    // Fifty megabytes take a while: the loop must not wait for them.
+    // Fifty megabytes take a while to parse, and the loop must not wait for that.
     tokio::task::spawn_blocking(parse)
         .await
         .unwrap_or(Err(PullError::Cancelled))

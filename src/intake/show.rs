@@ -1,4 +1,4 @@
-//! Looks at one issue: runs the show command and reads what it prints.
+//! Looks up one issue: runs the show command and parses its output.
 
 use std::io;
 
@@ -17,56 +17,46 @@ use crate::secrets::{Resolver, SecretError};
 use crate::template::{self, TemplateError};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
-/// The most one issue may print.
+/// The maximum output for one issue, in bytes.
 const MAX_SHOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// Why a look at an issue told nothing.
+/// Why a lookup had no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowError {
-    /// The command's template could not be rendered.
     #[error("the show command could not be rendered")]
     Template(#[source] Box<TemplateError>),
-    /// Its script could not be written.
     #[error("cannot prepare the show command")]
     Prepare(#[source] io::Error),
-    /// A secret that it needs has no value.
     #[error("the show command was not run")]
     Secret(#[source] SecretError),
-    /// It could not be started.
     #[error("the show command could not be started")]
     Start(#[source] vik_proc::ProcError),
-    /// It failed: the tracker may be down.
+    /// The command failed: the tracker may be down.
     #[error("the show command {how}{}", super::on_stderr(stderr))]
     Failed {
-        /// `exited with 1`, …
+        /// Such as `exited with 1`.
         how: String,
-        /// The end of what it printed to stderr.
+        /// The end of its stderr.
         stderr: String,
     },
-    /// It hung.
     #[error("the show command did not end within {0}")]
     TimedOut(Span),
-    /// It printed without end.
     #[error("the show command printed more than {} MB", MAX_SHOW_BYTES / 1024 / 1024)]
     Flooded,
-    /// It printed no JSON.
     #[error("the show command printed no JSON")]
     Garbage(#[source] serde_json::Error),
-    /// It printed JSON that is no issue.
     #[error("what the show command printed is no issue: {0}")]
     NoIssue(String),
-    /// It printed another issue.
     #[error("the show command printed another issue")]
     Another,
-    /// Vik was asked to stop.
     #[error("the show command was stopped")]
     Cancelled,
 }
 
-/// Looks at one issue, in the workflow file's folder with the daemon's environment.
+/// Looks up one issue, in the workflow file's folder with the daemon's environment.
 ///
 /// # Errors
-/// When nothing is known afterwards.
+/// When the lookup has no result.
 pub async fn show(
     host: &Host,
     workflow: &Workflow,
@@ -89,8 +79,8 @@ pub async fn show(
         secrets: &workflow.secrets,
         folder: &folder,
     };
-    let given = resolver.values(&show.secrets, &mut cancel).await;
-    let given = given.map_err(|error| {
+    let values = resolver.values(&show.secrets, &mut cancel).await;
+    let values = values.map_err(|error| {
         let _ = std::fs::remove_file(&file);
         match error {
             SecretError::Cancelled { .. } => ShowError::Cancelled,
@@ -98,7 +88,7 @@ pub async fn show(
         }
     })?;
     let mut env = host.command_env();
-    env.extend(given.of(&show.secrets));
+    env.extend(values.of(&show.secrets));
     env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.as_str()));
     let mut spec = host.script(&file, &host.workflow_dir, env, &name);
     spec.stderr = Output::Append(stderr.clone());
@@ -107,7 +97,7 @@ pub async fn show(
         max_bytes: MAX_SHOW_BYTES,
     };
     let run = host.supervisor.output(&spec, limits, cancel).await;
-    let said = report::tail_lines(&read_tail(&stderr, 4096), 5);
+    let stderr_tail = report::tail_lines(&read_tail(&stderr, 4096), 5);
     let _ = (std::fs::remove_file(&file), std::fs::remove_file(&stderr));
     let run = run.map_err(ShowError::Start)?;
     if run.flooded {
@@ -122,14 +112,14 @@ pub async fn show(
     if run.exit.code != Some(0) {
         return Err(ShowError::Failed {
             how: how_ended(&run.exit),
-            stderr: said,
+            stderr: stderr_tail,
         });
     }
     read(&run.stdout, issue)
 }
 
-/// Reads a snapshot, or `null`.
-fn read(output: &[u8], asked: &IssueId) -> Result<LookupResult, ShowError> {
+/// Parses a snapshot, or `null`.
+fn read(output: &[u8], expected: &IssueId) -> Result<LookupResult, ShowError> {
     let output = output
         .strip_prefix(b"\xef\xbb\xbf")
         .unwrap_or(output)
@@ -137,12 +127,12 @@ fn read(output: &[u8], asked: &IssueId) -> Result<LookupResult, ShowError> {
     if output == b"null" {
         return Ok(LookupResult::Missing);
     }
-    // An issue is read here as it is read in a pull.
+    // The issue is parsed as in a pull.
     let list = [b"[", output, b"]"].concat();
     let pull = Pull::parse(&list).map_err(|error| ShowError::Garbage(error.into_json()))?;
     let mut issues = pull.issues;
     match (issues.pop(), issues.is_empty(), pull.skipped.first()) {
-        (Some(issue), true, None) if issue.id == *asked => Ok(LookupResult::Snapshot(Box::new(issue))),
+        (Some(issue), true, None) if issue.id == *expected => Ok(LookupResult::Snapshot(Box::new(issue))),
         (Some(_), true, None) => Err(ShowError::Another),
         (None, _, Some(skipped)) => Err(ShowError::NoIssue(skipped.reason.clone())),
         _ => Err(ShowError::NoIssue("there must be one".to_owned())),

@@ -1,11 +1,12 @@
-//! When the daily summary is made, and of what.
+//! When a daily summary is due, and which time span it covers.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use vik_core::workflow::TimeOfDay;
 
-/// The time zone with this name. UTC is known everywhere, the others where the system has a database of them.
+/// Returns the time zone with this name. UTC is always known; other zones need the system's time
+/// zone database.
 pub fn zone(name: &str) -> Option<TimeZone> {
     if name == "UTC" {
         return Some(TimeZone::UTC);
@@ -13,38 +14,38 @@ pub fn zone(name: &str) -> Option<TimeZone> {
     TimeZone::get(name).ok()
 }
 
-/// What follows from the time.
+/// What to do about the daily summary now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Daily {
-    /// Nothing until then.
+    /// Nothing is due.
     Wait,
-    /// This is remembered, and nothing is told.
+    /// The day is recorded without a summary.
     Remember(Date),
-    /// The summary of this day is made.
+    /// The summary of this day is due.
     Due {
-        /// The day.
         day: Date,
-        /// From when.
+        /// The start of its time span.
         since: Timestamp,
-        /// Until when.
+        /// The end of its time span.
         until: Timestamp,
     },
 }
 
-/// Whether it is time. `last` is the last day that was told or is not to be told. However the clock jumps, a day is told
-/// once at most, and of days that were missed the latest is told late.
+/// Returns whether a summary is due. `last` is the last day that was summarized or recorded.
+/// However the clock jumps, each day is summarized at most once; of several missed days, only the
+/// latest is.
 pub(super) fn check(now: Timestamp, zone: &TimeZone, at: TimeOfDay, last: Option<Date>) -> Daily {
     latest(now, zone, at).map_or(Daily::Wait, |(day, since, until)| match last {
-        // The first look: what was before it is nobody's business.
+        // The first check: earlier days are not summarized.
         None => Daily::Remember(day),
         Some(last) if last < day => Daily::Due { day, since, until },
-        // The clock was set back by days: go on from here.
+        // The clock was set back by several days: resume from this day.
         Some(last) if last > day && last.yesterday().ok() != Some(day) => Daily::Remember(day),
         Some(_) => Daily::Wait,
     })
 }
 
-/// The latest day whose time has come, and the span that is its.
+/// Returns the latest day whose time has come, with its time span.
 fn latest(now: Timestamp, zone: &TimeZone, at: TimeOfDay) -> Option<(Date, Timestamp, Timestamp)> {
     let today = now.to_zoned(zone.clone()).date();
     let day = if now >= instant(today, zone, at)? {
@@ -56,7 +57,8 @@ fn latest(now: Timestamp, zone: &TimeZone, at: TimeOfDay) -> Option<(Date, Times
     Some((day, since, instant(day, zone, at)?))
 }
 
-/// When it is that time on a day; where the clock is put forward over it, right after.
+/// Returns the time of day on this day. If the clock is put forward over it, returns the first
+/// instant after that.
 fn instant(day: Date, zone: &TimeZone, at: TimeOfDay) -> Option<Timestamp> {
     let (hour, minute) = at.hour_minute();
     let time = Time::new(hour, minute, 0, 0).ok()?;
@@ -74,7 +76,7 @@ mod tests {
         text.to_owned().try_into().unwrap()
     }
 
-    fn look_utc(now: &str, last: Option<&str>) -> Daily {
+    fn check_utc(now: &str, last: Option<&str>) -> Daily {
         let last = last.map(|day| day.parse().unwrap());
         check(now.parse().unwrap(), &TimeZone::UTC, at("08:00"), last)
     }
@@ -83,52 +85,53 @@ mod tests {
     fn a_day_is_told_when_it_is_time_and_once() {
         let day = |text: &str| text.parse::<Date>().unwrap();
         assert_eq!(
-            look_utc("2026-03-04T07:00:00Z", None),
+            check_utc("2026-03-04T07:00:00Z", None),
             Daily::Remember(day("2026-03-03"))
         );
         assert_eq!(
-            look_utc("2026-03-04T09:00:00Z", None),
+            check_utc("2026-03-04T09:00:00Z", None),
             Daily::Remember(day("2026-03-04"))
         );
-        assert_eq!(look_utc("2026-03-04T07:59:59Z", Some("2026-03-03")), Daily::Wait);
-        let told = Daily::Due {
+        assert_eq!(check_utc("2026-03-04T07:59:59Z", Some("2026-03-03")), Daily::Wait);
+        let due = Daily::Due {
             day: day("2026-03-04"),
             since: "2026-03-03T08:00:00Z".parse().unwrap(),
             until: "2026-03-04T08:00:00Z".parse().unwrap(),
         };
-        assert_eq!(look_utc("2026-03-04T08:00:00Z", Some("2026-03-03")), told);
+        assert_eq!(check_utc("2026-03-04T08:00:00Z", Some("2026-03-03")), due);
         assert_eq!(
-            look_utc("2026-03-04T23:00:00Z", Some("2026-02-01")),
-            told,
+            check_utc("2026-03-04T23:00:00Z", Some("2026-02-01")),
+            due,
             "late, and only the latest"
         );
-        assert_eq!(look_utc("2026-03-04T08:00:01Z", Some("2026-03-04")), Daily::Wait);
+        assert_eq!(check_utc("2026-03-04T08:00:01Z", Some("2026-03-04")), Daily::Wait);
         assert!(
             matches!(
-                look_utc("2026-03-04T07:00:00Z", Some("2026-03-01")),
-                Daily::Due { day: told, .. } if told == day("2026-03-03")
+                check_utc("2026-03-04T07:00:00Z", Some("2026-03-01")),
+                Daily::Due { day: due, .. } if due == day("2026-03-03")
             ),
             "late, before the next one"
         );
         assert_eq!(
-            look_utc("2026-03-03T09:00:00Z", Some("2026-03-04")),
+            check_utc("2026-03-03T09:00:00Z", Some("2026-03-04")),
             Daily::Wait,
             "a little back"
         );
         assert_eq!(
-            look_utc("2026-03-03T09:00:00Z", Some("2027-01-01")),
+            check_utc("2026-03-03T09:00:00Z", Some("2027-01-01")),
             Daily::Remember(day("2026-03-03")),
             "far back"
         );
     }
 
     proptest! {
-        /// Over any walk of the clock, a summary follows another one only after the day changed.
+        /// Whatever the clock does, two summaries are never sent without a change of the day
+        /// between them.
         #[test]
         fn no_jump_of_the_clock_sends_many(jumps in prop::collection::vec(-200_000i64..400_000, 1..60)) {
             let mut now: Timestamp = "2026-03-04T07:00:00Z".parse().unwrap();
             let mut last = None;
-            let mut told = Vec::new();
+            let mut sent = Vec::new();
             for jump in jumps {
                 now += jiff::SignedDuration::from_secs(jump);
                 for _ in 0..3 {
@@ -138,12 +141,12 @@ mod tests {
                         Daily::Due { day, since, until } => {
                             prop_assert!(since < until && until <= now);
                             last = Some(day);
-                            told.push(now);
+                            sent.push(now);
                         }
                     }
                 }
             }
-            prop_assert!(told.windows(2).all(|two| two[0] != two[1]));
+            prop_assert!(sent.windows(2).all(|pair| pair[0] != pair[1]));
         }
     }
 }

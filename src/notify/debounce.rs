@@ -1,7 +1,7 @@
-//! Gathers what happens within a short time, so that it is told together.
+//! Collects facts for a short time, so that they are sent together.
 //!
-//! Pure: whoever asks says what time it is. The time begins with the first fact and is not drawn out by later ones, so
-//! that a steady stream is told too.
+//! Pure: the caller passes the time. The time starts with the first fact, and later facts do not
+//! extend it, so that a steady stream is sent too.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 
 use super::fact::Fact;
 
-/// So many facts are listed in one notification; more are counted.
+/// The maximum number of facts in one notification; further facts are only counted.
 pub(super) const LISTED: usize = 100;
 
-/// Facts that wait to be told.
+/// The facts that wait to be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Debounce {
     facts: Vec<Fact>,
     more: u64,
     lost: u64,
-    /// When the first of them came, on the clock of this process.
+    /// When the first fact arrived, on the clock of this process.
     #[serde(skip)]
     since: Option<Duration>,
 }
 
-/// Facts that are told together.
+/// Facts that are sent together.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Batch {
     pub(super) facts: Vec<Fact>,
-    /// How many came beside those.
+    /// The number of further facts.
     pub(super) more: u64,
-    /// How many are lost.
+    /// The number of lost facts.
     pub(super) lost: u64,
 }
 
 impl Debounce {
-    /// A fact came. A newer one about the same stage of an issue takes the place of the older one.
+    /// Adds a fact. It replaces an older fact about the same stage of an issue.
     pub(super) fn push(&mut self, mut fact: Fact, now: Duration) {
         self.since.get_or_insert(now);
         if let Some(old) = self.facts.iter_mut().find(|old| fact.replaces(old)) {
@@ -49,12 +49,13 @@ impl Debounce {
         }
     }
 
-    /// So many facts could not be delivered. That is told with the next one: by itself it would find no way either.
+    /// Records facts that could not be delivered. The next notification reports them; a
+    /// notification of its own would fail in the same way.
     pub(super) fn miss(&mut self, count: u64) {
         self.lost += count;
     }
 
-    /// So many facts are lost. That is told with the next one, or by itself.
+    /// Records lost facts. The next notification reports them, or one of its own.
     pub(super) fn lose(&mut self, count: u64, now: Duration) {
         if count > 0 {
             self.lost += count;
@@ -62,19 +63,19 @@ impl Debounce {
         }
     }
 
-    /// After a restart: what is left over begins to wait anew.
+    /// Restarts the time of the remaining facts after a restart of the daemon.
     pub(super) fn wake(&mut self, now: Duration) {
         if !self.facts.is_empty() {
             self.since.get_or_insert(now);
         }
     }
 
-    /// When what is here is to be told.
+    /// Returns when the facts are due.
     pub(super) fn due(&self, window: Duration) -> Option<Duration> {
         Some(self.since?.saturating_add(window))
     }
 
-    /// What is to be told by now.
+    /// Takes the facts if they are due.
     pub(super) fn take(&mut self, window: Duration, now: Duration) -> Option<Batch> {
         self.due(window).filter(|due| *due <= now)?;
         let Self {
@@ -83,7 +84,7 @@ impl Debounce {
         Some(Batch { facts, more, lost })
     }
 
-    /// How many facts are here.
+    /// Returns the number of facts.
     pub(super) fn len(&self) -> usize {
         self.facts.len() + usize::try_from(self.more).unwrap_or(usize::MAX)
     }
@@ -128,8 +129,8 @@ mod tests {
         );
         assert_eq!(debounce.take(secs(30), secs(29)), None);
         let batch = debounce.take(secs(30), secs(30)).unwrap();
-        let told: Vec<_> = batch.facts.iter().map(|fact| &*fact.reason).collect();
-        assert_eq!(told, ["auth", "lost"]);
+        let reasons: Vec<_> = batch.facts.iter().map(|fact| &*fact.reason).collect();
+        assert_eq!(reasons, ["auth", "lost"]);
         assert_eq!(batch.facts[0].events, [NotifyEvent::Failed, NotifyEvent::Parked]);
         assert_eq!(debounce, Debounce::default());
     }
@@ -152,46 +153,46 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost or told twice, nothing waits longer than the time, and no two notifications come within it.
+        /// Each fact is sent once and within the time, and no two notifications are sent within it.
         #[test]
         fn each_fact_is_told_once_and_in_time(
             steps in prop::collection::vec((0u64..20, 0u32..300), 0..400),
             window in 1u64..60,
         ) {
             let window = secs(window);
-            let (mut debounce, mut now, mut came) = (Debounce::default(), secs(0), Vec::new());
-            let (mut told, mut last, mut sum) = (0_u64, None, 0_u64);
+            let (mut debounce, mut now, mut pushed) = (Debounce::default(), secs(0), Vec::new());
+            let (mut batches, mut last, mut sum) = (0_u64, None, 0_u64);
             let mut waiting: Vec<(u32, Duration)> = Vec::new();
             for (wait, issue) in steps {
-                // Whoever drives it wakes when something is due.
+                // The dispatcher wakes when something is due.
                 let next = now + secs(wait);
                 while let Some(due) = debounce.due(window).filter(|due| *due <= next) {
                     let batch = debounce.take(window, due).unwrap();
                     prop_assert!(batch.facts.len() <= LISTED);
-                    let many = batch.facts.len() as u64 + batch.more;
+                    let count = batch.facts.len() as u64 + batch.more;
                     let mut distinct: Vec<_> = waiting.iter().map(|(issue, _)| *issue).collect();
                     distinct.sort_unstable();
                     distinct.dedup();
-                    prop_assert!(many >= distinct.len() as u64);
+                    prop_assert!(count >= distinct.len() as u64);
                     prop_assert!(waiting.iter().all(|(_, since)| due - *since <= window));
                     prop_assert!(last.is_none_or(|last: Duration| due >= last + window));
                     sum += waiting.len() as u64;
                     waiting.clear();
-                    told += 1;
+                    batches += 1;
                     last = Some(due);
                 }
                 now = next;
                 debounce.push(fact(issue, "lost"), now);
                 waiting.push((issue, now));
-                came.push(issue);
+                pushed.push(issue);
             }
             if let Some(due) = debounce.due(window) {
                 prop_assert!(debounce.take(window, due).is_some());
                 sum += waiting.len() as u64;
-                told += 1;
+                batches += 1;
             }
-            prop_assert_eq!(sum, came.len() as u64);
-            prop_assert!(told <= sum);
+            prop_assert_eq!(sum, pushed.len() as u64);
+            prop_assert!(batches <= sum);
             prop_assert_eq!(debounce.len(), 0);
         }
     }

@@ -1,4 +1,4 @@
-//! The one task that takes facts, keeps them, and starts deliveries.
+//! The task that receives facts, stores them and starts deliveries.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,16 +24,16 @@ use crate::figures::{self, Window};
 use crate::host::Host;
 use crate::report::{chain, one_line};
 
-/// How often the wall clock is looked at where a daily summary is wanted: it may jump.
+/// How often the wall clock is checked for a daily summary, because the clock may jump.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a command that was told to stop may take to do so, at the end.
+/// How long a command may take to stop at the end.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// So many facts are taken at once.
+/// The maximum number of facts received at once.
 const AT_ONCE: usize = 512;
 
-/// What it begins with.
+/// What the task needs.
 pub(super) struct Parts {
     pub(super) host: Arc<Host>,
     pub(super) facts: mpsc::Receiver<Fact>,
@@ -43,12 +43,12 @@ pub(super) struct Parts {
     pub(super) ended: oneshot::Receiver<Duration>,
 }
 
-/// What is known of a notifier in this process.
+/// The state of a notifier in this process.
 #[derive(Debug, Default)]
 struct DeliveryState {
-    /// One is on its way.
+    /// Whether a delivery is running.
     busy: bool,
-    /// Not before then.
+    /// The earliest time of the next delivery.
     next: Option<Instant>,
     failing_since: Option<Timestamp>,
     failures: u32,
@@ -56,7 +56,7 @@ struct DeliveryState {
     given_up: u64,
 }
 
-/// The notifier, the id, and what came of it.
+/// The name of the notifier, the delivery id and the result.
 type Delivered = (String, String, Result<(), DeliverError>);
 
 struct Dispatcher {
@@ -66,19 +66,19 @@ struct Dispatcher {
     epoch: Instant,
     workflow: Arc<Workflow>,
     outbox: Outbox,
-    lanes: BTreeMap<String, DeliveryState>,
-    under_way: JoinSet<Delivered>,
+    states: BTreeMap<String, DeliveryState>,
+    deliveries: JoinSet<Delivered>,
     cancel: CancellationToken,
     health: Health,
-    /// What is in memory is not on disk.
+    /// Whether the outbox has changes that are not on disk.
     is_dirty: bool,
-    /// It was said that it cannot be put there.
-    is_unkept: bool,
-    /// Nothing new comes: each is tried once more.
+    /// Whether the last save failed and this was logged.
+    save_failed: bool,
+    /// Whether the task is ending: each notification is tried once more.
     is_ending: bool,
 }
 
-/// Runs until nobody tells facts any more.
+/// Runs until all senders of facts are closed.
 pub(super) async fn run(parts: Parts, parked: Vec<Fact>) {
     let Parts {
         host,
@@ -92,13 +92,13 @@ pub(super) async fn run(parts: Parts, parked: Vec<Fact>) {
     let file = outbox::file(&service);
     let first = Arc::clone(&workflow.borrow_and_update());
     let outbox = if first.notify.is_empty() {
-        // What happens while nobody is to be told is no news later.
+        // Facts from a time without notifiers are not sent later.
         let _ = std::fs::remove_file(&file);
         Outbox::new(wall_clock())
     } else {
         Outbox::load(&file, wall_clock())
     };
-    let mut hub = Dispatcher {
+    let mut dispatcher = Dispatcher {
         host,
         file,
         folder: service.join("notify"),
@@ -108,48 +108,50 @@ pub(super) async fn run(parts: Parts, parked: Vec<Fact>) {
             ..(*first).clone()
         }),
         outbox,
-        lanes: BTreeMap::new(),
-        under_way: JoinSet::new(),
+        states: BTreeMap::new(),
+        deliveries: JoinSet::new(),
         cancel: CancellationToken::new(),
         health,
         is_dirty: false,
-        is_unkept: false,
+        save_failed: false,
         is_ending: false,
     };
-    // Files that a killed daemon left.
-    let _ = std::fs::remove_dir_all(&hub.folder);
-    hub.configure(first, true);
-    // What was parked and not taken in before the last daemon died.
+    // Removes the files of a killed daemon.
+    let _ = std::fs::remove_dir_all(&dispatcher.folder);
+    dispatcher.configure(first, true);
+    // Adds the runs that were parked just before the last daemon died.
     for fact in parked {
-        if fact.at > hub.outbox.parked_until {
-            hub.take(&fact);
+        if fact.at > dispatcher.outbox.parked_until {
+            dispatcher.take(&fact);
         }
     }
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     loop {
-        hub.step().await;
-        let wait = hub.wait();
+        dispatcher.step().await;
+        let wait = dispatcher.wait();
         tokio::select! {
-            count = facts.recv_many(&mut came, AT_ONCE) => {
+            count = facts.recv_many(&mut received, AT_ONCE) => {
                 if count == 0 {
                     break;
                 }
-                for fact in came.drain(..) {
-                    hub.take(&fact);
+                for fact in received.drain(..) {
+                    dispatcher.take(&fact);
                 }
-                hub.lose(lost.take());
+                dispatcher.lose(lost.take());
             }
             Ok(()) = workflow.changed() => {
                 let edited = Arc::clone(&workflow.borrow_and_update());
-                hub.configure(edited, false);
+                dispatcher.configure(edited, false);
             }
-            Some(done) = hub.under_way.join_next() => hub.on_done(done),
+            Some(done) = dispatcher.deliveries.join_next() => dispatcher.on_done(done),
             () = tokio::time::sleep(wait) => {}
         }
     }
-    hub.lose(lost.take());
-    // The loop is over, so this comes at once.
-    hub.last_try(ended.await.unwrap_or_default()).await;
+    dispatcher.lose(lost.take());
+    // The daemon's loop has ended, so the timeout arrives at once.
+    dispatcher
+        .deliver_remaining(ended.await.unwrap_or_default())
+        .await;
 }
 
 impl Dispatcher {
@@ -157,18 +159,18 @@ impl Dispatcher {
         self.epoch.elapsed()
     }
 
-    /// Other notifiers hold from now on.
+    /// Applies the notifiers of a workflow.
     fn configure(&mut self, workflow: Arc<Workflow>, is_first: bool) {
         if !is_first && self.workflow.notify.is_empty() && !workflow.notify.is_empty() {
-            // What was parked while nobody was to be told is no news.
+            // Runs that were parked while there were no notifiers are not reported.
             self.outbox.parked_until = self.outbox.parked_until.max(wall_clock());
         }
         self.workflow = workflow;
         let now = self.now();
         let notify = &self.workflow.notify;
-        self.outbox.boxes.retain(|name, letters| {
+        self.outbox.boxes.retain(|name, queue| {
             let stays = notify.contains_key(name);
-            if !stays && (letters.gathering.len() > 0 || !letters.ready.is_empty()) {
+            if !stays && (queue.gathering.len() > 0 || !queue.ready.is_empty()) {
                 tracing::warn!(
                     notifier = name,
                     "the notifier is gone, and what it was to be told with it"
@@ -176,16 +178,16 @@ impl Dispatcher {
             }
             stays
         });
-        self.lanes.retain(|name, _| notify.contains_key(name));
+        self.states.retain(|name, _| notify.contains_key(name));
         for name in notify.keys() {
-            self.lanes.entry(name.clone()).or_default().next = None;
-            let letters = self.outbox.boxes.entry(name.clone()).or_default();
-            letters.gathering.wake(now);
+            self.states.entry(name.clone()).or_default().next = None;
+            let queue = self.outbox.boxes.entry(name.clone()).or_default();
+            queue.gathering.wake(now);
         }
         self.is_dirty |= !self.workflow.notify.is_empty();
     }
 
-    /// A fact came.
+    /// Queues a fact for all notifiers that want it.
     fn take(&mut self, fact: &Fact) {
         if fact.about.is_some() && fact.freed_by.is_some() {
             self.outbox.parked_until = self.outbox.parked_until.max(fact.at);
@@ -199,8 +201,8 @@ impl Dispatcher {
         let now = self.now();
         for (name, notifier) in &self.workflow.notify {
             if fact.events.iter().any(|event| notifier.on.contains(event)) {
-                let letters = self.outbox.boxes.entry(name.clone()).or_default();
-                letters.gathering.push(fact.clone(), now);
+                let queue = self.outbox.boxes.entry(name.clone()).or_default();
+                queue.gathering.push(fact.clone(), now);
             }
         }
         self.is_dirty = true;
@@ -215,52 +217,52 @@ impl Dispatcher {
             "too much happened at once: some of it is told to no notifier"
         );
         let now = self.now();
-        for letters in self.outbox.boxes.values_mut() {
-            letters.gathering.lose(count, now);
+        for queue in self.outbox.boxes.values_mut() {
+            queue.gathering.lose(count, now);
         }
         self.is_dirty = true;
     }
 
-    /// Does all that is due.
+    /// Does everything that is due.
     async fn step(&mut self) {
-        self.sum_up().await;
+        self.build_daily_summaries().await;
         self.gather();
         self.save().await;
         self.start();
-        self.show();
+        self.update_health();
     }
 
-    /// Makes notifications of what was gathered long enough.
+    /// Builds notifications of the facts whose time has elapsed.
     fn gather(&mut self) {
         let (now, at) = (self.now(), wall_clock());
         for (name, notifier) in &self.workflow.notify {
-            let letters = self.outbox.boxes.entry(name.clone()).or_default();
+            let queue = self.outbox.boxes.entry(name.clone()).or_default();
             let window = if self.is_ending {
                 Duration::ZERO
             } else {
                 notifier.debounce.0
             };
-            let Some(batch) = letters.gathering.take(window, now) else {
+            let Some(batch) = queue.gathering.take(window, now) else {
                 continue;
             };
             self.is_dirty = true;
             let workflow = &self.host.workflow_path;
             if let Some(notification) = message::of_batch(name, &notifier.on, workflow, at, &batch) {
-                let lost = letters.post(notification);
+                let lost = queue.post(notification);
                 if lost > 0 {
                     tracing::error!(
                         notifier = name,
                         lost,
                         "too much waits for the notifier: the oldest is given up"
                     );
-                    letters.gathering.miss(lost);
+                    queue.gathering.miss(lost);
                 }
             }
         }
     }
 
-    /// Makes the daily summaries that are due.
-    async fn sum_up(&mut self) {
+    /// Builds the daily summaries that are due.
+    async fn build_daily_summaries(&mut self) {
         let now = wall_clock();
         let wanted: Vec<_> = self
             .workflow
@@ -271,13 +273,14 @@ impl Dispatcher {
             .collect();
         for (name, at, zone) in wanted {
             let zone = daily::zone(&zone).unwrap_or(TimeZone::UTC);
-            let letters = self.outbox.boxes.entry(name.clone()).or_default();
-            match daily::check(now, &zone, at, letters.summed_up) {
+            let queue = self.outbox.boxes.entry(name.clone()).or_default();
+            match daily::check(now, &zone, at, queue.summed_up) {
                 Daily::Wait => continue,
-                Daily::Remember(day) => letters.summed_up = Some(day),
+                Daily::Remember(day) => queue.summed_up = Some(day),
                 Daily::Due { day, since, until } => {
-                    // Whatever comes of it: it is not tried every few seconds.
-                    letters.summed_up = Some(day);
+                    // Recorded even if the summary fails, so that it is not retried every few
+                    // seconds.
+                    queue.summed_up = Some(day);
                     let service = self.host.layout.service_dir();
                     let report = tokio::task::spawn_blocking(move || {
                         let ledger = Reader::open(&service)?;
@@ -295,8 +298,8 @@ impl Dispatcher {
                         }
                     };
                     let notification = message::of_day(&name, &self.host.workflow_path, now, report);
-                    if let Some(letters) = self.outbox.boxes.get_mut(&name) {
-                        letters.post(notification);
+                    if let Some(queue) = self.outbox.boxes.get_mut(&name) {
+                        queue.post(notification);
                     }
                 }
             }
@@ -304,7 +307,7 @@ impl Dispatcher {
         }
     }
 
-    /// Puts it on disk, before anything is sent.
+    /// Saves the outbox before anything is sent.
     async fn save(&mut self) {
         if !std::mem::take(&mut self.is_dirty) {
             return;
@@ -313,45 +316,41 @@ impl Dispatcher {
         let saved = tokio::task::spawn_blocking(move || outbox.save(&file)).await;
         let error = match saved {
             Ok(Ok(())) => {
-                self.is_unkept = false;
+                self.save_failed = false;
                 return;
             }
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        if !std::mem::replace(&mut self.is_unkept, true) {
+        if !std::mem::replace(&mut self.save_failed, true) {
             tracing::error!(error, file = %self.file.display(), "what notifiers are to be told cannot be kept: it is told all the same");
         }
     }
 
-    /// Starts what can be delivered: one at a time for each notifier, in order.
+    /// Starts the deliveries that are due: one at a time for each notifier, in order.
     fn start(&mut self) {
         let now = Instant::now();
         for (name, notifier) in &self.workflow.notify {
-            let Some(lane) = self.lanes.get_mut(name) else {
+            let Some(state) = self.states.get_mut(name) else {
                 continue;
             };
-            let letter = self
-                .outbox
-                .boxes
-                .get(name)
-                .and_then(|letters| letters.ready.front());
-            let Some(letter) = letter.filter(|_| !lane.busy && lane.next.is_none_or(|next| next <= now))
+            let queued = self.outbox.boxes.get(name).and_then(|queue| queue.ready.front());
+            let Some(queued) = queued.filter(|_| !state.busy && state.next.is_none_or(|next| next <= now))
             else {
                 continue;
             };
-            lane.busy = true;
-            let what = Delivering {
+            state.busy = true;
+            let delivery = Delivering {
                 host: Arc::clone(&self.host),
                 notifier: notifier.clone(),
-                notification: letter.notification.clone(),
+                notification: queued.notification.clone(),
                 folder: self.folder.clone(),
             };
             let (name, cancel) = (name.clone(), self.cancel.clone());
-            let id = letter.notification.delivery_id.clone();
-            self.under_way.spawn(async move {
-                // A bug in it must not leave its notifier without a word for ever.
-                let task = tokio::spawn(async move { deliver(&what, cancel.cancelled()).await });
+            let id = queued.notification.delivery_id.clone();
+            self.deliveries.spawn(async move {
+                // A panic in the delivery must not block its notifier forever.
+                let task = tokio::spawn(async move { deliver(&delivery, cancel.cancelled()).await });
                 let result = task
                     .await
                     .unwrap_or_else(|error| Err(DeliverError::Bug(error.to_string())));
@@ -361,18 +360,18 @@ impl Dispatcher {
     }
 
     fn on_done(&mut self, done: Result<Delivered, tokio::task::JoinError>) {
-        // What a delivery runs in is a task of its own, so it cannot break.
+        // The delivery itself runs in a task of its own, so this task does not panic.
         let Ok((name, sent, result)) = done else { return };
-        let (Some(lane), Some(letters)) = (self.lanes.get_mut(&name), self.outbox.boxes.get_mut(&name))
+        let (Some(state), Some(queue)) = (self.states.get_mut(&name), self.outbox.boxes.get_mut(&name))
         else {
             return;
         };
-        lane.busy = false;
-        // The notifier may have been taken out and put in again meanwhile.
-        let Some(letter) = letters
+        state.busy = false;
+        // The notifier may have been removed and added again in the meantime.
+        let Some(queued) = queue
             .ready
             .front_mut()
-            .filter(|letter| letter.notification.delivery_id == sent)
+            .filter(|queued| queued.notification.delivery_id == sent)
         else {
             return;
         };
@@ -382,66 +381,66 @@ impl Dispatcher {
                 tracing::info!(
                     notifier = name,
                     delivery,
-                    event = letter.notification.event,
+                    event = queued.notification.event,
                     "told"
                 );
-                letters.ready.pop_front();
-                *lane = DeliveryState {
-                    given_up: lane.given_up,
+                queue.ready.pop_front();
+                *state = DeliveryState {
+                    given_up: state.given_up,
                     ..DeliveryState::default()
                 };
             }
-            // It is Vik that ends: that is no try.
-            Err(DeliverError::Stopped) => lane.next = Some(Instant::now() + STOPPING),
+            // The daemon stopped the delivery, so it does not count as a try.
+            Err(DeliverError::Stopped) => state.next = Some(Instant::now() + STOPPING),
             Err(error) => {
                 let error = one_line(&chain(&error), 600);
-                letter.tries += 1;
-                lane.failures += 1;
-                lane.failing_since.get_or_insert_with(wall_clock);
-                match wait_after(letter.tries) {
+                queued.tries += 1;
+                state.failures += 1;
+                state.failing_since.get_or_insert_with(wall_clock);
+                match wait_after(queued.tries) {
                     Some(wait) => {
                         tracing::warn!(
                             notifier = name,
                             delivery,
-                            tries = letter.tries,
+                            tries = queued.tries,
                             error,
                             "cannot tell; it is tried again"
                         );
-                        lane.next = Some(Instant::now() + wait);
+                        state.next = Some(Instant::now() + wait);
                     }
                     None => {
                         tracing::error!(
                             notifier = name,
                             delivery,
-                            tries = letter.tries,
+                            tries = queued.tries,
                             error,
                             "cannot tell; it is given up"
                         );
-                        lane.given_up += 1;
-                        let lost = letter.item_count();
-                        letters.ready.pop_front();
-                        letters.gathering.miss(lost);
+                        state.given_up += 1;
+                        let lost = queued.item_count();
+                        queue.ready.pop_front();
+                        queue.gathering.miss(lost);
                     }
                 }
-                lane.error = Some(error);
+                state.error = Some(error);
             }
         }
         self.is_dirty = true;
     }
 
-    /// How long nothing is due.
+    /// Returns how long nothing is due.
     fn wait(&self) -> Duration {
-        /// So long, where nothing is known to come.
+        /// The wait if nothing is known to become due.
         const LONG: Duration = Duration::from_secs(3600);
         let (now, instant) = (self.now(), Instant::now());
         let mut wait = LONG;
         for (name, notifier) in &self.workflow.notify {
-            let letters = self.outbox.boxes.get(name);
-            let due = letters.and_then(|letters| letters.gathering.due(notifier.debounce.0));
+            let queue = self.outbox.boxes.get(name);
+            let due = queue.and_then(|queue| queue.gathering.due(notifier.debounce.0));
             wait = wait.min(due.map_or(LONG, |due| due.saturating_sub(now)));
-            let waits = letters.is_some_and(|letters| !letters.ready.is_empty());
-            let lane = self.lanes.get(name).filter(|lane| waits && !lane.busy);
-            let next = lane.and_then(|lane| lane.next);
+            let has_queued = queue.is_some_and(|queue| !queue.ready.is_empty());
+            let state = self.states.get(name).filter(|state| has_queued && !state.busy);
+            let next = state.and_then(|state| state.next);
             wait = wait.min(next.map_or(LONG, |next| next.saturating_duration_since(instant)));
             if notifier.on.contains(&NotifyEvent::DailySummary) {
                 wait = wait.min(CLOCK_CHECK_INTERVAL);
@@ -450,21 +449,22 @@ impl Dispatcher {
         wait
     }
 
-    /// Tries what is left once more, for so long in all.
-    async fn last_try(&mut self, last: Duration) {
+    /// Tries all remaining notifications once more, within the timeout.
+    async fn deliver_remaining(&mut self, timeout: Duration) {
         self.is_ending = true;
-        for lane in self.lanes.values_mut() {
-            lane.next = None;
+        for state in self.states.values_mut() {
+            state.next = None;
         }
         self.gather();
         self.save().await;
         self.start();
-        let end = tokio::time::sleep(last);
+        let end = tokio::time::sleep(timeout);
         tokio::pin!(end);
-        while !self.under_way.is_empty() {
+        while !self.deliveries.is_empty() {
             tokio::select! {
-                Some(done) = self.under_way.join_next() => {
-                    // What fails now is not tried again, what succeeds makes way for the next one.
+                Some(done) = self.deliveries.join_next() => {
+                    // A notification that fails now is not retried; after a success, the next one
+                    // is sent.
                     self.on_done(done);
                     self.save().await;
                     self.start();
@@ -474,7 +474,7 @@ impl Dispatcher {
         }
         self.cancel.cancel();
         let stopped = async {
-            while let Some(done) = self.under_way.join_next().await {
+            while let Some(done) = self.deliveries.join_next().await {
                 self.on_done(done);
             }
         };
@@ -483,29 +483,24 @@ impl Dispatcher {
         }
         self.is_dirty = !self.workflow.notify.is_empty();
         self.save().await;
-        let left: usize = self
-            .outbox
-            .boxes
-            .values()
-            .map(|letters| letters.ready.len())
-            .sum();
+        let left: usize = self.outbox.boxes.values().map(|queue| queue.ready.len()).sum();
         if left > 0 {
             tracing::warn!(left, "notifications are kept for the next start");
         }
         let _ = std::fs::remove_dir(&self.folder);
     }
 
-    fn show(&self) {
+    fn update_health(&self) {
         let views = self.workflow.notify.keys().filter_map(|name| {
-            let lane = self.lanes.get(name)?;
-            let letters = self.outbox.boxes.get(name);
+            let state = self.states.get(name)?;
+            let queue = self.outbox.boxes.get(name);
             Some(NotifierView {
                 name: name.clone(),
-                undelivered: letters.map_or(0, |letters| letters.ready.len()),
-                failures_in_a_row: lane.failures,
-                failing_since: lane.failing_since,
-                error: lane.error.clone(),
-                given_up: lane.given_up,
+                undelivered: queue.map_or(0, |queue| queue.ready.len()),
+                failures_in_a_row: state.failures,
+                failing_since: state.failing_since,
+                error: state.error.clone(),
+                given_up: state.given_up,
             })
         });
         self.health.set(views.collect());

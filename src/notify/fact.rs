@@ -1,4 +1,4 @@
-//! What is worth telling.
+//! The facts that notifiers receive.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -14,28 +14,26 @@ use crate::control::view;
 use crate::orchestrator::{Awaiting, Parked};
 use crate::report::one_line;
 
-/// The longest title of an issue, in characters.
+/// The maximum length of an issue's title, in characters.
 const TITLE: usize = 200;
 
-/// The longest reason, in characters.
+/// The maximum length of a reason, in characters.
 const DETAIL: usize = 600;
 
-/// One thing that happened. All text in it is clean: it can stand on a terminal or in a chat.
+/// One event. All of its text is safe for a terminal or a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fact {
-    /// When.
     pub(super) at: Timestamp,
-    /// All that it is; what it is told as first.
+    /// All events that the fact stands for, the preferred one first.
     pub(super) events: Vec<NotifyEvent>,
-    /// The issue.
     pub(super) about: Option<About>,
-    /// A stable word.
+    /// A stable identifier.
     pub(super) reason: String,
-    /// A person's words.
+    /// The reason, for a person.
     pub(super) detail: String,
-    /// What would free it.
+    /// What would unpark the run or end the problem.
     pub(super) freed_by: Option<String>,
-    /// Where it is that a day's limit was reached: which day.
+    /// The day whose limit was reached, if the fact is about that.
     #[serde(default)]
     pub(super) day: Option<Date>,
 }
@@ -49,11 +47,11 @@ pub(super) struct About {
     pub(super) run: String,
 }
 
-/// All that a parked run is.
+/// Returns all events that a parked run stands for.
 fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
     use NotifyEvent::{Failed, OverBudget, Parked, WaitingForPerson};
     match reason {
-        // Somebody did it, or another word in the issue frees it.
+        // A person parked it, or a change of the issue's text unparks it.
         ParkReason::NoProgress | ParkReason::Cancelled | ParkReason::Denied => vec![Parked],
         ParkReason::AttemptsUsedUp | ParkReason::Lost => vec![Parked, Failed],
         ParkReason::UnprovenEnd | ParkReason::Auth | ParkReason::Config | ParkReason::Hook => {
@@ -111,7 +109,8 @@ impl Fact {
         }
     }
 
-    /// A run was given up after its last attempt failed, without being parked: its issue went on meanwhile.
+    /// Creates the fact that a run was given up after its last attempt failed. The run is not parked,
+    /// because its issue has changed its state.
     pub(super) fn given_up(at: Timestamp, about: About, outcome: Outcome, reason: &str) -> Self {
         let about = About {
             title: one_line(&about.title, TITLE),
@@ -149,7 +148,7 @@ impl Fact {
         }
     }
 
-    /// Whether it takes the place of another one that was not told yet.
+    /// Returns whether the fact replaces another one that was not sent yet.
     pub(super) fn replaces(&self, other: &Self) -> bool {
         let key = |fact: &Self| {
             let about = fact.about.as_ref();
@@ -158,7 +157,8 @@ impl Fact {
         key(self) == key(other) && (self.about.is_some() || self.reason == other.reason)
     }
 
-    /// As a notifier is told that wants to know of these events; `None`: it does not.
+    /// Returns the item for a notifier that subscribes to these events, or `None` if it subscribes
+    /// to none of the fact's events.
     pub(super) fn item(&self, on: &[NotifyEvent]) -> Option<NotifiedItem> {
         let event = self.events.iter().find(|event| on.contains(event))?;
         let about = self.about.as_ref();

@@ -1,4 +1,4 @@
-//! What a notification says.
+//! The text of notifications.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,10 +10,11 @@ use vik_core::workflow::NotifyEvent;
 use super::debounce::Batch;
 use crate::report::{count, one_line, spent};
 
-/// The longest id of an issue in a title.
+/// The maximum length of an issue's id in a title.
 const ID: usize = 60;
 
-/// What a batch says to a notifier that wants to know of these events; `None`: nothing of it.
+/// Returns the notification of a batch for a notifier that subscribes to these events; `None` if
+/// the batch contains none of them.
 pub(super) fn of_batch(
     name: &str,
     on: &[NotifyEvent],
@@ -32,7 +33,7 @@ pub(super) fn of_batch(
         None => "trouble".to_owned(),
     };
     let title = match &*items {
-        [one] if batch.more == 0 => title(one),
+        [item] if batch.more == 0 => title(item),
         items => titles(items, batch.more, batch.lost),
     };
     let mut text = format!("{title}\n");
@@ -56,7 +57,7 @@ pub(super) fn of_batch(
     }))
 }
 
-/// The summary of a day.
+/// Returns the notification of a daily summary.
 pub(super) fn of_day(name: &str, workflow: &Path, at: Timestamp, report: ReportView) -> Notification {
     let total = &report.total;
     let title = format!(
@@ -93,7 +94,7 @@ pub(super) fn of_day(name: &str, workflow: &Path, at: Timestamp, report: ReportV
     )
 }
 
-/// What `vik notify test` sends.
+/// Returns the notification of `vik notify test`.
 pub fn test(name: &str, workflow: &Path, at: Timestamp) -> Notification {
     let title = "This is a test".to_owned();
     let text = format!("{title}\n`vik notify test` was run for the notifier {name}.\n");
@@ -128,7 +129,7 @@ fn finish(
     notification
 }
 
-/// What happened to one, in a few words.
+/// Describes what happened to an issue.
 fn event_phrase(item: &NotifiedItem) -> &'static str {
     match &*item.event {
         "parked" => "is parked",
@@ -167,17 +168,17 @@ fn titles(items: &[NotifiedItem], more: u64, lost: u64) -> String {
             None => kinds.push((&item.event, 1)),
         }
     }
-    let mut words: Vec<String> = kinds
+    let mut phrases: Vec<String> = kinds
         .iter()
         .map(|(event, count)| format!("{count} {}", event.replace('_', " ")))
         .collect();
     if more > 0 {
-        words.push(format!("{more} more"));
+        phrases.push(format!("{more} more"));
     }
-    if words.is_empty() {
-        words.push(format!("{} could not be told", count(lost, "thing")));
+    if phrases.is_empty() {
+        phrases.push(format!("{} could not be told", count(lost, "thing")));
     }
-    format!("Vik: {}", words.join(", "))
+    format!("Vik: {}", phrases.join(", "))
 }
 
 fn lines(item: &NotifiedItem, in_list: bool) -> String {

@@ -1,7 +1,8 @@
-//! Tells people and programs what happens: by a command, or by a signed webhook.
+//! Notifies people and programs by a command or by a signed webhook.
 //!
-//! The loop is never held up: [`Watcher`] only puts facts into a bounded queue. One task takes them, keeps them in the
-//! outbox, gathers what comes together, and starts deliveries, one at a time for each notifier.
+//! The daemon's loop is never delayed: [`Watcher`] only puts facts into a bounded queue. One task
+//! takes them, stores them in the outbox, combines the facts of a short time, and starts
+//! deliveries, one at a time for each notifier.
 
 mod daily;
 mod debounce;
@@ -33,15 +34,15 @@ pub use deliver::{DeliverError, Delivering, deliver};
 pub use message::test as test_notification;
 pub use watcher::Watcher;
 
-/// How many facts may wait to be taken; more are lost, and that is told.
+/// The maximum number of queued facts. Further facts are lost, and the loss is reported.
 const WAITING: usize = 4096;
 
-/// How the notifiers do, for `status`; cheap to clone.
+/// The state of the notifiers, for `status`; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Health(Arc<Mutex<Vec<NotifierView>>>);
 
 impl Health {
-    /// All of them, by name.
+    /// Returns the state of all notifiers.
     pub fn views(&self) -> Vec<NotifierView> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -51,7 +52,7 @@ impl Health {
     }
 }
 
-/// Facts that found no room in the queue.
+/// The number of facts that did not fit into the queue.
 #[derive(Clone, Debug, Default)]
 struct Lost(Arc<AtomicU64>);
 
@@ -76,7 +77,7 @@ pub struct Notifiers {
 }
 
 impl Notifiers {
-    /// Those of a workflow.
+    /// Creates the notifiers of a workflow.
     pub fn new(workflow: Arc<Workflow>) -> Self {
         let (sender, facts) = mpsc::channel(WAITING);
         Self {
@@ -88,12 +89,11 @@ impl Notifiers {
         }
     }
 
-    /// How they do.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Stands before another observer, and tells them what they are to know.
+    /// Creates an observer that notifies, then calls the next observer.
     pub fn watcher(&self, next: Box<dyn Observer>) -> Watcher {
         Watcher::new(
             self.sender.clone(),
@@ -103,8 +103,8 @@ impl Notifiers {
         )
     }
 
-    /// Begins to tell. `parked` is all that is parked now: what was parked right before the last daemon died is told
-    /// too.
+    /// Starts the notifiers. `parked` lists all parked runs: those that were parked just before the
+    /// last daemon died are reported too.
     pub fn run<'a>(self, host: Arc<Host>, parked: impl Iterator<Item = Parked<'a>>) -> NotifierTask {
         let (end, ended) = oneshot::channel();
         let parked = parked.map(|parked| Fact::parked(&parked)).collect();
@@ -123,7 +123,7 @@ impl Notifiers {
     }
 }
 
-/// Notifiers that run, until the watcher is gone.
+/// The running notifiers. They end when the watcher is dropped.
 #[derive(Debug)]
 pub struct NotifierTask {
     task: JoinHandle<()>,
@@ -131,8 +131,8 @@ pub struct NotifierTask {
 }
 
 impl NotifierTask {
-    /// Waits for their end. What is not delivered yet is tried once more, for so long in all; what is left then is
-    /// kept for the next daemon.
+    /// Waits for their end. Undelivered notifications are tried once more, within `last`; what then
+    /// remains is kept for the next daemon.
     pub async fn end(self, last: Duration) {
         let _ = self.end.send(last);
         if let Err(error) = self.task.await {

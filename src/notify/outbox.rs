@@ -1,4 +1,4 @@
-//! What is yet to be told, on disk: whatever becomes of the daemon, none of it is lost.
+//! The notifications that are not delivered yet, on disk, so that a crash of the daemon loses none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,30 +13,31 @@ use super::debounce::Debounce;
 use crate::workspace::fs as private;
 use crate::workspace::fs::write_atomic;
 
-/// So many notifications wait for one notifier; then the oldest are given up.
+/// The maximum number of notifications that wait for one notifier; beyond it, the oldest are
+/// dropped.
 pub(super) const MOST_WAITING: usize = 100;
 
-/// All of it. Written whole at each change: it is small, and changes are few.
+/// The whole outbox. Each change rewrites the file: it is small, and changes are rare.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Outbox {
     schema: u32,
-    /// What was parked until then is taken in.
+    /// The time until which parked runs were added.
     pub(super) parked_until: Timestamp,
-    /// The last day whose limit was taken in.
+    /// The last day whose limit was added.
     #[serde(default)]
     pub(super) day: Option<Date>,
-    /// By the names of the notifiers. No address and no secret is here.
+    /// The queues by notifier. They contain no address and no secret.
     pub(super) boxes: BTreeMap<String, NotifierQueue>,
 }
 
-/// What one notifier is yet to be told.
+/// What one notifier has yet to receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct NotifierQueue {
-    /// What waits to be told together.
+    /// The facts that wait to be sent together.
     pub(super) gathering: Debounce,
-    /// What is to be delivered, in that order.
+    /// The notifications to deliver, in order.
     pub(super) ready: VecDeque<QueuedNotification>,
-    /// The last day of which the summary was made; where it was not its turn yet, the day before.
+    /// The last day that was summarized; before the first summary, the day before it.
     #[serde(default)]
     pub(super) summed_up: Option<Date>,
 }
@@ -45,7 +46,7 @@ pub(super) struct NotifierQueue {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct QueuedNotification {
     pub(super) notification: Notification,
-    /// How often it was tried.
+    /// The number of tries.
     pub(super) tries: u32,
 }
 
@@ -59,7 +60,8 @@ impl Outbox {
         }
     }
 
-    /// What an earlier daemon left; a new one where there is none. One that cannot be read is set aside.
+    /// Loads the outbox of an earlier daemon, or creates one. A file that cannot be read is renamed
+    /// and kept.
     pub(super) fn load(path: &Path, now: Timestamp) -> Self {
         let error = match private::read(path) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
@@ -81,13 +83,12 @@ impl Outbox {
     }
 }
 
-/// Where it is.
 pub(super) fn file(service: &Path) -> PathBuf {
     service.join("notify.json")
 }
 
 impl NotifierQueue {
-    /// Puts a notification at the end. Says how much is given up for it.
+    /// Adds a notification. Returns the number of items that were dropped for it.
     pub(super) fn post(&mut self, notification: Notification) -> u64 {
         self.ready.push_back(QueuedNotification {
             notification,
@@ -95,19 +96,19 @@ impl NotifierQueue {
         });
         let mut lost = 0;
         while self.ready.len() > MOST_WAITING {
-            // The first one may be on its way.
-            lost += self.ready.remove(1).map_or(0, |letter| letter.item_count());
+            // The first notification may be in delivery.
+            lost += self.ready.remove(1).map_or(0, |queued| queued.item_count());
         }
         lost
     }
 }
 
 impl QueuedNotification {
-    /// How much is told in it.
+    /// Returns the number of items in the notification.
     pub(super) fn item_count(&self) -> u64 {
-        let told = &self.notification;
-        let items = u64::try_from(told.items.len()).unwrap_or(u64::MAX);
-        (items + told.more + told.lost).max(1)
+        let notification = &self.notification;
+        let items = u64::try_from(notification.items.len()).unwrap_or(u64::MAX);
+        (items + notification.more + notification.lost).max(1)
     }
 }
 
@@ -123,8 +124,8 @@ mod tests {
         let now: Timestamp = "2026-03-04T12:00:00Z".parse().unwrap();
         let mut outbox = Outbox::load(&path, now);
         assert_eq!(outbox, Outbox::new(now));
-        let letters = outbox.boxes.entry("team".to_owned()).or_default();
-        letters.post(message::test("team", Path::new("/w/workflow.yml"), now));
+        let queue = outbox.boxes.entry("team".to_owned()).or_default();
+        queue.post(message::test("team", Path::new("/w/workflow.yml"), now));
         outbox.save(&path).unwrap();
         assert_eq!(Outbox::load(&path, now), outbox);
         std::fs::write(&path, "{").unwrap();
@@ -135,13 +136,13 @@ mod tests {
     #[test]
     fn there_is_a_bound_and_what_is_on_its_way_stays() {
         let now = Timestamp::UNIX_EPOCH;
-        let mut letters = NotifierQueue::default();
+        let mut queue = NotifierQueue::default();
         let first = message::test("a", Path::new("/w"), now);
-        letters.post(first.clone());
+        queue.post(first.clone());
         let lost: u64 = (0..MOST_WAITING + 4)
-            .map(|_| letters.post(message::test("a", Path::new("/w"), now)))
+            .map(|_| queue.post(message::test("a", Path::new("/w"), now)))
             .sum();
-        assert_eq!((letters.ready.len(), lost), (MOST_WAITING, 5));
-        assert_eq!(letters.ready[0].notification, first);
+        assert_eq!((queue.ready.len(), lost), (MOST_WAITING, 5));
+        assert_eq!(queue.ready[0].notification, first);
     }
 }

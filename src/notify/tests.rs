@@ -1,4 +1,4 @@
-//! What notifications say, and what follows from what happened.
+//! The text of notifications, and which facts follow from events.
 
 use std::path::Path;
 
@@ -27,11 +27,17 @@ fn now() -> Timestamp {
 }
 
 fn parked(id: &str, title: &str, reason: ParkReason, detail: &str) -> Fact {
-    parked_before(id, title, reason, detail, &[])
+    parked_with_dependents(id, title, reason, detail, &[])
 }
 
-/// A parked issue that others wait for.
-fn parked_before(id: &str, title: &str, reason: ParkReason, detail: &str, dependents: &[IssueId]) -> Fact {
+/// A parked issue that blocks others.
+fn parked_with_dependents(
+    id: &str,
+    title: &str,
+    reason: ParkReason,
+    detail: &str,
+    dependents: &[IssueId],
+) -> Fact {
     let issue = serde_json::json!([{"id": id, "title": title, "state": "todo"}]);
     let issues = Pull::parse(issue.to_string().as_bytes()).unwrap().issues;
     Fact::parked(&Parked {
@@ -121,7 +127,7 @@ fn what_each_says_as_text() {
 fn a_parked_issue_names_those_that_wait_for_it() {
     let text = |dependents: &[String]| {
         let ids: Vec<_> = dependents.iter().map(|id| IssueId::new(id.as_str())).collect();
-        let fact = parked_before("7", "Fix it", ParkReason::AttemptsUsedUp, "exit code 1", &ids);
+        let fact = parked_with_dependents("7", "Fix it", ParkReason::AttemptsUsedUp, "exit code 1", &ids);
         shown(&ALL, &batch(vec![fact])).text
     };
     let many: Vec<_> = (10..100).map(|number| number.to_string()).collect();

@@ -1,4 +1,4 @@
-//! Picks what is worth telling out of what the loop does. It never waits.
+//! An observer that turns progress events into facts. It never waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::fact::{About, Fact};
 use crate::crash::wall_clock;
 use crate::orchestrator::{Observer, Progress};
 
-/// How a run's last attempt failed, until it is known what follows from it.
+/// How the last attempt of a run failed, until its consequence is known.
 struct Failed {
     title: String,
     outcome: Outcome,
     reason: String,
 }
 
-/// Tells the notifiers what the daemon's loop does, and then whoever else is to know.
+/// Sends facts to the notifiers, then calls the next observer.
 pub struct Watcher {
     facts: mpsc::Sender<Fact>,
     lost: Lost,
@@ -84,7 +84,8 @@ impl Watcher {
                 None
             }
             Progress::Note(issue, note) => {
-                // An attempt that waits goes on: nothing follows from the one before it yet.
+                // An attempt that waits for a person continues, so nothing follows from the
+                // previous attempt yet.
                 if matches!(note, RunEvent::Awaiting { .. } | RunEvent::Answered { .. }) {
                     return None;
                 }

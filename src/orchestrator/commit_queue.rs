@@ -1,4 +1,5 @@
-//! Decide, commit, act: nothing is done that is not on disk, and nothing is done out of order.
+//! Decide, commit, act: no effect is carried out before its decision is on disk, and none out of
+//! order.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -14,43 +15,42 @@ use crate::crash;
 /// Resolves when changes are on disk.
 pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
 
-/// Where decisions are put on disk.
+/// Commits decisions to disk.
 pub trait CommitLog: Send {
-    /// Begins to commit. Changes are committed in the order in which they are given.
+    /// Starts to commit. Changes are committed in the order of the calls.
     fn commit(&self, changes: Changes) -> Committing;
 }
 
-/// Decisions on their way to the disk, and what they ask for.
+/// Decisions that are not on disk yet, with their effects.
 pub struct CommitQueue {
-    book: Box<dyn CommitLog>,
+    log: Box<dyn CommitLog>,
     waiting: VecDeque<PendingCommit>,
 }
 
-/// What one input led to.
+/// The result of one input.
 struct PendingCommit {
-    /// `None`: there is nothing to commit, but what was decided before still waits.
+    /// `None` if there is nothing to commit, but an earlier decision is still pending.
     commit: Option<Committing>,
     effects: Vec<Effect>,
-    /// Whether an attempt ended by it.
+    /// Whether the decision ends an attempt.
     ends: bool,
 }
 
 impl CommitQueue {
-    /// With nothing on its way.
-    pub fn new(book: Box<dyn CommitLog>) -> Self {
+    pub fn new(log: Box<dyn CommitLog>) -> Self {
         Self {
-            book,
+            log,
             waiting: VecDeque::new(),
         }
     }
 
-    /// Takes what was decided, and gives back what may be done at once.
+    /// Adds a decision. Returns the effects that may be carried out immediately.
     pub fn push(&mut self, changes: Changes, effects: Vec<Effect>) -> Vec<Effect> {
         if !changes.started.is_empty() {
             crash::point("decided");
         }
         let ends = !changes.ended.is_empty();
-        let commit = (changes != Changes::default()).then(|| self.book.commit(changes));
+        let commit = (changes != Changes::default()).then(|| self.log.commit(changes));
         if commit.is_none() && (self.waiting.is_empty() || effects.is_empty()) {
             return effects;
         }
@@ -62,16 +62,17 @@ impl CommitQueue {
         Vec::new()
     }
 
-    /// Whether everything that was decided may be done.
+    /// Returns whether all decisions are on disk.
     pub fn is_settled(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Waits for the oldest decision to be on disk, and gives what it asks for. Never ends while nothing is on its way;
-    /// nothing is lost when it is dropped.
+    /// Waits until the oldest decision is on disk and returns its effects. Never completes if
+    /// nothing is pending. Cancelling the call loses nothing.
     ///
     /// # Errors
-    /// When it could not be committed: then it never was decided, nor anything after it, and none of it may be done.
+    /// When the decision could not be committed. It and all later decisions are void, and their
+    /// effects must not be carried out.
     pub async fn next(&mut self) -> Result<Vec<Effect>, CommitError> {
         poll_fn(|cx| {
             let Some(first) = self.waiting.front_mut() else {
@@ -115,7 +116,7 @@ mod tests {
 
     type Waiting = Arc<Mutex<Vec<Option<oneshot::Sender<Result<(), CommitError>>>>>>;
 
-    /// A book that commits when it is told to.
+    /// A log that completes its commits on request.
     #[derive(Clone, Default)]
     struct Slow(Waiting);
 
@@ -153,11 +154,11 @@ mod tests {
         effects.into_iter().map(number).collect()
     }
 
-    /// What may be done by now.
-    fn released(durable: &mut CommitQueue) -> Vec<u64> {
+    /// Returns the effects that may be carried out by now.
+    fn released(queue: &mut CommitQueue) -> Vec<u64> {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let mut all = Vec::new();
-        while let Poll::Ready(effects) = std::pin::pin!(durable.next()).poll(&mut cx) {
+        while let Poll::Ready(effects) = std::pin::pin!(queue.next()).poll(&mut cx) {
             all.extend(numbers(effects.unwrap()));
         }
         all
@@ -166,53 +167,53 @@ mod tests {
     #[test]
     fn nothing_is_done_before_it_is_on_disk() {
         let slow = Slow::default();
-        let mut durable = CommitQueue::new(Box::new(slow.clone()));
-        assert_eq!(numbers(durable.push(Changes::default(), effect(1))), [1]);
-        assert!(durable.push(changed(), effect(2)).is_empty());
+        let mut queue = CommitQueue::new(Box::new(slow.clone()));
+        assert_eq!(numbers(queue.push(Changes::default(), effect(1))), [1]);
+        assert!(queue.push(changed(), effect(2)).is_empty());
         assert!(
-            durable.push(Changes::default(), effect(3)).is_empty(),
+            queue.push(Changes::default(), effect(3)).is_empty(),
             "it must not overtake"
         );
-        assert!(!durable.is_settled());
-        assert!(released(&mut durable).is_empty());
+        assert!(!queue.is_settled());
+        assert!(released(&mut queue).is_empty());
         slow.end(0, Ok(()));
-        assert_eq!(released(&mut durable), [2, 3]);
-        assert!(durable.is_settled());
+        assert_eq!(released(&mut queue), [2, 3]);
+        assert!(queue.is_settled());
     }
 
     #[test]
     fn nothing_is_done_after_a_commit_that_failed() {
         let slow = Slow::default();
-        let mut durable = CommitQueue::new(Box::new(slow.clone()));
+        let mut queue = CommitQueue::new(Box::new(slow.clone()));
         for number in 0..3 {
-            assert!(durable.push(changed(), effect(number)).is_empty());
+            assert!(queue.push(changed(), effect(number)).is_empty());
         }
         slow.end(0, Ok(()));
         slow.end(2, Ok(()));
-        assert_eq!(released(&mut durable), [0]);
+        assert_eq!(released(&mut queue), [0]);
         let cause = Arc::new(LedgerError::Stopped);
         slow.end(1, Err(CommitError { cause }));
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let failed = std::pin::pin!(durable.next()).poll(&mut cx);
+        let failed = std::pin::pin!(queue.next()).poll(&mut cx);
         assert!(matches!(failed, Poll::Ready(Err(_))));
-        assert!(released(&mut durable).is_empty());
+        assert!(released(&mut queue).is_empty());
     }
 
     proptest! {
-        /// Whatever commits end when: effects come in the order of their decisions, each once, and none before it and
-        /// all before it are on disk.
+        /// Commits complete in any order; the effects follow the order of their decisions, each
+        /// exactly once, after its decision and all earlier ones are on disk.
         #[test]
         fn effects_keep_their_order(changes in proptest::collection::vec(any::<bool>(), 0..20), order in any::<u64>()) {
             let slow = Slow::default();
-            let mut durable = CommitQueue::new(Box::new(slow.clone()));
+            let mut queue = CommitQueue::new(Box::new(slow.clone()));
             let mut done = Vec::new();
             let mut commits = Vec::new();
             for (number, has_changes) in changes.iter().enumerate() {
-                let what = if *has_changes { changed() } else { Changes::default() };
+                let input = if *has_changes { changed() } else { Changes::default() };
                 if *has_changes {
                     commits.push((commits.len(), number as u64));
                 }
-                done.extend(numbers(durable.push(what, effect(number as u64))));
+                done.extend(numbers(queue.push(input, effect(number as u64))));
             }
             let mut open: Vec<_> = commits.clone();
             let mut seed = order;
@@ -220,13 +221,13 @@ mod tests {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let (commit, _) = open.remove((seed >> 33) as usize % open.len());
                 slow.end(commit, Ok(()));
-                done.extend(released(&mut durable));
+                done.extend(released(&mut queue));
                 let first_open = open.iter().map(|(_, number)| *number).min();
-                let may = first_open.unwrap_or(changes.len() as u64);
-                prop_assert_eq!(&done, &(0..may).collect::<Vec<_>>());
+                let expected = first_open.unwrap_or(changes.len() as u64);
+                prop_assert_eq!(&done, &(0..expected).collect::<Vec<_>>());
             }
             prop_assert_eq!(done.len(), changes.len());
-            prop_assert!(durable.is_settled());
+            prop_assert!(queue.is_settled());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers to the control socket.
+//! Answers the requests of the control socket.
 
 use tokio::sync::oneshot;
 use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
@@ -9,12 +9,12 @@ use super::{ControlRequest, Orchestrator};
 use crate::control::view;
 
 impl Orchestrator {
-    pub(super) fn on_ask(&mut self, asking: ControlRequest) {
+    pub(super) fn on_ask(&mut self, control_request: ControlRequest) {
         let ControlRequest {
             request,
             by,
             answer: answer_to,
-        } = asking;
+        } = control_request;
         if request.v != PROTOCOL {
             return respond(
                 answer_to,
@@ -39,7 +39,7 @@ impl Orchestrator {
                 respond(answer_to, Response::Accepted);
             }
             Verb::Stop { keep_sessions: false } => {
-                // Asking twice is no reason to hurry: a signal does that.
+                // A repeated request does not skip the grace; a second signal does.
                 if !self.stop.1.is_set() {
                     self.stop();
                 }
@@ -71,7 +71,7 @@ impl Orchestrator {
                 let page = self.issues(after.as_ref(), query.as_deref(), limit);
                 respond(answer_to, Response::Issues(Box::new(page)));
             }
-            // The socket has answered it.
+            // The control socket answers these itself.
             Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. } => respond(
                 answer_to,
                 Response::Nothing {
@@ -79,17 +79,19 @@ impl Orchestrator {
                 },
             ),
             Verb::Explain { issue } => {
-                let told = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
-                let told = told.map_or(Response::NotFound, |told| Response::Explanation(Box::new(told)));
-                respond(answer_to, told);
+                let explanation = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
+                let explanation = explanation.map_or(Response::NotFound, |explanation| {
+                    Response::Explanation(Box::new(explanation))
+                });
+                respond(answer_to, explanation);
             }
         }
     }
 
-    /// A page of all issues that are known.
+    /// Returns a page of all known issues.
     fn issues(&self, after: Option<&IssueId>, query: Option<&str>, limit: u32) -> IssuesPage {
         let query = query.map(str::to_lowercase).filter(|query| !query.is_empty());
-        let fits = |id: &IssueId| {
+        let is_match = |id: &IssueId| {
             let (Some(query), Some(machine)) = (&query, self.scheduler.machine(id)) else {
                 return true;
             };
@@ -98,7 +100,7 @@ impl Orchestrator {
                 .iter()
                 .any(|text| text.to_lowercase().contains(query.as_str()))
         };
-        let mut ids: Vec<&IssueId> = self.scheduler.issues().filter(|id| fits(id)).collect();
+        let mut ids: Vec<&IssueId> = self.scheduler.issues().filter(|id| is_match(id)).collect();
         ids.sort();
         let total = ids.len();
         let start = after.map_or(0, |after| ids.partition_point(|id| *id <= after));
@@ -119,19 +121,19 @@ impl Orchestrator {
         }
     }
 
-    /// Has the scheduler decide; the answer goes out when what it decided is on disk.
-    fn ask(&mut self, ask: Command, by: Actor, answer: oneshot::Sender<Response>) {
+    /// Passes a command to the scheduler. The response is sent when the decision is on disk.
+    fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = crate::report::chain(&broken.error);
             return respond(answer, error("ledger", message, "the daemon is ending"));
         }
         self.next_ask += 1;
         self.answers.insert(self.next_ask, answer);
-        self.handle(Input::Command(self.next_ask, ask, by));
+        self.handle(Input::Command(self.next_ask, command, by));
     }
 }
 
-/// Whether a verb changes what the daemon does.
+/// Returns whether a verb changes what the daemon does.
 fn steers(verb: &Verb) -> bool {
     !matches!(
         verb,
@@ -145,11 +147,11 @@ fn steers(verb: &Verb) -> bool {
 }
 
 fn respond(answer: oneshot::Sender<Response>, response: Response) {
-    // Who asked may be gone.
+    // The client may have disconnected.
     let _ = answer.send(response);
 }
 
-/// What came of a request, on the wire.
+/// Converts the result of a command to a response.
 pub(super) fn response(answer: &CommandResult) -> Response {
     match answer {
         CommandResult::Done(count) => Response::Done { count: *count },

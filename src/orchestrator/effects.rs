@@ -1,4 +1,4 @@
-//! Carries out what the scheduler asks for, once it is on disk.
+//! Carries out the scheduler's effects, after its decisions are on disk.
 
 use std::sync::Arc;
 
@@ -26,10 +26,11 @@ use crate::session::{
 };
 
 impl Orchestrator {
-    /// Tells the scheduler something. What it decides is committed, then done.
+    /// Passes an input to the scheduler. Its decision is committed, then its effects are carried
+    /// out.
     pub(super) fn handle(&mut self, input: Input) {
         if self.broken.is_some() {
-            // What cannot be kept is not decided any more.
+            // A decision that cannot be stored is not made.
             return;
         }
         let effects = self.scheduler.handle(self.now(), input);
@@ -72,9 +73,9 @@ impl Orchestrator {
                 Effect::LookUp(issue) => self.show(issue),
                 Effect::RemoveWorkspace(issue) => self.remove_workspace(issue),
                 Effect::CommandResult(number, answer) => {
-                    if let Some(asker) = self.answers.remove(&number) {
-                        // Who asked may be gone.
-                        let _ = asker.send(response(&answer));
+                    if let Some(sender) = self.answers.remove(&number) {
+                        // The client may have disconnected.
+                        let _ = sender.send(response(&answer));
                     }
                 }
                 Effect::Pull => self.ask_for_pull(),
@@ -88,7 +89,7 @@ impl Orchestrator {
     fn start(&mut self, start: Box<Start>) {
         crash::point("committed");
         if self.keeping {
-            // It was decided on, and nothing more: the next daemon finds it so and starts it.
+            // Only the decision is on disk: the next daemon finds it and starts the attempt.
             return;
         }
         if self.stop.1.is_set() {
@@ -109,18 +110,18 @@ impl Orchestrator {
         self.spawn_attempt(start, Timestamp::now(), false);
     }
 
-    /// Makes an attempt, or goes on with one that an earlier daemon began.
+    /// Runs an attempt: a new one, or one that an earlier daemon started.
     pub(super) fn spawn_attempt(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
         let session = start.attempt_id;
         let live = Live::default();
-        let (tell, orders) = AttemptCommands::new(self.stop.1.clone());
+        let (control, commands) = AttemptCommands::new(self.stop.1.clone());
         self.observer.on(&Progress::Started(&start, &live));
         self.running.insert(
             session,
             Running {
                 start: start.clone(),
                 live: live.clone(),
-                control: tell,
+                control,
                 since,
                 adopted,
                 spent: Spend::default(),
@@ -128,7 +129,7 @@ impl Orchestrator {
         );
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let prompts = Arc::clone(&self.prompts);
-        let news = self.attempt_updates.0.clone();
+        let updates = self.attempt_updates.0.clone();
         let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
         tokio::spawn(async move {
             let attempt = || Attempt {
@@ -137,11 +138,12 @@ impl Orchestrator {
                 prompts: Arc::clone(&prompts),
                 start: start.clone(),
                 live: live.clone(),
-                commands: orders.clone(),
-                updates: news.clone(),
+                commands: commands.clone(),
+                updates: updates.clone(),
                 orphan_grace,
             };
-            // A task of its own: should it panic, its agent may live, so it is taken up as after a death of the daemon.
+            // The attempt runs in its own task. If the task panics, its agent may still live, so
+            // the attempt is recovered as after a crash of the daemon.
             let mut end = tokio::spawn(session::run(attempt())).await;
             if let Err(broken) = &end {
                 tracing::error!(%session, %broken, "a bug in Vik: the attempt is taken up anew");
@@ -164,13 +166,9 @@ impl Orchestrator {
         });
     }
 
-    pub(super) fn on_attempt_update(&mut self, news: AttemptUpdate) {
-        let AttemptUpdate {
-            issue,
-            session,
-            kind: what,
-        } = news;
-        match what {
+    pub(super) fn on_attempt_update(&mut self, update: AttemptUpdate) {
+        let AttemptUpdate { issue, session, kind } = update;
+        match kind {
             AttemptUpdateKind::Spent(spend) => {
                 if let Some(running) = self.running.get_mut(&session) {
                     running.spent = spend;
@@ -191,7 +189,7 @@ impl Orchestrator {
 
     pub(super) fn on_ended(&mut self, session: AttemptId, end: AttemptEnd) {
         crash::point("reported");
-        // It may have filled the disk.
+        // The attempt may have filled the disk.
         self.pressure_due = std::time::Instant::now();
         let Some(Running { start, .. }) = self.running.remove(&session) else {
             return;
@@ -251,11 +249,11 @@ impl Orchestrator {
         }
         self.observer.on(&Progress::Note(issue, note));
         if let RunEvent::Parked { run, .. } = note {
-            // It may be free again already: then there is nothing to tell.
+            // The run may already be unparked, in which case there is nothing to report.
             let machine = self.scheduler.machine(issue);
             let dependents = self.scheduler.dependents(issue);
             let parked = machine.and_then(|machine| {
-                let own = machine.runs().iter().find(|one| one.id == *run)?;
+                let own = machine.runs().iter().find(|candidate| candidate.id == *run)?;
                 parked(machine.issue(), own, &dependents)
             });
             if let Some(parked) = parked {
@@ -275,40 +273,40 @@ impl Orchestrator {
         self.summary.add_note(issue, note);
     }
 
-    // --- looks and removals
+    // --- lookups and removals
 
     fn show(&mut self, issue: IssueId) {
         let Some(show) = self.workflow.show.clone() else {
-            // The workflow was edited meanwhile.
+            // The workflow was edited in the meantime.
             return self.handle(Input::LookupFinished {
                 issue,
                 result: LookupResult::Unknown,
             });
         };
         self.chores += 1;
-        let (host, cancel, room) = (
+        let (host, cancel, slots) = (
             Arc::clone(&self.host),
             self.cancel_lookups.clone(),
             Arc::clone(&self.lookup_slots),
         );
         let (events, workflow) = (self.events.0.clone(), Arc::clone(&self.workflow));
         tokio::spawn(async move {
-            let _room = room.acquire_owned().await;
-            let look = intake::show(&host, &workflow, &show, &issue, cancel.cancelled());
-            let seen = look.await.map_err(|error| crate::report::chain(&error));
-            let _ = events.send(Event::Shown(issue, seen));
+            let _permit = slots.acquire_owned().await;
+            let lookup = intake::show(&host, &workflow, &show, &issue, cancel.cancelled());
+            let result = lookup.await.map_err(|error| crate::report::chain(&error));
+            let _ = events.send(Event::Shown(issue, result));
         });
     }
 
-    pub(super) fn on_shown(&mut self, issue: IssueId, seen: Result<LookupResult, String>) {
+    pub(super) fn on_shown(&mut self, issue: IssueId, result: Result<LookupResult, String>) {
         self.chores -= 1;
-        let seen = match seen {
-            Ok(seen) => {
+        let result = match result {
+            Ok(result) => {
                 self.lookup_errors.remove(&issue);
-                seen
+                result
             }
             Err(error) => {
-                // Each pull looks again: the same answer is told once.
+                // Each pull repeats the lookup, so the same error is logged once.
                 if self.lookup_errors.get(&issue) != Some(&error) {
                     tracing::warn!(issue = issue.as_str(), error, "the look at an issue failed");
                     self.lookup_errors.insert(issue.clone(), error);
@@ -316,16 +314,16 @@ impl Orchestrator {
                 LookupResult::Unknown
             }
         };
-        self.handle(Input::LookupFinished { issue, result: seen });
+        self.handle(Input::LookupFinished { issue, result });
     }
 
     fn remove_workspace(&mut self, issue: Box<Issue>) {
         self.chores += 1;
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
-        let (stop, room) = (self.stop.1.clone(), Arc::clone(&self.removal_slots));
+        let (stop, slots) = (self.stop.1.clone(), Arc::clone(&self.removal_slots));
         let events = self.events.0.clone();
         tokio::spawn(async move {
-            let _room = room.acquire_owned().await;
+            let _permit = slots.acquire_owned().await;
             let removal = removal::remove(&host, &workflow, &issue, stop.reached(StopLevel::Kill)).await;
             let _ = events.send(Event::Removed(issue.id, removal));
         });
@@ -345,7 +343,7 @@ impl Orchestrator {
         self.handle(Input::WorkspaceRemoved { issue, removed });
     }
 
-    /// Has `explain` tell why a workspace stays.
+    /// Records why a workspace is kept, for `explain`.
     fn note_kept(&mut self, issue: &IssueId, why: &str) {
         if self.broken.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What is left to say when the loop ends: the summary and the exit code.
+//! The summary and the exit code at the end of the loop.
 
 use std::path::PathBuf;
 
@@ -15,54 +15,50 @@ use crate::control::view;
 use crate::report::{Exit, one_line};
 use crate::session::AttemptEnd;
 
-/// How many characters of an issue's id are shown.
+/// The maximum number of characters shown of an issue's id.
 const SHOWN_ID: usize = 60;
 
-/// One attempt in the closing summary.
+/// One attempt in the final summary.
 #[derive(Clone, Debug)]
 pub struct SummaryRow {
-    /// The issue.
     pub issue: String,
-    /// The stage.
     pub stage: String,
-    /// Its number within the run.
+    /// The number of the attempt within its run.
     pub attempt: u32,
-    /// How it ended.
     pub ended: Ended,
-    /// Its log.
     pub log: PathBuf,
 }
 
-/// What happened, in all.
+/// What the loop has done.
 #[derive(Clone, Debug, Default)]
 pub struct RunSummary {
-    /// Attempts in the order of their ends.
+    /// The attempts, in the order in which they ended.
     pub rows: Vec<SummaryRow>,
-    /// Whether it was asked to end.
+    /// Whether the loop was asked to stop.
     pub stopped: bool,
-    /// Whether it was asked by the interrupt of a terminal.
+    /// Whether the interrupt of a terminal stopped it.
     pub interrupted: bool,
     /// Whether any pull succeeded.
     pub any_pull: bool,
-    /// Why the last pull failed, where it did.
+    /// Why the last pull failed, if it did.
     pub pull_error: Option<String>,
-    /// Issues named on the command line that no pull brought, or that match no stage.
+    /// The issues named on the command line that were in no pull, or match no stage.
     pub not_found: Vec<IssueId>,
-    /// What waits for longer than it was waited for, or for a person: one line each.
+    /// What waits for a person, or longer than the loop waits: one line each.
     pub waiting: Vec<String>,
     /// What a limit stopped: one line each.
     pub budget: Vec<String>,
-    /// Runs that are over, or parked, after a failure: one line each.
+    /// The runs that ended or are parked after a failure: one line each.
     pub failed: Vec<String>,
-    /// Runs that succeeded and yet left everything as it was.
+    /// The runs that succeeded but changed nothing.
     pub no_progress: Vec<String>,
-    /// What an earlier daemon parked and nobody freed: one line each.
+    /// What an earlier daemon parked and nobody has unparked: one line each.
     pub parked: Vec<String>,
-    /// Issues in a state that a stage takes but for upper and lower case: one line each.
+    /// The issues whose state differs from a stage's state only in case: one line each.
     pub misspelled: Vec<String>,
-    /// Whether it was drained.
+    /// Whether the loop was drained.
     pub drained: bool,
-    /// Why nothing could be kept any more, where that ended it.
+    /// The ledger failure that ended the loop, if there was one.
     pub broken: Option<CommitError>,
     /// Whether any state, commit or file changed.
     changed: bool,
@@ -99,7 +95,8 @@ impl RunSummary {
                 succeeded: false,
                 ..
             } => {
-                // One that failed in an earlier daemon is no failure of this one.
+                // A run that failed under an earlier daemon does not count as a failure of this
+                // loop.
                 let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
                 if self.rows.iter().any(is_ours) {
                     self.failed.push(format!(
@@ -117,31 +114,31 @@ impl RunSummary {
         }
     }
 
-    fn add_run(&mut self, name: &str, standing: Standing, run: &Run) {
-        let (list, text) = match standing {
-            Standing::Unlisted => return,
-            Standing::Unseen => {
+    fn add_run(&mut self, name: &str, status: RunStatus, run: &Run) {
+        let (list, text) = match status {
+            RunStatus::Unlisted => return,
+            RunStatus::Unseen => {
                 self.changed |= run.last_succeeded();
                 return;
             }
-            Standing::Budget(reason) => (&mut self.budget, format!("parked ({})", reason.as_str())),
-            Standing::FailedAndParked(reason) => (&mut self.failed, format!("parked ({})", reason.as_str())),
-            Standing::Failed => (&mut self.failed, "failed".to_owned()),
-            Standing::FailedAndLeft => {
+            RunStatus::Budget(reason) => (&mut self.budget, format!("parked ({})", reason.as_str())),
+            RunStatus::FailedAndParked(reason) => (&mut self.failed, format!("parked ({})", reason.as_str())),
+            RunStatus::Failed => (&mut self.failed, "failed".to_owned()),
+            RunStatus::FailedAndLeft => {
                 let text = "failed, and the pull does not bring the issue any more";
                 (&mut self.failed, text.to_owned())
             }
-            Standing::Parked(reason, since) => {
+            RunStatus::Parked(reason, since) => {
                 (&mut self.parked, format!("{}, since {since:.0}", reason.as_str()))
             }
-            Standing::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
-            Standing::StateKept => (&mut self.waiting, "parked, its state did not change".to_owned()),
-            Standing::NothingDone => (&mut self.no_progress, "parked, nothing changed".to_owned()),
+            RunStatus::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
+            RunStatus::StateKept => (&mut self.waiting, "parked, its state did not change".to_owned()),
+            RunStatus::NothingDone => (&mut self.no_progress, "parked, nothing changed".to_owned()),
         };
         list.push(format!("{name}: {text}"));
     }
 
-    /// The exit code: the first that holds (contract, "Exit codes").
+    /// Returns the first exit code whose condition holds (contract, "Exit codes").
     pub fn exit(&self) -> Exit {
         let holds = [
             (Exit::Interrupted, self.stopped),
@@ -151,7 +148,7 @@ impl RunSummary {
                 Exit::NotFound,
                 !self.any_pull || !self.not_found.is_empty() || !self.misspelled.is_empty(),
             ),
-            // What the tracker would say now is not known: the work waits for it.
+            // After a failed pull, the state of the tracker is unknown, so work may be waiting.
             (
                 Exit::Waiting,
                 !self.waiting.is_empty() || !self.parked.is_empty() || self.pull_error.is_some(),
@@ -168,80 +165,78 @@ impl RunSummary {
     }
 }
 
-/// What is left of a run when the loop ends, as the summary and the exit code have it.
+/// The status of a run at the end of the loop, for the summary and the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    /// Nothing to say, or it is said with all that waits.
+enum RunStatus {
+    /// Not listed, or listed with everything that waits.
     Unlisted,
-    /// No pull has shown what its last attempt did.
+    /// No pull has returned the issue since the last attempt.
     Unseen,
-    /// A limit stopped it.
+    /// A limit stopped the run.
     Budget(ParkReason),
-    /// It failed.
     Failed,
-    /// It failed, and the pull does not bring its issue any more.
+    /// The run failed, and the last pull did not return its issue.
     FailedAndLeft,
-    /// It failed, and is parked.
+    /// The run failed and is parked.
     FailedAndParked(ParkReason),
-    /// It was parked before this loop began.
+    /// The run was parked before this loop started.
     Parked(ParkReason, Timestamp),
-    /// A person cancelled it.
     Cancelled,
-    /// It changed something, yet the issue kept its state.
+    /// The run changed something, but the issue kept its state.
     StateKept,
-    /// It changed nothing.
+    /// The run changed nothing.
     NothingDone,
 }
 
-/// Decides what is left of a run. `is_present`: the last pull brought its issue; `ended_here`: an attempt of it ended in
-/// this loop.
-fn standing(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool) -> Standing {
+/// Returns the status of a run. `is_present`: the last pull returned its issue; `ended_here`: an
+/// attempt of it ended in this loop.
+fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool) -> RunStatus {
     let failed = run.last.is_some() && !run.last_succeeded() && !run.last_cancelled();
     match &run.phase {
         Phase::Parked { since, reason, .. } => match reason {
-            ParkReason::OverBudget | ParkReason::IssueLimit => Standing::Budget(*reason),
-            _ if *since < started_at => Standing::Parked(*reason, *since),
-            ParkReason::NoProgress if run.changed => Standing::StateKept,
-            ParkReason::NoProgress => Standing::NothingDone,
-            ParkReason::Cancelled => Standing::Cancelled,
-            _ => Standing::FailedAndParked(*reason),
+            ParkReason::OverBudget | ParkReason::IssueLimit => RunStatus::Budget(*reason),
+            _ if *since < started_at => RunStatus::Parked(*reason, *since),
+            ParkReason::NoProgress if run.changed => RunStatus::StateKept,
+            ParkReason::NoProgress => RunStatus::NothingDone,
+            ParkReason::Cancelled => RunStatus::Cancelled,
+            _ => RunStatus::FailedAndParked(*reason),
         },
-        Phase::Settling { .. } if failed => Standing::Failed,
-        Phase::Settling { .. } => Standing::Unseen,
-        // No pull brings its issue, so no next attempt starts by itself.
-        Phase::BackingOff { .. } if failed && ended_here && !is_present => Standing::FailedAndLeft,
-        // What waits for its time or a person is listed with all that waits.
-        Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => Standing::Unlisted,
+        Phase::Settling { .. } if failed => RunStatus::Failed,
+        Phase::Settling { .. } => RunStatus::Unseen,
+        // No pull returns its issue, so the next attempt will not start by itself.
+        Phase::BackingOff { .. } if failed && ended_here && !is_present => RunStatus::FailedAndLeft,
+        // Runs that wait for a time or a person are listed with everything that waits.
+        Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => RunStatus::Unlisted,
     }
 }
 
 impl Orchestrator {
-    /// Looks over what is left.
+    /// Builds the summary at the end of the loop.
     pub(super) fn close(mut self) -> RunSummary {
-        let mut closing = std::mem::take(&mut self.summary);
-        closing.broken = self.broken.take().map(|broken| broken.error);
-        closing.any_pull = self.counts.ok > 0;
-        closing.pull_error = self
+        let mut summary = std::mem::take(&mut self.summary);
+        summary.broken = self.broken.take().map(|broken| broken.error);
+        summary.any_pull = self.counts.ok > 0;
+        summary.pull_error = self
             .last_pull
             .take()
             .filter(|_| self.counts.failed_in_a_row > 0)
             .and_then(|last| last.error);
-        closing.not_found = self
+        summary.not_found = self
             .found
             .iter()
             .filter(|(_, found)| !found)
             .map(|(id, _)| id.clone())
             .collect();
-        closing.misspelled = std::mem::take(&mut self.misspelled);
-        self.summarize_runs(&mut closing);
-        // Of a daemon that was told to end, what waits is no news.
-        if !closing.stopped && !closing.drained {
-            self.summarize_waiting(&mut closing);
+        summary.misspelled = std::mem::take(&mut self.misspelled);
+        self.summarize_runs(&mut summary);
+        // When the daemon was asked to end, waiting work is expected.
+        if !summary.stopped && !summary.drained {
+            self.summarize_waiting(&mut summary);
         }
-        closing
+        summary
     }
 
-    fn summarize_runs(&self, closing: &mut RunSummary) {
+    fn summarize_runs(&self, summary: &mut RunSummary) {
         let Filter { issues, stages } = &self.options.filter;
         let mut runs: Vec<_> = self
             .scheduler
@@ -257,23 +252,27 @@ impl Orchestrator {
                 .scheduler
                 .machine(issue)
                 .is_some_and(IssueMachine::is_present);
-            let ended_here = closing
+            let ended_here = summary
                 .rows
                 .iter()
                 .any(|row| row.issue == issue.as_str() && row.stage == run.stage.as_str());
             let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
-            closing.add_run(&name, standing(run, self.started_at, is_present, ended_here), run);
+            summary.add_run(
+                &name,
+                run_status(run, self.started_at, is_present, ended_here),
+                run,
+            );
         }
     }
 
-    fn summarize_waiting(&self, closing: &mut RunSummary) {
+    fn summarize_waiting(&self, summary: &mut RunSummary) {
         let (waiting, _) = self.scheduler.waiting(self.now(), usize::MAX);
         for waiting in waiting {
             let list = match &waiting.hold {
-                Hold::DayLimit { .. } => &mut closing.budget,
-                // What the last attempts did is told above.
+                Hold::DayLimit { .. } => &mut summary.budget,
+                // The results of the last attempts are listed above.
                 Hold::Settling => continue,
-                _ => &mut closing.waiting,
+                _ => &mut summary.waiting,
             };
             let issue = one_line(waiting.issue.as_str(), SHOWN_ID);
             let hold = view::hold(&waiting.hold);

@@ -1,4 +1,4 @@
-//! The one loop: it tells the scheduler what happened and carries out what it asks for.
+//! The daemon's loop: it passes inputs to the scheduler and carries out its effects.
 
 mod commit_queue;
 mod control;
@@ -49,50 +49,47 @@ pub use commit_queue::{CommitLog, Committing};
 pub use finish::{RunSummary, SummaryRow};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
 
-/// The least time between the starts of two pulls, however many things ask for one.
+/// The minimum time between the starts of two pulls, however many requests there are for one.
 const PULL_GAP: Duration = Duration::from_millis(200);
 
-/// With `--once`: failed pulls in a row before it gives up.
+/// With `--once`: the number of consecutive failed pulls after which the loop ends.
 const ONCE_PULL_TRIES: u64 = 3;
 
-/// With `--once`: a longer wait than this is reported, not waited for.
+/// With `--once`: a longer wait than this is reported instead of waited for.
 const ONCE_LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How often the machine is asked whether it has room, where the workflow says so.
+/// The interval at which memory and disk pressure are checked.
 const PRESSURE_EVERY: Duration = Duration::from_secs(5);
 
-/// How many issues are looked at, and how many workspaces are removed, at once.
+/// The maximum number of concurrent lookups and of concurrent workspace removals.
 const CHORES_AT_ONCE: (usize, usize) = (8, 4);
 
 /// How long the loop runs, and what it may start.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// End when there is nothing left to do.
+    /// Whether the loop ends when there is nothing left to do.
     pub once: bool,
-    /// End after this many pulls; `None` is what the workflow says.
+    /// The number of pulls after which the loop ends; `None` uses the workflow's value.
     pub max_iterations: Option<u64>,
-    /// What may start.
+    /// Restricts what may start.
     pub filter: Filter,
 }
 
 impl Options {
-    /// As words of the command line of `run`.
+    /// Returns the options as arguments of `run`.
     pub fn to_args(&self) -> Vec<String> {
         let issues = self.filter.issues.iter().map(|id| format!("--issue={id}"));
         let stages = self.filter.stages.iter().map(|name| format!("--stage={name}"));
-        let most = self.max_iterations.map(|most| format!("--max-iterations={most}"));
-        issues.chain(stages).chain(most).collect()
+        let max_iterations = self.max_iterations.map(|max| format!("--max-iterations={max}"));
+        issues.chain(stages).chain(max_iterations).collect()
     }
 }
 
-/// A request, and where its answer goes.
+/// A request with the channel for its response.
 #[derive(Debug)]
 pub struct ControlRequest {
-    /// What is asked.
     pub request: Request,
-    /// By whom.
     pub by: Actor,
-    /// Where the answer goes.
     pub answer: oneshot::Sender<Response>,
 }
 
@@ -112,43 +109,39 @@ struct Running {
     live: Live,
     control: AttemptControl,
     since: Timestamp,
-    /// Whether an earlier daemon began it.
+    /// Whether an earlier daemon started the attempt.
     adopted: bool,
-    /// What it has spent so far.
+    /// What the attempt has spent so far.
     spent: Spend,
 }
 
-/// What a loop begins with.
 pub struct Setup {
-    /// Where it runs.
     pub host: Arc<Host>,
-    /// The workflow.
     pub loaded: LoadedWorkflow,
-    /// Tells of its edits; `None`: they do not matter.
+    /// Reports edits of the workflow; `None` ignores them.
     pub watch: Option<Watch>,
-    /// How long, and what.
     pub options: Options,
-    /// Who is told what happens.
+    /// Receives the progress events.
     pub observer: Box<dyn Observer>,
-    /// Where decisions are put on disk.
+    /// Commits the decisions to disk.
     pub commit_log: Box<dyn CommitLog>,
-    /// What was on disk.
+    /// The state that the ledger had stored.
     pub stored: Stored,
     /// The issues that have a workspace.
     pub workspaces: Vec<IssueId>,
-    /// How long agents live without a daemon where the workflow does not say.
+    /// How long agents live without a daemon if the workflow does not set it.
     pub orphan_grace: Duration,
-    /// Where HTTP is served, for `status`.
+    /// The address of the HTTP API, for `status`.
     pub api: Option<ApiView>,
-    /// How the notifiers do, for `status`.
+    /// The state of the notifiers, for `status`.
     pub notify: Health,
-    /// Where webhooks are listened for, for `status`.
+    /// The address of the webhooks, for `status`.
     pub webhooks: Option<ApiView>,
-    /// Is told the workflow each time it was edited.
+    /// Receives the workflow after each edit.
     pub workflow_updates: watch::Sender<Arc<Workflow>>,
 }
 
-/// The loop and all it knows.
+/// The daemon's loop and its state.
 pub struct Orchestrator {
     host: Arc<Host>,
     workflow: Arc<Workflow>,
@@ -157,9 +150,9 @@ pub struct Orchestrator {
     options: Options,
     scheduler: Scheduler,
     commits: CommitQueue,
-    /// Attempts that an earlier daemon began, to be taken up first.
+    /// The attempts that an earlier daemon started. They are recovered before anything else.
     inherited: Vec<Start>,
-    /// What the scheduler is told first.
+    /// Passed to the scheduler before the first pull.
     workspaces: Vec<IssueId>,
     epoch: Instant,
     events: (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>),
@@ -168,7 +161,7 @@ pub struct Orchestrator {
     state: DaemonState,
     started_at: Timestamp,
     pulling: bool,
-    /// Somebody asked for a pull while one ran.
+    /// Whether another pull was requested while one ran.
     pull_again: bool,
     pull_due: Option<Instant>,
     pull_started: Option<Instant>,
@@ -176,12 +169,13 @@ pub struct Orchestrator {
     counts: PullCounts,
     last_pull: Option<LastPull>,
     last_good: Option<LastGoodPull>,
-    /// What the last good pull held that is not of its type.
+    /// The fields of the last good pull that have the wrong type.
     field_warnings: BTreeSet<FieldWarning>,
     digest_key: RandomState,
-    /// Whether a pull brought each issue named by `--issue` (and it matched a stage).
+    /// Whether a pull returned each issue named by `--issue`, in the state of a stage.
     found: Vec<(IssueId, bool)>,
-    /// Issues of the last good pull in a state that a stage takes but for upper and lower case: a line each.
+    /// The issues of the last good pull whose state differs from a stage's state only in case: one
+    /// line each.
     misspelled: Vec<String>,
     summary: RunSummary,
     observer: Box<dyn Observer>,
@@ -190,25 +184,25 @@ pub struct Orchestrator {
         mpsc::UnboundedReceiver<AttemptUpdate>,
     ),
     default_grace: Duration,
-    /// Cancels pulls and looks: what they tell does not matter any more.
+    /// Cancels pulls and lookups when their results are no longer needed.
     cancel_lookups: CancellationToken,
-    /// Whether the agents are left alive.
+    /// Whether the agents survive the end of the loop.
     keeping: bool,
     broken: Option<Broken>,
     answers: HashMap<u64, oneshot::Sender<Response>>,
     next_ask: u64,
-    /// Looks and removals under way.
+    /// The number of lookups and removals that are running.
     chores: usize,
     lookup_slots: Arc<Semaphore>,
-    /// Issues at which the last look failed, and why.
+    /// The issues whose last lookup failed, and why.
     lookup_errors: HashMap<IssueId, String>,
     removal_slots: Arc<Semaphore>,
-    /// Why the machine has no room, as told last.
+    /// The last reported pressure, if there is any.
     pressed: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
     notify: Health,
-    /// The last day of which it was told that it is spent.
+    /// The last day whose limit was reported as reached.
     day_limit_reported: Option<Date>,
     webhooks: Option<ApiView>,
     workflow_updates: watch::Sender<Arc<Workflow>>,
@@ -223,7 +217,6 @@ impl std::fmt::Debug for Orchestrator {
 }
 
 impl Orchestrator {
-    /// A loop that has done nothing yet.
     pub fn new(setup: Setup) -> Self {
         let mut seed = [0; 6];
         seed.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..6]);
@@ -238,14 +231,14 @@ impl Orchestrator {
             watch,
             options,
             observer,
-            commit_log: book,
+            commit_log,
             stored,
             workspaces,
             orphan_grace,
             api,
             notify,
             webhooks,
-            workflow_updates: told,
+            workflow_updates,
         } = setup;
         let edits = Edits::new(watch, &loaded);
         let workflow = loaded.workflow;
@@ -259,7 +252,7 @@ impl Orchestrator {
             edits,
             options,
             scheduler,
-            commits: CommitQueue::new(book),
+            commits: CommitQueue::new(commit_log),
             inherited,
             workspaces,
             epoch,
@@ -299,16 +292,16 @@ impl Orchestrator {
             notify,
             day_limit_reported: None,
             webhooks,
-            workflow_updates: told,
+            workflow_updates,
         }
     }
 
-    /// The attempts that an earlier daemon began, and that this one takes up.
+    /// Returns the attempts that an earlier daemon started and that this one recovers.
     pub fn inherited(&self) -> impl Iterator<Item = AttemptId> {
         self.inherited.iter().map(|start| start.attempt_id)
     }
 
-    /// Runs until it is stopped, or until there is nothing left to do where the options say so.
+    /// Runs until it is stopped, or until nothing is left to do if the options say so.
     pub async fn run(mut self, mut signals: Signals, mut asks: mpsc::Receiver<ControlRequest>) -> RunSummary {
         self.recover_attempts();
         loop {
@@ -324,16 +317,16 @@ impl Orchestrator {
                     Err(error) => self.on_ledger_failure(error),
                 },
                 Some(event) = self.events.1.recv() => self.on_event(event),
-                Some(news) = self.attempt_updates.1.recv() => self.on_attempt_update(news),
+                Some(update) = self.attempt_updates.1.recv() => self.on_attempt_update(update),
                 reload = self.edits.next() => self.on_reload(reload),
-                asked = signals.next() => self.on_signal(asked),
-                Some(asking) = asks.recv() => self.on_ask(asking),
+                signal = signals.next() => self.on_signal(signal),
+                Some(control_request) = asks.recv() => self.on_ask(control_request),
                 () = sleep_until(wake) => self.handle(Input::Tick),
             }
         }
     }
 
-    /// Takes up what an earlier daemon left, before anything new is decided.
+    /// Recovers the attempts of an earlier daemon before new decisions are made.
     fn recover_attempts(&mut self) {
         for start in std::mem::take(&mut self.inherited) {
             tracing::info!(
@@ -347,7 +340,7 @@ impl Orchestrator {
         self.handle(Input::Workspaces(workspaces));
     }
 
-    /// Since when an attempt is under way.
+    /// Returns when an attempt started.
     fn since(&self, start: &Start) -> Option<Timestamp> {
         let runs = self.scheduler.machine(&start.issue.id)?.runs();
         runs.iter().find_map(|run| match run.phase {
@@ -360,7 +353,7 @@ impl Orchestrator {
         })
     }
 
-    /// How long agents live without a daemon.
+    /// Returns how long agents live without a daemon.
     fn orphan_grace(&self) -> Duration {
         self.workflow
             .orphan_grace
@@ -404,20 +397,20 @@ impl Orchestrator {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::Printed(printed) => self.on_printed(printed),
-            Event::Pulled(took, digest, pull) => self.on_pulled(took, digest, pull),
-            Event::PullFailed(took, error) => self.on_pull_failed(took, &error),
+            Event::Pulled(duration, digest, pull) => self.on_pulled(duration, digest, pull),
+            Event::PullFailed(duration, error) => self.on_pull_failed(duration, &error),
             Event::Ended(session, end) => self.on_ended(session, *end),
             Event::Detached(session) => self.on_detached(session),
             Event::StorageFailed(session, cause) => {
                 self.on_detached(session);
                 self.on_ledger_failure(CommitError { cause });
             }
-            Event::Shown(issue, seen) => self.on_shown(issue, seen),
+            Event::Shown(issue, result) => self.on_shown(issue, result),
             Event::Removed(issue, removal) => self.on_removed(issue, &removal),
         }
     }
 
-    // --- the end
+    // --- end of the loop
 
     fn is_finished(&self) -> bool {
         if let Some(broken) = &self.broken {

@@ -1,4 +1,4 @@
-//! What is told of what rests, and of the day.
+//! Notices about parked runs and about the day's limit.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -10,7 +10,7 @@ use vik_core::machine::{Phase, Run};
 use super::progress::Parked;
 use super::{Orchestrator, Progress};
 
-/// A run that is parked, as it is told.
+/// Describes a run if it is parked.
 pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run, dependents: &'a [IssueId]) -> Option<Parked<'a>> {
     match &run.phase {
         Phase::Parked {
@@ -32,16 +32,16 @@ pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run, dependents: &'a [IssueI
 }
 
 impl Orchestrator {
-    /// All that is parked.
+    /// Lists all parked runs.
     pub fn parked(&self) -> impl Iterator<Item = Parked<'_>> {
         self.scheduler.runs().filter_map(|(issue, run)| {
             let machine = self.scheduler.machine(issue)?;
-            // Who waits for it is known after the first pull.
+            // The dependents are known only after the first pull.
             parked(machine.issue(), run, &[])
         })
     }
 
-    /// Says once a day that what may be spent in it is spent.
+    /// Reports once a day that the day's limit is reached.
     pub(super) fn notify_day_limit(&mut self) {
         let now = self.now();
         let spent = self.scheduler.spent_today(now);

@@ -1,25 +1,25 @@
-//! Whether the machine is too busy to start more (`loop.pressure`), or its disk too full.
+//! Holds starts while memory is short (`loop.pressure`) or a disk is full.
 
 use std::path::PathBuf;
 
 use vik_core::workflow::Pressure;
 use vik_proc::Space;
 
-/// What the system says of its memory.
+/// The memory figures of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Memory {
     available: Option<u64>,
     pressure: Option<f64>,
 }
 
-/// Why nothing should be started now; `None`: the machine has room, or does not tell. `folders` are those that need room on
-/// their disks.
+/// Returns why nothing should start now; `None` if there is no pressure or the system does not
+/// report it. `folders` need free space on their disks.
 pub(super) fn pressure(limits: &Pressure, folders: &[PathBuf], is_held: bool) -> Option<String> {
     let spaces = folders
         .iter()
         .filter_map(|folder| Some((folder, Space::of(folder)?)));
     for (folder, space) in spaces {
-        if let Some(why) = judge_space(space, is_held) {
+        if let Some(why) = check_space(space, is_held) {
             return Some(format!("the disk of {} is full: {why}", folder.display()));
         }
     }
@@ -29,43 +29,46 @@ pub(super) fn pressure(limits: &Pressure, folders: &[PathBuf], is_held: bool) ->
         available: available(&read("/proc/meminfo")),
         pressure: some_avg10(&read("/proc/pressure/memory")),
     };
-    judge(limits, memory)
+    check_memory(limits, memory)
 }
 
-/// Where it was too full before, it must have a little more room than enough: else it would change with each file.
-fn judge_space(space: Space, is_held: bool) -> Option<String> {
+/// Requires more free space while starts are held, because otherwise the result would change with
+/// each file.
+fn check_space(space: Space, is_held: bool) -> Option<String> {
     let reserve = space.reserve();
-    let least = if is_held { reserve + reserve / 4 } else { reserve };
+    let minimum = if is_held { reserve + reserve / 4 } else { reserve };
     let mb = |bytes: u64| bytes / 1024 / 1024;
-    (space.free < least).then(|| {
+    (space.free < minimum).then(|| {
         format!(
             "{} MB are free, and Vik keeps {} MB free for its records",
             mb(space.free),
-            mb(least)
+            mb(minimum)
         )
     })
 }
 
-fn judge(limits: &Pressure, memory: Memory) -> Option<String> {
-    if let (Some(least), Some(available)) = (limits.min_available_memory, memory.available)
-        && available < least
+fn check_memory(limits: &Pressure, memory: Memory) -> Option<String> {
+    if let (Some(minimum), Some(available)) = (limits.min_available_memory, memory.available)
+        && available < minimum
     {
         let mb = |bytes: u64| bytes / 1024 / 1024;
         return Some(format!(
             "{} MB of memory are available, less than {} MB",
             mb(available),
-            mb(least)
+            mb(minimum)
         ));
     }
-    if let (Some(most), Some(pressure)) = (limits.max_memory_pressure, memory.pressure)
-        && pressure > most
+    if let (Some(maximum), Some(pressure)) = (limits.max_memory_pressure, memory.pressure)
+        && pressure > maximum
     {
-        return Some(format!("the memory pressure is {pressure} %, more than {most} %"));
+        return Some(format!(
+            "the memory pressure is {pressure} %, more than {maximum} %"
+        ));
     }
     None
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes.
+/// Returns `MemAvailable` of `/proc/meminfo`, in bytes.
 fn available(meminfo: &str) -> Option<u64> {
     let line = meminfo
         .lines()
@@ -74,7 +77,8 @@ fn available(meminfo: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The share of the last ten seconds in which some task waited for memory, of `/proc/pressure/memory`, in percent.
+/// Returns the share of the last ten seconds in which some task waited for memory, in percent, from
+/// `/proc/pressure/memory`.
 fn some_avg10(pressure: &str) -> Option<f64> {
     let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
     line.split(' ')
@@ -100,7 +104,7 @@ mod tests {
     fn a_disk_with_next_to_nothing_left_holds_until_there_is_room_again() {
         let held = |free: u64, is_held| {
             let total = 200 << 20;
-            judge_space(Space { free, total }, is_held).is_some()
+            check_space(Space { free, total }, is_held).is_some()
         };
         assert!(held((10 << 20) - 1, false) && !held(10 << 20, false));
         assert!(held(10 << 20, true) && !held(13 << 20, true));
@@ -108,7 +112,7 @@ mod tests {
             free: 256 << 20,
             total: 1 << 50,
         };
-        assert_eq!(judge_space(large, false), None);
+        assert_eq!(check_space(large, false), None);
     }
 
     #[test]
@@ -121,10 +125,15 @@ mod tests {
             available: Some(100 << 20),
             pressure: Some(20.0),
         };
-        assert_eq!(judge(&limits(None, None), memory), None);
-        assert_eq!(judge(&limits(Some(100 << 20), Some(20.0)), memory), None);
-        assert!(judge(&limits(Some(101 << 20), None), memory).is_some_and(|why| why.contains("100 MB")));
-        assert!(judge(&limits(None, Some(19.9)), memory).is_some_and(|why| why.contains("20 %")));
-        assert_eq!(judge(&limits(Some(1 << 40), Some(1.0)), Memory::default()), None);
+        assert_eq!(check_memory(&limits(None, None), memory), None);
+        assert_eq!(check_memory(&limits(Some(100 << 20), Some(20.0)), memory), None);
+        assert!(
+            check_memory(&limits(Some(101 << 20), None), memory).is_some_and(|why| why.contains("100 MB"))
+        );
+        assert!(check_memory(&limits(None, Some(19.9)), memory).is_some_and(|why| why.contains("20 %")));
+        assert_eq!(
+            check_memory(&limits(Some(1 << 40), Some(1.0)), Memory::default()),
+            None
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a person in front of the daemon is told as it happens.
+//! Progress events, for a person who watches the daemon.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,110 +15,93 @@ use vik_core::workflow::{Edit, Workflow};
 
 use crate::session::{AttemptEnd, Live};
 
-/// One thing that happened.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A pull brought a list.
+    /// A pull returned a list of issues.
     Pulled {
-        /// Good items.
+        /// The number of valid items.
         issues: usize,
-        /// Bad ones.
+        /// The invalid items.
         skipped: &'a [Skipped],
-        /// Fields of issues that are not of their type.
+        /// Fields of issues that have the wrong type.
         warnings: &'a BTreeSet<FieldWarning>,
     },
-    /// A pull failed.
     PullFailed {
-        /// Why.
         error: &'a str,
     },
-    /// Something is most likely not as it is meant.
+    /// Something probably differs from what the user intended.
     Warning {
-        /// What, in one line.
         text: &'a str,
     },
-    /// An attempt started.
     Started(&'a Start, &'a Live),
-    /// An attempt ended.
     Ended(&'a Start, &'a AttemptEnd),
-    /// A run moved on.
+    /// A run changed its status.
     Note(&'a IssueId, &'a RunEvent),
-    /// An issue is parked; told beside the note that says so.
+    /// An issue is parked. Sent in addition to the note about it.
     Parked(&'a Parked<'a>),
-    /// Something waits for a person; told beside the note that says so.
+    /// A request waits for a person. Sent in addition to the note about it.
     Awaiting(&'a Awaiting<'a>),
-    /// What may be spent today is spent; told once a day.
+    /// The day's limit is reached. Sent once a day.
     DayLimit {
         /// The day (UTC).
         day: Date,
-        /// The limit.
         hit: LimitHit,
     },
     /// The workflow was edited.
     Reloaded {
-        /// How.
         edits: &'a [Edit],
-        /// What is in force now.
+        /// The workflow that is now in force.
         workflow: &'a Arc<Workflow>,
     },
-    /// The workflow was edited and is not valid: the one before it stays.
+    /// The edited workflow is not valid: the previous one stays in force.
     EditRejected {
-        /// The first thing that is wrong with it.
+        /// The first finding.
         first: &'a str,
     },
-    /// Nothing can be kept any more: the daemon is ending.
+    /// Nothing can be stored any more: the daemon is ending.
     LedgerFailed {
-        /// Why.
         error: &'a str,
     },
-    /// The daemon is ending what runs.
+    /// The daemon is ending the running attempts.
     Stopping {
-        /// Attempts under way.
+        /// The number of running attempts.
         running: usize,
-        /// Without grace.
+        /// Whether the attempts end without grace.
         force: bool,
     },
 }
 
-/// What rests until a person or a change of its issue says so.
+/// A run that does not start again until its issue changes or a person unparks it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parked<'a> {
-    /// The issue, as it was last seen.
+    /// The latest known snapshot of the issue.
     pub issue: &'a Issue,
-    /// The run.
     pub run: RunId,
-    /// Its stage.
     pub stage: &'a StageName,
-    /// Since when.
     pub since: Timestamp,
-    /// Why.
     pub reason: ParkReason,
-    /// The same in a person's words.
+    /// The reason, for a person.
     pub detail: &'a str,
-    /// The issues that wait for this one, over others too.
+    /// The issues that this issue blocks, directly or through others.
     pub dependents: &'a [IssueId],
 }
 
-/// What waits for a person's word.
+/// A request that waits for a person's approval.
 #[derive(Clone, Copy, Debug)]
 pub struct Awaiting<'a> {
-    /// The issue, as it was last seen.
+    /// The latest known snapshot of the issue.
     pub issue: &'a Issue,
-    /// The run.
     pub run: RunId,
-    /// Its stage.
     pub stage: &'a StageName,
-    /// What is asked.
     pub request: &'a Request,
 }
 
-/// Is told what happens.
+/// Receives progress events.
 pub trait Observer: Send {
-    /// It happened.
     fn on(&mut self, progress: &Progress<'_>);
 }
 
-/// Tells nobody.
+/// Ignores all progress events.
 #[derive(Debug)]
 pub struct Silent;
 

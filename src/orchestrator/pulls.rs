@@ -1,4 +1,4 @@
-//! The pulls: when they are due, and what they bring.
+//! When pulls are due, and how their results are processed.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
@@ -15,19 +15,19 @@ use crate::host::millis;
 use crate::intake::{self, PullError};
 use crate::report::{self, one_line};
 
-/// The most warnings that a status shows.
+/// The maximum number of warnings in a status.
 const MAX_WARNINGS: usize = 20;
 
-/// What a pull command printed.
+/// The output of a pull command.
 #[derive(Debug)]
 pub(super) struct PullOutput {
     started: Instant,
-    /// Under a key of this process: nobody can make a list that only looks like the one before.
+    /// A digest under a key of this process, so that nobody can craft a list with an equal digest.
     digest: u64,
     output: Vec<u8>,
 }
 
-/// The last pull that ended well.
+/// The last pull that succeeded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastGoodPull {
     digest: u64,
@@ -37,19 +37,19 @@ pub(super) struct LastGoodPull {
 
 impl Orchestrator {
     pub(super) fn may_pull(&self) -> bool {
-        let most = self.options.max_iterations.or(self.workflow.max_iterations);
-        self.state == DaemonState::Running && most.is_none_or(|most| self.iterations < most)
+        let max_pulls = self.options.max_iterations.or(self.workflow.max_iterations);
+        self.state == DaemonState::Running && max_pulls.is_none_or(|max_pulls| self.iterations < max_pulls)
     }
 
     pub(super) fn ask_for_pull(&mut self) {
-        let soonest = self
+        let earliest = self
             .pull_started
             .map_or_else(Instant::now, |started| started + PULL_GAP);
-        self.pull_due = Some(self.pull_due.map_or(soonest, |due| due.min(soonest)));
+        self.pull_due = Some(self.pull_due.map_or(earliest, |due| due.min(earliest)));
     }
 
-    /// As [`ask_for_pull`](Self::ask_for_pull), for somebody who knows of news: the pull that runs now may have looked
-    /// before them.
+    /// Requests a pull as [`ask_for_pull`](Self::ask_for_pull), and a further one if a pull is
+    /// running, because that one may have read the tracker before the change.
     pub(super) fn ask_for_fresh_pull(&mut self) {
         self.pull_again |= self.pulling;
         self.ask_for_pull();
@@ -85,17 +85,18 @@ impl Orchestrator {
         });
     }
 
-    /// A pull printed something: most print what the one before did, and reading that again is most of its cost.
+    /// Processes the output of a pull. Most pulls print the same as the one before, and parsing is
+    /// most of the cost, so that equal output is not parsed again.
     pub(super) fn on_printed(&mut self, printed: PullOutput) {
         let PullOutput {
             started,
             digest,
             output,
         } = printed;
-        if let Some(known) = self.last_good.filter(|known| known.digest == digest)
+        if let Some(last_good) = self.last_good.filter(|last_good| last_good.digest == digest)
             && self.scheduler.can_skip_unchanged_pull()
         {
-            self.pulled_well(known, &[], started.elapsed());
+            self.on_pull_succeeded(last_good, &[], started.elapsed());
             self.handle(Input::PulledUnchanged);
             return;
         }
@@ -109,7 +110,7 @@ impl Orchestrator {
         });
     }
 
-    pub(super) fn on_pulled(&mut self, took: Duration, digest: u64, pull: Pull) {
+    pub(super) fn on_pulled(&mut self, duration: Duration, digest: u64, pull: Pull) {
         for skipped in &pull.skipped {
             tracing::warn!(
                 index = skipped.index,
@@ -118,7 +119,7 @@ impl Orchestrator {
                 "item skipped"
             );
         }
-        // Each is said once, as long as it stands.
+        // Each warning is logged once while it persists.
         let warnings: BTreeSet<_> = pull.warnings.into_iter().collect();
         for warning in warnings.difference(&self.field_warnings) {
             tracing::warn!(issue = %warning.issue, field = warning.field, "{warning}");
@@ -132,11 +133,11 @@ impl Orchestrator {
         self.last_good = Some(good);
         self.mark_named_issues(&pull.issues);
         self.note_misspelled(&pull.misspelled);
-        self.pulled_well(good, &pull.skipped, took);
+        self.on_pull_succeeded(good, &pull.skipped, duration);
         self.handle(Input::Pulled(pull.issues));
     }
 
-    fn pulled_well(&mut self, pull: LastGoodPull, skipped: &[Skipped], took: Duration) {
+    fn on_pull_succeeded(&mut self, pull: LastGoodPull, skipped: &[Skipped], duration: Duration) {
         self.counts.ok += 1;
         self.counts.failed_in_a_row = 0;
         let last = LastPull {
@@ -145,7 +146,7 @@ impl Orchestrator {
             issues: pull.issues,
             skipped: pull.skipped,
             warnings: self.shown_warnings(),
-            duration_ms: millis(took),
+            duration_ms: millis(duration),
             error: None,
         };
         tracing::debug!(
@@ -161,10 +162,10 @@ impl Orchestrator {
             skipped,
             warnings,
         });
-        self.pull_over(last);
+        self.finish_pull(last);
     }
 
-    /// The warnings of the last good pull, as far as a status has room for them.
+    /// Returns the warnings of the last good pull, up to the limit of a status.
     fn shown_warnings(&self) -> Vec<String> {
         let warnings = self.field_warnings.iter().take(MAX_WARNINGS);
         warnings
@@ -172,14 +173,14 @@ impl Orchestrator {
             .collect()
     }
 
-    pub(super) fn on_pull_failed(&mut self, took: Duration, error: &PullError) {
+    pub(super) fn on_pull_failed(&mut self, duration: Duration, error: &PullError) {
         let mut last = LastPull {
             at: Timestamp::now(),
             ok: false,
             issues: 0,
             skipped: 0,
             warnings: Vec::new(),
-            duration_ms: millis(took),
+            duration_ms: millis(duration),
             error: None,
         };
         if matches!(error, PullError::Cancelled) && self.cancel_lookups.is_cancelled() {
@@ -197,13 +198,13 @@ impl Orchestrator {
         );
         self.observer.on(&Progress::PullFailed { error: &text });
         last.error = Some(text);
-        self.pull_over(last);
+        self.finish_pull(last);
     }
 
-    /// The next one is due after the pause; what comes of this one may ask for an earlier one.
-    fn pull_over(&mut self, last: LastPull) {
+    /// Schedules the next pull after the pause, or earlier if the result of this one requested it.
+    fn finish_pull(&mut self, last: LastPull) {
         if self.last_pull.is_none() {
-            // By now all that a daemon does when nothing is to be done was done once.
+            // The daemon has now executed all of the code that an idle daemon needs.
             vik_proc::lean_code();
         }
         self.pulling = false;
@@ -214,22 +215,23 @@ impl Orchestrator {
         }
     }
 
-    /// Warns, once, of issues in a state that a stage takes but for upper and lower case: nothing will start for them.
+    /// Warns once about issues whose state differs from a stage's state only in case, because
+    /// nothing will start for them.
     fn note_misspelled(&mut self, found: &[Misspelled]) {
         let policy = &self.workflow.issue;
         let named = &self.options.filter.issues;
         let lines: Vec<_> = found
             .iter()
-            .filter(|one| !self.workflow.is_terminal(&one.state))
-            .filter(|one| named.is_empty() || named.contains(&one.id))
-            .map(|one| {
-                let stage = policy.stages.iter().find(|stage| stage.when_state == *one.wanted);
+            .filter(|issue| !self.workflow.is_terminal(&issue.state))
+            .filter(|issue| named.is_empty() || named.contains(&issue.id))
+            .map(|issue| {
+                let stage = policy.stages.iter().find(|stage| stage.when_state == *issue.wanted);
                 format!(
                     "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are \
                      compared exactly",
-                    one_line(one.id.as_str(), 60),
-                    one_line(&one.state, 60),
-                    one.wanted,
+                    one_line(issue.id.as_str(), 60),
+                    one_line(&issue.state, 60),
+                    issue.wanted,
                     stage.map_or("?", |stage| stage.name.as_str())
                 )
             })

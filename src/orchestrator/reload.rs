@@ -1,4 +1,4 @@
-//! The workflow is edited while the daemon runs.
+//! Edits of the workflow while the daemon runs.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::sandbox;
 use crate::secrets;
 use crate::workflow_file::{LoadedWorkflow, Rejected, Reload, Watch};
 
-/// How much of what is wrong is kept for `status`.
+/// The maximum number of diagnostics kept for `status`.
 const SHOWN_DIAGNOSTICS: usize = 20;
 
-/// What is known of the edits.
+/// The state of the workflow edits.
 #[derive(Debug)]
 pub(super) struct Edits {
-    /// `None`: nobody watches.
+    /// `None` if the files are not watched.
     pub(super) watch: Option<Watch>,
-    /// As `status` tells it.
+    /// The view for `status`.
     pub(super) view: WorkflowView,
 }
 
@@ -35,7 +35,7 @@ impl Edits {
         Self { watch, view }
     }
 
-    /// The next thing to know.
+    /// Waits for the next result of the watch.
     pub(super) async fn next(&mut self) -> Reload {
         match &mut self.watch {
             Some(watch) => watch.next().await,
@@ -45,10 +45,10 @@ impl Edits {
 }
 
 impl Orchestrator {
-    /// Looks at the workflow file and at the issues.
+    /// Checks the workflow file and pulls the issues.
     pub(super) fn refresh(&mut self) {
         match &self.edits.watch {
-            // The pull comes after the answer: it is the edited one that is asked for.
+            // The pull follows the result of the check, so that it uses the edited workflow.
             Some(watch) => watch.refresh(),
             None => self.ask_for_fresh_pull(),
         }
@@ -85,7 +85,7 @@ impl Orchestrator {
         if !warnings.is_empty() {
             tracing::warn!(warnings, "the edited workflow has warnings");
         }
-        // A word in a comment is no news, but that a mistake is gone is.
+        // A change of a comment is not reported, but a fixed mistake is.
         if !edits.is_empty() || self.edits.view.rejected.is_some() {
             let workflow = &loaded.workflow;
             self.observer.on(&Progress::Reloaded { edits, workflow });
@@ -97,7 +97,7 @@ impl Orchestrator {
             needs_restart: restart.map(|edit| edit.path.clone()).collect(),
             stages: stages(&loaded.workflow),
         };
-        // Before anything is started by it.
+        // The secrets must be known before the new workflow starts anything.
         secrets::adopt(&self.host.environment, &loaded.workflow);
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
@@ -126,7 +126,7 @@ impl Orchestrator {
     }
 }
 
-/// The stages of a workflow, as a board shows them.
+/// Returns the stages of a workflow, for the dashboard.
 fn stages(workflow: &Workflow) -> Vec<StageDef> {
     let stages = workflow.issue.stages.iter();
     stages

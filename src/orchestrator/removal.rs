@@ -1,4 +1,4 @@
-//! Removes the workspace of an issue whose work is over.
+//! Removes the workspace of an issue that needs no more work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,30 +19,29 @@ use crate::session::issue_context;
 use crate::template;
 use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
 
-/// How often a workspace that is in use is looked at.
+/// How often a workspace that is in use is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What came of a removal.
+/// The result of a removal.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// The workspace is gone.
     Removed,
-    /// There was none.
+    /// There was no workspace.
     Absent,
-    /// It stays, and why.
+    /// The workspace was kept, with the reason.
     Kept(String),
 }
 
-/// How far a removal has come, on disk: `before_remove` cannot be taken back.
+/// The progress of a removal, on disk, because `before_remove` cannot be undone.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// Marks the hook's processes.
+    /// The attempt mark of the hook's processes.
     id: String,
-    /// Whether the hook has ended well.
+    /// Whether the hook has succeeded.
     hook_ended: bool,
 }
 
-/// Removes the workspace as the workflow says. Whatever fails, the workspace stays.
+/// Removes the workspace if the workflow allows it. After any failure, the workspace is kept.
 pub(super) async fn remove(
     host: &Arc<Host>,
     workflow: &Workflow,
@@ -73,7 +72,7 @@ async fn try_remove(
         workspace::open(&host.layout, &issue.id)
     })
     .await?;
-    // A workspace that was never whole holds nothing of anybody's.
+    // An incomplete workspace holds no work, so it needs neither the check nor the hook.
     if let Some(found) = &found {
         if policy == RemoveWorkspace::Clean {
             let scratch = host.layout.service_dir();
@@ -104,23 +103,23 @@ async fn before_remove(
     cancel: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let path = host.layout.removing_record(&issue.id);
-    let before = private::read(&path)
+    let previous = private::read(&path)
         .ok()
         .and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-    if before.is_some_and(|record| record.hook_ended) {
+    if previous.is_some_and(|record| record.hook_ended) {
         return Ok(());
     }
-    let words = |error: &dyn std::error::Error| report::chain(error);
+    let message = |error: &dyn std::error::Error| report::chain(error);
     let mut record = Record {
         id: uuid::Uuid::now_v7().to_string(),
         hook_ended: false,
     };
-    private::write_json_atomic(&path, &record).map_err(|error| words(&error))?;
+    private::write_json_atomic(&path, &record).map_err(|error| message(&error))?;
     let context = Value::Object(issue_context(host, issue, workspace.path()));
-    let script = template::script(source, &context).map_err(|error| words(&error))?;
+    let script = template::script(source, &context).map_err(|error| message(&error))?;
     let sessions = host.layout.issue_sessions_dir(&issue.id);
-    private::create_private_dir_all(&sessions).map_err(|error| words(&error))?;
-    workspace.check(&host.layout).map_err(|error| words(&error))?;
+    private::create_private_dir_all(&sessions).map_err(|error| message(&error))?;
+    workspace.check(&host.layout).map_err(|error| message(&error))?;
     let mut env = host.command_env();
     env.extend([
         ("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str())),
@@ -136,7 +135,7 @@ async fn before_remove(
         ),
     ]);
     let sandbox = sandbox::of_hook(host, workflow, &issue.id, workspace.path(), &mut env);
-    let sandbox = sandbox.map_err(|error| words(&error))?;
+    let sandbox = sandbox.map_err(|error| message(&error))?;
     let resolver = Resolver {
         host,
         secrets: &workflow.secrets,
@@ -147,7 +146,7 @@ async fn before_remove(
     let values = resolver
         .values(names, &mut cancel)
         .await
-        .map_err(|error| words(&error))?;
+        .map_err(|error| message(&error))?;
     env.extend(values.of(names));
     let place = Place {
         cwd: workspace.path(),
@@ -162,21 +161,22 @@ async fn before_remove(
     let log = sessions.join(format!("before_remove-{}.log", record.id));
     hooks::run(host, Hook::BeforeRemove.as_str(), &script, place, &log, cancel)
         .await
-        .map_err(|error| words(&error))?;
+        .map_err(|error| message(&error))?;
     record.hook_ended = true;
-    private::write_json_atomic(&path, &record).map_err(|error| words(&error))
+    private::write_json_atomic(&path, &record).map_err(|error| message(&error))
 }
 
-/// The locks of the workspace: while anything lives in it, it stays. The last shim may just be ending.
+/// Takes the locks of the workspace, which is kept while any process uses it. Waits for a shim that
+/// is just ending.
 async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<Locked, String> {
-    let patience = Instant::now() + Graces::default().total();
+    let deadline = Instant::now() + Graces::default().total();
     loop {
         let locked = blocking(host, issue, |host, issue| {
             workspace::lock(&host.layout, &issue.id)
         });
         match locked.await? {
             Some(locked) => return Ok(locked),
-            None if Instant::now() >= patience => return Err("something still lives in it".to_owned()),
+            None if Instant::now() >= deadline => return Err("something still lives in it".to_owned()),
             None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }

@@ -1,4 +1,4 @@
-//! What the daemon does now, for `vik status`.
+//! The status of the daemon, for `vik status`.
 
 use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, Status};
 use vik_core::ids::IssueId;
@@ -7,11 +7,10 @@ use vik_core::machine::Phase;
 use super::{Orchestrator, Running};
 use crate::control::view;
 
-/// How much of what waits is listed.
+/// The maximum number of waiting stages in a status.
 const SHOWN_WAITING: usize = 200;
 
 impl Orchestrator {
-    /// What the daemon does now.
     pub fn status(&self) -> Status {
         let mut sessions: Vec<_> = self
             .running

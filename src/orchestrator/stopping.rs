@@ -1,4 +1,4 @@
-//! How the loop ends: by a signal, a request, a drain, or a ledger that keeps nothing any more.
+//! How the loop ends: by a signal, a request, a drain, or a failure of the ledger.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use crate::daemon::{self, Asked};
 use crate::report::chain;
 use crate::session::StopLevel;
 
-/// How long attempts may take to let go, or to end, when the ledger has failed.
+/// How long attempts may take to detach or to end after the ledger has failed.
 const LAST_GRACE: Duration = Duration::from_secs(60);
 
-/// The ledger has failed.
+/// A failure of the ledger.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: CommitError,
-    /// Whoever still runs then is left as it is.
+    /// Attempts that still run at this time are abandoned.
     pub(super) until: Instant,
 }
 
 impl Orchestrator {
-    pub(super) fn on_signal(&mut self, asked: Asked) {
-        match asked {
+    pub(super) fn on_signal(&mut self, signal: Asked) {
+        match signal {
             Asked::Refresh => {
                 tracing::info!("asked to look at the workflow and the issues again");
                 self.refresh();
@@ -36,7 +36,7 @@ impl Orchestrator {
         }
     }
 
-    /// Stops gracefully; when it does so already, at once.
+    /// Stops gracefully. A second call stops immediately.
     pub(super) fn stop(&mut self) {
         self.summary.stopped = true;
         self.keeping = false;
@@ -53,7 +53,7 @@ impl Orchestrator {
         self.enter_stopping();
     }
 
-    /// Ends, and leaves the agents to their shims: the next daemon takes them up.
+    /// Stops, and leaves the agents to their shims, so that the next daemon recovers them.
     pub(super) fn stop_keeping_sessions(&mut self) {
         if self.state == DaemonState::Stopping {
             return;
@@ -74,7 +74,7 @@ impl Orchestrator {
         self.note_state("stopping", None);
     }
 
-    /// Nothing more starts; the end comes when nothing runs.
+    /// Starts nothing more, and ends the loop when nothing runs.
     pub(super) fn drain(&mut self) {
         if self.state == DaemonState::Running {
             tracing::info!(running = self.running.len(), "draining");
@@ -85,7 +85,8 @@ impl Orchestrator {
         }
     }
 
-    /// Nothing can be kept any more, so nothing more is done. What was not committed was not acted on.
+    /// Stops, because nothing can be stored any more. Effects of uncommitted decisions were never
+    /// carried out.
     pub(super) fn on_ledger_failure(&mut self, error: CommitError) {
         if self.broken.is_some() {
             return;
@@ -104,14 +105,15 @@ impl Orchestrator {
             error,
             until: Instant::now() + LAST_GRACE,
         });
-        for (_, asker) in self.answers.drain() {
-            let _ = asker.send(Response::Error(ErrorBody {
+        for (_, sender) in self.answers.drain() {
+            let _ = sender.send(Response::Error(ErrorBody {
                 code: "ledger".to_owned(),
                 message: format!("the daemon is ending: {text}"),
                 hint: None,
             }));
         }
-        // The next daemon takes up what lives on, and reads from its files what ended meanwhile.
+        // The next daemon adopts the agents that survive, and reads from their files how the others
+        // ended.
         self.keeping = true;
         if self.orphan_grace().is_zero() {
             self.stop.0.send_replace(StopLevel::Stop);

@@ -1,4 +1,4 @@
-//! Who wrote each line of a file: the records played forward, from what a file was to what it is.
+//! Computes the author of each line of a file by replaying the records in order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,36 +7,37 @@ use vik_core::file_change::{ChangeKind, ContentHash, FileChange, Hunk, RelPath};
 use super::record::Record;
 use crate::workspace::changes::{Store, hash_of, hunks, is_binary, lines};
 
-/// Who wrote a line.
+/// The author of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Author {
-    /// The attempt of this record, by its place in the list.
+    /// The attempt of this record, by its index in the list.
     Attempt(usize),
-    /// No attempt: it was there before, or a hook or a person wrote it.
+    /// No attempt: the line existed before, or a hook or a person wrote it.
     Outside,
-    /// The content that would tell is not kept any more.
+    /// The content that determines the author is no longer stored.
     Unknown,
 }
 
-/// A file whose lines are known, or that has none to tell of.
+/// The authors of a file, by line if it has lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blamed {
     /// The author of each line.
     Lines(Vec<Author>),
-    /// It is binary, a link or too big: who changed it last.
+    /// The author of the last change, for a file that is binary, a link or too big.
     Whole(Author),
 }
 
-/// What is known of the states of files so far.
+/// The known states of files during the replay.
 struct Replay<'a> {
     store: &'a Store,
-    /// By path and content: a file that was put back to what it was has its authors again.
+    /// The authors by path and content, so that a file that returns to an earlier state gets its
+    /// authors of that state.
     known: HashMap<(RelPath, ContentHash), Blamed>,
     /// The last state of each path.
     last: BTreeMap<RelPath, ContentHash>,
 }
 
-/// Who wrote the lines of a file that now holds this.
+/// Returns the authors of the lines of a file with this content.
 pub fn blame(records: &[Record], path: &RelPath, content: &[u8], store: &Store) -> Blamed {
     let mut replay = Replay {
         store,
@@ -45,14 +46,14 @@ pub fn blame(records: &[Record], path: &RelPath, content: &[u8], store: &Store) 
     };
     for (at, record) in records.iter().enumerate() {
         for mutation in &record.vik().changes {
-            replay.play(&mutation.change, at);
+            replay.apply_change(&mutation.change, at);
         }
     }
     replay.state(path, hash_of(content), Some(content))
 }
 
 impl Replay<'_> {
-    fn play(&mut self, change: &FileChange, at: usize) {
+    fn apply_change(&mut self, change: &FileChange, at: usize) {
         let before = match &change.kind {
             ChangeKind::Renamed { from } => from,
             _ => &change.path,
@@ -61,23 +62,23 @@ impl Replay<'_> {
             return;
         };
         let author = Author::Attempt(at);
-        let now = match (&change.hunks, change.old.as_ref()) {
+        let authors = match (&change.hunks, change.old.as_ref()) {
             (None, _) => Blamed::Whole(author),
             (Some(hunks), None) => apply(&[], hunks, author),
             (Some(hunks), Some(old)) => {
-                let was = old.hash.map(|hash| self.state(before, hash, None));
-                match was {
+                let previous = old.hash.map(|hash| self.state(before, hash, None));
+                match previous {
                     Some(Blamed::Lines(lines)) => apply(&lines, hunks, author),
                     _ => self.unknown(hash, hunks, author),
                 }
             }
         };
-        self.known.insert((change.path.clone(), hash), now);
+        self.known.insert((change.path.clone(), hash), authors);
         self.last.insert(change.path.clone(), hash);
     }
 
-    /// The authors of a file with this content. Where no record left it so, what differs from the last that one left was
-    /// written outside.
+    /// Returns the authors of a file with this content. If no record produced this content, the
+    /// difference from the last recorded one was written outside of attempts.
     fn state(&self, path: &RelPath, hash: ContentHash, content: Option<&[u8]>) -> Blamed {
         if let Some(known) = self.known.get(&(path.clone(), hash)) {
             return known.clone();
@@ -102,15 +103,16 @@ impl Replay<'_> {
         };
         let known = self.known.get(&(path.clone(), last));
         match (known, self.store.get(last)) {
-            (Some(Blamed::Lines(authors)), Some(was)) => {
-                apply(authors, &hunks(&was, content), Author::Outside)
+            (Some(Blamed::Lines(authors)), Some(previous)) => {
+                apply(authors, &hunks(&previous, content), Author::Outside)
             }
             (Some(Blamed::Whole(_)), _) => Blamed::Lines(vec![Author::Outside; lines(content).len()]),
             _ => Blamed::Lines(vec![Author::Unknown; lines(content).len()]),
         }
     }
 
-    /// What is known where the state before is not: the lines that this change made.
+    /// Returns the authors if the previous state is unknown: only the lines of this change have a
+    /// known author.
     fn unknown(&self, hash: ContentHash, hunks: &[Hunk], author: Author) -> Blamed {
         let Some(content) = self.store.get(hash) else {
             return Blamed::Whole(Author::Unknown);
@@ -125,15 +127,16 @@ impl Replay<'_> {
     }
 }
 
-/// The authors after a change. Hunks of a record that does not fit leave lines out, not more.
+/// Returns the authors after a change. Hunks that do not fit the content drop lines and never add
+/// any.
 fn apply(before: &[Author], hunks: &[Hunk], author: Author) -> Blamed {
     let mut after = Vec::new();
     let mut at = 0;
     for hunk in hunks {
-        let gone = hunk.old.indices();
-        after.extend_from_slice(before.get(at..gone.start).unwrap_or_default());
+        let removed = hunk.old.indices();
+        after.extend_from_slice(before.get(at..removed.start).unwrap_or_default());
         after.extend(std::iter::repeat_n(author, hunk.new.count as usize));
-        at = gone.end;
+        at = removed.end;
     }
     after.extend_from_slice(before.get(at..).unwrap_or_default());
     Blamed::Lines(after)

@@ -1,8 +1,11 @@
-//! The file of the trace: one record a line, each with the hash of the one before it; only ever appended to.
+//! The file of the trace: one record per line, each with the hash of the previous one. It is
+//! append-only.
 //!
-//! A line ends with the hash of all bytes before that hash, so a line proves itself. Beside the file stands its head: how
-//! many records there are, the hash of the last one, and how long the file is. It tells a file that was cut short from a
-//! whole one, and a write that a death cut off from a line that was damaged later: what the head covers was whole once.
+//! A line ends with the hash of all bytes before that hash, so each line can be verified on its
+//! own. The head is a file beside the trace, with the number of records, the hash of the last one,
+//! and the size of the trace. It distinguishes a truncated file from a complete one, and an append
+//! that was interrupted by a death from a line that was damaged later: everything that the head
+//! covers was complete once.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -21,23 +24,22 @@ use crate::workspace::changes::hash_of;
 use crate::workspace::fs as private;
 use crate::workspace::fs::{create_private_dir_all, write_atomic};
 
-/// What stands after the hash in a line.
+/// The end of a line, after the hash.
 const END: &[u8] = b"\"}}}";
 
-/// How long the hash is.
+/// The length of the hash.
 const DIGITS: usize = 64;
 
-/// How long an append waits for another one.
+/// The time for which an append waits for another one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The last record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its place, from 1; 0 where there is none.
+    /// The position of the record, from 1; 0 if there is none.
     pub seq: u64,
-    /// Its hash.
     pub hash: ContentHash,
-    /// How many bytes the file has, up to its end.
+    /// The size of the file up to the end of the record, in bytes.
     pub bytes: u64,
 }
 
@@ -54,7 +56,7 @@ impl Head {
         text
     }
 
-    /// The head that was written, to the byte.
+    /// Parses a head; it must match the written format byte for byte.
     fn parse(text: &[u8]) -> Option<Self> {
         let head: Self = serde_json::from_slice(text).ok()?;
         (head.text() == text).then_some(head)
@@ -67,44 +69,43 @@ pub struct Trace {
     dir: PathBuf,
 }
 
-/// What a trace was found to be.
+/// The result of verifying a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// How many records are whole and follow each other, from the first one.
+    /// The number of valid consecutive records, from the first one.
     pub records: u64,
-    /// The last of them.
+    /// The hash of the last valid record.
     pub head: Option<ContentHash>,
-    /// The first that does not hold, if any.
+    /// The first invalid record, if any.
     pub broken: Option<Broken>,
-    /// Whether a death cut an append off: the next one clears it away.
+    /// Whether a death interrupted an append; the next append removes the remains.
     pub cut_off: bool,
 }
 
-/// Where a trace does not hold.
+/// An invalid place in a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Broken {
     /// The line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The defect.
     pub what: &'static str,
 }
 
-/// A whole line of a trace.
+/// A valid line of a trace.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its bytes, without the newline.
+    /// The bytes of the line, without the newline.
     pub text: Vec<u8>,
-    /// What it says.
     pub record: Record,
 }
 
 impl Trace {
-    /// The trace in a folder.
+    /// Returns the trace in a folder.
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
 
-    /// The file.
+    /// Returns the path of the trace file.
     pub fn file(&self) -> PathBuf {
         self.dir.join("trace.jsonl")
     }
@@ -113,13 +114,16 @@ impl Trace {
         self.dir.join("head.json")
     }
 
-    /// Appends a record, unless the trace has one of that attempt. Gives its place. Blocks until it is on the disk.
+    /// Appends a record, unless the trace already has one of the same attempt. Returns the record's
+    /// position. Blocks until the record is on the disk.
     ///
-    /// What a death cut off is cleared away first: it is beyond what the head covers, so it was never whole. A file that was
-    /// damaged otherwise is left as it is, and the chain goes on from the head: [`verify`](Self::verify) names the place.
+    /// The remains of an interrupted append are removed first: they are beyond the part that the
+    /// head covers, so they were never complete. A file that was damaged in another way stays
+    /// unchanged, and the chain continues from the head: [`verify`](Self::verify) reports the
+    /// place.
     ///
     /// # Errors
-    /// When it cannot be written, or another append does not end.
+    /// Returns an error if the record cannot be written, or if another append does not end.
     pub fn append(&self, record: &Record) -> io::Result<u64> {
         create_private_dir_all(&self.dir)?;
         let _lock = self.lock()?;
@@ -128,13 +132,13 @@ impl Trace {
         file.read_to_end(&mut text)?;
         let stored = self.stored_head()?;
         let mut head = stored.unwrap_or_else(|| last_whole(&text));
-        let own = lines(&text).find_map(|(line, end)| own(line, end, record));
+        let own = lines(&text).find_map(|(line, end)| head_of_attempt(line, end, record));
         if let Some(own) = own {
             if stored.is_none() {
-                self.keep_head(head)?;
+                self.write_head(head)?;
             } else if own.seq == head.seq + 1 {
-                // Death came between the record and the head.
-                self.keep_head(own)?;
+                // A death occurred between the writes of the record and of the head.
+                self.write_head(own)?;
             }
             return Ok(own.seq);
         }
@@ -155,7 +159,7 @@ impl Trace {
         bytes.push(b'\n');
         let written = file.write_all(&bytes).and_then(|()| file.sync_data());
         if let Err(error) = written {
-            // A part of a line must not stand before the next one.
+            // A part of a line must not precede the next one.
             let _ = file.set_len(text.len() as u64);
             return Err(error);
         }
@@ -165,14 +169,15 @@ impl Trace {
             hash,
             bytes: (text.len() + bytes.len()) as u64,
         };
-        self.keep_head(head)?;
+        self.write_head(head)?;
         Ok(head.seq)
     }
 
-    /// The lines that are whole, in their order. What does not read as a record is left out: [`verify`](Self::verify) tells.
+    /// Returns the valid lines in order. Lines that are no records are left out;
+    /// [`verify`](Self::verify) reports them.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn read(&self) -> io::Result<Vec<Line>> {
         let text = self.text()?;
         let whole = lines(&text).filter_map(|(line, _)| {
@@ -184,12 +189,13 @@ impl Trace {
         Ok(whole.collect())
     }
 
-    /// Whether every record is what was recorded, follows the one before it, and none is missing at the end.
+    /// Verifies that every record is unchanged and follows the previous one, and that none is
+    /// missing at the end.
     ///
     /// # Errors
-    /// When the files cannot be read.
+    /// Returns an error if the files cannot be read.
     pub fn verify(&self) -> io::Result<Verified> {
-        // The head first: a record that is appended meanwhile is beyond it.
+        // The head is read first, because a record that is appended in the meantime is beyond it.
         let head = read_or_empty(&self.head_file())?;
         Ok(verify(&self.text()?, &head))
     }
@@ -225,7 +231,7 @@ impl Trace {
             .open(self.file())
     }
 
-    /// `None` where there is none that can be read; a damaged one is said.
+    /// Returns the stored head; `None` if it is missing or damaged. Damage is logged.
     fn stored_head(&self) -> io::Result<Option<Head>> {
         let text = read_or_empty(&self.head_file())?;
         let head = Head::parse(&text);
@@ -235,12 +241,12 @@ impl Trace {
         Ok(head)
     }
 
-    fn keep_head(&self, head: Head) -> io::Result<()> {
+    fn write_head(&self, head: Head) -> io::Result<()> {
         write_atomic(&self.head_file(), &head.text())
     }
 }
 
-/// [`Trace::verify`], of what the files hold.
+/// Verifies the contents of the files, as [`Trace::verify`] does.
 pub fn verify(text: &[u8], head: &[u8]) -> Verified {
     let mut found = Verified {
         records: 0,
@@ -260,7 +266,7 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
     let mut last = Head::NONE;
     let mut meets_head = stored == Head::NONE;
     for (at, (line, end)) in (1..).zip(lines(text)) {
-        let next = match next(line, end, last) {
+        let next = match next_head(line, end, last) {
             Ok(next) => next,
             Err(what) => {
                 found.broken = broken(at, what);
@@ -278,14 +284,14 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
             meets_head = true;
         }
     }
-    let rest = text.len() as u64 - last.bytes;
+    let remaining = text.len() as u64 - last.bytes;
     if !meets_head {
         found.broken = broken(found.records + 1, "records are missing at the end");
     } else if last.seq > stored.seq + 1 {
-        // Death leaves one record at most that the head does not know.
+        // A death leaves at most one record that the head does not cover.
         found.broken = broken(stored.seq + 1, "the head of the trace does not know it");
     } else {
-        found.cut_off = rest > 0;
+        found.cut_off = remaining > 0;
     }
     found
 }
@@ -294,8 +300,8 @@ fn broken(line: u64, what: &'static str) -> Option<Broken> {
     Some(Broken { line, what })
 }
 
-/// The head after a line that follows another one.
-fn next(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> {
+/// Returns the head after a line that follows another one.
+fn next_head(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> {
     let hash = own_hash(line).ok_or("its content is not what was recorded")?;
     let record: Record = serde_json::from_slice(line).map_err(|_| "it is no record")?;
     let vik = record.vik();
@@ -309,19 +315,19 @@ fn next(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> {
     })
 }
 
-/// What one line beyond a head makes of it, if that is all there is and it follows.
+/// Returns the head after the line beyond a head, if that is the only line and it follows the head.
 fn follows(beyond: &[u8], head: Head) -> Option<Head> {
     let mut beyond_lines = lines(beyond);
     let (line, end) = beyond_lines.next()?;
     let alone = beyond_lines.next().is_none() && end == beyond.len();
-    let next = next(line, end, head).ok().filter(|_| alone)?;
+    let next = next_head(line, end, head).ok().filter(|_| alone)?;
     Some(Head {
         bytes: head.bytes + next.bytes,
         ..next
     })
 }
 
-/// The last whole record, where no head tells.
+/// Returns the head of the last valid record, for a trace without a head.
 fn last_whole(text: &[u8]) -> Head {
     let whole = lines(text).filter_map(|(line, _)| {
         let record: Record = serde_json::from_slice(line).ok()?;
@@ -335,7 +341,7 @@ fn last_whole(text: &[u8]) -> Head {
     })
 }
 
-/// The whole lines, and where each ends with its newline.
+/// Returns the complete lines, each with the offset after its newline.
 fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     let ends = text
         .iter()
@@ -350,7 +356,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
     })
 }
 
-/// The line of a record in its place after a head, and its hash.
+/// Returns the line of a record that follows a head, and its hash.
 fn line_of(record: &Record, head: Head) -> io::Result<(Vec<u8>, ContentHash)> {
     let mut record = record.clone();
     let vik = &mut record.metadata.vik;
@@ -366,17 +372,17 @@ fn line_of(record: &Record, head: Head) -> io::Result<(Vec<u8>, ContentHash)> {
     Ok((line, hash))
 }
 
-/// The hash of a line that proves itself.
+/// Returns the hash of a line if it matches the content.
 fn own_hash(line: &[u8]) -> Option<ContentHash> {
     let place = line.len().checked_sub(END.len() + DIGITS)?;
     let digits = line.strip_suffix(END)?.get(place..)?;
     let hash = hash_of(&line[..place]);
-    // To the letter: `A` and `a` are the same digit.
+    // The digits are compared as text, because `A` and `a` are the same digit.
     (hash.to_string().as_bytes() == digits).then_some(hash)
 }
 
-/// The head that a line would be, if it is that of the attempt of a record.
-fn own(line: &[u8], end: usize, record: &Record) -> Option<Head> {
+/// Returns the head after a line if the line is the record of the same attempt.
+fn head_of_attempt(line: &[u8], end: usize, record: &Record) -> Option<Head> {
     let start = format!("{{\"version\":\"{VERSION}\",\"id\":\"{}\"", record.id);
     if !line.starts_with(start.as_bytes()) {
         return None;

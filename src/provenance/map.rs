@@ -1,4 +1,4 @@
-//! The intent map: what was wanted, and which files became what for it.
+//! The intent map: the issues, and the changes to files that were made for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,37 +8,36 @@ use vik_core::ids::{AgentName, IssueId};
 
 use super::record::Record;
 
-/// An issue, and what was changed for it.
+/// An issue and its changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Intent {
-    /// What was wanted: the issue's title, as the last attempt knew it.
+    /// The issue's title when the last attempt started.
     pub intent: String,
-    /// How many attempts changed something.
+    /// The number of attempts that changed something.
     pub attempts: u64,
-    /// The agents that did.
+    /// The agents of these attempts.
     pub agents: BTreeSet<AgentName>,
-    /// The models, where they are known.
+    /// The models of these attempts, if known.
     pub models: BTreeSet<String>,
-    /// The files.
     pub files: BTreeMap<RelPath, Sums>,
 }
 
-/// What was changed in a file for an issue.
+/// The changes of a file for an issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sums {
-    /// In how many attempts it was changed.
+    /// The number of attempts that changed the file.
     pub changes: u64,
-    /// Lines that came, over all of them.
+    /// The number of added lines, over all attempts.
     pub added: u64,
-    /// Lines that went.
+    /// The number of removed lines, over all attempts.
     pub removed: u64,
-    /// How often each kind of change was told; `null` stands for those that could not be told.
+    /// The number of changes of each class; `null` counts changes without a class.
     pub classes: BTreeMap<&'static str, u64>,
-    /// Whether it was gone at last.
+    /// Whether the file is deleted after the last change.
     pub deleted: bool,
 }
 
-/// The intents of some records.
+/// Returns the intents of some records.
 pub fn map<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<IssueId, Intent> {
     let mut intents: BTreeMap<IssueId, Intent> = BTreeMap::new();
     for record in records {
@@ -52,7 +51,7 @@ pub fn map<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<IssueI
             if let ChangeKind::Renamed { from } = &mutation.change.kind
                 && let Some(sums) = intent.files.remove(from)
             {
-                // It is the same file under another name.
+                // The renamed file continues the history of the old name.
                 let to = intent.files.entry(mutation.change.path.clone()).or_default();
                 to.add(&sums);
             }

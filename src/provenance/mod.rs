@@ -1,8 +1,9 @@
-//! The trace: for each attempt that changed something, which files and lines, by which agent, for which issue.
+//! The trace: for each attempt that changed something, the changed files and lines, the agent and
+//! the issue.
 //!
-//! Records are made from what Vik itself finds changed in the workspace (`workspace/changes`), never from what an agent says.
-//! They stand outside of every workspace, in the schema of [Agent Trace](https://agent-trace.dev), and each carries the hash of
-//! the one before it (decision 33).
+//! Records are based on the changes that Vik itself finds in the workspace (`workspace/changes`),
+//! and never on claims of an agent. They are stored outside of every workspace in the schema of
+//! [Agent Trace](https://agent-trace.dev), and each contains the hash of the previous one (ADR 33).
 
 pub mod blame;
 pub mod chain;
@@ -24,21 +25,23 @@ use crate::workspace::changes::{Base, Snapshot, Store};
 use crate::workspace::fs as private;
 use crate::workspace::{self, Layout};
 
-/// Removes contents of files that nobody asks for any more: what is in no record, in no last look at a workspace that is
-/// still there, and in no base of an attempt that goes on. No attempt may be under way. Blocks.
+/// Removes stored file contents that are no longer needed: those in no record, in no last snapshot
+/// of a workspace that still exists, and in no base snapshot of an unfinished attempt. No attempt
+/// may be running. Blocks.
 ///
 /// # Errors
-/// When something cannot be read or removed.
+/// Returns an error if something cannot be read or removed.
 pub fn sweep(layout: &Layout) -> io::Result<()> {
     if !layout.contents_dir().exists() {
         return Ok(());
     }
     let mut wanted: HashSet<ContentHash> = HashSet::new();
-    let mut want = |look: &Snapshot| wanted.extend(look.files.values().filter_map(|found| found.side.hash));
+    let mut keep =
+        |snapshot: &Snapshot| wanted.extend(snapshot.files.values().filter_map(|found| found.side.hash));
     for issue in workspace::list(layout)? {
-        let look = private::read(&layout.last_snapshot(&issue)).ok();
-        if let Some(look) = look.and_then(|text| serde_json::from_slice(&text).ok()) {
-            want(&look);
+        let snapshot = private::read(&layout.last_snapshot(&issue)).ok();
+        if let Some(snapshot) = snapshot.and_then(|text| serde_json::from_slice(&text).ok()) {
+            keep(&snapshot);
         }
     }
     for folder in folders(&layout.sessions_dir())? {
@@ -46,7 +49,7 @@ pub fn sweep(layout: &Layout) -> io::Result<()> {
             let is_base = file.to_string_lossy().ends_with(".base.json");
             let base = is_base.then(|| private::read(&file).ok()).flatten();
             if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
-                want(&base.snapshot);
+                keep(&base.snapshot);
             }
         }
     }

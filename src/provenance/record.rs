@@ -1,4 +1,4 @@
-//! One record of the trace: what one attempt changed, in the schema of Agent Trace.
+//! A record of the trace: the changes of one attempt, in the schema of Agent Trace.
 
 use std::borrow::Cow;
 
@@ -12,173 +12,157 @@ use vik_store::AttemptRecord;
 
 use crate::workspace::changes::{Changes, Store, lines};
 
-/// The version of Agent Trace that records are of, as its schema wants it written.
+/// The version of Agent Trace that the records follow, in the format of its schema.
 pub const VERSION: &str = "0.1";
 
-/// The longest name of a model that the schema takes, in letters.
+/// The length limit of a model name in the schema, in characters.
 const MAX_MODEL: usize = 250;
 
-/// A record.
+/// A record of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The version of Agent Trace.
     pub version: String,
-    /// The attempt's session: there is one record of each that changed something.
+    /// The id of the attempt. Each attempt that changed something has one record.
     pub id: AttemptId,
-    /// When it was recorded.
+    /// The time of the record.
     pub timestamp: Timestamp,
-    /// The commit that was checked out when the agent had ended, where it is the agent's own.
+    /// The commit that was checked out when the agent had ended, if the agent created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcs: Option<Vcs>,
-    /// Vik.
     pub tool: Tool,
-    /// The files, with the lines that were changed in them.
+    /// The changed files with their changed lines.
     pub files: Vec<TracedFile>,
-    /// What Vik adds.
+    /// The fields that Vik adds.
     pub metadata: Metadata,
 }
 
-/// A revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vcs {
-    /// `git`
+    /// Always `git`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The commit.
     pub revision: String,
 }
 
-/// The program that records.
+/// The program that created the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
-    /// `vik`
+    /// Always `vik`.
     pub name: String,
-    /// Its version.
     pub version: String,
 }
 
-/// A file that was changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracedFile {
-    /// Its path in the workspace.
+    /// The path in the workspace.
     pub path: RelPath,
-    /// The one conversation that changed it.
+    /// The one conversation that changed the file.
     pub conversations: Vec<Conversation>,
 }
 
-/// Who changed which lines.
+/// The changed lines of a file and their author.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// The session, as a URN.
+    /// The id of the attempt, as a URN.
     pub url: String,
-    /// The agent's model.
     pub contributor: Contributor,
-    /// The lines as the file stood when the agent had ended.
+    /// The lines of the file after the agent had ended.
     pub ranges: Vec<Range>,
-    /// The issue, where it has an address.
+    /// The issue, if it has a URL.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Related>,
 }
 
-/// Who contributed.
+/// The author of lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contributor {
-    /// `ai`
+    /// Always `ai`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `provider/model`, where the profile names a model.
+    /// `provider/model`, if the profile names a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
 }
 
-/// Some lines.
+/// A range of lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Range {
-    /// The first one, from 1.
+    /// The first line, from 1.
     pub start_line: u32,
-    /// The last one.
     pub end_line: u32,
-    /// The hash of their bytes.
+    /// The hash of the bytes of the lines.
     pub content_hash: String,
 }
 
-/// Something that belongs to it.
+/// A related resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Related {
-    /// `issue`
+    /// Always `issue`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its address.
     pub url: String,
 }
 
-/// What is not of the schema.
+/// Fields outside of the schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// What Vik adds.
     #[serde(rename = "dev.vik")]
     pub vik: Added,
 }
 
-/// What Vik adds to a record. Its last field is the last thing in a record's line: what the chain is made of.
+/// The fields that Vik adds to a record. The last one is at the end of a record's line and forms
+/// the chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Added {
     /// The version of these fields.
     pub schema: u32,
-    /// The record's place in the trace, from 1.
+    /// The position of the record in the trace, from 1.
     pub seq: u64,
-    /// The hash of the record before it; zeros where there is none.
+    /// The hash of the previous record; zeros for the first one.
     pub prev: ContentHash,
-    /// The issue.
     pub issue: IssueId,
-    /// What was wanted: the issue's title.
+    /// The issue's title.
     pub intent: String,
-    /// The stage.
     pub stage: StageName,
-    /// The run.
     pub run: RunId,
-    /// The attempt's number in its run.
+    /// The number of the attempt within the run.
     pub attempt: u32,
-    /// The attempt's session.
     pub session: AttemptId,
-    /// The agent's profile.
     pub agent: AgentName,
-    /// The agent.
+    /// The adapter of the agent.
     pub runtime: String,
     /// The model, as the profile names it.
     pub model: Option<String>,
     /// Whether another stage of the issue may have worked in the workspace at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel: bool,
-    /// The commit that was checked out before.
+    /// The commit that was checked out before the agent ran.
     pub base_revision: Option<String>,
-    /// The commit that was checked out after.
+    /// The commit that was checked out after the agent had ended.
     pub revision: Option<String>,
-    /// A hash of all that stood in the workspace before.
+    /// A hash of the whole workspace before the agent ran.
     pub base_tree: ContentHash,
-    /// A hash of all that stood in it after.
+    /// A hash of the whole workspace after the agent had ended.
     pub tree: ContentHash,
-    /// What could not be looked at.
+    /// The paths that could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<RelPath>,
-    /// What was changed.
     pub changes: Vec<Mutation>,
-    /// The hash of the line up to here.
+    /// The hash of the line up to this field.
     pub hash: ContentHash,
 }
 
-/// A change of a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mutation {
-    /// What kind of change it is, where that can be told.
+    /// The class of the change, if it is known.
     pub class: Option<MutationClass>,
-    /// The change.
     #[serde(flatten)]
     pub change: FileChange,
 }
 
 impl Mutation {
-    /// How many lines came, and how many went.
+    /// Returns the numbers of added and of removed lines.
     pub fn sums(&self) -> (u64, u64) {
         let sum = |ranges: &mut dyn Iterator<Item = vik_core::file_change::LineRange>| {
             ranges.map(|range| u64::from(range.count)).sum()
@@ -188,7 +172,7 @@ impl Mutation {
 }
 
 impl Record {
-    /// The record of what an attempt changed. Its place in the chain is not known yet.
+    /// Creates the record of an attempt's changes. Its position in the chain is not set yet.
     pub fn of(attempt: &AttemptRecord, changes: &Changes, store: &Store, now: Timestamp) -> Self {
         let start = attempt.kept.as_ref().map(|kept| &kept.start);
         let url = start.and_then(|start| start.issue.url());
@@ -279,13 +263,13 @@ impl Record {
         }
     }
 
-    /// What Vik adds.
+    /// Returns the fields that Vik adds.
     pub fn vik(&self) -> &Added {
         &self.metadata.vik
     }
 }
 
-/// The path as the trace keeps it. A record is never changed, so no secret may come into it.
+/// Returns the path with secrets masked. A record is never changed, so no secret may enter it.
 pub fn masked(path: &RelPath) -> RelPath {
     match vik_mask::mask(&path.text()) {
         Cow::Borrowed(_) => path.clone(),
@@ -293,7 +277,7 @@ pub fn masked(path: &RelPath) -> RelPath {
     }
 }
 
-/// What a changed file held and holds, where lines can be told of it.
+/// The old and the new content of a changed file, if it has lines.
 struct Contents {
     old: Option<Vec<u8>>,
     new: Option<Vec<u8>>,
@@ -301,9 +285,9 @@ struct Contents {
 
 impl Contents {
     fn of(change: &FileChange, store: &Store) -> Self {
-        let is_told = change.hunks.is_some();
+        let has_lines = change.hunks.is_some();
         let side = |side: Option<&vik_core::file_change::Side>| match side {
-            Some(side) if is_told => store.get(side.hash?),
+            Some(side) if has_lines => store.get(side.hash?),
             Some(_) => None,
             None => Some(Vec::new()),
         };
@@ -331,7 +315,7 @@ impl Contents {
     }
 }
 
-/// `provider/model`, as far as Vik knows the provider.
+/// Returns `provider/model`, as far as Vik knows the provider.
 fn model_id(attempt: &AttemptRecord) -> Option<String> {
     let model = attempt.model.as_deref()?;
     let profile = attempt.kept.as_ref().map(|kept| &kept.profile);
@@ -347,9 +331,10 @@ fn model_id(attempt: &AttemptRecord) -> Option<String> {
     Some(id.chars().take(MAX_MODEL).collect())
 }
 
-/// The issue's page. Its address is the tracker's text: only what is surely one is kept.
+/// Returns the page of the issue. Its URL comes from the tracker, so only an unambiguous one is
+/// kept.
 fn related(url: &str) -> Option<Related> {
-    let rest = url
+    let remaining = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"))?;
     let is_plain = |byte: u8| {
@@ -359,8 +344,10 @@ fn related(url: &str) -> Option<Related> {
                 b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}'
             )
     };
-    let is_address =
-        !rest.is_empty() && !rest.starts_with('/') && url.len() <= 2000 && url.bytes().all(is_plain);
+    let is_address = !remaining.is_empty()
+        && !remaining.starts_with('/')
+        && url.len() <= 2000
+        && url.bytes().all(is_plain);
     is_address.then(|| Related {
         kind: "issue".to_owned(),
         url: url.to_owned(),

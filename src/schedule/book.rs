@@ -1,4 +1,5 @@
-//! What is kept of the schedule: up to when each entry is settled, and how it went.
+//! The stored state of the schedule: until when each entry is settled, and the result of its last
+//! run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,35 +13,33 @@ use vik_core::workflow::ScheduleEntry;
 use crate::workspace::fs as private;
 use crate::workspace::fs::write_json_atomic;
 
-/// The file, in the service folder.
+/// The name of the file, in the service folder.
 const FILE: &str = "schedule.json";
 
-/// All that is kept.
+/// The state of all entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Book {
     /// Always 1.
     pub schema: u32,
-    /// By name.
     pub entries: BTreeMap<String, Record>,
 }
 
-/// What is kept of one entry.
+/// The state of one entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The pattern it had.
+    /// The last known pattern.
     pub cron: String,
-    /// The time zone it had.
+    /// The last known time zone.
     pub time_zone: String,
-    /// All times up to this one were dealt with.
+    /// All times up to this one have been handled.
     pub settled: Timestamp,
-    /// Its last run.
     pub last: Option<LastRun>,
-    /// The last time it was due and did not run.
+    /// The last time that was due and was skipped.
     pub skipped: Option<SkippedRun>,
 }
 
 impl Record {
-    /// Of an entry that is new: what was due before was not due to it.
+    /// Creates the record of a new entry: earlier times are not due.
     fn new(entry: &ScheduleEntry, now: Timestamp) -> Self {
         Self {
             cron: entry.cron.clone(),
@@ -53,7 +52,6 @@ impl Record {
 }
 
 impl Default for Book {
-    /// An empty one.
     fn default() -> Self {
         Self {
             schema: 1,
@@ -63,10 +61,10 @@ impl Default for Book {
 }
 
 impl Book {
-    /// Reads it; one that is not there is empty.
+    /// Reads the book. A missing file is an empty book.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// When the file exists and cannot be read.
     pub fn read(service: &Path) -> io::Result<Self> {
         match private::read(&Self::path(service)) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
@@ -75,10 +73,10 @@ impl Book {
         }
     }
 
-    /// Writes it, so that it lasts.
+    /// Writes the book durably.
     ///
     /// # Errors
-    /// When it cannot be written; what was there stays.
+    /// When it cannot be written; the previous file is kept.
     pub fn write(&self, service: &Path) -> io::Result<()> {
         write_json_atomic(&Self::path(service), self)
     }
@@ -87,7 +85,7 @@ impl Book {
         service.join(FILE)
     }
 
-    /// Runs whose daemon is gone were stopped with it.
+    /// Marks running entries of an earlier daemon as stopped: their commands ended with it.
     pub fn end_running(&mut self) {
         for last in self
             .entries
@@ -101,7 +99,8 @@ impl Book {
         }
     }
 
-    /// Takes up the entries of the workflow as it is now: what is new, or due at other times than before, begins now.
+    /// Applies the entries of the current workflow: an entry that is new, or has another pattern or
+    /// time zone, starts now.
     pub fn take_up(&mut self, entries: &BTreeMap<String, ScheduleEntry>, now: Timestamp) {
         self.entries.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {

@@ -1,4 +1,4 @@
-//! The command of an entry: run like the pull command.
+//! Runs the command of an entry like the pull command.
 
 use std::future::Future;
 
@@ -11,17 +11,17 @@ use crate::hooks::{how_ended, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 
-/// The most that a command may print to its standard output.
+/// The maximum size of a command's standard output.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// How much of its end is told.
+/// How many lines of the end of its output are reported.
 const REPORTED_LINES: usize = 10;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) result: ScheduleResult,
-    /// Why it did not end well, with the last of what it said.
+    /// Why it failed, with the last lines of its output.
     pub(super) detail: Option<String>,
 }
 
@@ -85,21 +85,21 @@ pub(super) async fn run(
     } else {
         (ScheduleResult::Failed, format!("it {}", how_ended(&run.exit)))
     };
-    let said = match read_tail(&stderr, 4096) {
-        said if said.trim().is_empty() => {
+    let output = match read_tail(&stderr, 4096) {
+        output if output.trim().is_empty() => {
             let text = String::from_utf8_lossy(&run.stdout);
             let text = vik_mask::mask(&text);
             text[text.floor_char_boundary(text.len().saturating_sub(4096))..].to_owned()
         }
-        said => said,
+        output => output,
     };
-    let said = report::one_line(&report::tail_lines(&said, REPORTED_LINES), 1000);
+    let output = report::one_line(&report::tail_lines(&output, REPORTED_LINES), 1000);
     Ended {
         result,
-        detail: Some(if said.is_empty() {
+        detail: Some(if output.is_empty() {
             how
         } else {
-            format!("{how}: {said}")
+            format!("{how}: {output}")
         }),
     }
 }

@@ -1,7 +1,8 @@
-//! The schedule: entries that are due by the wall clock run a command, or ask for a pull.
+//! The schedule: entries that are due by the wall clock run a command, or request a pull.
 //!
-//! [`Timing`] decides, [`Book`] keeps what was decided before it is done, the task here carries it out: one time of an
-//! entry runs at most once, whatever the clock does and however often the daemon dies.
+//! [`Timing`] decides, [`Book`] stores each decision before it is carried out, and the task in this
+//! module carries it out. Each time of an entry runs at most once, whatever the clock does and
+//! however often the daemon dies.
 
 mod book;
 mod command;
@@ -33,21 +34,20 @@ pub use plan::{Due, Timing, TimingError};
 
 use command::Ended;
 
-/// The longest sleep: the wall clock may jump.
+/// The maximum sleep, because the wall clock may jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// What the schedule is made of.
 #[derive(Debug)]
 pub struct Setup {
     /// Where commands run.
     pub host: Arc<Host>,
-    /// The workflow, as it is edited.
+    /// The workflow and its edits.
     pub workflows: watch::Receiver<Arc<Workflow>>,
-    /// The way to the daemon's loop.
+    /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
 }
 
-/// The schedule while it is kept.
+/// The running schedule.
 #[derive(Debug)]
 pub struct Schedule {
     task: JoinHandle<()>,
@@ -55,7 +55,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Begins to keep it.
+    /// Starts the schedule.
     pub fn start(setup: Setup) -> Self {
         let stop = CancellationToken::new();
         let keeper = Keeper {
@@ -72,7 +72,7 @@ impl Schedule {
         }
     }
 
-    /// Ends it. Commands that run are stopped first.
+    /// Stops the running commands and ends the schedule.
     pub async fn close(self) {
         self.stop.cancel();
         if self.task.await.is_err() {
@@ -87,11 +87,11 @@ struct Keeper {
     book: Book,
     timings: BTreeMap<String, Timing>,
     running: JoinSet<(String, Ended)>,
-    /// The entries whose commands run, also one that an edit took away meanwhile.
+    /// The entries whose commands run, including those that an edit has removed.
     active: BTreeSet<String>,
 }
 
-/// An entry whose time has come.
+/// An entry that is due.
 struct DueEntry {
     name: String,
     at: Timestamp,
@@ -102,7 +102,7 @@ impl Keeper {
     async fn run(mut self) {
         match Book::read(&self.setup.host.layout.service_dir()) {
             Ok(book) => self.book = book,
-            // Better one time that is not made up for than one that runs twice.
+            // Skipping a time is better than running it twice.
             Err(error) => {
                 tracing::error!(%error, "what is kept of the schedule cannot be read: it begins anew");
             }
@@ -110,7 +110,7 @@ impl Keeper {
         self.book.end_running();
         self.take_up();
         loop {
-            let sleep = self.turn().await;
+            let sleep = self.run_due().await;
             tokio::select! {
                 () = tokio::time::sleep(sleep) => {}
                 Some(ended) = self.running.join_next() => self.on_end(ended).await,
@@ -123,10 +123,10 @@ impl Keeper {
         }
     }
 
-    /// Takes the entries of the workflow as it is now.
+    /// Loads the entries of the current workflow.
     fn take_up(&mut self) {
         let workflow = Arc::clone(&self.setup.workflows.borrow_and_update());
-        let before = self.book.clone();
+        let previous = self.book.clone();
         self.book.take_up(&workflow.schedule, wall_clock());
         self.timings.clear();
         for (name, entry) in &workflow.schedule {
@@ -139,13 +139,13 @@ impl Keeper {
                 ),
             }
         }
-        if self.book != before {
-            self.keep();
+        if self.book != previous {
+            self.save();
         }
     }
 
-    /// Does what is due, and says how long there is nothing to do.
-    async fn turn(&mut self) -> Duration {
+    /// Starts what is due, and returns how long nothing will be due.
+    async fn run_due(&mut self) -> Duration {
         let now = wall_clock();
         let (mut due, mut sleep) = (Vec::new(), LONGEST_SLEEP);
         for (name, timing) in &self.timings {
@@ -156,7 +156,7 @@ impl Keeper {
                 Due::Wait(None) => continue,
                 Due::Wait(Some(next)) => {
                     let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-                    // Never a moment too early.
+                    // The extra millisecond avoids a check that is too early.
                     sleep = sleep.min(wait + Duration::from_millis(1));
                     continue;
                 }
@@ -178,15 +178,15 @@ impl Keeper {
             });
         }
         if !due.is_empty() {
-            let resting = self.resting().await;
+            let hold_reason = self.hold_reason().await;
             for due in due {
-                self.start(due, now, resting.as_deref()).await;
+                self.start(due, now, hold_reason.as_deref()).await;
             }
         }
         sleep
     }
 
-    async fn start(&mut self, due: DueEntry, now: Timestamp, resting: Option<&str>) {
+    async fn start(&mut self, due: DueEntry, now: Timestamp, hold_reason: Option<&str>) {
         let workflow = Arc::clone(&self.setup.workflows.borrow());
         let (Some(record), Some(entry)) = (
             self.book.entries.get_mut(&due.name),
@@ -194,20 +194,20 @@ impl Keeper {
         ) else {
             return;
         };
-        let why_not = if due.missed {
+        let skip_reason = if due.missed {
             Some("no daemon was there at that time")
         } else if self.active.contains(&due.name) {
             Some("its last run has not ended")
         } else {
-            resting
+            hold_reason
         };
-        if let Some(why) = why_not {
+        if let Some(why) = skip_reason {
             tracing::warn!(entry = due.name, due = %due.at, why, "an entry of the schedule is skipped");
             record.skipped = Some(SkippedRun {
                 due_at: due.at,
                 why: why.to_owned(),
             });
-            self.keep();
+            self.save();
             return;
         }
         record.last = Some(LastRun {
@@ -217,8 +217,8 @@ impl Keeper {
             result: ScheduleResult::Running,
             detail: None,
         });
-        // First it is on disk, then it happens: no time runs twice.
-        if !self.keep() {
+        // The start is on disk before the command runs, so that no time runs twice.
+        if !self.save() {
             self.end(
                 &due.name,
                 Ended {
@@ -268,7 +268,7 @@ impl Keeper {
             None => tracing::info!(entry = name, "an entry of the schedule is done"),
             Some(detail) => tracing::error!(entry = name, ?result, detail, "an entry of the schedule failed"),
         }
-        // An edit may have taken it away meanwhile.
+        // An edit may have removed the entry in the meantime.
         if let Some(last) = self
             .book
             .entries
@@ -278,7 +278,7 @@ impl Keeper {
             last.ended_at = Some(wall_clock());
             last.result = result;
             last.detail = detail;
-            self.keep();
+            self.save();
         }
         if result == ScheduleResult::Ok && !self.stop.is_cancelled() {
             refresh(
@@ -289,19 +289,19 @@ impl Keeper {
         }
     }
 
-    /// Whether the book is on disk.
-    fn keep(&self) -> bool {
-        let kept = self.book.write(&self.setup.host.layout.service_dir());
-        if let Err(error) = &kept {
+    /// Saves the book. Returns whether that succeeded.
+    fn save(&self) -> bool {
+        let saved = self.book.write(&self.setup.host.layout.service_dir());
+        if let Err(error) = &saved {
             tracing::error!(%error, "what the schedule did cannot be kept");
         }
-        kept.is_ok()
+        saved.is_ok()
     }
 
-    /// Why nothing is begun now.
-    async fn resting(&self) -> Option<String> {
-        let (answer, answered) = oneshot::channel();
-        let asking = ControlRequest {
+    /// Returns why nothing may start now, if there is a reason.
+    async fn hold_reason(&self) -> Option<String> {
+        let (answer, receiver) = oneshot::channel();
+        let control_request = ControlRequest {
             request: Request {
                 v: PROTOCOL,
                 verb: Verb::Status,
@@ -309,8 +309,8 @@ impl Keeper {
             by: Actor::default(),
             answer,
         };
-        let status = match self.setup.asks.send(asking).await {
-            Ok(()) => answered.await.ok(),
+        let status = match self.setup.asks.send(control_request).await {
+            Ok(()) => receiver.await.ok(),
             Err(_) => None,
         };
         match status {

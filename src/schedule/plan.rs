@@ -1,4 +1,4 @@
-//! When an entry is due: a function of its pattern, of what is settled, and of the time.
+//! When an entry is due: a function of its pattern, of its settled time, and of the current time.
 
 use croner::Cron;
 use croner::errors::CronError;
@@ -6,24 +6,17 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 use vik_core::workflow::ScheduleEntry;
 
-/// Who comes later than this is not late but missed: the daemon was down, or the machine slept.
+/// A later start counts as missed, not late: the daemon was down, or the machine was suspended.
 const GRACE: SignedDuration = SignedDuration::from_secs(120);
 
-/// A clock that goes back further than this was wrong before: what is settled by it does not count.
+/// A clock that goes back further than this was wrong before, so the settled time does not count.
 const BELIEVED: SignedDuration = SignedDuration::from_hours(24);
 
-/// Why nothing can be told of an entry. The workflow was checked: it does not happen.
+/// Why the times of an entry cannot be computed. Validation of the workflow prevents it.
 #[derive(Debug, thiserror::Error)]
 pub enum TimingError {
-    /// Its pattern.
     #[error("`{pattern}` is no cron pattern")]
-    Cron {
-        /// The text.
-        pattern: String,
-        /// Why.
-        source: CronError,
-    },
-    /// Its time zone.
+    Cron { pattern: String, source: CronError },
     #[error("no time zone is named `{0}`")]
     Zone(String),
 }
@@ -36,30 +29,30 @@ pub struct Timing {
     pub(super) catch_up: bool,
 }
 
-/// What is to be done about an entry now.
+/// What to do about an entry now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing until then; `None`: never again.
+    /// Nothing until then; `None` means never again.
     Wait(Option<Timestamp>),
-    /// It runs, for this time.
+    /// Run, for this time.
     Run(Timestamp),
-    /// It was to run at this time and later, and nobody was there.
+    /// This time, and perhaps later ones, passed while no daemon was running.
     Missed(Timestamp),
-    /// The clock went back so far that what is settled cannot be true.
+    /// The clock went back so far that the settled time cannot be right.
     ClockWentBack,
 }
 
 impl Timing {
-    /// The times of an entry of the workflow.
+    /// Returns the times of an entry of the workflow.
     ///
     /// # Errors
-    /// When its pattern or its zone makes no sense.
+    /// When its pattern or its time zone is invalid.
     pub fn of(entry: &ScheduleEntry) -> Result<Self, TimingError> {
         let cron = vik_core::workflow::cron(&entry.cron).map_err(|source| TimingError::Cron {
             pattern: entry.cron.clone(),
             source,
         })?;
-        // The machine's data may be newer than what is built in, and may not be there.
+        // The machine's data may be newer than the built-in data, and may be missing.
         let zone = jiff::tz::db()
             .get(&entry.time_zone)
             .or_else(|_| TimeZoneDatabase::bundled().get(&entry.time_zone))
@@ -71,14 +64,15 @@ impl Timing {
         })
     }
 
-    /// The first time after this one; `None`: it does not come again.
+    /// Returns the first time after this one; `None` if there is none.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = after.to_zoned(self.zone.clone());
         let next = self.cron.find_next_occurrence(&after, false).ok()?;
         Some(next.timestamp()).filter(|next| *next > after.timestamp())
     }
 
-    /// What is to be done. All times up to `settled` were dealt with; after anything but [`Look::Wait`], `now` is settled.
+    /// Returns what to do now. All times up to `settled` have been handled. After any result but
+    /// [`Due::Wait`], the caller sets `settled` to `now`.
     pub fn due(&self, settled: Timestamp, now: Timestamp) -> Due {
         if settled.duration_since(now) > BELIEVED {
             return Due::ClockWentBack;

@@ -1,4 +1,5 @@
-//! When entries are due: through the year, both switches of the clock, jumps, and restarts.
+//! Tests of when entries are due: over a year, at both clock changes, after jumps and after
+//! restarts.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// The next times, as UTC.
+/// Returns the next times, in UTC.
 fn next(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let timing = timing(cron, zone);
     let mut now = at(after);
@@ -59,7 +60,7 @@ fn patterns_are_read_by_the_clock_of_their_zone() {
 fn where_the_clock_goes_forward_nothing_is_lost_and_nothing_comes_twice() {
     let fixed = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
     assert_eq!(fixed, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
-    // Also when it is asked a moment after it ran.
+    // Also when it is checked just after it ran.
     let after = next("30 2 * * *", "Europe/Berlin", "2026-03-29T01:00:00.2Z", 1);
     assert_eq!(after, ["2026-03-30T00:30:00Z"]);
     let hourly = next("15 * * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", 3);
@@ -96,20 +97,20 @@ fn where_the_clock_goes_back_a_fixed_time_comes_once_and_an_interval_goes_on() {
 fn who_is_late_runs_and_who_was_missed_is_told_or_made_up_for() {
     let mut timing = timing("0 3 * * *", "UTC");
     let settled = at("2026-01-10T12:00:00Z");
-    let look = |timing: &Timing, now: &str| timing.due(settled, at(now));
+    let check = |timing: &Timing, now: &str| timing.due(settled, at(now));
     let due = at("2026-01-11T03:00:00Z");
-    assert_eq!(look(&timing, "2026-01-11T02:59:59.9Z"), Due::Wait(Some(due)));
-    assert_eq!(look(&timing, "2026-01-11T03:00:00Z"), Due::Run(due));
-    assert_eq!(look(&timing, "2026-01-11T03:01:59Z"), Due::Run(due));
-    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Due::Missed(due));
+    assert_eq!(check(&timing, "2026-01-11T02:59:59.9Z"), Due::Wait(Some(due)));
+    assert_eq!(check(&timing, "2026-01-11T03:00:00Z"), Due::Run(due));
+    assert_eq!(check(&timing, "2026-01-11T03:01:59Z"), Due::Run(due));
+    assert_eq!(check(&timing, "2026-01-14T12:00:00Z"), Due::Missed(due));
     assert_eq!(
-        look(&timing, "2026-01-14T03:00:30Z"),
+        check(&timing, "2026-01-14T03:00:30Z"),
         Due::Run(at("2026-01-14T03:00:00Z"))
     );
     timing.catch_up = true;
-    assert_eq!(look(&timing, "2026-01-14T12:00:00Z"), Due::Run(due));
-    assert_eq!(look(&timing, "2026-01-09T13:00:00Z"), Due::Wait(Some(due)));
-    assert_eq!(look(&timing, "2026-01-09T11:00:00Z"), Due::ClockWentBack);
+    assert_eq!(check(&timing, "2026-01-14T12:00:00Z"), Due::Run(due));
+    assert_eq!(check(&timing, "2026-01-09T13:00:00Z"), Due::Wait(Some(due)));
+    assert_eq!(check(&timing, "2026-01-09T11:00:00Z"), Due::ClockWentBack);
 }
 
 #[test]
@@ -128,17 +129,17 @@ fn the_book_keeps_what_is_settled_and_begins_anew_with_a_new_pattern() {
         detail: None,
     });
     book.write(folder.path()).unwrap();
-    let mut again = Book::read(folder.path()).unwrap();
-    assert_eq!(again, book);
-    again.end_running();
-    again.take_up(&entries("@daily"), friday);
-    let record = &again.entries["n"];
+    let mut reread = Book::read(folder.path()).unwrap();
+    assert_eq!(reread, book);
+    reread.end_running();
+    reread.take_up(&entries("@daily"), friday);
+    let record = &reread.entries["n"];
     assert_eq!(record.settled, monday);
     assert_eq!(record.last.as_ref().unwrap().result, ScheduleResult::Stopped);
-    again.take_up(&entries("@hourly"), friday);
-    assert_eq!(again.entries["n"].settled, friday);
-    again.take_up(&BTreeMap::new(), friday);
-    assert!(again.entries.is_empty());
+    reread.take_up(&entries("@hourly"), friday);
+    assert_eq!(reread.entries["n"].settled, friday);
+    reread.take_up(&BTreeMap::new(), friday);
+    assert!(reread.entries.is_empty());
     std::fs::write(folder.path().join("schedule.json"), "{").unwrap();
     assert!(Book::read(folder.path()).is_err());
 }
@@ -165,8 +166,8 @@ fn patterns() -> impl Strategy<Value = (&'static str, &'static str)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Looks at random times, with a clock that jumps both ways and daemons that die: no time runs twice, none runs before
-    /// it comes, and a punctual look never misses one.
+    /// Checks at random times, with a clock that jumps both ways and daemons that die: no time runs
+    /// twice, and none runs early.
     #[test]
     fn no_time_runs_twice_and_none_too_early(
         (cron, zone) in patterns(),
@@ -177,7 +178,8 @@ proptest! {
         let mut timing = timing(cron, zone);
         timing.catch_up = catch_up;
         let mut now = Timestamp::from_second(start).unwrap();
-        // The clock never goes back by a day in all: beyond that it is taken for one that was wrong before.
+        // The clock never goes back by a whole day: a larger jump means that the clock was wrong
+        // before.
         let mut latest = now;
         let mut settled = now;
         let mut ran: Vec<Timestamp> = Vec::new();
@@ -202,7 +204,7 @@ proptest! {
         }
     }
 
-    /// Who looks when it is due runs each time that the pattern has, in order.
+    /// A check at each due time runs every time of the pattern, in order.
     #[test]
     fn who_is_punctual_misses_none(
         (cron, zone) in patterns(),

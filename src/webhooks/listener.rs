@@ -1,4 +1,4 @@
-//! The way in: TCP, `POST /hooks/NAME`, and nothing else.
+//! The listener: TCP, `POST /hooks/NAME`, and nothing else.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,51 +15,53 @@ use super::verifier::{Verdict, WebhookVerifier};
 use super::verify::{self, Refused};
 use crate::control::http::{Tcp, connections};
 
-/// The most bytes of a body.
+/// The maximum size of a body, in bytes.
 pub(super) const MAX_BODY: usize = 1024 * 1024;
 
-/// How many more of a body that is too large are read, so that its sender hears why.
+/// How many bytes of an oversized body are read and discarded, so that the sender receives the
+/// response.
 const MAX_SPILLED: usize = 8 * MAX_BODY;
 
 /// How long a body may take.
 pub(super) const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a call may take as a whole.
+/// How long a whole call may take.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
-/// So long after it was logged that too many call, it is not logged again.
+/// The minimum time between two log lines about too many calls.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How many calls are served at once; with their bodies, this bounds the memory that strangers can take.
+/// The maximum number of concurrent calls. With the size of their bodies, it bounds the memory that
+/// strangers can use.
 const MAX_CALLS: usize = 64;
 
-/// Lets in whoever comes.
-pub(super) async fn open(tcp: Tcp, gate: Arc<WebhookVerifier>) {
+/// Accepts calls.
+pub(super) async fn open(tcp: Tcp, verifier: Arc<WebhookVerifier>) {
     let listener = match tokio::net::TcpListener::from_std(tcp.into_listener()) {
         Ok(listener) => listener,
         Err(error) => {
             tracing::error!(%error, "webhooks cannot be listened for");
-            // The rest of the daemon does its work without them.
+            // The daemon works without webhooks.
             return std::future::pending().await;
         }
     };
-    let places = Arc::new(Semaphore::new(MAX_CALLS));
-    let mut told = None;
+    let permits = Arc::new(Semaphore::new(MAX_CALLS));
+    let mut last_logged = None;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    // Strangers must not fill the disk with what is logged about them.
-                    if told.is_none_or(|at: Instant| at.elapsed() > QUIET) {
-                        told = Some(Instant::now());
+                let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+                    // Strangers must not fill the disk with log lines.
+                    if last_logged.is_none_or(|at: Instant| at.elapsed() > QUIET) {
+                        last_logged = Some(Instant::now());
                         tracing::warn!("too many webhooks at once: some are closed unread");
                     }
                     continue;
                 };
-                let (gate, peer) = (Arc::clone(&gate), peer.ip().to_canonical().to_string());
+                let (verifier, peer) = (Arc::clone(&verifier), peer.ip().to_canonical().to_string());
                 tokio::spawn(async move {
-                    serve(stream, gate, peer).await;
-                    drop(place);
+                    serve(stream, verifier, peer).await;
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -70,10 +72,10 @@ pub(super) async fn open(tcp: Tcp, gate: Arc<WebhookVerifier>) {
     }
 }
 
-async fn serve(stream: TcpStream, gate: Arc<WebhookVerifier>, peer: String) {
+async fn serve(stream: TcpStream, verifier: Arc<WebhookVerifier>, peer: String) {
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
-        let (gate, peer) = (Arc::clone(&gate), peer.clone());
-        async move { Ok::<_, Infallible>(answer(&gate, request.map(Body::new), &peer).await) }
+        let (verifier, peer) = (Arc::clone(&verifier), peer.clone());
+        async move { Ok::<_, Infallible>(answer(&verifier, request.map(Body::new), &peer).await) }
     });
     let served = connections()
         .keep_alive(false)
@@ -84,16 +86,16 @@ async fn serve(stream: TcpStream, gate: Arc<WebhookVerifier>, peer: String) {
 }
 
 /// Answers one call.
-pub(super) async fn answer(gate: &WebhookVerifier, request: Request<Body>, peer: &str) -> Response<Body> {
-    // Nothing is told of what is here and what is not.
+pub(super) async fn answer(verifier: &WebhookVerifier, request: Request<Body>, peer: &str) -> Response<Body> {
+    // The response does not reveal which hooks exist.
     let name = request.uri().path().strip_prefix("/hooks/");
-    let Some((name, hook)) = name.and_then(|name| Some((name.to_owned(), gate.hook(name)?))) else {
+    let Some((name, hook)) = name.and_then(|name| Some((name.to_owned(), verifier.hook(name)?))) else {
         return empty_response(StatusCode::NOT_FOUND);
     };
     if request.method() != Method::POST {
         return empty_response(StatusCode::NOT_FOUND);
     }
-    let refused = |why| empty_response(status(gate.refuse(&name, why, peer)));
+    let refused = |why| empty_response(status(verifier.refuse(&name, why, peer)));
     let Some(secret) = verify::secret(&hook) else {
         return refused(Refused::NoSecret);
     };
@@ -104,7 +106,7 @@ pub(super) async fn answer(gate: &WebhookVerifier, request: Request<Body>, peer:
     match tokio::time::timeout(BODY_WITHIN, read(body)).await {
         Err(_) => empty_response(StatusCode::REQUEST_TIMEOUT),
         Ok(Err(status)) => empty_response(status),
-        Ok(Ok(body)) => empty_response(status(gate.judge(
+        Ok(Ok(body)) => empty_response(status(verifier.judge(
             &name,
             &hook,
             &secret,
@@ -130,7 +132,7 @@ fn empty_response(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// The whole body, as it was sent.
+/// Reads the whole body, unchanged.
 async fn read(body: Body) -> Result<Vec<u8>, StatusCode> {
     let mut stream = body.into_data_stream();
     let (mut bytes, mut spilled) = (Vec::new(), 0);

@@ -1,8 +1,8 @@
-//! Webhooks: trackers tell that something changed, and Vik looks at once.
+//! Webhooks: a tracker reports a change, and Vik pulls immediately.
 //!
-//! They have a door of their own, which serves nothing but `POST /hooks/NAME`, and a thread of their own: no sender takes
-//! time from the scheduler. A call is believed when its sender proves itself over the raw bytes; then it asks for a pull and
-//! nothing else. What it says is never used.
+//! Webhooks have their own listener, which serves nothing but `POST /hooks/NAME`, and their own
+//! thread, so that no sender takes time from the scheduler. A call is verified by a proof over its
+//! raw bytes. It then requests a pull, and its content is never used for anything else.
 
 mod listener;
 mod pace;
@@ -28,20 +28,17 @@ pub use verify::{Delivery, Mark, Refused, secret, verify};
 
 use self::verifier::WebhookVerifier;
 
-/// What webhooks are made of.
 #[derive(Debug)]
 pub struct Setup {
-    /// Where they are listened for.
     pub tcp: Tcp,
-    /// The workflow, as it is edited.
+    /// The workflow and its edits.
     pub workflows: watch::Receiver<Arc<Workflow>>,
-    /// The way to the daemon's loop.
+    /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
-    /// Counts what comes.
     pub metrics: Metrics,
 }
 
-/// The door while it is open.
+/// The running listener.
 #[derive(Debug)]
 pub struct Webhooks {
     thread: Option<std::thread::JoinHandle<()>>,
@@ -49,10 +46,10 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Opens it.
+    /// Starts the listener.
     ///
     /// # Errors
-    /// When there is no thread or no runtime for it.
+    /// When the thread or the runtime cannot be created.
     pub fn start(setup: Setup) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(1)
@@ -91,10 +88,10 @@ async fn serve(setup: Setup, stop: CancellationToken) {
         asks,
         metrics,
     } = setup;
-    let gate = Arc::new(WebhookVerifier::new(workflows, metrics));
+    let verifier = Arc::new(WebhookVerifier::new(workflows, metrics));
     tokio::select! {
-        () = listener::open(tcp, Arc::clone(&gate)) => {}
-        () = gate.ask_for_pulls(asks) => {}
+        () = listener::open(tcp, Arc::clone(&verifier)) => {}
+        () = verifier.ask_for_pulls(asks) => {}
         () = stop.cancelled() => {}
     }
 }

@@ -1,8 +1,10 @@
-//! When pulls are asked for, and how many bad calls are answered with care. No clock of its own: `now` is since any fixed point.
+//! When pulls are requested, and how many refused calls are logged. There is no clock here: `now`
+//! is the time since any fixed point.
 
 use std::time::Duration;
 
-/// Makes few pulls of many calls: one at once, then at most one in each gap; the last call is always followed by one.
+/// Combines many calls into few pulls: one immediately, then at most one per gap. A pull always
+/// follows the last call.
 #[derive(Debug, Default)]
 pub(super) struct Pacer {
     is_wanted: bool,
@@ -10,31 +12,31 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// A call wants a pull.
+    /// Records that a call needs a pull.
     pub(super) fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// How long to wait until one is asked for; `None`: nobody wants one.
+    /// Returns how long to wait until the next pull; `None` if none is needed.
     pub(super) fn wait(&self, now: Duration, gap: Duration) -> Option<Duration> {
         let next = self.last.map_or(Duration::ZERO, |last| last.saturating_add(gap));
         self.is_wanted.then(|| next.saturating_sub(now))
     }
 
-    /// One is asked for now: it serves all calls up to here.
+    /// Records that a pull is requested now. It serves all calls before it.
     pub(super) fn ask(&mut self, now: Duration) {
         self.is_wanted = false;
         self.last = Some(now);
     }
 }
 
-/// How many bad calls are told one by one.
+/// The number of refused calls that are logged individually at once.
 const BURST: f64 = 60.0;
 
-/// How many more in each second.
+/// The number of further ones per second.
 const PER_SECOND: f64 = 1.0;
 
-/// A token bucket for calls that were not believed.
+/// A token bucket for calls that were not verified.
 #[derive(Debug)]
 pub(super) struct Bucket {
     tokens: f64,
@@ -42,7 +44,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(super) fn new(now: Duration) -> Self {
         Self {
             tokens: BURST,
@@ -50,7 +52,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token; `false`: there is none left.
+    /// Takes a token. Returns `false` if there is none.
     pub(super) fn take(&mut self, now: Duration) -> bool {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.tokens = (self.tokens + passed * PER_SECOND).min(BURST);

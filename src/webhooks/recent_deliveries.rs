@@ -1,17 +1,17 @@
-//! The deliveries that came already, as far back as memory is given to them.
+//! The deliveries that were already received, within a bounded memory.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::verify::Mark;
 
-/// How many marks are kept for one hook.
+/// The maximum number of marks kept for one hook.
 const MOST: usize = 10_000;
 
-/// For how long.
+/// How long a mark is kept.
 const LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// The deliveries of one hook that came already.
+/// The recent deliveries of one hook.
 #[derive(Debug, Default)]
 pub(super) struct RecentDeliveries {
     marks: HashSet<Mark>,
@@ -19,7 +19,7 @@ pub(super) struct RecentDeliveries {
 }
 
 impl RecentDeliveries {
-    /// Notes a delivery; `false`: it came before.
+    /// Adds a delivery. Returns `false` if it was received before.
     pub(super) fn note(&mut self, marks: &[Mark], now: Duration) -> bool {
         while let Some((at, mark)) = self.order.front()
             && (self.order.len() > MOST || now.saturating_sub(*at) > LASTS)

@@ -1,4 +1,4 @@
-//! Senders as their documentation has them, strangers as nobody has them, and the pace.
+//! Tests of signatures as the senders document them, of forged calls, and of the pace of pulls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The example of GitHub's documentation.
+/// The example from GitHub's documentation.
 #[test]
 fn github_signs_as_its_documentation_says() {
     let signed = |signature: &str| {
@@ -83,7 +83,7 @@ fn github_signs_as_its_documentation_says() {
     );
     assert_eq!((delivery.event.as_str(), delivery.is_ping), ("issues", false));
     assert_eq!(check(good, b"Hello, World?"), Err(Refused::Forged));
-    // SHA-1, no algorithm, a part of it, no hex, nothing.
+    // SHA-1, no algorithm, a truncated value, no hexadecimal digits, nothing.
     for bad in [
         "sha1=7d38cdd689735b008b3c702edd92eea23791c5f6",
         "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
@@ -155,7 +155,7 @@ fn gitlab_sends_its_secret() {
     }
 }
 
-/// The test vector of the Standard Webhooks specification's own libraries, in the form GitLab sends.
+/// The test vector of the Standard Webhooks libraries, in the form that GitLab sends.
 #[test]
 fn gitlab_signs_with_a_signing_token() {
     let (secret, now) = ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", 1_614_265_330_i64);
@@ -166,7 +166,7 @@ fn gitlab_signs_with_a_signing_token() {
             ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
             ("webhook-timestamp", at),
             ("webhook-signature", signature),
-            // The plain one is never a way around the signature.
+            // The plain token does not bypass the signature.
             ("X-Gitlab-Token", secret),
         ])
     };
@@ -224,7 +224,7 @@ fn linear_signs_and_tells_the_time() {
     assert_eq!(check(&body, &sign(&body), sent + 60_001), Err(Refused::Stale));
     assert_eq!(check(&body, &sign(&body), sent - 60_001), Err(Refused::Stale));
     assert_eq!(check(&body, &sign("x"), sent), Err(Refused::Forged));
-    // Signed, but without a time: it could be as old as it likes.
+    // Signed, but without a time, so that it could be of any age.
     for body in ["{}", "[]", "no json", r#"{"webhookTimestamp":"x"}"#] {
         assert_eq!(check(body, &sign(body), sent), Err(Refused::Stale), "{body}");
     }
@@ -277,7 +277,7 @@ const NAMES: [&str; 11] = [
     "x-github-event",
 ];
 
-/// The secret is in no call.
+/// No generated call contains this secret.
 const SECRET: &str = "7c1f-a-secret-that-nobody-guesses-2b9e";
 const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -342,7 +342,7 @@ proptest! {
     ) {
         let gap = Duration::from_millis(gap);
         let (mut pacer, mut now) = (Pacer::default(), Duration::ZERO);
-        let (mut asked, mut wants, mut last_want) = (Vec::new(), 0_usize, None);
+        let (mut pulls, mut wants, mut last_want) = (Vec::new(), 0_usize, None);
         for (passed, wants_one) in steps {
             now += Duration::from_millis(passed);
             if wants_one {
@@ -352,18 +352,18 @@ proptest! {
             }
             if pacer.wait(now, gap) == Some(Duration::ZERO) {
                 pacer.ask(now);
-                asked.push(now);
+                pulls.push(now);
             }
         }
         while let Some(wait) = pacer.wait(now, gap) {
             prop_assert!(wait <= gap);
             now += wait;
             pacer.ask(now);
-            asked.push(now);
+            pulls.push(now);
         }
-        prop_assert!(asked.windows(2).all(|pair| pair[1] - pair[0] >= gap));
-        prop_assert!(asked.len() <= wants);
-        prop_assert!(last_want.is_none_or(|want| asked.last().is_some_and(|ask| *ask >= want)));
+        prop_assert!(pulls.windows(2).all(|pair| pair[1] - pair[0] >= gap));
+        prop_assert!(pulls.len() <= wants);
+        prop_assert!(last_want.is_none_or(|want| pulls.last().is_some_and(|ask| *ask >= want)));
     }
 
     #[test]
@@ -392,7 +392,7 @@ fn the_window_forgets_what_is_old_or_too_much() {
     assert!(!seen.note(&[mark(29_999)], Duration::ZERO));
     assert!(seen.note(&[mark(1)], Duration::ZERO));
     assert!(seen.note(&[mark(29_998)], Duration::from_secs(24 * 3600 + 1)));
-    // One that names nothing of itself is always new.
+    // A delivery without marks is always new.
     assert!(seen.note(&[], Duration::ZERO) && seen.note(&[], Duration::ZERO));
 }
 
@@ -402,16 +402,16 @@ fn a_bucket_refills() {
     assert_eq!((0..100).filter(|_| bucket.take(Duration::ZERO)).count(), 60);
     assert!(bucket.take(Duration::from_millis(1001)));
     assert!(!bucket.take(Duration::from_millis(1500)));
-    // A clock that goes back gives nothing.
+    // A clock that goes back adds no tokens.
     assert!(!bucket.take(Duration::ZERO));
 }
 
-/// A variable that each test has, as a secret.
+/// A variable that is set in every test, used as a secret.
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";
 
 struct Scene {
-    gate: WebhookVerifier,
-    _told: watch::Sender<Arc<Workflow>>,
+    verifier: WebhookVerifier,
+    _workflow_updates: watch::Sender<Arc<Workflow>>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -423,10 +423,10 @@ impl Scene {
              agents: {{a: {{runtime: codex, model: m}}}}\nissues: {{pull: {{command: x}}}}\n\
              issue: {{stages: {{s: {{when: {{state: t}}, agent: a, prompt: p}}}}}}\n"
         );
-        let (told, workflows) = watch::channel(Arc::new(load(&text).workflow.unwrap()));
+        let (workflow_updates, workflows) = watch::channel(Arc::new(load(&text).workflow.unwrap()));
         Self {
-            gate: WebhookVerifier::new(workflows, Metrics::default()),
-            _told: told,
+            verifier: WebhookVerifier::new(workflows, Metrics::default()),
+            _workflow_updates: workflow_updates,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -440,7 +440,7 @@ impl Scene {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body)).unwrap();
-        let answer = self.runtime.block_on(answer(&self.gate, request, "test"));
+        let answer = self.runtime.block_on(answer(&self.verifier, request, "test"));
         answer.status()
     }
 
@@ -481,7 +481,7 @@ fn what_is_believed_is_taken_once() {
     assert_eq!(scene.github("ping", "p", r#"{"zen":"x"}"#), 200);
     assert_eq!(scene.github("issues", "1", "{}"), 202);
     assert_eq!(scene.github("issues", "1", "{}"), 200);
-    // Neither another id nor another event makes a new call of what was signed once.
+    // A call with a known signature is a duplicate, even with another id or event.
     assert_eq!(scene.github("push", "2", "{}"), 200);
     assert_eq!(scene.github("issues", "1", "{ }"), 200, "the same id");
     assert_eq!(scene.github("issues", "3", "{}  "), 202);

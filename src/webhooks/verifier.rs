@@ -1,4 +1,4 @@
-//! What is known of the hooks, and the way from a call that is believed to a pull.
+//! Verifies calls by the workflow's hooks, and requests pulls for those that are verified.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,23 +16,23 @@ use super::verify::{self, Refused};
 use crate::control::http::Metrics;
 use crate::orchestrator::ControlRequest;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A pull is asked for.
+    /// A pull is requested.
     Accepted,
-    /// It came before.
+    /// The call was received before.
     Duplicate,
-    /// It only tries whether somebody is here.
+    /// The call is only a test of the connection.
     Ping,
-    /// It is not believed.
+    /// The call was not verified.
     Refused,
-    /// It is not believed, as so many before it.
+    /// The call was not verified, and there were too many such calls before it.
     Flooded,
 }
 
 impl Verdict {
-    /// For metrics.
+    /// Returns the label for metrics.
     fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -44,7 +44,7 @@ impl Verdict {
     }
 }
 
-/// What stands behind the door.
+/// The state of the webhooks.
 #[derive(Debug)]
 pub(super) struct WebhookVerifier {
     workflows: watch::Receiver<Arc<Workflow>>,
@@ -72,12 +72,12 @@ impl WebhookVerifier {
         }
     }
 
-    /// The hook of this name, as the workflow has it now.
+    /// Returns the current hook of this name.
     pub(super) fn hook(&self, name: &str) -> Option<Hook> {
         self.workflows.borrow().webhooks.hooks.get(name).cloned()
     }
 
-    /// Looks at a call whose body was read.
+    /// Verifies a call whose body was read.
     pub(super) fn judge(
         &self,
         name: &str,
@@ -95,8 +95,8 @@ impl WebhookVerifier {
         let since = self.epoch.elapsed();
         let verdict = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let seen = state.deliveries.entry(name.to_owned()).or_default();
-            if !seen.note(&delivery.marks, since) {
+            let recent = state.deliveries.entry(name.to_owned()).or_default();
+            if !recent.note(&delivery.marks, since) {
                 Verdict::Duplicate
             } else if delivery.is_ping {
                 Verdict::Ping
@@ -119,15 +119,15 @@ impl WebhookVerifier {
         self.count(name, verdict)
     }
 
-    /// A call is not believed.
+    /// Counts and logs a call that was not verified.
     pub(super) fn refuse(&self, name: &str, why: Refused, peer: &str) -> Verdict {
         let since = self.epoch.elapsed();
-        let is_told = {
+        let is_logged = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let bucket = state.buckets.entry(name.to_owned());
             bucket.or_insert_with(|| Bucket::new(since)).take(since)
         };
-        if is_told {
+        if is_logged {
             tracing::warn!(hook = name, peer, %why, "a webhook is refused");
             return self.count(name, Verdict::Refused);
         }
@@ -139,7 +139,7 @@ impl WebhookVerifier {
         verdict
     }
 
-    /// Asks the daemon's loop for pulls, as many as the pace allows.
+    /// Requests pulls of the daemon's loop, at the configured pace.
     pub(super) async fn ask_for_pulls(&self, asks: mpsc::Sender<ControlRequest>) {
         loop {
             let gap = self.workflows.borrow().webhooks.min_gap.0;
@@ -165,10 +165,10 @@ impl WebhookVerifier {
     }
 }
 
-/// Asks the daemon's loop to look at the workflow and the issues.
+/// Asks the daemon's loop to check the workflow and to pull the issues.
 pub async fn refresh(asks: &mpsc::Sender<ControlRequest>, by: Actor) {
-    let (answer, answered) = oneshot::channel();
-    let asking = ControlRequest {
+    let (answer, receiver) = oneshot::channel();
+    let control_request = ControlRequest {
         request: Request {
             v: PROTOCOL,
             verb: Verb::Refresh,
@@ -176,8 +176,8 @@ pub async fn refresh(asks: &mpsc::Sender<ControlRequest>, by: Actor) {
         by,
         answer,
     };
-    let response = match asks.send(asking).await {
-        Ok(()) => answered.await.ok(),
+    let response = match asks.send(control_request).await {
+        Ok(()) => receiver.await.ok(),
         Err(_) => None,
     };
     if !matches!(response, Some(Response::Accepted)) {

@@ -1,4 +1,5 @@
-//! Whether a call comes from who it should: a function of the raw bytes, the secret and the time.
+//! Verifies that a call comes from its sender: a function of the raw bytes, the secret and the
+//! time.
 
 use axum::http::HeaderMap;
 use base64::Engine as _;
@@ -11,52 +12,51 @@ use vik_core::workflow::{Hook, HookKind};
 
 use crate::control::http::{same, unhex};
 
-/// How far the time of a call of Linear may be from ours: what its documentation says.
+/// How far the time of a call of Linear may differ from ours, as its documentation recommends.
 const LINEAR_WITHIN_MS: i64 = 60_000;
 
-/// The same for Standard Webhooks, by which GitLab signs: what their libraries take.
+/// The same for Standard Webhooks, by which GitLab signs, as in their libraries.
 const STANDARD_WITHIN_S: i64 = 300;
 
-/// A signing token of Standard Webhooks begins so.
+/// The prefix of a signing token of Standard Webhooks.
 const SIGNING_TOKEN: &str = "whsec_";
 
-/// The longest id of a delivery that is looked at.
+/// The maximum length of the id of a delivery. Longer ids are ignored.
 const LONGEST_ID: usize = 200;
 
-/// A call that is believed.
+/// A verified call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its id, where the sender gives one.
+    /// The sender's id of the delivery, if there is one.
     pub id: Option<String>,
-    /// What it is called, for the log.
+    /// The name of the event, for the log.
     pub event: String,
-    /// It only tries whether somebody is here.
+    /// Whether the call is only a test of the connection.
     pub is_ping: bool,
-    /// By which it is known when it comes again: its id, and what its sender signed.
+    /// What identifies the delivery when it is repeated: its id and its signature.
     pub marks: Vec<Mark>,
 }
 
-/// The digest of something that a delivery has for itself.
+/// The digest of a unique part of a delivery.
 pub type Mark = [u8; 32];
 
-/// Why a call is not believed.
+/// Why a call was not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The variable of the secret is not set, or holds no secret of that kind.
+    /// The variable of the secret is not set, or holds no valid secret for this kind of hook.
     #[error("the variable of the secret is not set, or cannot be used")]
     NoSecret,
-    /// It has no proof, or several.
+    /// The call has no proof, or several.
     #[error("it is not signed")]
     Unsigned,
-    /// Its proof is wrong.
     #[error("its signature is wrong")]
     Forged,
-    /// It was made too long ago, or in the future.
+    /// The call was made too long ago, or in the future.
     #[error("its time is too far from ours")]
     Stale,
 }
 
-/// The secret of a hook; `None` where there is none, and so nobody is believed.
+/// Returns the secret of a hook, or `None` if there is no valid one, so that every call is refused.
 pub fn secret(hook: &Hook) -> Option<String> {
     let secret = std::env::var(&hook.secret_env).ok()?;
     let secret = secret.trim();
@@ -73,7 +73,7 @@ fn signing_key(secret: &str) -> Option<Vec<u8>> {
     (!key.is_empty()).then_some(key)
 }
 
-/// The header in which the proof of this hook stands.
+/// Returns the name of the header with the proof.
 fn proof_header<'h>(hook: &'h Hook, secret: &str) -> &'h str {
     match hook.kind {
         HookKind::Github => "x-hub-signature-256",
@@ -84,22 +84,23 @@ fn proof_header<'h>(hook: &'h Hook, secret: &str) -> &'h str {
     }
 }
 
-/// The one header of this name. Two of them are none: which one would another program on the way have taken?
-fn one<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+/// Returns the only header of this name. With two headers, another program on the way might have
+/// used the other one, so that none counts.
+fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut all = headers.get_all(name).iter();
     let first = all.next()?.to_str().ok()?;
     all.next().is_none().then_some(first)
 }
 
-/// Whether a call could be believed at all: the body of one that cannot is not read.
+/// Returns whether a call has a proof. The body of a call without one is not read.
 pub(super) fn is_signed(hook: &Hook, secret: &str, headers: &HeaderMap) -> bool {
-    one(headers, proof_header(hook, secret)).is_some()
+    single_header(headers, proof_header(hook, secret)).is_some()
 }
 
-/// Whether a call comes from who has the secret.
+/// Verifies that a call comes from a sender that has the secret.
 ///
 /// # Errors
-/// When it does not.
+/// When the call is not verified.
 pub fn verify(
     hook: &Hook,
     secret: &str,
@@ -110,13 +111,13 @@ pub fn verify(
     if secret.is_empty() {
         return Err(Refused::NoSecret);
     }
-    let proof = one(headers, proof_header(hook, secret)).ok_or(Refused::Unsigned)?;
+    let proof = single_header(headers, proof_header(hook, secret)).ok_or(Refused::Unsigned)?;
     let id = |name: &str| {
-        one(headers, name)
+        single_header(headers, name)
             .filter(|id| !id.is_empty() && id.len() <= LONGEST_ID)
             .map(str::to_owned)
     };
-    let event = |name: &str| crate::report::one_line(one(headers, name).unwrap_or("-"), 60);
+    let event = |name: &str| crate::report::one_line(single_header(headers, name).unwrap_or("-"), 60);
     let mut delivery = match hook.kind {
         HookKind::Github => {
             let signature = proof.strip_prefix("sha256=").ok_or(Refused::Forged)?;
@@ -133,7 +134,7 @@ pub fn verify(
         HookKind::Linear => {
             let signature = unhex(proof);
             is_hmac(secret.as_bytes(), &[body], &signature)?;
-            // What is signed may be read.
+            // The body is signed, so it may be parsed.
             let sent = serde_json::from_slice::<LinearTime>(body).map_err(|_| Refused::Stale)?;
             if now.as_millisecond().abs_diff(sent.webhook_timestamp) > LINEAR_WITHIN_MS.unsigned_abs() {
                 return Err(Refused::Stale);
@@ -147,15 +148,15 @@ pub fn verify(
         }
         HookKind::Gitlab if is_signing_token(hook, secret) => {
             let key = signing_key(secret).ok_or(Refused::NoSecret)?;
-            let message_id = one(headers, "webhook-id").ok_or(Refused::Unsigned)?;
-            let sent = one(headers, "webhook-timestamp").ok_or(Refused::Unsigned)?;
+            let message_id = single_header(headers, "webhook-id").ok_or(Refused::Unsigned)?;
+            let sent = single_header(headers, "webhook-timestamp").ok_or(Refused::Unsigned)?;
             let signed = [message_id.as_bytes(), b".", sent.as_bytes(), b".", body];
-            // While a token is being changed there are several.
-            let good = proof
+            // While a token is being changed, there are several signatures.
+            let is_valid = proof
                 .split(' ')
                 .filter_map(|signature| signature.strip_prefix("v1,"))
                 .any(|signature| is_hmac(&key, &signed, &BASE64.decode(signature).ok()).is_ok());
-            if !good {
+            if !is_valid {
                 return Err(Refused::Forged);
             }
             let sent: i64 = sent.parse().map_err(|_| Refused::Stale)?;
@@ -174,7 +175,7 @@ pub fn verify(
                 return Err(Refused::Forged);
             }
             Delivery {
-                // The other one is the same for events that follow from each other.
+                // The other id is shared by events that follow from each other.
                 id: id("idempotency-key").or_else(|| id("x-gitlab-event-uuid")),
                 event: event("x-gitlab-event"),
                 is_ping: false,
@@ -188,7 +189,8 @@ pub fn verify(
                 id: hook.id_header.as_deref().and_then(id),
                 event: "-".to_owned(),
                 is_ping: false,
-                // Such a sender may well say the same twice and mean it.
+                // Such a sender may send the same body twice on purpose, so the signature is no
+                // mark.
                 marks: Vec::new(),
             }
         }
@@ -203,7 +205,7 @@ struct LinearTime {
     webhook_timestamp: i64,
 }
 
-/// Compares in a time that tells nothing of where they differ.
+/// Compares in a time that does not reveal where the values differ.
 fn is_hmac(key: &[u8], signed: &[&[u8]], signature: &Option<Vec<u8>>) -> Result<(), Refused> {
     let signature = signature.as_deref().ok_or(Refused::Forged)?;
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_| Refused::NoSecret)?;
@@ -213,14 +215,14 @@ fn is_hmac(key: &[u8], signed: &[&[u8]], signature: &Option<Vec<u8>>) -> Result<
     mac.verify_slice(signature).map_err(|_| Refused::Forged)
 }
 
-fn marks<T: AsRef<[u8]>>(what: &str, known: &Option<T>) -> Vec<Mark> {
-    let known = known.iter();
-    known
-        .map(|known| {
-            let digest = Sha256::new_with_prefix(what.as_bytes());
+fn marks<T: AsRef<[u8]>>(kind: &str, value: &Option<T>) -> Vec<Mark> {
+    let value = value.iter();
+    value
+        .map(|value| {
+            let digest = Sha256::new_with_prefix(kind.as_bytes());
             digest
                 .chain_update([0])
-                .chain_update(known.as_ref())
+                .chain_update(value.as_ref())
                 .finalize()
                 .into()
         })

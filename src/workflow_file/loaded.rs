@@ -1,4 +1,4 @@
-//! A workflow that can be run, with every text that belongs to it.
+//! A workflow that can be run, with all texts that belong to it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,45 +11,41 @@ use super::read_text;
 use crate::report::Failure;
 use crate::workspace::resolve_path;
 
-/// A workflow as it was loaded. What happens to its files later does not change it.
+/// A loaded workflow. Later changes of its files do not affect it.
 #[derive(Clone, Debug)]
 pub struct LoadedWorkflow {
-    /// The workflow file, absolute.
+    /// The absolute path of the workflow file.
     pub path: PathBuf,
-    /// What it says.
     pub workflow: Arc<Workflow>,
-    /// The texts of its prompt files.
     pub prompts: Arc<Prompts>,
-    /// When it was loaded.
     pub loaded_at: Timestamp,
-    /// What it was made from.
+    /// The texts from which it was loaded.
     pub(super) texts: Texts,
 }
 
 /// A workflow that cannot be used.
 #[derive(Debug)]
 pub struct Rejected {
-    /// When it was read.
     pub at: Timestamp,
-    /// What is wrong, each thing on one line: `workflow.yml:3:5: error: …`.
+    /// The findings, one line each: `workflow.yml:3:5: error: …`.
     pub findings: Vec<String>,
     /// The same for people.
     pub failure: Failure,
 }
 
-/// The text of each file that was read; `None` where it could not be.
+/// The text of each file; `None` if it could not be read.
 pub(super) type Texts = BTreeMap<PathBuf, Option<String>>;
 
-/// The texts of the prompt files of one workflow, by the names it has for them.
+/// The texts of the prompt files of one workflow, by their names in it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Prompts(pub(super) BTreeMap<String, String>);
 
 impl Prompts {
-    /// The text of a prompt. The file itself is looked at only where this workflow does not name it, as for a stage that
-    /// an earlier daemon began.
+    /// Returns the text of a prompt. The file is read only if this workflow does not name it, as
+    /// for a stage that an earlier daemon started.
     ///
     /// # Errors
-    /// With words for people when the file cannot be read.
+    /// With a message for people when the file cannot be read.
     pub fn source(&self, workflow_dir: &Path, prompt: &PromptSource) -> Result<String, String> {
         match prompt {
             PromptSource::Inline(text) => Ok(text.clone()),
@@ -63,7 +59,7 @@ impl Prompts {
         }
     }
 
-    /// The prompt files of both whose texts differ.
+    /// Compares the prompt files that both versions have.
     pub(super) fn edits(&self, new: &Self) -> Vec<Edit> {
         let both = new
             .0

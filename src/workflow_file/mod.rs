@@ -1,4 +1,4 @@
-//! Reading a workflow file from disk.
+//! Reads a workflow file from disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,16 +23,15 @@ use crate::report::{Exit, Failure, one_line};
 use crate::workspace::resolve_path;
 use loaded::Texts;
 
-/// A workflow file that was read; its workflow may be missing where it has errors.
+/// A workflow file that was read. Its workflow may be missing if it has errors.
 #[derive(Debug)]
 pub struct WorkflowFile {
-    /// Absolute.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Its text.
     pub text: String,
-    /// What came of it.
+    /// The result of parsing it.
     pub loaded: Loaded,
-    /// What is wrong within the prompt files that it names; empty until they are checked.
+    /// The findings in its prompt files; empty until they are checked.
     pub prompts: Vec<FileFindings>,
 }
 
@@ -65,7 +64,7 @@ impl WorkflowFile {
         })
     }
 
-    /// Reads every template of the workflow and adds what is wrong with it to the findings.
+    /// Reads every template of the workflow and adds the findings about it.
     pub(crate) fn check_templates<'w>(&mut self, workflow: &'w Workflow) -> Sources<'w> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let mut sources = Sources::read(workflow, &self.loaded, folder);
@@ -76,8 +75,8 @@ impl WorkflowFile {
         sources
     }
 
-    /// Reads a workflow to run, its templates and prompt files too: what is known to fail is not begun. Warnings go to
-    /// the given sink, as text for people.
+    /// Reads a workflow that is to be run, including its templates and prompt files, so that known
+    /// errors are found before the start. Warnings go to the given sink, as text for people.
     ///
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
@@ -86,7 +85,8 @@ impl WorkflowFile {
         result.map_err(|rejected| rejected.failure)
     }
 
-    /// As [`WorkflowFile::valid`], with the texts that decided, whatever came of them.
+    /// Reads like [`WorkflowFile::valid`], and also returns the texts that were read, in case of an
+    /// error too.
     fn load(path: &Path, color: bool, warn: impl FnOnce(&str)) -> (Result<LoadedWorkflow, Rejected>, Texts) {
         let loaded_at = Timestamp::now();
         let mut file = match Self::read(path) {
@@ -149,7 +149,7 @@ impl WorkflowFile {
         (result, texts)
     }
 
-    /// Its errors, each on one line: `workflow.yml:3:5: error: …`.
+    /// Lists its errors, one line each: `workflow.yml:3:5: error: …`.
     fn errors(&self) -> Vec<String> {
         let own = self
             .loaded
@@ -173,7 +173,7 @@ impl WorkflowFile {
             .collect()
     }
 
-    /// All diagnostics as text for people, those within prompt files after the workflow's own.
+    /// Renders all diagnostics as text for people, those in prompt files last.
     pub fn diagnostics(&self, color: bool) -> String {
         let own = render(
             &self.loaded.diagnostics,
@@ -192,7 +192,7 @@ impl WorkflowFile {
     }
 }
 
-/// Time zones that this system does not know.
+/// Returns a diagnostic for each time zone that this system does not know.
 fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
     let unknown = workflow
         .notify
@@ -211,13 +211,14 @@ fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// The longest text file that is read, in bytes.
+/// The maximum size of a text file, in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Reads a text file that a person wrote: a pipe or a device would be read without end.
+/// Reads a text file that a person wrote. Only plain files are read, because a pipe or a device
+/// could be endless.
 ///
 /// # Errors
-/// When it is no plain file, too large, not UTF-8, or unreadable.
+/// When it is not a plain file, too large, not UTF-8, or unreadable.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let bytes =
         untrusted::read(&path.canonicalize()?, MAX_FILE_BYTES).map_err(|error| match error.kind() {
@@ -230,7 +231,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8"))
 }
 
-/// The absolute path of a workflow file that may be missing.
+/// Returns the absolute path of a workflow file that may be missing.
 pub fn absolute(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match (absolute.parent().map(std::fs::canonicalize), absolute.file_name()) {

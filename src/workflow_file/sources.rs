@@ -1,4 +1,4 @@
-//! The templates of a workflow, and all that can be said of their texts without running anything.
+//! The templates of a workflow, and the findings about their texts that need no execution.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,16 @@ use crate::template::{
 };
 use crate::workspace::resolve_path;
 
-/// What is wrong within one file.
+/// The findings in one file.
 #[derive(Clone, Debug)]
 pub struct FileFindings {
-    /// The file.
     pub file: PathBuf,
-    /// Its text.
     pub text: String,
     /// The findings, in the order of the file.
     pub findings: Vec<Diagnostic>,
 }
 
-/// Which template it is, and so what it sees.
+/// The kind of a template, which determines its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Show,
@@ -40,7 +38,7 @@ impl Kind {
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::Show => SHOW_NAMES,
-            // An issue's workspace is made and removed outside of any attempt.
+            // A workspace is created and removed outside of any attempt.
             Self::AfterCreate | Self::BeforeRemove => AFTER_CREATE_NAMES,
             Self::Prompt | Self::ResumePrompt | Self::BeforeRun | Self::Verify => NAMES,
             Self::AfterRun => AFTER_RUN_NAMES,
@@ -68,26 +66,26 @@ impl Kind {
 pub(crate) struct Source<'w> {
     pub(crate) kind: Kind,
     pub(crate) stage: Option<&'w Stage>,
-    /// Where the workflow writes it, or its file's name.
+    /// The key in the workflow, or the name of the file.
     pub(crate) path: String,
     /// The prompt file.
     pub(crate) file: Option<PathBuf>,
     pub(crate) text: String,
-    /// Whether nothing is wrong with its text.
+    /// Whether its text has no findings.
     pub(crate) sound: bool,
 }
 
-/// All templates of a workflow, with what is wrong with their texts.
+/// All templates of a workflow, with the findings about their texts.
 pub(crate) struct Sources<'w> {
     pub(crate) all: Vec<Source<'w>>,
-    /// Findings that belong into the workflow file.
+    /// The findings that belong to the workflow file.
     pub(crate) workflow: Vec<Diagnostic>,
-    /// Findings within prompt files.
+    /// The findings in prompt files.
     pub(crate) files: Vec<FileFindings>,
 }
 
 impl<'w> Sources<'w> {
-    /// The text of a prompt, where it could be read.
+    /// Returns the text of a prompt that was read.
     pub(crate) fn prompt(&self, prompt: &PromptSource, workflow_dir: &Path) -> Option<String> {
         match prompt {
             PromptSource::Inline(text) => Some(text.clone()),

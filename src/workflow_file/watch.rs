@@ -1,4 +1,4 @@
-//! The workflow while a daemon runs: its files are watched, and what was good is kept.
+//! The workflow while a daemon runs: its files are watched, and the last good version is kept.
 
 mod dir_watcher;
 #[cfg(test)]
@@ -17,46 +17,48 @@ use super::loaded::{LoadedWorkflow, Rejected, Texts};
 use super::{WorkflowFile, read_text};
 use dir_watcher::DirWatcher;
 
-/// One save makes several events: they are over when nothing came for so long.
+/// One save causes several events. It is complete when there was no event for this time.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// Files that change without end are looked at nevertheless.
+/// After this time, files that change continuously are read nevertheless.
 const LONGEST_UNREST: Duration = Duration::from_secs(1);
 
-/// How often files are looked at that cannot be watched.
+/// How often files are checked that cannot be watched.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often files are looked at that are watched: no event tells that a folder far above them was moved.
+/// How often watched files are checked, because no event reports that a folder far above them was
+/// moved.
 const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What became of the workflow.
+/// The result of a check of the workflow.
 #[derive(Debug)]
 pub enum Reload {
-    /// Nothing changed since the last look. Told only where it was asked for.
+    /// Nothing changed since the last check. Sent only on request.
     Unchanged,
-    /// It is good, and to be used from now on.
+    /// The workflow is valid and in force from now on.
     Good {
-        /// The workflow; what needs a restart has its running value.
+        /// The workflow. A value that needs a restart keeps its running value.
         loaded: Box<LoadedWorkflow>,
-        /// What is different from the one that runs. None after an edit that says the same in other words, or that
-        /// takes back a bad one.
+        /// The differences from the running workflow. Empty after an edit without effect, and after
+        /// one that takes back a bad edit.
         edits: Vec<Edit>,
-        /// Warnings, as text for people; empty without any.
+        /// Warnings, as text for people; empty if there are none.
         warnings: String,
     },
-    /// It cannot be used, and why: the last good one stays.
+    /// The workflow is not valid: the last good one stays in force.
     Bad(Rejected),
 }
 
 enum Signal {
-    /// Something happened to these paths; none: nobody knows where.
+    /// Something happened to these paths. An empty list stands for any path.
     Touched(Vec<PathBuf>),
-    /// Somebody wants to know how it stands.
+    /// A check was requested.
     Asked,
     End,
 }
 
-/// Watches the workflow file and its prompt files, on a thread of its own: a disk that does not answer holds up nobody.
+/// Watches the workflow file and its prompt files on a thread of its own, so that a disk that does
+/// not answer blocks nothing else.
 #[derive(Debug)]
 pub struct Watch {
     signals: Sender<Signal>,
@@ -64,41 +66,41 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the files of the workflow that runs. What changed since it was loaded is told first.
+    /// Watches the files of the running workflow. Changes since it was loaded are reported first.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When the thread cannot be created.
     pub fn start(running: LoadedWorkflow) -> io::Result<Self> {
         Self::with(running, DirWatcher::open, POLL_INTERVAL)
     }
 
     fn with(
         running: LoadedWorkflow,
-        eyes: impl FnOnce(Sender<Signal>) -> DirWatcher,
+        dir_watcher: impl FnOnce(Sender<Signal>) -> DirWatcher,
         poll: Duration,
     ) -> io::Result<Self> {
-        let (signals, heard) = channel();
-        let (tell, reloads) = unbounded_channel();
+        let (signals, receiver) = channel();
+        let (sender, reloads) = unbounded_channel();
         let mut watcher = Watcher {
             texts: running.texts.clone(),
             running,
-            dirs: eyes(signals.clone()),
+            dirs: dir_watcher(signals.clone()),
             poll,
-            reloads: tell,
+            reloads: sender,
         };
         std::thread::Builder::new()
             .name("vik-workflow".to_owned())
-            .spawn(move || watcher.run(&heard))?;
+            .spawn(move || watcher.run(&receiver))?;
         Ok(Self { signals, reloads })
     }
 
-    /// Has the files looked at now; the answer comes by [`Watch::next`], also when nothing changed.
+    /// Requests a check. [`Watch::next`] returns the result, even if nothing changed.
     pub fn refresh(&self) {
-        // The thread ends only with this.
+        // The thread ends only with this value.
         drop(self.signals.send(Signal::Asked));
     }
 
-    /// The next thing to know. Cancelling it loses nothing.
+    /// Waits for the next result. Cancelling the call loses nothing.
     pub async fn next(&mut self) -> Reload {
         match self.reloads.recv().await {
             Some(reload) => reload,
@@ -115,7 +117,7 @@ impl Drop for Watch {
 
 struct Watcher {
     running: LoadedWorkflow,
-    /// What was last read, good or bad.
+    /// The texts that were read last, valid or not.
     texts: Texts,
     dirs: DirWatcher,
     poll: Duration,
@@ -123,59 +125,60 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(&mut self, heard: &Receiver<Signal>) {
-        let mut asked = false;
+    fn run(&mut self, receiver: &Receiver<Signal>) {
+        let mut requested = false;
         loop {
             let changed = self.has_changed();
             if changed {
                 self.load();
-            } else if asked {
+            } else if requested {
                 drop(self.reloads.send(Reload::Unchanged));
             }
-            // What is read may name other files, and those may have changed before they were watched.
-            let unrest = changed && self.has_changed();
-            match self.wait(heard, unrest) {
-                Some(next) => asked = next,
+            // The workflow may name other files, which may have changed before they were watched.
+            let changing = changed && self.has_changed();
+            match self.wait(receiver, changing) {
+                Some(next) => requested = next,
                 None => return,
             }
         }
     }
 
-    /// Waits for a reason to look; says whether somebody asked. `None` is the end.
-    fn wait(&self, heard: &Receiver<Signal>, unrest: bool) -> Option<bool> {
+    /// Waits for a reason to check. Returns whether a check was requested, or `None` at the end.
+    fn wait(&self, receiver: &Receiver<Signal>, changing: bool) -> Option<bool> {
         let due = Instant::now()
             + if self.dirs.watches_all() {
                 WATCHED_POLL_INTERVAL
             } else {
                 self.poll
             };
-        let mut unrest = unrest.then(Instant::now);
+        let mut changing = changing.then(Instant::now);
         loop {
-            let until = match unrest {
+            let until = match changing {
                 None => due,
                 Some(since) => (Instant::now() + QUIET).min(since + LONGEST_UNREST),
             };
-            match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Signal::Asked) => return Some(true),
                 Ok(Signal::Touched(paths)) if self.dirs.concern(&paths) => {
-                    unrest.get_or_insert_with(Instant::now);
+                    changing.get_or_insert_with(Instant::now);
                 }
-                // Else a busy folder would put the next look off for ever.
-                Ok(Signal::Touched(_)) if unrest.is_some() || Instant::now() < due => {}
+                // Otherwise, a busy folder would delay the next check forever.
+                Ok(Signal::Touched(_)) if changing.is_some() || Instant::now() < due => {}
                 Ok(Signal::Touched(_)) | Err(RecvTimeoutError::Timeout) => return Some(false),
                 Ok(Signal::End) | Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
-    /// Whether a file is not as it was read last. First aim, then read: what changes in between makes an event.
+    /// Returns whether a file differs from the last read. The watch is set up before the read, so
+    /// that a change in between causes an event.
     fn has_changed(&mut self) -> bool {
         self.dirs.aim(self.texts.keys());
         let mut texts = self.texts.iter();
         texts.any(|(path, text)| read_text(path).ok() != *text)
     }
 
-    /// Loads the workflow and tells what came of it.
+    /// Loads the workflow and sends the result.
     fn load(&mut self) {
         let mut warnings = String::new();
         let (result, texts) =

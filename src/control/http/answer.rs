@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problems, and the parts of a request that are read with them.
+//! Errors as RFC 9457 problems, and the extractors that return them.
 
 use axum::body::Body;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -14,7 +14,7 @@ use vik_core::ids::{AttemptId, IssueId};
 
 use crate::report::{Exit, Failure};
 
-/// Why a request was not answered as it was meant.
+/// Why a request was refused or failed.
 #[derive(Debug)]
 pub struct Refusal {
     status: StatusCode,
@@ -22,7 +22,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A status, a stable code, and words.
+    /// Creates a refusal with a status, a stable code and a message.
     pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -34,14 +34,13 @@ impl Refusal {
         }
     }
 
-    /// Says what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.error.hint = Some(hint.into());
         self
     }
 
-    /// Answers, and ends the connection.
+    /// Returns the response, which also closes the connection.
     pub fn closing(self) -> Response {
         let mut response = self.into_response();
         let headers = response.headers_mut();
@@ -49,7 +48,7 @@ impl Refusal {
         response
     }
 
-    /// An error of the daemon.
+    /// Converts an error of the daemon.
     pub fn of(error: ErrorBody) -> Self {
         let status = match error.code.as_str() {
             "bad_request" | "usage" => StatusCode::BAD_REQUEST,
@@ -59,7 +58,7 @@ impl Refusal {
         Self { status, error }
     }
 
-    /// The daemon gave an answer to another question.
+    /// Returns the refusal for a response of the daemon that does not match the request.
     pub fn nonsense() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -68,7 +67,6 @@ impl Refusal {
         )
     }
 
-    /// No such issue is known.
     pub fn unknown_issue(issue: &IssueId) -> Self {
         crate::control::unknown_issue(issue.as_str()).into()
     }
@@ -100,7 +98,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// An answer as JSON, without its secrets.
+/// A JSON response in which secrets are masked.
 #[derive(Debug)]
 pub struct Json<T>(pub T);
 
@@ -117,10 +115,10 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// An answer, or why there is none.
+/// A JSON response or a refusal.
 pub type Answer<T> = Result<Json<T>, Refusal>;
 
-/// The query of a request.
+/// The parsed query of a request.
 #[derive(Debug)]
 pub struct Params<T>(pub T);
 
@@ -140,7 +138,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The body of a request, as JSON.
+/// The parsed JSON body of a request.
 #[derive(Debug)]
 pub struct Input<T>(pub T);
 
@@ -152,7 +150,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
             Refusal::new(status, "bad_request", why)
                 .hint("send a JSON object with `Content-Type: application/json`, at least `{}`")
         };
-        // An object: a list would pass for one whose fields have no names.
+        // Requires an object: deserialization of a struct would also accept a list without field
+        // names.
         let parsed: Result<axum::Json<Map<String, Value>>, JsonRejection> =
             axum::Json::from_request(request, state).await;
         match parsed {
@@ -164,7 +163,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
     }
 }
 
-/// The issue that the path names.
+/// The issue id in the path.
 #[derive(Debug)]
 pub struct IssueInPath(pub IssueId);
 
@@ -177,7 +176,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IssueInPath {
     }
 }
 
-/// The attempt that the path names.
+/// The attempt id in the path.
 #[derive(Debug)]
 pub struct SessionInPath(pub AttemptId);
 
@@ -193,7 +192,6 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionInPath {
     }
 }
 
-/// No such attempt is known.
 pub fn unknown_session(id: &str) -> Refusal {
     let shown = crate::report::one_line(id, 60);
     Refusal::new(

@@ -1,4 +1,4 @@
-//! What becomes a fact of the feed: what the daemon's loop does, and what its sessions do next.
+//! The sources of facts: the progress of the daemon's loop and the changes of its sessions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use super::read::Daemon;
 use crate::orchestrator::{Observer, Progress};
 use crate::report::one_line;
 
-/// How often the sessions are looked at while somebody reads.
+/// The interval at which sessions are checked while the feed has readers.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Tells the feed what is new of the sessions and the state, without an end.
+/// Publishes changes of the sessions and of the daemon's state. Never returns.
 pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
-    let mut seen = StatusDiff::default();
+    let mut diff = StatusDiff::default();
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         if feed.readers() > 0
             && let Ok(status) = daemon.status().await
         {
-            for fact in seen.update(&status) {
+            for fact in diff.update(&status) {
                 feed.publish(fact);
             }
         }
     }
 }
 
-/// What was told of the sessions.
+/// The last published state of the sessions.
 #[derive(Debug, Default)]
 struct StatusDiff {
     sessions: HashMap<String, (u64, String, Option<String>, u64)>,
@@ -37,7 +37,7 @@ struct StatusDiff {
 }
 
 impl StatusDiff {
-    /// What is new in a status.
+    /// Returns the facts that follow from a new status.
     fn update(&mut self, status: &Status) -> Vec<Fact> {
         let mut facts = Vec::new();
         let state = format!(
@@ -51,7 +51,7 @@ impl StatusDiff {
         let running: HashMap<_, _> = status
             .sessions
             .iter()
-            .map(|session| (session.session_id.clone(), mark(session)))
+            .map(|session| (session.session_id.clone(), published_values(session)))
             .collect();
         for session in &status.sessions {
             if self.sessions.get(&session.session_id) != running.get(&session.session_id) {
@@ -63,8 +63,8 @@ impl StatusDiff {
     }
 }
 
-/// What makes a session worth telling anew.
-fn mark(session: &SessionView) -> (u64, String, Option<String>, u64) {
+/// Returns the values of a session whose change is published.
+fn published_values(session: &SessionView) -> (u64, String, Option<String>, u64) {
     (
         session.events,
         session.phase.clone(),
@@ -73,7 +73,8 @@ fn mark(session: &SessionView) -> (u64, String, Option<String>, u64) {
     )
 }
 
-/// Counts and tells the feed what the daemon's loop does, and then tells whoever else is to know.
+/// An observer that counts and publishes the progress of the daemon's loop, then calls the next
+/// observer.
 pub struct Reporter {
     feed: Feed,
     metrics: Metrics,
@@ -81,7 +82,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Stands before another observer.
+    /// Creates a reporter in front of another observer.
     pub fn new(feed: Feed, metrics: Metrics, next: Box<dyn Observer>) -> Self {
         Self { feed, metrics, next }
     }
@@ -104,7 +105,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             issues: *issues,
         },
         Progress::PullFailed { .. } => Fact::Pulled { ok: false, issues: 0 },
-        // It stands in the state; the next look tells of it.
+        // The status lists the session; the next check publishes it.
         Progress::Started(start, _) => Fact::Issue {
             issue_id: start.issue.id.clone(),
             description: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
@@ -120,7 +121,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             issue_id: (*issue).clone(),
             description: crate::control::view::note(note),
         },
-        // The note beside it tells it.
+        // The note for the same event produces the fact.
         Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,
         Progress::DayLimit { .. }
         | Progress::Reloaded { .. }

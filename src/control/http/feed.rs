@@ -1,7 +1,8 @@
-//! What happens, told as it happens: `GET /api/v1/events`.
+//! The event stream: `GET /api/v1/events`.
 //!
-//! Facts are numbered and encoded once, in batches that all readers share. A reader that does not keep up is let go: it
-//! comes again with the number of the last fact it saw, and gets what it missed, or is told to load everything anew.
+//! Facts are numbered and encoded once, in batches that all readers share. A reader that does not
+//! keep up is disconnected. It reconnects with the number of the last fact that it received, and
+//! gets the facts that it missed, or a request to reload everything.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -21,25 +22,26 @@ use super::listener::Connection;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 
-/// Facts of so long a time go out together.
+/// Facts within this time are sent in one batch.
 const BATCH: Duration = Duration::from_millis(50);
 
-/// How often a reader hears that the connection lives.
+/// The interval of heartbeats to a reader.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How many facts may wait to be encoded; more are lost, and the readers are told.
+/// The maximum number of facts that wait to be encoded. Further facts are dropped, and the readers
+/// are notified.
 const WAITING: usize = 65_536;
 
-/// How many facts are kept for who comes again.
+/// The maximum number of facts that are kept for readers that reconnect.
 const KEPT_FACTS: usize = 10_000;
 
-/// How many bytes of them.
+/// The maximum size of the kept facts, in bytes.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many batches a reader may be behind.
+/// The maximum number of batches that a reader may lag behind.
 const BEHIND: usize = 32;
 
-/// Where facts go; cheap to clone.
+/// The feed of facts; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Feed(Arc<Inner>);
 
@@ -58,9 +60,9 @@ struct Inner {
 struct Kept {
     facts: VecDeque<Bytes>,
     bytes: usize,
-    /// The number of the first one that is kept.
+    /// The number of the first kept fact.
     first: u64,
-    /// Tells this daemon's numbers from those of the one before it.
+    /// Distinguishes the numbers of this daemon from those of the previous one.
     epoch: u32,
 }
 
@@ -79,7 +81,7 @@ impl Kept {
         }
     }
 
-    /// What came after this id; `None` where some of it is not kept any more.
+    /// Returns the facts after this id, or `None` if some of them are no longer kept.
     fn after(&self, id: &str) -> Option<Vec<Bytes>> {
         let (epoch, number) = id.split_once('-')?;
         let (epoch, number) = (epoch.parse::<u32>().ok()?, number.parse::<u64>().ok()?);
@@ -111,7 +113,8 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Tells a fact. Never waits: where nobody takes them, facts are lost, and that is told.
+    /// Publishes a fact. Never waits: if the queue is full, the fact is dropped and the readers are
+    /// notified.
     pub fn publish(&self, fact: Fact) {
         let event = FeedEvent {
             at: Timestamp::now(),
@@ -122,18 +125,18 @@ impl Feed {
         }
     }
 
-    /// How many read the feed.
+    /// Returns the number of readers.
     pub fn readers(&self) -> usize {
         self.0.readers.load(Ordering::Relaxed)
     }
 
-    /// Hands out what is told, and looks at the sessions by itself, until there is an end.
+    /// Sends facts to the readers, and publishes session changes, until the feed is closed.
     pub async fn run(&self, daemon: Arc<Daemon>) {
-        // A loop that is slow to say what it does holds up nobody who reads.
-        tokio::join!(self.take_facts(), publish_session_changes(self, &daemon));
+        // A slow status response of the daemon's loop must not delay the readers.
+        tokio::join!(self.run_batches(), publish_session_changes(self, &daemon));
     }
 
-    async fn take_facts(&self) {
+    async fn run_batches(&self) {
         let receiver = self
             .0
             .receiver
@@ -143,7 +146,7 @@ impl Feed {
         let Some(mut receiver) = receiver else { return };
         let mut events = Vec::new();
         while receiver.recv_many(&mut events, WAITING).await > 0 {
-            // What comes together goes out together.
+            // Facts that arrive close together are sent together.
             tokio::time::sleep(BATCH).await;
             while let Ok(event) = receiver.try_recv() {
                 events.push(event);
@@ -154,13 +157,13 @@ impl Feed {
                     fact: Fact::Reset,
                 });
             }
-            self.hand_out(&events);
+            self.send_batch(&events);
             events.clear();
         }
     }
 
-    /// Numbers, encodes and keeps facts, and gives them to whoever reads.
-    fn hand_out(&self, events: &[FeedEvent]) {
+    /// Numbers, encodes and keeps facts, and sends them to all readers.
+    fn send_batch(&self, events: &[FeedEvent]) {
         if events.is_empty() {
             return;
         }
@@ -180,11 +183,12 @@ impl Feed {
             );
             kept.push(Bytes::copy_from_slice(&batch.as_bytes()[start..]));
         }
-        // Under the lock: who subscribes meanwhile gets each fact once.
+        // The lock is held while sending, so that a new subscriber gets each fact exactly once.
         let _ = self.0.batches.send(Bytes::from(batch));
     }
 
-    /// The answer to one reader: what it missed since `last`, then what comes, for as long as its sign-in holds.
+    /// Returns the response for one reader: the facts that it missed since `last`, then new facts
+    /// for as long as its sign-in is valid.
     pub fn answer(&self, last: Option<&str>, connection: Connection, sign_in: Option<SignInRef>) -> Response {
         let (missed, mut batches) = {
             let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,7 +238,7 @@ impl Feed {
                     break;
                 }
             }
-            // It does not read: what waits for it is let go with its connection.
+            // The client does not read. Closing its connection frees the data that waits for it.
             tracing::debug!("a reader of the feed does not keep up: it is let go");
             connection.0.cancel();
         });
@@ -251,7 +255,7 @@ impl Feed {
     }
 }
 
-/// Counts a reader while it is there.
+/// Counts a reader while it is connected.
 struct Reader(Feed);
 
 impl Reader {
@@ -278,7 +282,7 @@ fn name(fact: &Fact) -> &'static str {
     }
 }
 
-/// Has no number: it is about what was before.
+/// Returns the reset event. It has no number, because it concerns earlier facts.
 fn reset() -> Bytes {
     let event = FeedEvent {
         at: Timestamp::now(),

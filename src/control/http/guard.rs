@@ -1,4 +1,5 @@
-//! Who is let in, and what is never answered: another site's page, a name that was bent to point here, an agent.
+//! Admits requests. It refuses pages of other sites, names that point here by DNS rebinding, and
+//! agents.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,21 +19,21 @@ use super::signing::SIGN_IN;
 use super::tcp::Token;
 use crate::crash::wall_clock;
 
-/// Looks at each request before anything else does.
+/// Checks each request before any handler.
 pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
-    let door = request.extensions().get::<Transport>().cloned();
-    let by = match &door {
-        // The socket lies in a folder of the user's own, and agents were turned away when they connected.
+    let transport = request.extensions().get::<Transport>().cloned();
+    let by = match &transport {
+        // The socket is in a folder of the user, and agents are refused when they connect.
         Some(Transport::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
         Some(Transport::Tcp(connection)) => {
-            if let Err(refusal) = same_place(request.headers()) {
+            if let Err(refusal) = check_origin(request.headers()) {
                 return refusal.into_response();
             }
             if pages::is_public(request.method(), request.uri().path()) {
                 let old = old_cookie(request.headers(), connection.port());
                 return remove_cookie(next.run(request).await, old);
             }
-            // Its handler asks for the code of a link instead of a token.
+            // The handler checks the code of a link instead of a token.
             if request.method() == Method::POST && request.uri().path() == SIGN_IN {
                 return next.run(request).await;
             }
@@ -61,8 +62,8 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
     next.run(request).await
 }
 
-/// The cookie of Vik before sign-ins were kept by pages: a browser sends it to every port of the host, so it is worth
-/// nothing. Returns its name where a browser still has it.
+/// Returns the name of the cookie of earlier Vik versions if the browser still sends it. The cookie
+/// grants nothing: a browser sends it to every port of the host, so pages keep sign-ins now.
 fn old_cookie(headers: &HeaderMap, port: u16) -> Option<String> {
     let name = format!("vik_{port}");
     let found = headers
@@ -82,8 +83,9 @@ fn remove_cookie(mut response: Response, name: Option<String>) -> Response {
     response
 }
 
-/// A page of another site can neither name this place as its own nor make the browser speak for it.
-fn same_place(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Refuses requests to a host name that is not this machine's, and requests that a page of another
+/// site makes.
+fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = text(headers, header::HOST).unwrap_or("");
     if !is_own_name(host) {
         return Err(Refusal::new(
@@ -93,31 +95,32 @@ fn same_place(headers: &HeaderMap) -> Result<(), Refusal> {
         )
         .hint("use the address that `vik status` prints"));
     }
-    let cross = Refusal::new(
+    let cross_site = Refusal::new(
         StatusCode::FORBIDDEN,
         "origin",
         "the request comes from another site",
     );
     match text(headers, header::ORIGIN) {
-        None if headers.contains_key(header::ORIGIN) => return Err(cross),
+        None if headers.contains_key(header::ORIGIN) => return Err(cross_site),
         Some(origin) if origin.strip_prefix("http://").or(origin.strip_prefix("https://")) != Some(host) => {
-            return Err(cross);
+            return Err(cross_site);
         }
         None | Some(_) => {}
     }
     match text(headers, header::HeaderName::from_static("sec-fetch-site")) {
-        Some("cross-site" | "same-site") if !is_navigation(headers) => Err(cross),
+        Some("cross-site" | "same-site") if !is_navigation(headers) => Err(cross_site),
         _ => Ok(()),
     }
 }
 
-/// A person who follows a link to here.
+/// Returns whether a person follows a link to this server.
 fn is_navigation(headers: &HeaderMap) -> bool {
     text(headers, header::HeaderName::from_static("sec-fetch-mode")) == Some("navigate")
         && text(headers, header::HeaderName::from_static("sec-fetch-dest")) == Some("document")
 }
 
-/// An IP address, or `localhost`: a name that somebody else's DNS answers for is none of ours.
+/// Returns whether the host is an IP address or `localhost`. Any other name could be resolved by
+/// somebody else's DNS server.
 fn is_own_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -130,7 +133,8 @@ fn is_own_name(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
 }
 
-/// What a request shows in `Authorization`. Nothing else counts: that is sent by nobody but who means to.
+/// The credential in `Authorization`. No other header counts: browsers never send this one by
+/// themselves.
 enum Credential {
     ApiToken,
     SignIn(SignInRef),

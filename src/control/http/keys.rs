@@ -1,4 +1,4 @@
-//! Who may ask on TCP: a token for programs, and a link for a person's browser that works once.
+//! Authentication over TCP: a token for programs, and a one-time link for a person's browser.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -15,38 +15,28 @@ use crate::host::{API_TOKEN, API_TOKEN_FILE};
 use crate::workspace::fs as private;
 use crate::workspace::fs::write_private;
 
-/// The shortest token that is taken.
+/// The minimum length of a token.
 const SHORTEST: usize = 16;
 
-/// How long a link for a browser may wait to be opened.
+/// How long a link for a browser is valid.
 const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
 
-/// Why there is no token.
+/// Why no token could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read or written.
     #[error("cannot use the token file {path}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Others may read it.
+    File { path: PathBuf, source: io::Error },
     #[error("the token file {path} can be read by others: give it mode 0600")]
-    Open {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is too short, or has blanks in it.
+    Open { path: PathBuf },
+    /// The token is too short or contains blanks.
     #[error("the token of {from} must be at least {SHORTEST} visible ASCII characters")]
     Weak {
-        /// The variable or file.
+        /// The variable or file that holds the token.
         from: String,
     },
 }
 
-/// What opens the API on TCP.
+/// The credentials of the API on TCP.
 pub struct Keys {
     token: String,
     link: Mutex<Option<Link>>,
@@ -65,11 +55,11 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// The token of the environment, else of the file it names, else that of `file`, which is made where it is missing.
-    /// The sign-ins of browsers are kept beside `file`.
+    /// Loads the token of the environment, else of the file that the environment names, else of
+    /// `file`, which is created if it is missing. The sign-ins of browsers are kept beside `file`.
     ///
     /// # Errors
-    /// When there is a token that cannot be used: another one is not taken in its place.
+    /// When a configured token cannot be used: no other token replaces it.
     pub fn load(file: &Path) -> Result<Self, KeyError> {
         let token = match Self::given()? {
             Some(token) => token,
@@ -90,16 +80,17 @@ impl Keys {
         })
     }
 
-    /// The token of the environment, or of the file it names; `None` where it has neither.
+    /// Returns the token of the environment, or of the file that it names; `None` if neither is
+    /// set.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When the token cannot be used.
     pub fn given() -> Result<Option<String>, KeyError> {
-        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        if let Some(token) = given(API_TOKEN) {
-            return strong(&token.to_string_lossy(), API_TOKEN).map(Some);
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(token) = variable(API_TOKEN) {
+            return checked_token(&token.to_string_lossy(), API_TOKEN).map(Some);
         }
-        given(API_TOKEN_FILE)
+        variable(API_TOKEN_FILE)
             .map(|file| read(Path::new(&file)))
             .transpose()
     }
@@ -113,17 +104,17 @@ impl Keys {
         }
     }
 
-    /// Keys that open to nobody, for where there is no door.
+    /// Creates keys that admit nobody, for a daemon without TCP.
     pub fn closed() -> Self {
         Self::new(new_secret())
     }
 
-    /// Whether this is the token. Takes the same time whatever it is.
+    /// Returns whether this is the token, in constant time.
     pub fn is_token(&self, given: &str) -> bool {
         same(given, &self.token)
     }
 
-    /// The code of a link that works once: the one that was not used yet, or a new one.
+    /// Returns the code of a one-time link: the current code if it is still valid, else a new one.
     pub fn link(&self) -> String {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         match &*link {
@@ -139,7 +130,6 @@ impl Keys {
         }
     }
 
-    /// The browsers that are signed in.
     pub fn sign_ins(&self) -> &SignIns {
         &self.sign_ins
     }
@@ -151,16 +141,16 @@ impl Keys {
             .is_some_and(|open| Instant::now() < open.until && same(code, &open.code))
     }
 
-    /// Takes the code of a link; it is worth nothing afterwards.
+    /// Redeems the code of a link: it is invalid afterwards. Returns whether it was valid.
     pub fn redeem(&self, code: &str) -> bool {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        let good = link
+        let is_valid = link
             .as_ref()
             .is_some_and(|open| Instant::now() < open.until && same(code, &open.code));
-        if good {
+        if is_valid {
             *link = None;
         }
-        good
+        is_valid
     }
 }
 
@@ -177,11 +167,11 @@ fn read(path: &Path) -> Result<String, KeyError> {
     }
     let text = String::from_utf8(private::read(path).map_err(fail)?)
         .map_err(|error| fail(io::Error::other(error)))?;
-    strong(text.trim(), &path.display().to_string())
+    checked_token(text.trim(), &path.display().to_string())
 }
 
-/// A token that is long enough and can stand in a header.
-fn strong(token: &str, from: &str) -> Result<String, KeyError> {
+/// Returns the token if it is long enough and can be part of a header.
+fn checked_token(token: &str, from: &str) -> Result<String, KeyError> {
     if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(KeyError::Weak {
             from: from.to_owned(),
@@ -190,13 +180,13 @@ fn strong(token: &str, from: &str) -> Result<String, KeyError> {
     Ok(token.to_owned())
 }
 
-/// Compares in a time that tells nothing of where they differ, nor how long the secret is.
+/// Compares in a time that reveals neither where the texts differ nor how long the secret is.
 pub(crate) fn same(given: &str, secret: &str) -> bool {
     let digest = |text: &str| Sha256::digest(text.as_bytes());
     digest(given).ct_eq(&digest(secret)).into()
 }
 
-/// 244 random bits.
+/// Returns 244 random bits, in hexadecimal.
 pub(super) fn new_secret() -> String {
     let random = || uuid::Uuid::new_v4().simple();
     format!("{}{}", random(), random())
@@ -241,7 +231,10 @@ mod tests {
             "with blanks in it, and long",
             "umlauts-äöü-are-not-visible",
         ] {
-            assert!(matches!(strong(weak, "x"), Err(KeyError::Weak { .. })), "{weak}");
+            assert!(
+                matches!(checked_token(weak, "x"), Err(KeyError::Weak { .. })),
+                "{weak}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! The two ways in: TCP, and the control socket.
+//! The two transports of the API: TCP and the control socket.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,16 +22,16 @@ use super::keys::Keys;
 use super::tcp::{Identify, LogLimit, TcpConnection, TcpPlaces};
 use super::{Tcp, guard, pages};
 
-/// How many connections of the control socket are served at once.
+/// The maximum number of concurrent connections to the control socket.
 const MAX_SOCKETS: usize = 256;
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send the head of a request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The most of a request's head.
+/// The maximum size of a request's head.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 
-/// How connections are served: nobody may take all the time and room there is before anything is known of them.
+/// Returns the connection settings. They bound the time and memory that an unknown client can take.
 pub(crate) fn connections() -> http1::Builder {
     let mut connections = http1::Builder::new();
     connections
@@ -41,23 +41,21 @@ pub(crate) fn connections() -> http1::Builder {
     connections
 }
 
-/// How a request came in.
+/// The transport of a request.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// On TCP.
     Tcp(Arc<TcpConnection>),
-    /// On the control socket.
     Socket {
-        /// The process that connected.
+        /// The process id of the client.
         pid: i32,
     },
 }
 
-/// Ends the connection that a request came on, when it does not read.
+/// Closes the connection of a request whose client does not read.
 #[derive(Clone, Debug)]
 pub struct Connection(pub CancellationToken);
 
-/// What stands behind the doors.
+/// The state that both transports share.
 pub struct ServerContext {
     app: Router,
     tcp: Arc<TcpPlaces>,
@@ -67,7 +65,7 @@ pub struct ServerContext {
 }
 
 impl ServerContext {
-    /// Every request is looked at before the application sees it.
+    /// Creates the context. The guard checks every request before the application handles it.
     pub fn new(app: Router, keys: Arc<Keys>, identify: Identify, stop: CancellationToken) -> Self {
         let app = app
             .layer(axum::middleware::from_fn_with_state(keys, guard::guard))
@@ -81,12 +79,12 @@ impl ServerContext {
         }
     }
 
-    /// Lets in whoever comes.
+    /// Accepts connections on both transports.
     pub async fn open(&self, tcp: Option<Tcp>, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>) {
-        tokio::join!(self.open_tcp(tcp), self.open_socket(sockets));
+        tokio::join!(self.serve_tcp(tcp), self.serve_socket(sockets));
     }
 
-    async fn open_tcp(&self, tcp: Option<Tcp>) {
+    async fn serve_tcp(&self, tcp: Option<Tcp>) {
         let Some(tcp) = tcp else { return };
         let listener = match tokio::net::TcpListener::from_std(tcp.listener) {
             Ok(listener) => listener,
@@ -95,13 +93,13 @@ impl ServerContext {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    // Small answers go out at once.
+                    // Sends small responses immediately.
                     let _ = stream.set_nodelay(true);
-                    // One that is gone again has no address any more.
+                    // A client that has already disconnected has no address.
                     if let Ok(local) = stream.local_addr() {
-                        self.let_in_tcp(stream, peer, local);
+                        self.accept_tcp(stream, peer, local);
                     }
-                    // Those that were let in before get their turn, however fast others come.
+                    // Lets existing connections make progress, however fast new ones arrive.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -114,10 +112,10 @@ impl ServerContext {
         }
     }
 
-    async fn open_socket(&self, mut sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>) {
+    async fn serve_socket(&self, mut sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>) {
         while let Some((stream, pid)) = sockets.recv().await {
             let served = match tokio::net::UnixStream::from_std(stream) {
-                Ok(stream) => self.let_in_socket(stream, pid),
+                Ok(stream) => self.accept_socket(stream, pid),
                 Err(error) => Err(error),
             };
             if let Err(error) = served
@@ -126,11 +124,11 @@ impl ServerContext {
                 tracing::warn!(%error, count, "a client of the control socket cannot be served");
             }
         }
-        // No more of them come; the other door stays open.
+        // The sender is closed, but TCP is still served.
         std::future::pending::<()>().await;
     }
 
-    fn let_in_tcp(&self, stream: tokio::net::TcpStream, peer: SocketAddr, local: SocketAddr) {
+    fn accept_tcp(&self, stream: tokio::net::TcpStream, peer: SocketAddr, local: SocketAddr) {
         let end = self.stop.child_token();
         let connection = Arc::new(self.tcp.enter(peer, local, end.clone()));
         let served = self.serve(stream, Transport::Tcp(Arc::clone(&connection)), end);
@@ -142,28 +140,29 @@ impl ServerContext {
         });
     }
 
-    /// Those of the control socket have places of their own: whatever happens on TCP, the user's own programs get in.
-    fn let_in_socket(&self, stream: tokio::net::UnixStream, pid: i32) -> io::Result<()> {
-        let place = Arc::clone(&self.sockets).try_acquire_owned();
-        let place = place.map_err(|_| io::Error::other("too many connections are open"))?;
+    /// Accepts a connection to the control socket. These connections have their own permits, so
+    /// that load on TCP cannot lock out the user's own programs.
+    fn accept_socket(&self, stream: tokio::net::UnixStream, pid: i32) -> io::Result<()> {
+        let permit = Arc::clone(&self.sockets).try_acquire_owned();
+        let permit = permit.map_err(|_| io::Error::other("too many connections are open"))?;
         let served = self.serve(stream, Transport::Socket { pid }, self.stop.child_token());
         tokio::spawn(async move {
             served.await;
-            drop(place);
+            drop(permit);
         });
         Ok(())
     }
 
-    /// Serves one connection until it ends, or is ended by `end`.
+    /// Serves one connection until it ends or `end` is cancelled.
     fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
-        door: Transport,
+        transport: Transport,
         end: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<S> {
         let service = Service {
             app: self.app.clone(),
-            door,
+            transport,
             connection: Connection(end.clone()),
         };
         let served = connections().serve_connection(TokioIo::new(stream), service);
@@ -178,10 +177,10 @@ impl ServerContext {
     }
 }
 
-/// The application, told how the request came in.
+/// The application, with the transport of the request.
 struct Service {
     app: Router,
-    door: Transport,
+    transport: Transport,
     connection: Connection,
 }
 
@@ -192,7 +191,7 @@ impl hyper::service::Service<hyper::Request<hyper::body::Incoming>> for Service 
 
     fn call(&self, request: hyper::Request<hyper::body::Incoming>) -> Self::Future {
         let mut request: Request = request.map(Body::new);
-        request.extensions_mut().insert(self.door.clone());
+        request.extensions_mut().insert(self.transport.clone());
         request.extensions_mut().insert(self.connection.clone());
         let mut app = self.app.clone();
         Box::pin(async move { tower_service::Service::call(&mut app, request).await })

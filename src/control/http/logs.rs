@@ -1,7 +1,7 @@
-//! Session logs by number of event: a page from anywhere in a log of any length.
+//! Pages of session logs by event number, from anywhere in a log of any length.
 //!
-//! Line `n` of a log is event `n`. Where every so many lines begin is remembered while the log is looked at, so a page in
-//! the middle costs a seek, not a read of all before it.
+//! Line `n` of a log is event `n`. An index keeps the offset of every 256th line while the log is
+//! in use, so that a page in the middle costs a seek instead of a read of everything before it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -12,43 +12,41 @@ use serde_json::value::RawValue;
 
 use crate::workspace::fs as private;
 
-/// Every so many lines the place is remembered.
+/// The number of lines between two indexed offsets.
 const STEP: u64 = 256;
 
-/// So many logs are remembered.
+/// The maximum number of logs whose index is kept.
 const LOGS: usize = 64;
 
-/// The most bytes of a page; one event is given whatever its length.
+/// The maximum size of a page in bytes. A single event is returned whatever its length.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A page of a log.
 #[derive(Debug)]
 pub struct Page {
-    /// The events.
     pub events: Vec<Box<RawValue>>,
     /// The number of the last event in the log.
     pub last: u64,
-    /// Whether that one is the end of the attempt.
+    /// Whether the last event is the end of the attempt.
     pub ended: bool,
 }
 
-/// Remembers where events are.
+/// The indexes of the logs in use.
 #[derive(Debug, Default)]
 pub struct Logs(Mutex<Vec<Index>>);
 
-/// Where the lines of one log begin.
+/// The offsets of the lines of one log.
 #[derive(Clone, Debug)]
 struct Index {
     path: PathBuf,
     /// The offset of line `n * STEP + 1`.
     starts: Vec<u64>,
-    /// Whole lines so far, and the bytes they take.
+    /// The number of complete lines, and their size in bytes.
     lines: u64,
     bytes: u64,
 }
 
 impl Logs {
-    /// Events after `after`, at most `limit` of them. A log that is not there is empty.
+    /// Returns at most `limit` events after `after`. A missing log is empty.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -76,16 +74,17 @@ impl Logs {
         })
     }
 
-    /// The index, brought up to the end of the log. It is taken out meanwhile: two who ask at once both read.
+    /// Returns the index, extended to the end of the log. It is taken out of the list meanwhile, so
+    /// that concurrent requests may both read the log.
     fn index(&self, path: &Path, file: &mut File) -> io::Result<Index> {
         let size = file.metadata()?.len();
-        let known = {
+        let cached = {
             let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let at = logs.iter().position(|index| index.path == path);
             at.map(|at| logs.remove(at))
         };
-        let mut index = known
-            // Another file by the same name.
+        let mut index = cached
+            // A shorter file is another file with the same name.
             .filter(|index| index.bytes <= size)
             .unwrap_or_else(|| Index {
                 path: path.to_owned(),
@@ -150,11 +149,11 @@ fn read(file: &mut File, index: &Index, after: u64, limit: usize) -> io::Result<
     Ok(events)
 }
 
-/// How much is shown of a line that is too long to be an event.
+/// The maximum number of bytes shown of a line that is too long to be an event.
 const SHOWN_OF_CUT: usize = 64 * 1024;
 
-/// A line of the log; one that a fault of the disk has spoilt is shown as what it is, and so is the start of one that an
-/// earlier version wrote at any length.
+/// Converts a line of the log. A line that a disk fault has damaged, and the start of an overlong
+/// line of an earlier version, are returned as text in a `malformed` event.
 fn event(line: &str, seq: u64, is_cut: bool) -> io::Result<Box<RawValue>> {
     let line = if is_cut {
         &line[..line.floor_char_boundary(SHOWN_OF_CUT)]
@@ -166,8 +165,8 @@ fn event(line: &str, seq: u64, is_cut: bool) -> io::Result<Box<RawValue>> {
     {
         return Ok(value);
     }
-    let broken = serde_json::json!({ "seq": seq, "kind": "malformed", "line": line });
-    serde_json::value::to_raw_value(&broken).map_err(io::Error::other)
+    let malformed = serde_json::json!({ "seq": seq, "kind": "malformed", "line": line });
+    serde_json::value::to_raw_value(&malformed).map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -207,7 +206,7 @@ mod tests {
                 written += 1;
                 file.write_all(line(written).as_bytes()).unwrap();
             }
-            // A torn line is no event yet.
+            // An incomplete line is not an event.
             file.write_all(b"{\"seq\"").unwrap();
             for after in [
                 0,

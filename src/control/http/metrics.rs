@@ -1,4 +1,4 @@
-//! What Prometheus scrapes. Names and labels are stable: docs/reference/metrics.md lists them.
+//! Metrics for Prometheus. Names and labels are stable: docs/reference/metrics.md lists them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,12 +16,13 @@ use crate::orchestrator::Progress;
 /// The media type of the text format.
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Upper bounds of how long attempts take, in seconds.
+/// Upper bounds of the buckets for the duration of attempts, in seconds.
 const DURATIONS: [f64; 11] = [
     1.0, 10.0, 30.0, 60.0, 180.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
 ];
 
-/// What is counted since the daemon started; cheap to clone. What stands in its state is read from there at each scrape.
+/// Counters since the start of the daemon; cheap to clone. Values of the daemon's status are read
+/// from it at each scrape.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pulls: IntCounterVec,
@@ -45,7 +46,7 @@ impl Default for Metrics {
                 "Attempts that ended.",
                 &["stage", "agent", "outcome"],
             ),
-            durations: made(HistogramVec::new(
+            durations: valid(HistogramVec::new(
                 HistogramOpts::new(
                     "vik_attempt_duration_seconds",
                     "How long attempts took, to the proven end of their processes.",
@@ -58,14 +59,14 @@ impl Default for Metrics {
                 "Tokens that agents reported when attempts ended; input has cached input in it.",
                 &["agent", "kind"],
             ),
-            cost: made(prometheus::CounterVec::new(
+            cost: valid(prometheus::CounterVec::new(
                 Opts::new(
                     "vik_cost_usd_total",
                     "Money that attempts cost, in US dollars, where it is known.",
                 ),
                 &["agent"],
             )),
-            estimated: made(prometheus::CounterVec::new(
+            estimated: valid(prometheus::CounterVec::new(
                 Opts::new(
                     "vik_estimated_cost_usd_total",
                     "The part of vik_cost_usd_total that is an estimate.",
@@ -93,7 +94,7 @@ impl Metrics {
         self.hooks.with_label_values(&[name, result]).inc();
     }
 
-    /// Counts what happened.
+    /// Counts a progress event.
     pub fn count(&self, progress: &Progress<'_>) {
         match progress {
             Progress::Pulled { .. } => {
@@ -135,15 +136,15 @@ impl Metrics {
         }
     }
 
-    /// When the last good pull ended.
+    /// Returns when the last successful pull ended.
     pub fn last_good_pull(&self) -> Option<Timestamp> {
         Timestamp::from_millisecond(self.last_good_pull.load(Ordering::Relaxed)).ok()
     }
 
-    /// All of it in the text format.
+    /// Returns all metrics in the text format.
     ///
     /// # Errors
-    /// When it cannot be encoded.
+    /// When a metric cannot be encoded.
     pub fn text(&self, status: &Status, readers: usize) -> prometheus::Result<Vec<u8>> {
         let registry = Registry::new();
         self.register(&registry)?;
@@ -180,7 +181,7 @@ impl Metrics {
     }
 }
 
-/// What stands in the daemon's state.
+/// Registers the values of the daemon's status.
 fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     let daemon = &status.daemon;
     labelled(
@@ -219,7 +220,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         "0 when nothing can be written to the ledger any more.",
         flag(status.ledger.as_ref().is_none_or(|ledger| ledger.error.is_none())),
     )?;
-    let by = |keys: Vec<Vec<String>>| {
+    let count_by = |keys: Vec<Vec<String>>| {
         let mut counts: std::collections::BTreeMap<Vec<String>, f64> = std::collections::BTreeMap::new();
         for key in keys {
             *counts.entry(key).or_default() += 1.0;
@@ -232,9 +233,11 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         "vik_sessions",
         "Attempts under way.",
         &["stage", "agent"],
-        by(sessions
-            .map(|session| vec![session.stage.to_string(), session.agent.to_string()])
-            .collect()),
+        count_by(
+            sessions
+                .map(|session| vec![session.stage.to_string(), session.agent.to_string()])
+                .collect(),
+        ),
     )?;
     let parked = status.parked.iter();
     labelled(
@@ -242,9 +245,11 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         "vik_parked",
         "Stages of issues that will not start again by themselves.",
         &["stage", "reason"],
-        by(parked
-            .map(|parked| vec![parked.stage.to_string(), parked.reason.clone()])
-            .collect()),
+        count_by(
+            parked
+                .map(|parked| vec![parked.stage.to_string(), parked.reason.clone()])
+                .collect(),
+        ),
     )?;
     gauge(
         registry,
@@ -285,15 +290,15 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     Ok(())
 }
 
-/// A point in time as Prometheus has them.
+/// Converts a time to seconds since 1970.
 fn seconds(at: Timestamp) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit")]
     let millis = at.as_millisecond() as f64;
     millis / 1000.0
 }
 
-fn flag(is: bool) -> f64 {
-    if is { 1.0 } else { 0.0 }
+fn flag(condition: bool) -> f64 {
+    if condition { 1.0 } else { 0.0 }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -323,15 +328,16 @@ fn labelled(
 }
 
 fn counter(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    made(IntCounterVec::new(Opts::new(name, help), labels))
+    valid(IntCounterVec::new(Opts::new(name, help), labels))
 }
 
-/// Names and labels stand in the code, and a test makes them all: they are valid.
+/// Unwraps a metric. Names and labels are constants, and a test creates all metrics, so all are
+/// valid.
 #[expect(
     clippy::panic,
     reason = "a name in the code is wrong: a test would have shown it"
 )]
-fn made<T>(metric: prometheus::Result<T>) -> T {
+fn valid<T>(metric: prometheus::Result<T>) -> T {
     match metric {
         Ok(metric) => metric,
         Err(error) => panic!("a metric of the code is not valid: {error}"),

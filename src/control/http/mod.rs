@@ -1,7 +1,8 @@
-//! The HTTP API: on the control socket always, on TCP where it is asked for.
+//! The HTTP API: always on the control socket, and on TCP if that is configured.
 //!
-//! It has a thread and a runtime of its own, so that no client, however slow or many, takes time from the scheduler. It
-//! asks the daemon's loop as the command line does, and reads the ledger and the logs by itself.
+//! The API has its own thread and runtime, so that slow or numerous clients take no time from the
+//! scheduler. It sends requests to the daemon's loop as the command line does, and reads the ledger
+//! and the logs itself.
 
 mod answer;
 mod facts;
@@ -48,7 +49,7 @@ pub use tcp::{Identify, LogLimit};
 
 use self::read::Daemon;
 
-/// Where TCP is listened at.
+/// A bound TCP listener.
 #[derive(Debug)]
 pub struct Tcp {
     listener: TcpListener,
@@ -56,30 +57,30 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Listens; port 0 takes a free one.
+    /// Binds the address; port 0 selects a free port.
     ///
     /// # Errors
-    /// When the address is taken or not ours.
+    /// When the address is in use or does not belong to this machine.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
-        // More of them may wait than the standard library lets: a flood must not fill the queue.
+        // A longer backlog than the standard library sets: a flood must not fill the queue.
         nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXCONN)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// The address with the port that was taken.
+    /// Returns the address with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The socket itself, for another server.
+    /// Returns the socket, for another server.
     pub fn into_listener(self) -> TcpListener {
         self.listener
     }
 
-    /// For `status`.
+    /// Returns the address for `status`.
     pub fn view(&self) -> ApiView {
         ApiView {
             address: self.address.to_string(),
@@ -87,27 +88,23 @@ impl Tcp {
     }
 }
 
-/// What the API is made of.
 pub struct Setup {
-    /// Where the files of the workflow are.
     pub layout: Layout,
-    /// Asks git about workspaces.
+    /// Runs git in workspaces.
     pub supervisor: vik_proc::Supervisor,
-    /// The way to the daemon's loop.
+    /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
-    /// What happens.
     pub feed: Feed,
-    /// What is counted.
     pub metrics: Metrics,
-    /// Who may ask on TCP.
+    /// The credentials for TCP.
     pub keys: Arc<Keys>,
-    /// Who may not, whatever they have.
+    /// Identifies agents, which are refused even if they have a token.
     pub identify: Identify,
-    /// Where TCP is listened at.
+    /// The listener, if the API is served on TCP.
     pub tcp: Option<Tcp>,
 }
 
-/// The API while it is served.
+/// The running API.
 #[derive(Debug)]
 pub struct HttpServer {
     thread: Option<std::thread::JoinHandle<()>>,
@@ -116,10 +113,10 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Serves.
+    /// Starts the API.
     ///
     /// # Errors
-    /// When there is no thread or no runtime for it.
+    /// When the thread or the runtime cannot be created.
     pub fn start(setup: Setup) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(4)
@@ -132,7 +129,7 @@ impl HttpServer {
             .name("http".to_owned())
             .spawn(move || {
                 runtime.block_on(serve(setup, receiver, stopped));
-                // A look at a workspace or a slow disk must not hold up the end.
+                // A scan of a workspace or a slow disk must not delay the shutdown.
                 runtime.shutdown_background();
             })?;
         Ok(Self {
@@ -142,7 +139,8 @@ impl HttpServer {
         })
     }
 
-    /// Where connections to the control socket go that speak HTTP, each with the pid of its peer.
+    /// Returns the channel for connections to the control socket that use HTTP, each with the pid
+    /// of its peer.
     pub fn sockets(&self) -> mpsc::UnboundedSender<(UnixStream, i32)> {
         self.sockets.clone()
     }
@@ -179,11 +177,11 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         Arc::clone(&keys),
     ));
     let app = routes::router(Arc::clone(&daemon));
-    let heard = feed.run(Arc::clone(&daemon));
-    let doors = listener::ServerContext::new(app, keys, identify, stop.clone());
+    let published = feed.run(Arc::clone(&daemon));
+    let context = listener::ServerContext::new(app, keys, identify, stop.clone());
     tokio::select! {
-        () = heard => {}
-        () = doors.open(tcp, sockets) => {}
+        () = published => {}
+        () = context.open(tcp, sockets) => {}
         () = stop.cancelled() => {}
     }
 }

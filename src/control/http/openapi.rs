@@ -8,7 +8,6 @@ use vik_api::{PROBLEM_JSON, Problem};
 
 use super::routes::{ResponseBody, Route, routes};
 
-/// The document.
 pub fn openapi() -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())
@@ -46,13 +45,13 @@ pub fn openapi() -> Value {
 fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = Vec::new();
     if route.path.contains("{id}") {
-        let what = match route.path.split('/').nth(1) {
+        let description = match route.path.split('/').nth(1) {
             Some("issues") => "The id of the issue, percent-encoded",
             Some("sign-ins") => "The id of the sign-in",
             _ => "The id of the attempt",
         };
         parameters.push(json!({
-            "name": "id", "in": "path", "required": true, "description": what,
+            "name": "id", "in": "path", "required": true, "description": description,
             "schema": { "type": "string", "minLength": 1 },
         }));
     }
@@ -61,12 +60,12 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     }
     let media = |kind: &str, schema: Value| json!({ kind: { "schema": schema } });
     let mut responses = Map::new();
-    let good = match &route.gives {
+    let success = match &route.gives {
         ResponseBody::Json(schema) | ResponseBody::Health(schema) => {
             media("application/json", schema(generator).into())
         }
         ResponseBody::Events(schema) => {
-            // The schema of each event's data stands among the components.
+            // Adds the schema of each event's data to the components.
             schema(generator);
             media("text/event-stream", json!({ "type": "string" }))
         }
@@ -75,20 +74,23 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     if matches!(route.gives, ResponseBody::Health(_)) {
         responses.insert(
             "503".to_owned(),
-            json!({ "description": "It is not", "content": &good }),
+            json!({ "description": "It is not", "content": &success }),
         );
     }
     responses.insert(
         "200".to_owned(),
-        json!({ "description": "Done", "content": good }),
+        json!({ "description": "Done", "content": success }),
     );
-    let refused =
+    let problem_response =
         |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
-    responses.insert("401".to_owned(), refused("No token, or a wrong one"));
+    responses.insert("401".to_owned(), problem_response("No token, or a wrong one"));
     if route.names {
-        responses.insert("404".to_owned(), refused("It is not known"));
+        responses.insert("404".to_owned(), problem_response("It is not known"));
     }
-    responses.insert("default".to_owned(), refused("It was refused, or failed"));
+    responses.insert(
+        "default".to_owned(),
+        problem_response("It was refused, or failed"),
+    );
     let mut operation = json!({
         "summary": route.summary,
         "operationId": operation_id(route),
@@ -107,18 +109,18 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     operation
 }
 
-/// `get_sessions_id_events`
+/// Returns an operation id such as `get_sessions_id_events`.
 fn operation_id(route: &Route) -> String {
-    let words: String = route
+    let path: String = route
         .path
         .chars()
         .filter(|c| !matches!(c, '{' | '}'))
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
-    format!("{}{words}", route.method.as_str().to_ascii_lowercase())
+    format!("{}{path}", route.method.as_str().to_ascii_lowercase())
 }
 
-/// The fields of a query as parameters.
+/// Converts the fields of a query to parameters.
 fn query_parameters(query: &Schema, generator: &mut SchemaGenerator) -> Vec<Value> {
     let resolved = query
         .get("$ref")
@@ -141,7 +143,7 @@ fn query_parameters(query: &Schema, generator: &mut SchemaGenerator) -> Vec<Valu
         .collect()
 }
 
-/// A query has no `null`: what is not given is not there.
+/// Removes `null` from the schema of a query parameter: an absent parameter is left out.
 fn without_null(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(object) = schema.as_object_mut() {

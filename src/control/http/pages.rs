@@ -1,4 +1,4 @@
-//! The dashboard: files that are part of the program.
+//! The dashboard: files that are embedded in the program.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use axum::response::{IntoResponse, Response};
 
 use super::answer::Refusal;
 
-/// Where the link of `vik status` leads.
+/// The path of the link that `vik status` prints.
 pub const LOGIN: &str = "/login";
 
-/// Nothing is loaded from elsewhere, no text becomes code, and no other page can frame this one.
+/// The content security policy: nothing is loaded from elsewhere, no text becomes code, and no
+/// other page can frame a page of the dashboard.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
@@ -57,23 +58,23 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "visible.js",
 ];
 
-/// Returns whether anybody may have this: the pages and files of the program, which hold nothing of the daemon's. A browser
-/// loads them without a token; what they show they ask for with one.
+/// Returns whether a request needs no token: the embedded pages and files hold no data of the
+/// daemon. A browser loads them without a token, and they request their data with one.
 pub fn is_public(method: &Method, path: &str) -> bool {
     let page = matches!(path, "/" | "/report" | "/sign-ins" | LOGIN);
     matches!(*method, Method::GET | Method::HEAD)
         && (page
             || ["/assets/", "/issues/", "/sessions/"]
                 .iter()
-                .any(|start| path.starts_with(start)))
+                .any(|prefix| path.starts_with(prefix)))
 }
 
-/// Every page is this one; its script looks at the address.
+/// Serves the only page of the dashboard; its script reads the address.
 pub async fn index() -> Response {
     asset("index.html")
 }
 
-/// One of the files.
+/// Serves an embedded file.
 pub async fn file(extract::Path(name): extract::Path<String>) -> Response {
     asset(&name)
 }
@@ -95,7 +96,7 @@ fn asset(name: &str) -> Response {
     ([(header::CONTENT_TYPE, kind)], *bytes).into_response()
 }
 
-/// What goes with every answer.
+/// Adds the security headers to every response.
 pub async fn headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [

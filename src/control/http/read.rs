@@ -1,4 +1,4 @@
-//! What can be read, and how the daemon is asked for it.
+//! Read requests, and how they query the daemon's loop.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -39,16 +39,17 @@ use crate::workspace::Layout;
 /// How long the daemon's loop may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// A state of that age is fresh: however many ask, the loop is asked a few times a second at most.
+/// The maximum age of a shared status: many clients cause only a few queries of the loop per
+/// second.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// How many pulls in a row may fail before the daemon is not ready.
+/// The number of consecutive failed pulls after which the daemon is not ready.
 const FAILED_PULLS: u64 = 3;
 
-/// How many decisions an issue is explained with.
+/// The maximum number of decisions in the explanation of an issue.
 const DECISIONS: u32 = 200;
 
-/// The daemon, as the API knows it.
+/// The daemon, as the API accesses it.
 #[derive(Debug)]
 pub struct Daemon {
     pub(super) layout: Layout,
@@ -62,7 +63,6 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Nothing is asked yet.
     pub fn new(
         layout: Layout,
         supervisor: Supervisor,
@@ -83,9 +83,9 @@ impl Daemon {
         }
     }
 
-    /// Asks the loop.
+    /// Sends a request to the daemon's loop and returns its response.
     pub async fn ask(&self, verb: Verb, by: Actor) -> Result<Response, Refusal> {
-        let gone = || {
+        let stopping = || {
             Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 crate::control::STOPPING,
@@ -94,12 +94,12 @@ impl Daemon {
         };
         let (answer, receiver) = oneshot::channel();
         let request = Request { v: PROTOCOL, verb };
-        let asking = ControlRequest { request, by, answer };
-        self.asks.send(asking).await.map_err(|_| gone())?;
+        let control_request = ControlRequest { request, by, answer };
+        self.asks.send(control_request).await.map_err(|_| stopping())?;
         match tokio::time::timeout(ANSWER_WITHIN, receiver).await {
             Ok(Ok(Response::Error(error))) => Err(Refusal::of(error)),
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(_)) => Err(gone()),
+            Ok(Err(_)) => Err(stopping()),
             Err(_) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "busy",
@@ -108,7 +108,7 @@ impl Daemon {
         }
     }
 
-    /// What it does now; who asks at the same time shares one answer.
+    /// Returns the current status. Concurrent callers share one response.
     pub async fn status(&self) -> Result<Arc<Status>, Refusal> {
         let mut latest = self.latest.lock().await;
         if let Some((at, status)) = &*latest
@@ -124,12 +124,12 @@ impl Daemon {
         Ok(status)
     }
 
-    /// What was seen does not hold any more.
+    /// Discards the shared status.
     pub async fn forget_status(&self) {
         *self.latest.lock().await = None;
     }
 
-    /// Reads files beside the requests of others.
+    /// Runs `read` on a blocking thread, so that file access does not delay other requests.
     pub async fn reading<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
@@ -141,7 +141,7 @@ impl Daemon {
         }
     }
 
-    /// The ledger; there is one while a daemon runs.
+    /// Opens the ledger for reading. It exists while a daemon runs.
     pub fn ledger(&self) -> Result<Reader, Refusal> {
         match Reader::open(&self.layout.service_dir()) {
             Ok(Some(ledger)) => Ok(ledger),
@@ -173,7 +173,7 @@ pub struct IssuesQuery {
     limit: Option<Limit>,
 }
 
-/// How many things a page has at most: 1 to 1000.
+/// The maximum number of items per page: 1 to 1000.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u32")]
 pub struct Limit(u32);
@@ -260,20 +260,20 @@ pub struct PastQuery {
 /// `GET /api/v1/runs`
 pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQuery>) -> Answer<RunsPage> {
     let status = daemon.status().await?;
-    let most = Limit::or(query.limit, 100);
+    let limit = Limit::or(query.limit, 100);
     let page = daemon
         .reading(move |daemon| {
             let ledger = daemon.ledger()?;
             let (runs, more) = match query.issue {
-                None => history::latest(&daemon.layout, &ledger, Some(&status), most)
+                None => history::latest(&daemon.layout, &ledger, Some(&status), limit)
                     .map_err(|error| ledger_failure(&error))?,
                 Some(issue) => {
                     let found = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue);
                     let mut runs = found
                         .map_err(|error| Failure::failed("history", "cannot read what was done", &error))?;
                     runs.reverse();
-                    let more = runs.len() > most as usize;
-                    runs.truncate(most as usize);
+                    let more = runs.len() > limit as usize;
+                    runs.truncate(limit as usize);
                     (runs, more)
                 }
             };
@@ -292,15 +292,15 @@ pub async fn decisions(
     State(daemon): State<Arc<Daemon>>,
     Params(query): Params<PastQuery>,
 ) -> Answer<DecisionsPage> {
-    let most = Limit::or(query.limit, 100);
+    let limit = Limit::or(query.limit, 100);
     let page = daemon
         .reading(move |daemon| {
             let mut found = daemon
                 .ledger()?
-                .decisions(query.issue.as_ref(), most + 1)
+                .decisions(query.issue.as_ref(), limit + 1)
                 .map_err(|error| ledger_failure(&error))?;
-            let more = found.len() > most as usize;
-            found.truncate(most as usize);
+            let more = found.len() > limit as usize;
+            found.truncate(limit as usize);
             let decided = found.into_iter().map(|decision| Decided {
                 issue_id: decision.issue.clone(),
                 decision: view::decision(decision),
@@ -324,7 +324,7 @@ pub struct ReportQuery {
     since: Option<String>,
 }
 
-/// What a `since` looks like: what the document says is what is checked.
+/// The pattern of `since`. The OpenAPI document publishes the same pattern.
 static SINCE_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SINCE).ok());
 
 const SINCE: &str = "^([1-9][0-9]{0,3}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
@@ -337,15 +337,15 @@ pub async fn report(
 ) -> Answer<ReportView> {
     let now = Timestamp::now();
     let text = query.since.as_deref().unwrap_or("7d");
-    let fits = SINCE_FORM.as_ref().is_some_and(|form| form.is_match(text));
-    let since: Since = fits.then(|| text.parse().ok()).flatten().ok_or_else(|| {
+    let is_valid = SINCE_FORM.as_ref().is_some_and(|form| form.is_match(text));
+    let since: Since = is_valid.then(|| text.parse().ok()).flatten().ok_or_else(|| {
         Refusal::new(
             StatusCode::BAD_REQUEST,
             "bad_request",
             "`since` is a time before now (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
         )
     })?;
-    // Of the future nothing is known: that is an empty span.
+    // A time in the future gives an empty time span.
     let since = since.before(now);
     let report = daemon
         .reading(move |daemon| {

@@ -1,4 +1,4 @@
-//! Every path of the API, once: the router and the OpenAPI document are both made from this table.
+//! The table of all paths of the API. The router and the OpenAPI document are both built from it.
 
 use std::sync::Arc;
 
@@ -21,45 +21,38 @@ use super::sessions::{self, EventsQuery, StderrQuery};
 use super::steer::{self, Nothing};
 use super::{metrics, pages, signing};
 
-/// The most bytes of a body.
+/// The maximum size of a request body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// How a type is told in the document.
+/// Generates the schema of a type for the OpenAPI document.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// What a path answers with.
+/// What a path responds with.
 pub enum ResponseBody {
-    /// JSON.
     Json(SchemaOf),
-    /// The same, also with status 503.
+    /// JSON, also with status 503.
     Health(SchemaOf),
-    /// Server-sent events, each with this as its data.
+    /// Server-sent events, each with this type as its data.
     Events(SchemaOf),
     /// Text of this media type.
     Text(&'static str),
 }
 
-/// One path.
 pub struct Route {
-    /// Below `/api/v1`.
+    /// The path below `/api/v1`.
     pub path: &'static str,
     /// `GET` or `POST`.
     pub method: Method,
-    /// What it is for, in one line.
     pub summary: &'static str,
-    /// Its query.
     pub query: Option<SchemaOf>,
-    /// Its body.
     pub body: Option<SchemaOf>,
-    /// Its answer.
     pub gives: ResponseBody,
-    /// Whether it can answer that there is no such thing.
+    /// Whether the path names an item, so that it can respond with 404.
     pub names: bool,
-    /// Whether it needs a token.
     pub needs_token: bool,
     handler: MethodRouter<Arc<Daemon>>,
 }
@@ -121,7 +114,6 @@ fn json<T: JsonSchema>() -> ResponseBody {
     ResponseBody::Json(schema_of::<T>)
 }
 
-/// All of them.
 pub fn routes() -> Vec<Route> {
     vec![
         Route::get(
@@ -278,14 +270,14 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-/// The API, and the dashboard.
+/// Builds the router of the API and of the dashboard.
 pub fn router(daemon: Arc<Daemon>) -> Router {
     let api = routes().into_iter().fold(Router::new(), |router, route| {
         router.route(route.path, route.handler)
     });
     Router::new()
         .nest("/api/v1", api)
-        // Where scrapers and probes look by themselves.
+        // The default paths of scrapers and probes.
         .route("/metrics", get(read::metrics))
         .route("/healthz", get(read::healthz))
         .route("/readyz", get(read::readyz))

@@ -1,4 +1,4 @@
-//! One attempt: what it was for, its events, what its agent wrote to stderr, what it changed.
+//! One attempt: its details, its events, its agent's stderr, its file changes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::session::PROMPT;
 use crate::workspace;
 use crate::workspace::fs as private;
 
-/// How much of a prompt, or of what a script printed, is shown.
+/// The maximum size shown of a prompt or of a script's output, in bytes.
 const EXCERPT: u64 = 256 * 1024;
 
-/// The most of stderr that is given at once.
+/// The maximum size of a stderr response, in bytes.
 const MOST_STDERR: u64 = 1024 * 1024;
 
 /// `GET /api/v1/sessions/{id}`
@@ -61,7 +61,7 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
     Ok(Json(detail))
 }
 
-/// What was run around the agent, as the journal has it, with what it printed.
+/// Returns the scripts that ran around the agent, from the journal, with their output.
 fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
     let mut scripts: Vec<ScriptView> = Vec::new();
     for step in vik_store::steps(&files.journal()) {
@@ -85,7 +85,7 @@ fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
             _ => {}
         }
     }
-    // The commands of a prompt leave nothing but what stands in it.
+    // The output of successful prompt commands is part of the prompt.
     scripts.retain(|view| view.name != PROMPT || view.ok != Some(true));
     scripts
 }
@@ -168,7 +168,11 @@ pub async fn stderr(
 /// `GET /api/v1/sessions/{id}/diff`
 pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
     let workdir = daemon
-        .reading(move |daemon| Ok(daemon.layout.issue_dir(&known(daemon, &session)?.started.issue)))
+        .reading(move |daemon| {
+            Ok(daemon
+                .layout
+                .issue_dir(&find_attempt(daemon, &session)?.started.issue))
+        })
         .await?;
     let scratch = daemon.layout.service_dir();
     Ok(Json(
@@ -176,8 +180,7 @@ pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> 
     ))
 }
 
-/// An attempt that the ledger knows.
-fn known(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refusal> {
+fn find_attempt(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refusal> {
     let found = daemon
         .ledger()?
         .attempt(session.0)
@@ -186,10 +189,10 @@ fn known(daemon: &Daemon, session: &SessionInPath) -> Result<StoredAttempt, Refu
 }
 
 fn files(daemon: &Daemon, session: &SessionInPath) -> Result<AttemptFiles, Refusal> {
-    Ok(history::files(&daemon.layout, &known(daemon, session)?))
+    Ok(history::files(&daemon.layout, &find_attempt(daemon, session)?))
 }
 
-/// The start of a file, where there is one.
+/// Reads the start of a file. Returns `None` if the file is missing or unreadable.
 fn start_of(path: &Path) -> Option<Excerpt> {
     let mut file = private::open(path).ok()?;
     let size = file.metadata().ok()?.len();
@@ -199,10 +202,10 @@ fn start_of(path: &Path) -> Option<Excerpt> {
     })
 }
 
-/// The end of a file, and how much is before it.
-fn end_of(path: &Path, most: u64) -> Option<(String, u64)> {
+/// Reads the end of a file and returns it with the number of bytes before it.
+fn end_of(path: &Path, max_bytes: u64) -> Option<(String, u64)> {
     let mut file = private::open(path).ok()?;
     let size = file.metadata().ok()?.len();
-    let left_out = size.saturating_sub(most);
+    let left_out = size.saturating_sub(max_bytes);
     Some((masked::read(&mut file, left_out..size).ok()?, left_out))
 }

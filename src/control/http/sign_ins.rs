@@ -1,8 +1,8 @@
 //! The browsers that are signed in to the dashboard.
 //!
-//! A browser keeps the token of its sign-in in the storage of the dashboard's origin, which includes the port, and sends
-//! it with each request. The file holds only an HMAC of the token. Its key is derived from the API token, so a new API
-//! token ends all sign-ins.
+//! A browser keeps the token of its sign-in in the storage of the dashboard's origin, which
+//! includes the port, and sends it with each request. The file holds only an HMAC of the token. Its
+//! key is derived from the API token, so a new API token ends all sign-ins.
 
 use std::io;
 use std::net::IpAddr;
@@ -26,10 +26,11 @@ use crate::workspace::fs::{write_atomic, write_soon};
 /// How long a browser stays signed in.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How many browsers may be signed in. One more signs out the one that was not used for the longest time.
+/// The maximum number of browsers that are signed in. A further sign-in signs out the browser that
+/// was least recently used.
 const MAX_SIGN_INS: usize = 32;
 
-/// The time of the last use is saved when the saved one is older than this.
+/// The time of the last use is saved when the saved time is older than this.
 const SAVE_USE_AFTER: SignedDuration = SignedDuration::from_mins(5);
 
 /// The longest `User-Agent` that is kept, in characters.
@@ -77,7 +78,8 @@ pub struct SignInRef {
 }
 
 impl SignInRef {
-    /// Returns how long the sign-in is valid, by the wall clock: a timer stops while the machine is suspended.
+    /// Returns how long the sign-in is valid, by the wall clock: a timer stops while the machine is
+    /// suspended.
     pub fn left(&self) -> Duration {
         Duration::try_from(self.expires_at.duration_since(wall_clock())).unwrap_or_default()
     }
@@ -91,7 +93,7 @@ pub struct SignIns {
 }
 
 impl SignIns {
-    /// Reads the sign-ins of an earlier daemon. Where that fails, there are none.
+    /// Reads the sign-ins of an earlier daemon. Returns an empty list if that fails.
     pub fn load(file: &Path, api_token: &str) -> Self {
         let mut sign_ins = Self::in_memory(api_token);
         let records = match sign_ins.read(file) {
@@ -205,10 +207,11 @@ impl SignIns {
         views
     }
 
-    /// Revokes one sign-in, or all, with their event streams. Returns how many there were.
+    /// Revokes one sign-in, or all, with their event streams. Returns the number of revoked
+    /// sign-ins.
     ///
     /// # Errors
-    /// When that cannot be saved. The sign-ins are revoked, and valid again after a restart.
+    /// When the revocation cannot be saved: it then holds only until the daemon restarts.
     pub fn revoke(&self, id: Option<&str>, now: Timestamp) -> io::Result<usize> {
         let mut entries = self.current(now);
         let before = entries.len();
@@ -361,12 +364,12 @@ mod tests {
         });
         assert_eq!(sign_ins.revoke(Some(&one.id), seconds(2)).unwrap(), 1);
         assert!(one.revoked.is_cancelled() && !other.revoked.is_cancelled());
-        let left: Vec<_> = sign_ins
+        let remaining: Vec<_> = sign_ins
             .list(seconds(2))
             .into_iter()
             .map(|view| view.user_agent)
             .collect();
-        assert_eq!(left, ["other"]);
+        assert_eq!(remaining, ["other"]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub const SIGN_IN: &str = "/api/v1/sign-in";
 /// `POST /api/v1/sign-in`
 pub async fn sign_in(
     State(daemon): State<Arc<Daemon>>,
-    Extension(door): Extension<Transport>,
+    Extension(transport): Extension<Transport>,
     headers: HeaderMap,
     Input(SignIn { code }): Input<SignIn>,
 ) -> Result<Unmasked<SignedIn>, Refusal> {
@@ -34,7 +34,7 @@ pub async fn sign_in(
         )
         .hint("`vik status` prints a new one")
     };
-    let Transport::Tcp(connection) = door else {
+    let Transport::Tcp(connection) = transport else {
         return Err(refused());
     };
     // An agent that is refused must not use up a person's link.
@@ -50,13 +50,13 @@ pub async fn sign_in(
     let address = connection.peer();
     let (token, expires_at) = daemon
         .reading(move |daemon| {
-            let begun = daemon.keys.sign_ins().begin(address, &user_agent, wall_clock());
-            begun.map_err(|error| Failure::failed("sign_in", "cannot save the sign-in", &error).into())
+            let sign_in = daemon.keys.sign_ins().begin(address, &user_agent, wall_clock());
+            sign_in.map_err(|error| Failure::failed("sign_in", "cannot save the sign-in", &error).into())
         })
         .await?;
     let id = token.split('.').next().unwrap_or_default().to_owned();
     tracing::info!(id, %address, "a browser signed in to the dashboard");
-    // Masked, the token would be useless.
+    // Masking would make the token useless.
     Ok(Unmasked(SignedIn {
         schema: SCHEMA,
         id,

@@ -1,4 +1,5 @@
-//! Requests that steer. Each is decided by the loop and on disk, with who asked, before it is answered.
+//! Requests that control the daemon. The loop decides each request and commits it with its actor
+//! before the response is sent.
 
 use std::sync::Arc;
 
@@ -12,35 +13,35 @@ use vik_core::scheduler::Actor;
 use super::answer::{Answer, Input, IssueInPath, Json, Refusal};
 use super::read::Daemon;
 
-type Asked = (State<Arc<Daemon>>, Extension<Actor>);
+type Caller = (State<Arc<Daemon>>, Extension<Actor>);
 
 /// A body without anything in it.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-pub async fn refresh((State(daemon), Extension(by)): Asked, _: Input<Nothing>) -> Answer<Steered> {
+pub async fn refresh((State(daemon), Extension(by)): Caller, _: Input<Nothing>) -> Answer<Steered> {
     steer(&daemon, Verb::Refresh, by, None).await
 }
 
-pub async fn drain((State(daemon), Extension(by)): Asked, _: Input<Nothing>) -> Answer<Steered> {
+pub async fn drain((State(daemon), Extension(by)): Caller, _: Input<Nothing>) -> Answer<Steered> {
     steer(&daemon, Verb::Drain, by, None).await
 }
 
-pub async fn pause((State(daemon), Extension(by)): Asked, which: Input<WhichIssue>) -> Answer<Steered> {
-    let issue = which.0.issue_id;
+pub async fn pause((State(daemon), Extension(by)): Caller, input: Input<WhichIssue>) -> Answer<Steered> {
+    let issue = input.0.issue_id;
     let verb = Verb::Pause { issue: issue.clone() };
     steer(&daemon, verb, by, issue).await
 }
 
-pub async fn resume((State(daemon), Extension(by)): Asked, which: Input<WhichIssue>) -> Answer<Steered> {
-    let issue = which.0.issue_id;
+pub async fn resume((State(daemon), Extension(by)): Caller, input: Input<WhichIssue>) -> Answer<Steered> {
+    let issue = input.0.issue_id;
     let verb = Verb::Continue { issue: issue.clone() };
     steer(&daemon, verb, by, issue).await
 }
 
 pub async fn cancel(
-    (State(daemon), Extension(by)): Asked,
+    (State(daemon), Extension(by)): Caller,
     IssueInPath(issue): IssueInPath,
     _: Input<Nothing>,
 ) -> Answer<Steered> {
@@ -49,44 +50,48 @@ pub async fn cancel(
 }
 
 pub async fn unpark(
-    (State(daemon), Extension(by)): Asked,
+    (State(daemon), Extension(by)): Caller,
     IssueInPath(issue): IssueInPath,
-    wish: Input<Unpark>,
+    input: Input<Unpark>,
 ) -> Answer<Steered> {
     let verb = Verb::Unpark {
         issue: issue.clone(),
-        attempts: wish.0.attempts,
+        attempts: input.0.attempts,
     };
     steer(&daemon, verb, by, Some(issue)).await
 }
 
-pub async fn approve(asked: Asked, issue: IssueInPath, opinion: Input<ApprovalDecision>) -> Answer<Steered> {
-    answer(asked, issue, opinion, |message| approval::Answer::Approve {
+pub async fn approve(
+    caller: Caller,
+    issue: IssueInPath,
+    decision: Input<ApprovalDecision>,
+) -> Answer<Steered> {
+    answer(caller, issue, decision, |message| approval::Answer::Approve {
         message,
     })
     .await
 }
 
-pub async fn deny(asked: Asked, issue: IssueInPath, opinion: Input<ApprovalDecision>) -> Answer<Steered> {
-    answer(asked, issue, opinion, approval::Answer::denied).await
+pub async fn deny(caller: Caller, issue: IssueInPath, decision: Input<ApprovalDecision>) -> Answer<Steered> {
+    answer(caller, issue, decision, approval::Answer::denied).await
 }
 
 async fn answer(
-    (State(daemon), Extension(by)): Asked,
+    (State(daemon), Extension(by)): Caller,
     IssueInPath(issue): IssueInPath,
-    opinion: Input<ApprovalDecision>,
-    say: impl FnOnce(Option<String>) -> approval::Answer,
+    decision: Input<ApprovalDecision>,
+    to_answer: impl FnOnce(Option<String>) -> approval::Answer,
 ) -> Answer<Steered> {
     let ApprovalDecision {
         stage,
         request,
         message,
-    } = opinion.0;
+    } = decision.0;
     let verb = Verb::Answer {
         issue: issue.clone(),
         stage,
         request,
-        answer: say(message.filter(|message| !message.trim().is_empty())),
+        answer: to_answer(message.filter(|message| !message.trim().is_empty())),
     };
     steer(&daemon, verb, by, Some(issue)).await
 }
@@ -94,7 +99,7 @@ async fn answer(
 async fn steer(daemon: &Daemon, verb: Verb, by: Actor, issue: Option<IssueId>) -> Answer<Steered> {
     let done = |count, nothing| Ok(Json(Steered { count, nothing }));
     let response = daemon.ask(verb, by).await?;
-    // What was seen before is not what is now.
+    // The shared status is out of date.
     daemon.forget_status().await;
     match response {
         Response::Done { count } => done(count, None),

@@ -49,12 +49,13 @@ impl LogLimit {
     }
 }
 
-/// Who opened a connection. Each has the same right to places.
+/// The origin of a connection. All origins have an equal right to places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     /// A user of this machine.
     User(u32),
-    /// Another machine. With IPv6 it is a network of 64 bits, all of which one machine may have.
+    /// Another machine. An IPv6 origin is a network of 64 bits, because one machine may have all of
+    /// its addresses.
     Network(IpAddr),
 }
 
@@ -77,7 +78,7 @@ struct Newcomer {
     end: CancellationToken,
 }
 
-/// The connections without a token, the oldest first.
+/// The connections without a token, oldest first.
 #[derive(Default)]
 struct Newcomers {
     next: u64,
@@ -85,21 +86,21 @@ struct Newcomers {
 }
 
 impl Newcomers {
-    /// Adds a connection. Where there is no room, the oldest connection of the origin with the most is closed, so that a
-    /// flood closes its own. Returns whether one was closed.
+    /// Adds a connection. If there is no room, the oldest connection of the origin with the most
+    /// connections is closed, so that a flood closes its own. Returns whether one was closed.
     fn enter(&mut self, origin: Origin, end: CancellationToken) -> (u64, bool) {
         let closes = self.waiting.len() >= MAX_NEWCOMERS;
         if closes {
             let mut counts: HashMap<Origin, usize> = HashMap::new();
-            for one in &self.waiting {
-                *counts.entry(one.origin).or_default() += 1;
+            for newcomer in &self.waiting {
+                *counts.entry(newcomer.origin).or_default() += 1;
             }
-            // Among equal origins, that of the oldest connection.
+            // Among equal origins, the one with the oldest connection is chosen.
             let most = counts.values().max();
             let victim = self
                 .waiting
                 .iter()
-                .position(|one| counts.get(&one.origin) == most);
+                .position(|newcomer| counts.get(&newcomer.origin) == most);
             self.waiting.remove(victim.unwrap_or(0)).end.cancel();
         }
         let number = self.next;
@@ -109,7 +110,7 @@ impl Newcomers {
     }
 
     fn leave(&mut self, number: u64) {
-        self.waiting.retain(|one| one.number != number);
+        self.waiting.retain(|newcomer| newcomer.number != number);
     }
 }
 
@@ -123,7 +124,7 @@ pub struct TcpPlaces {
 }
 
 impl TcpPlaces {
-    /// Returns places that are all free.
+    /// Creates places that are all free.
     pub fn new(identify: Identify) -> Self {
         Self {
             newcomers: Mutex::default(),
@@ -162,12 +163,13 @@ impl TcpPlaces {
     }
 }
 
-/// What a connection has shown.
+/// The kind of token that a connection has presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// The API token. It is in a file, which an agent without a sandbox can read.
     Api,
-    /// The token of a sign-in, or the code of a link for one: `vik status` prints it, and agents cannot ask for it.
+    /// The token of a sign-in, or the code of a link for one: `vik status` prints it, and agents
+    /// cannot ask for it.
     SignIn,
 }
 
@@ -178,7 +180,7 @@ enum Denied {
     Full,
 }
 
-/// The place of a connection that has shown a token.
+/// The place of a connection that has presented a token.
 #[derive(Debug)]
 struct Admitted {
     _permit: OwnedSemaphorePermit,
@@ -211,13 +213,14 @@ impl TcpConnection {
         self.local.port()
     }
 
-    /// Admits a connection that has shown a token, unless it comes from an agent. That is found out once. Where its
-    /// process cannot be found, a token that agents can read is not enough.
+    /// Admits a connection that has presented a token, unless it comes from an agent. Its process
+    /// is looked up once. If the process cannot be found, a token that agents can read is not
+    /// enough.
     ///
     /// # Errors
-    /// When it may not use the API, or too many do.
+    /// When the connection may not use the API, or too many connections are open.
     pub async fn admit(&self, token: Token) -> Result<(), Refusal> {
-        match self.admission.get_or_init(|| self.judge()).await {
+        match self.admission.get_or_init(|| self.decide_admission()).await {
             Ok(admitted) if admitted.is_hidden && token == Token::Api => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 REFUSED,
@@ -239,21 +242,21 @@ impl TcpConnection {
         }
     }
 
-    async fn judge(&self) -> Result<Admitted, Denied> {
+    async fn decide_admission(&self) -> Result<Admitted, Denied> {
         self.places.newcomers().leave(self.number);
         let authorised = Arc::clone(&self.places.authorised);
         let permit = authorised.try_acquire_owned().map_err(|_| Denied::Full)?;
         let (identify, peer, local) = (Arc::clone(&self.places.identify), self.peer, self.local);
-        // The search holds the place to its end, also when the client goes away meanwhile.
-        let search = move || match identify(peer, local) {
+        // The lookup holds the permit until it ends, even if the client disconnects.
+        let lookup = move || match identify(peer, local) {
             TcpPeer::Descendant | TcpPeer::Unknown => None,
             found @ (TcpPeer::Other | TcpPeer::Hidden) => Some(Admitted {
                 _permit: permit,
                 is_hidden: found == TcpPeer::Hidden,
             }),
         };
-        // A panic there must not let anybody in.
-        if let Ok(Some(admitted)) = tokio::task::spawn_blocking(search).await {
+        // A panic in the lookup must not admit the connection.
+        if let Ok(Some(admitted)) = tokio::task::spawn_blocking(lookup).await {
             return Ok(admitted);
         }
         if let Some(count) = self.places.agents.count() {
@@ -262,7 +265,7 @@ impl TcpConnection {
         Err(Denied::Agent)
     }
 
-    /// Completes when the connection had a token too late, or was refused.
+    /// Completes when the connection has not presented a token in time, or was refused.
     pub async fn timed_out(&self) {
         tokio::time::sleep(NEWCOMER_TIMEOUT).await;
         if matches!(self.admission.get(), Some(Ok(_))) {

@@ -1,4 +1,4 @@
-//! The feed under load, and the documents that people and programs rely on.
+//! Tests of the feed under load and of the published documents.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use vik_testkit::HttpClient;
 use super::*;
 use crate::workspace::Layout;
 
-/// An API without a daemon behind it.
+/// An API server without a daemon.
 struct Served {
     _folder: tempfile::TempDir,
     server: Option<HttpServer>,
@@ -28,7 +28,7 @@ impl Served {
         Self::with_peer(vik_proc::TcpPeer::Other)
     }
 
-    /// All connections come from such a peer.
+    /// Starts an API whose connections all seem to come from this peer.
     fn with_peer(peer: vik_proc::TcpPeer) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let workflow = folder.path().join("workflow.yml");
@@ -66,7 +66,7 @@ impl Served {
         HttpClient::tcp(&self.address).with_header("Authorization", &format!("Bearer {TOKEN}"))
     }
 
-    fn tell(&self, number: usize) {
+    fn publish(&self, number: usize) {
         self.feed.publish(Fact::Issue {
             issue_id: number.to_string().as_str().into(),
             description: "something ".repeat(1_000),
@@ -84,7 +84,7 @@ impl Served {
 
 #[test]
 fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
-    // More than what the kernel and the server hold for one reader.
+    // More facts than the kernel and the server buffer for one reader.
     const FACTS: usize = 3_000;
     let served = Served::new();
     let slowest = Arc::new([const { AtomicUsize::new(0) }; 2]);
@@ -109,8 +109,8 @@ fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
     let stuck = served.client().events("/api/v1/events");
     served.readers(3);
     for number in 0..FACTS {
-        served.tell(number);
-        // As fast as who reads can: a reader of this test is a thread of a debug build.
+        served.publish(number);
+        // Publishes at the readers' speed: a reader of this test is a thread of a debug build.
         while slowest
             .iter()
             .any(|seen| seen.load(Ordering::Relaxed) + 20 < number)
@@ -121,7 +121,7 @@ fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
     for reader in readers {
         reader.join().unwrap();
     }
-    // Only the one that did not read is gone by itself.
+    // Only the reader that does not read was disconnected by the server.
     let until = Instant::now() + Duration::from_secs(60);
     while served.feed.readers() > 0 && Instant::now() < until {
         std::thread::yield_now();
@@ -136,9 +136,9 @@ fn the_end_does_not_wait_for_who_reads() {
     let mut events = served.client().events("/api/v1/events");
     let mut idle = TcpStream::connect(&served.address).unwrap();
     served.readers(1);
-    let began = Instant::now();
+    let started = Instant::now();
     drop(served.server.take());
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(started.elapsed() < Duration::from_secs(5));
     assert_eq!(events.next(), None);
     assert!(matches!(idle.read(&mut [0; 1]), Ok(0) | Err(_)));
 }
@@ -203,7 +203,7 @@ fn a_hidden_peer_needs_a_sign_in() {
     }
 }
 
-/// A reader of the feed is signed out with its sign-in, by a revocation or by time.
+/// A feed reader's stream ends with its sign-in, by revocation or by expiry.
 #[test]
 fn a_stream_ends_with_its_sign_in() {
     let served = Served::new();

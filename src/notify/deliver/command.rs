@@ -1,4 +1,4 @@
-//! Tells by a shell command.
+//! Delivers by a shell command.
 
 use std::future::Future;
 
@@ -10,19 +10,19 @@ use crate::host::{ATTEMPT_MARK, fit, os_env};
 use crate::report;
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
-/// The most it may print; nobody reads it.
+/// The maximum output of the command. It is discarded.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Runs the command as a pull is run: in the folder of the workflow file, with the daemon's environment. What it is told
-/// stands on its standard input and in variables: nothing of it is ever part of the command.
+/// Runs the command like a pull: in the folder of the workflow file, with the daemon's environment.
+/// The notification is passed on standard input and in variables, and is never part of the command.
 pub(super) async fn run(
     delivery: &Delivering,
     script: &str,
     body: &[u8],
     cancel: impl Future<Output = ()>,
 ) -> Result<(), DeliverError> {
-    let told = &delivery.notification;
-    let name = format!("notify-{}", told.delivery_id);
+    let notification = &delivery.notification;
+    let name = format!("notify-{}", notification.delivery_id);
     let (input, stderr) = (
         delivery.folder.join(format!("{name}.json")),
         delivery.folder.join(format!("{name}.stderr")),
@@ -31,16 +31,16 @@ pub(super) async fn run(
         .and_then(|()| write_private(&input, body))
         .map_err(DeliverError::Prepare)?;
     let mut env = delivery.host.command_env();
-    let item = told.items.first();
+    let item = notification.items.first();
     let issue = item.and_then(|item| item.issue_id.as_ref());
     let stage = item.and_then(|item| item.stage.as_ref());
     for (variable, value) in [
-        ("VIK_EVENT", told.event.as_str()),
-        ("VIK_NOTIFIER", &told.notifier),
-        ("VIK_DELIVERY_ID", &told.delivery_id),
-        ("VIK_TITLE", &told.title),
-        ("VIK_TEXT", &told.text),
-        // Those of the first one, where there are many.
+        ("VIK_EVENT", notification.event.as_str()),
+        ("VIK_NOTIFIER", &notification.notifier),
+        ("VIK_DELIVERY_ID", &notification.delivery_id),
+        ("VIK_TITLE", &notification.title),
+        ("VIK_TEXT", &notification.text),
+        // Of several items, the variables describe the first one.
         ("VIK_ISSUE_ID", issue.map_or("", |issue| issue.as_str())),
         ("VIK_ISSUE_TITLE", item.map_or("", |item| &item.issue_title)),
         ("VIK_STAGE", stage.map_or("", |stage| stage.as_str())),
@@ -60,7 +60,7 @@ pub(super) async fn run(
         max_bytes: MAX_BYTES,
     };
     let run = delivery.host.supervisor.output(&spec, limits, cancel).await;
-    let said = report::tail_lines(&read_tail(&stderr, 4096), 5);
+    let stderr_tail = report::tail_lines(&read_tail(&stderr, 4096), 5);
     let _ = (std::fs::remove_file(&input), std::fs::remove_file(&stderr));
     let run = run.map_err(DeliverError::Start)?;
     if run.cancelled {
@@ -75,7 +75,10 @@ pub(super) async fn run(
         } else {
             how_ended(&run.exit)
         };
-        return Err(DeliverError::Command { how, stderr: said });
+        return Err(DeliverError::Command {
+            how,
+            stderr: stderr_tail,
+        });
     }
     Ok(())
 }

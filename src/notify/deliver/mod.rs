@@ -14,60 +14,43 @@ use vik_core::workflow::{Notifier, NotifyChannel};
 
 use crate::host::Host;
 
-/// Why a try failed. Neither an address nor a secret stands in it.
+/// Why a try failed. The error contains neither an address nor a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
-    /// A file for it could not be written.
     #[error("cannot prepare the notification")]
     Prepare(#[source] std::io::Error),
-    /// It is no JSON.
     #[error("cannot write the notification")]
     Encode(#[source] serde_json::Error),
-    /// The command could not be started.
     #[error("the command could not be started")]
     Start(#[source] vik_proc::ProcError),
-    /// The command failed.
     #[error("the command {how}{}", output_suffix(stderr))]
     Command {
-        /// `exited with 1`, …
+        /// Such as `exited with 1`.
         how: String,
-        /// The end of what it printed to stderr.
+        /// The end of its stderr.
         stderr: String,
     },
-    /// It took too long.
     #[error("it did not end within {0}")]
     TimedOut(Span),
-    /// A variable is not set.
     #[error("the variable {0} is not set")]
     Unset(String),
-    /// The address is none.
     #[error("{0} holds no address that begins with `https://` or `http://`")]
     Address(String),
-    /// The client could not be made.
     #[error("cannot set up a client: {0}")]
     Client(String),
-    /// No answer came.
+    /// No response arrived.
     #[error("{host}: {why}")]
-    Send {
-        /// Where.
-        host: String,
-        /// In words.
-        why: String,
-    },
-    /// The answer was no success.
+    Send { host: String, why: String },
+    /// The response was not a success.
     #[error("{host} answered {status}{}", output_suffix(body))]
     Answer {
-        /// Where.
         host: String,
-        /// The status.
         status: String,
-        /// The beginning of what it said.
+        /// The start of the response body.
         body: String,
     },
-    /// Vik is at fault.
     #[error("a bug in Vik: {0}")]
     Bug(String),
-    /// Vik is ending.
     #[error("it was stopped")]
     Stopped,
 }
@@ -80,34 +63,33 @@ fn output_suffix(text: &str) -> String {
     }
 }
 
-/// What one try needs.
+/// The parts of one try.
 #[derive(Clone, Debug)]
 pub struct Delivering {
-    /// Where it runs, and the daemon's environment.
+    /// The host, with the daemon's environment.
     pub host: Arc<Host>,
-    /// The notifier.
     pub notifier: Notifier,
-    /// What it is told.
     pub notification: Notification,
-    /// A folder for files that go at the end.
+    /// A folder for temporary files.
     pub folder: PathBuf,
 }
 
-/// Tries once, within the notifier's time.
+/// Tries once, within the notifier's timeout.
 ///
 /// # Errors
-/// When it cannot be told to have arrived.
-pub async fn deliver(what: &Delivering, cancel: impl Future<Output = ()>) -> Result<(), DeliverError> {
-    let body = serde_json::to_string(&what.notification).map_err(DeliverError::Encode)?;
-    // It leaves the machine.
+/// When the notification is not known to have arrived.
+pub async fn deliver(delivery: &Delivering, cancel: impl Future<Output = ()>) -> Result<(), DeliverError> {
+    let body = serde_json::to_string(&delivery.notification).map_err(DeliverError::Encode)?;
+    // The notification leaves the machine, so its secrets are masked.
     let body = vik_mask::mask_json(&body).into_owned().into_bytes();
-    match &what.notifier.channel {
-        NotifyChannel::Command(script) => command::run(what, script, &body, cancel).await,
+    match &delivery.notifier.channel {
+        NotifyChannel::Command(script) => command::run(delivery, script, &body, cancel).await,
         NotifyChannel::Webhook { address, secret_env } => {
-            let timeout = what.notifier.timeout;
+            let timeout = delivery.notifier.timeout;
             tokio::select! {
-                result = webhook::post(what, address, secret_env.as_deref(), body) => result,
-                // The client has the same time for each of its steps; this is for all of them together.
+                result = webhook::post(delivery, address, secret_env.as_deref(), body) => result,
+                // The client applies the timeout to each of its steps; this one applies to all of
+                // them together.
                 () = tokio::time::sleep(timeout.0) => Err(DeliverError::TimedOut(timeout)),
                 () = cancel => Err(DeliverError::Stopped),
             }
@@ -115,9 +97,9 @@ pub async fn deliver(what: &Delivering, cancel: impl Future<Output = ()>) -> Res
     }
 }
 
-/// The wait before the next try, after so many; `None`: it is given up.
+/// Returns the wait before the next try, or `None` if the notification is given up.
 pub(super) fn wait_after(tries: u32) -> Option<Duration> {
-    /// Some four minutes in all, and what the tries themselves take.
+    /// About four minutes in total, plus the duration of the tries.
     const WAITS: [u64; 8] = [1, 2, 4, 8, 15, 30, 60, 120];
     let index = usize::try_from(tries.saturating_sub(1)).ok()?;
     WAITS.get(index).map(|seconds| Duration::from_secs(*seconds))

@@ -1,4 +1,4 @@
-//! Tells by an HTTP POST.
+//! Delivers by an HTTP POST.
 
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Url;
@@ -10,10 +10,11 @@ use super::{DeliverError, Delivering};
 use crate::crash::wall_clock;
 use crate::outbound;
 
-/// As much of an answer is read where it is no success.
+/// The maximum number of bytes read of an unsuccessful response.
 const MAX_ANSWER: usize = 4096;
 
-/// Posts it. What is signed is the time, a dot, and the body: a request cannot be sent again by somebody else later.
+/// Posts the notification. The signature covers the time, a dot and the body, so that nobody can
+/// replay the request later.
 pub(super) async fn post(
     delivery: &Delivering,
     address: &NotifyAddress,
@@ -42,20 +43,20 @@ pub(super) async fn post(
         .ok_or(DeliverError::Address(from))?;
     let path = url.path().to_owned();
     let secret = secret_env.map(variable).transpose()?;
-    let told = &delivery.notification;
+    let notification = &delivery.notification;
     let timestamp = wall_clock().as_second().to_string();
     let mut request = outbound::client(&url)
         .map_err(DeliverError::Client)?
         .post(url)
         .timeout(delivery.notifier.timeout.0)
         .header(CONTENT_TYPE, "application/json")
-        .header("X-Vik-Event", &told.event)
-        .header("X-Vik-Delivery", &told.delivery_id)
+        .header("X-Vik-Event", &notification.event)
+        .header("X-Vik-Delivery", &notification.delivery_id)
         .header("X-Vik-Timestamp", &timestamp);
     if let Some(secret) = &secret {
         request = request.header("X-Vik-Signature", signature(secret, &timestamp, &body));
     }
-    // What was sent may be said back.
+    // The response may repeat what was sent.
     let mask = |text: String| {
         let hidden = secret
             .iter()
@@ -97,11 +98,11 @@ pub(super) async fn post(
     })
 }
 
-/// `sha256=` and the HMAC of the time, a dot and the body.
+/// Returns `sha256=` and the HMAC of the time, a dot and the body.
 fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
     use std::fmt::Write as _;
 
-    // A key of any length is taken.
+    // HMAC accepts a key of any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else {
         return String::new();
     };
@@ -115,7 +116,7 @@ fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
     text
 }
 
-/// Host and port, as they may be shown: the rest of an address may be a secret.
+/// Returns the host and port, which are safe to show. Other parts of an address may be secret.
 fn host_of(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     Some(match url.port() {
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_that_of_the_time_and_the_body() {
-        // As `printf '1700000000.{}' | openssl dgst -sha256 -hmac key` says.
+        // The output of `printf '1700000000.{}' | openssl dgst -sha256 -hmac key`.
         assert_eq!(
             signature("key", "1700000000", b"{}"),
             "sha256=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae"

@@ -33,27 +33,27 @@ fn settling() -> Value {
     json!({"settling": {"after": 2, "ended": {"wall": AFTER, "mono": {"secs": 1, "nanos": 0}}}})
 }
 
-/// How a loop ends that has nothing but this run.
+/// Returns the exit code of a loop with only this run.
 fn exit(run: &Run, is_present: bool, ended_here: bool, waits: bool) -> Exit {
-    let mut closing = RunSummary {
+    let mut summary = RunSummary {
         any_pull: true,
         succeeded: ended_here && run.last_succeeded(),
         changed: ended_here && run.changed,
         ..RunSummary::default()
     };
     if waits {
-        closing.waiting.push("something".to_owned());
+        summary.waiting.push("something".to_owned());
     }
-    closing.add_run(
+    summary.add_run(
         "1 work",
-        standing(run, STARTED.parse().unwrap(), is_present, ended_here),
+        run_status(run, STARTED.parse().unwrap(), is_present, ended_here),
         run,
     );
-    closing.exit()
+    summary.exit()
 }
 
-/// The outcome of the attempts of this loop, times what is parked, times whether the pull still brings the issue, times
-/// whether something else waits.
+/// Covers each outcome of this loop's attempts, combined with each kind of parking, with whether
+/// the pull still returns the issue, and with whether something else waits.
 #[test]
 fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
     use Exit::{Budget, Done, Failed, NoProgress, Waiting};
@@ -71,7 +71,7 @@ fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
     for outcome in bad {
         for reason in failures {
             cases.push((run(Some(outcome), false, &parked(reason, AFTER)), true, Failed));
-            // An earlier daemon has told that it failed; it still waits for a person.
+            // An earlier daemon has reported the failure; the run still waits for a person.
             cases.push((run(Some(outcome), false, &parked(reason, BEFORE)), false, Waiting));
         }
         for reason in ["over_budget", "issue_limit"] {
@@ -108,7 +108,7 @@ fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
     }
 }
 
-/// A next attempt is to come only while the pull brings the issue.
+/// A next attempt is expected only while the pull returns the issue.
 #[test]
 fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
     for outcome in ["failed", "stalled", "timed_out", "lost"] {
@@ -119,17 +119,17 @@ fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
             Exit::Done,
             "an earlier daemon told of it"
         );
-        // What waits says so itself.
+        // Waiting work is reported separately.
         assert_eq!(exit(&run, true, true, false), Exit::Done);
     }
 }
 
 #[test]
 fn a_state_that_is_misspelled_is_no_success() {
-    let closing = RunSummary {
+    let summary = RunSummary {
         any_pull: true,
         misspelled: vec!["issue 1".to_owned()],
         ..RunSummary::default()
     };
-    assert_eq!(closing.exit(), Exit::NotFound);
+    assert_eq!(summary.exit(), Exit::NotFound);
 }

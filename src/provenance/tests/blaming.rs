@@ -1,11 +1,11 @@
-//! Each line's own text names who wrote it: what `blame` says is compared with that.
+//! Tests of `blame`: the text of each line names its author, which is compared with the result.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::provenance::blame::{Author, Blamed, blame};
 
-/// Something that is done to a file.
+/// An edit of a file.
 #[derive(Clone, Debug)]
 enum Edit {
     Insert(usize, usize),
@@ -15,7 +15,7 @@ enum Edit {
 
 #[derive(Clone, Debug)]
 struct Turn {
-    /// By an attempt; else by a person or a hook.
+    /// Whether an attempt made the edits; otherwise a person or a hook did.
     by_attempt: bool,
     edits: Vec<Edit>,
 }
@@ -58,7 +58,8 @@ proptest! {
                         let at = at.min(lines.len());
                         lines.drain(at..(at + count).min(lines.len()));
                     }
-                    // A person's renaming is not known, so only an attempt's is played.
+                    // Renames by a person are unknown to Vik, so only those of an attempt are
+                    // tested.
                     Edit::Rename if turn.by_attempt => {
                         fresh += 1;
                         name = format!("name {fresh}");
@@ -72,12 +73,12 @@ proptest! {
                 records.push(record(&store, "1", vec![made]));
             }
         }
-        let told = blame(&records, &RelPath::new(name.as_str()), &text(&lines), &store);
+        let blamed = blame(&records, &RelPath::new(name.as_str()), &text(&lines), &store);
         let expected = lines.iter().map(|line| {
             let author = line.split(' ').next().unwrap();
             author.strip_prefix("attempt").map_or(Author::Outside, |at| Author::Attempt(at.parse().unwrap()))
         });
-        prop_assert_eq!(told, Blamed::Lines(expected.collect()));
+        prop_assert_eq!(blamed, Blamed::Lines(expected.collect()));
     }
 }
 
@@ -133,8 +134,8 @@ fn what_cannot_be_told_any_more_says_so() {
             )],
         ),
     ];
-    let gone = hash_of(b"1\n2\n3\n");
-    store.retain(|hash| hash != gone).unwrap();
+    let removed = hash_of(b"1\n2\n3\n");
+    store.retain(|hash| hash != removed).unwrap();
     use Author::*;
     let expected = vec![Unknown, Unknown, Unknown, Attempt(1)];
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Whatever is done to the file, `verify` finds it; whenever a death comes, no record is lost or doubled.
+//! Tests that `verify` finds any damage to the file, and that no death loses or doubles a record.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn head_file(trace: &Trace) -> PathBuf {
     trace.file().with_file_name("head.json")
 }
 
-/// A trace of so many records: the file, and its head after each of them.
+/// Creates a trace with this number of records. Returns the file, and its head after each record.
 fn trace_of(count: usize) -> (TempDir, Trace, Vec<u8>, Vec<Vec<u8>>) {
     let (folder, trace, store) = scene();
     let mut heads = vec![Vec::new()];
@@ -33,7 +33,7 @@ fn a_whole_trace_holds() {
             (found.records, found.broken, found.cut_off),
             (count as u64, None, false)
         );
-        // Death between a record and its head: the next append knows.
+        // A death between the writes of a record and of its head: the next append handles it.
         if count > 0 {
             let found = verify(&text, &heads[count - 1]);
             assert_eq!((found.records, found.broken), (count as u64, None));
@@ -61,7 +61,7 @@ fn an_attempt_has_one_record_however_often_it_is_told() {
     );
     assert_eq!(trace.append(&records[0]).unwrap(), 1);
     assert_eq!(std::fs::read(trace.file()).unwrap(), text);
-    // As death left it, before there was a head.
+    // The state after a death before the first head was written.
     std::fs::remove_file(head_file(&trace)).unwrap();
     assert_eq!(trace.append(&records[0]).unwrap(), 1);
     assert_eq!(std::fs::read(head_file(&trace)).unwrap(), head);

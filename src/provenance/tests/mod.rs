@@ -1,4 +1,4 @@
-//! Records, their chain, and who wrote what by them.
+//! Tests of records, their chain, and authors of lines.
 
 mod blaming;
 mod chaining;
@@ -53,7 +53,7 @@ fn side(store: &Store, content: &[u8]) -> Side {
     }
 }
 
-/// What an attempt would be found to have done to a file.
+/// Returns a change of a file, as Vik would find it after an attempt.
 fn change(store: &Store, path: &str, old: Option<(&str, &[u8])>, new: Option<&[u8]>) -> FileChange {
     let is_text = old.is_none_or(|(_, old)| !is_binary(old)) && new.is_none_or(|new| !is_binary(new));
     let kind = match (old, new) {
@@ -103,8 +103,8 @@ fn a_record_is_one_of_agent_trace() {
             ..change(&store, "x", None, Some(b"1\n2\n"))
         },
     ];
-    let mut one = record(&store, "1", files);
-    trace.append(&one).unwrap();
+    let mut written = record(&store, "1", files);
+    trace.append(&written).unwrap();
     let schema: Value = serde_json::from_str(include_str!("agent-trace.schema.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let text = std::fs::read_to_string(trace.file()).unwrap();
@@ -120,17 +120,22 @@ fn a_record_is_one_of_agent_trace() {
     let hash = hash_of(b"fn b() { 7 }\n");
     assert_eq!(added["ranges"][0]["content_hash"], format!("sha256:{hash}"));
     assert_eq!(added["ranges"][0]["start_line"], 2);
-    let classes: Vec<_> = one.vik().changes.iter().map(|mutation| mutation.class).collect();
+    let classes: Vec<_> = written
+        .vik()
+        .changes
+        .iter()
+        .map(|mutation| mutation.class)
+        .collect();
     use vik_core::mutation::MutationClass::*;
     assert_eq!(classes, [Some(IntentEvolution), None, None, Some(Rename), None]);
-    // What the schema does not allow is seen.
+    // The validator rejects a field that the schema does not allow.
     line["files"][0]["lines"] = 1.into();
     assert!(!validator.is_valid(&line));
-    // It is read as it was written.
+    // The record that is read equals the one that was written.
     let read = trace.read().unwrap().remove(0).record;
-    let vik = &mut one.metadata.vik;
+    let vik = &mut written.metadata.vik;
     (vik.seq, vik.hash) = (1, read.vik().hash);
-    assert_eq!(read, one);
+    assert_eq!(read, written);
 }
 
 #[test]
@@ -147,7 +152,7 @@ fn what_nobody_asks_for_is_swept() {
         .append(&record(&store, "1", files))
         .unwrap();
     let other = store.put(b"other\n").unwrap();
-    let looked = store.put(b"looked\n").unwrap();
+    let snapshotted = store.put(b"looked\n").unwrap();
     let issue = IssueId::new("1");
     std::fs::create_dir_all(layout.issue_dir(&issue)).unwrap();
     std::fs::write(layout.issue_dir(&issue).join("f"), "looked\n").unwrap();
@@ -163,5 +168,5 @@ fn what_nobody_asks_for_is_swept() {
     sweep(&layout).unwrap();
     let kept = |hash: ContentHash| store.get(hash).is_some();
     assert!(!kept(other));
-    assert!(kept(looked) && kept(hash_of(b"old\n")) && kept(hash_of(b"new\n")));
+    assert!(kept(snapshotted) && kept(hash_of(b"old\n")) && kept(hash_of(b"new\n")));
 }

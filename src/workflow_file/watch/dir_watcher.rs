@@ -1,4 +1,4 @@
-//! What the system tells of files: folders are watched, because a save may put another file in the place of the first.
+//! File events of the system. Folders are watched, because a save may replace a file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,27 +11,27 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::Signal;
 
-/// Device and inode: a folder that was removed and made again is another one.
+/// Device and inode: a folder that was removed and created again has another identity.
 type Identity = (u64, u64);
 
-/// A file that matters.
+/// A watched file.
 struct Target {
     file: PathBuf,
-    /// It is a link: whatever happens beside it may lead it elsewhere.
+    /// Whether it is a link: an event in its folder may change where it leads.
     is_link: bool,
 }
 
-/// Watches folders, as far as the system lets it.
+/// Watches folders, as far as the system permits.
 pub(super) struct DirWatcher {
     watcher: Option<RecommendedWatcher>,
     folders: BTreeMap<PathBuf, Identity>,
     targets: Vec<Target>,
-    /// Whether every file that matters is watched.
+    /// Whether every file is watched.
     is_complete: bool,
 }
 
 impl DirWatcher {
-    /// Tells what happens to `signals`. Sees nothing where the system has no more to give.
+    /// Sends file events to `signals`. Watches nothing if the system has no watches left.
     pub(super) fn open(signals: Sender<Signal>) -> Self {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             let paths = match event {
@@ -40,7 +40,7 @@ impl DirWatcher {
                 Ok(event) => event.paths,
                 Err(_) => Vec::new(),
             };
-            // When nobody hears it, the watch is over.
+            // Without a receiver, the watch has ended.
             drop(signals.send(Signal::Touched(paths)));
         });
         Self {
@@ -49,7 +49,7 @@ impl DirWatcher {
         }
     }
 
-    /// Sees nothing.
+    /// Creates a watcher that watches nothing.
     pub(super) fn closed() -> Self {
         Self {
             watcher: None,
@@ -63,18 +63,21 @@ impl DirWatcher {
         self.is_complete
     }
 
-    /// Whether one of these paths may be a file that matters, or a folder above one; no path may be any.
+    /// Returns whether one of these paths may be a watched file or a folder above one. An empty
+    /// list stands for any path.
     pub(super) fn concern(&self, paths: &[PathBuf]) -> bool {
         paths.is_empty()
             || paths.iter().any(|path| {
-                let near = |target: &Target| target.is_link && path.parent() == target.file.parent();
+                let is_beside_link =
+                    |target: &Target| target.is_link && path.parent() == target.file.parent();
                 self.targets
                     .iter()
-                    .any(|target| target.file.starts_with(path) || near(target))
+                    .any(|target| target.file.starts_with(path) || is_beside_link(target))
             })
     }
 
-    /// Watches the folders of these files; in place of a folder that is not there, the next one above it.
+    /// Watches the folders of these files. A missing folder is replaced by its nearest existing
+    /// ancestor.
     pub(super) fn aim<'f>(&mut self, files: impl IntoIterator<Item = &'f PathBuf>) {
         self.targets = files.into_iter().flat_map(|file| targets(file)).collect();
         let Some(watcher) = &mut self.watcher else {
@@ -83,48 +86,48 @@ impl DirWatcher {
         let wanted: BTreeMap<PathBuf, Identity> = self
             .targets
             .iter()
-            .filter_map(|target| standing(target.file.parent()?))
+            .filter_map(|target| existing_folder(target.file.parent()?))
             .collect();
         self.folders.retain(|folder, identity| {
-            let stays = wanted.get(folder) == Some(identity);
-            if !stays {
-                // One that is gone is not watched any more.
+            let is_wanted = wanted.get(folder) == Some(identity);
+            if !is_wanted {
+                // A removed folder is no longer watched.
                 drop(watcher.unwatch(folder));
             }
-            stays
+            is_wanted
         });
-        let mut sees_all = true;
+        let mut is_complete = true;
         for (folder, identity) in wanted {
             if self.folders.contains_key(&folder) {
                 continue;
             }
             match watcher.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => drop(self.folders.insert(folder, identity)),
-                Err(_) => sees_all = false,
+                Err(_) => is_complete = false,
             }
         }
-        self.is_complete = sees_all;
+        self.is_complete = is_complete;
     }
 }
 
-/// Reading is no change; Vik itself does it.
+/// Returns whether an event only reads: Vik itself reads the files.
 fn is_reading(kind: EventKind) -> bool {
     matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
 }
 
-/// A file, and where it leads if it is a link.
+/// Returns a file and, if it is a link, its destination.
 fn targets(file: &Path) -> Vec<Target> {
     let is_link = fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink());
     let target = |file: PathBuf, is_link| Target { file, is_link };
     let mut targets = vec![target(file.to_owned(), is_link)];
-    if is_link && let Ok(end) = fs::canonicalize(file) {
-        targets.push(target(end, false));
+    if is_link && let Ok(destination) = fs::canonicalize(file) {
+        targets.push(target(destination, false));
     }
     targets
 }
 
-/// The nearest folder that is there.
-fn standing(folder: &Path) -> Option<(PathBuf, Identity)> {
+/// Returns the nearest existing folder, with its identity.
+fn existing_folder(folder: &Path) -> Option<(PathBuf, Identity)> {
     folder.ancestors().find_map(|folder| {
         let found = fs::metadata(folder).ok().filter(fs::Metadata::is_dir)?;
         Some((folder.to_owned(), (found.dev(), found.ino())))

@@ -1,4 +1,4 @@
-//! Each way a save, a loss or a mistake can reach the files.
+//! Tests of the ways in which a save, a loss or a mistake can reach the files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use vik_core::workflow::{PromptSource, WorkspaceRoot};
 
 use super::*;
 
-/// Far above what any of this takes.
+/// Far longer than any of these operations takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const WORKFLOW: &str = "\
@@ -50,14 +50,14 @@ impl Scene {
         self.folder.path().join("flow").join(name)
     }
 
-    /// Saves in one step, so that it is told in one.
+    /// Saves in one step, so that there is one reload.
     fn write(&self, name: &str, text: &str) {
         let new = self.folder.path().join("saved");
         fs::write(&new, text).unwrap();
         fs::rename(new, self.path(name)).unwrap();
     }
 
-    /// The workflow with another timeout.
+    /// Saves the workflow with another timeout.
     fn edit(&self, timeout: &str) {
         self.write("workflow.yml", &edited(timeout));
     }
@@ -68,7 +68,7 @@ impl Scene {
             .expect("the change is seen")
     }
 
-    /// Waits until the workflow has this timeout: a save may be seen in two steps.
+    /// Waits until the workflow has this timeout: a save may be detected in two steps.
     async fn until_timeout(&mut self, timeout: &str) -> LoadedWorkflow {
         loop {
             if let Reload::Good { loaded, .. } = self.next().await
@@ -89,14 +89,14 @@ impl Scene {
         }
     }
 
-    /// Waits until everything up to now has been looked at.
+    /// Waits until all changes up to now are processed, and returns their reloads.
     async fn settled(&mut self) -> Vec<Reload> {
-        let mut told = Vec::new();
+        let mut reloads = Vec::new();
         loop {
             self.watch.refresh();
             match self.next().await {
-                Reload::Unchanged => return told,
-                reload => told.push(reload),
+                Reload::Unchanged => return reloads,
+                reload => reloads.push(reload),
             }
         }
     }
@@ -106,7 +106,7 @@ fn edited(timeout: &str) -> String {
     WORKFLOW.replace("timeout: 1h", &format!("timeout: {timeout}"))
 }
 
-fn words(reload: &Reload) -> Vec<String> {
+fn edit_texts(reload: &Reload) -> Vec<String> {
     match reload {
         Reload::Good { edits, .. } => edits.iter().map(ToString::to_string).collect(),
         other => panic!("{other:?}"),
@@ -122,13 +122,13 @@ async fn an_edit_is_told_with_what_it_changed() {
     );
     let reload = scene.next().await;
     assert_eq!(
-        words(&reload),
+        edit_texts(&reload),
         [
             "agents.coder.env.TOKEN: changed",
             "issue.stages.plan.timeout: 1h -> 2h"
         ]
     );
-    assert!(!format!("{:?}", words(&reload)).contains("second"));
+    assert!(!format!("{:?}", edit_texts(&reload)).contains("second"));
 }
 
 #[tokio::test]
@@ -136,18 +136,18 @@ async fn a_prompt_file_is_part_of_the_workflow() {
     let mut scene = Scene::new();
     scene.write("prompts/plan.md", "one\ntwo\nthree\n");
     let reload = scene.next().await;
-    assert_eq!(words(&reload), ["prompts/plan.md: changed (2 -> 3 lines)"]);
+    assert_eq!(edit_texts(&reload), ["prompts/plan.md: changed (2 -> 3 lines)"]);
     let Reload::Good { loaded, .. } = reload else {
         unreachable!()
     };
-    // What was loaded stays whole, whatever becomes of the file.
+    // The loaded workflow keeps its texts, whatever happens to the files.
     fs::remove_file(scene.path("prompts/plan.md")).unwrap();
     let prompt = PromptSource::File("prompts/plan.md".to_owned());
     let source = loaded.prompts.source(&scene.path(""), &prompt);
     assert_eq!(source.as_deref(), Ok("one\ntwo\nthree\n"));
     scene.until_bad("workflow_invalid").await;
     scene.write("prompts/plan.md", "one\ntwo\nthree\n");
-    assert_eq!(words(&scene.next().await), Vec::<String>::new());
+    assert_eq!(edit_texts(&scene.next().await), Vec::<String>::new());
     let missing = PromptSource::File("prompts/other.md".to_owned());
     assert!(
         loaded
@@ -173,8 +173,8 @@ async fn what_is_wrong_is_told_once_and_taken_back() {
     scene.write("workflow.yml", &WORKFLOW.replace("agent: coder", "agent: nobody"));
     assert!(scene.settled().await.is_empty(), "the same again is no news");
     scene.write("workflow.yml", WORKFLOW);
-    assert_eq!(words(&scene.next().await), Vec::<String>::new());
-    // A template error is found as `run` finds it.
+    assert_eq!(edit_texts(&scene.next().await), Vec::<String>::new());
+    // Template errors are detected as in `run`.
     scene.write("prompts/plan.md", "{{ issue.title");
     scene.until_bad("workflow_invalid").await;
 }
@@ -230,7 +230,7 @@ async fn a_prompt_file_in_a_new_folder_is_waited_for() {
     scene.until_timeout("2h").await;
     scene.write("new/deep/plan.md", "other\ntext\n");
     assert_eq!(
-        words(&scene.next().await),
+        edit_texts(&scene.next().await),
         ["new/deep/plan.md: changed (1 -> 2 lines)"]
     );
 }
@@ -264,7 +264,7 @@ async fn without_eyes_the_files_are_looked_at_now_and_then() {
     scene.until_timeout("3h").await;
     scene.write("prompts/plan.md", "one\n");
     assert_eq!(
-        words(&scene.next().await),
+        edit_texts(&scene.next().await),
         ["prompts/plan.md: changed (2 -> 1 line)"]
     );
 }
@@ -285,9 +285,9 @@ async fn nothing_is_told_of_what_does_not_matter() {
     scene.write("workflow.yml", WORKFLOW);
     fs::create_dir(scene.path("other")).unwrap();
     assert!(scene.settled().await.is_empty());
-    // Words for nobody: the text differs, the workflow does not.
+    // The text differs, but the workflow does not.
     scene.write("workflow.yml", &format!("# a note\n{WORKFLOW}"));
-    assert_eq!(words(&scene.next().await), Vec::<String>::new());
+    assert_eq!(edit_texts(&scene.next().await), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -302,11 +302,11 @@ async fn what_needs_a_restart_keeps_its_value() {
     let waiting: Vec<_> = edits.iter().filter(|edit| edit.needs_restart).collect();
     assert_eq!(waiting.len(), 1, "{edits:?}");
     assert_eq!(waiting[0].path, "workspace.root");
-    // It is told again as long as it waits, and no longer.
+    // The edit is reported again while it needs a restart, and no longer.
     scene.write("workflow.yml", &moved("3h"));
-    assert_eq!(words(&scene.next().await).len(), 2);
+    assert_eq!(edit_texts(&scene.next().await).len(), 2);
     scene.edit("3h");
-    assert_eq!(words(&scene.next().await), Vec::<String>::new());
+    assert_eq!(edit_texts(&scene.next().await), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -324,11 +324,11 @@ fn a_busy_folder_concerns_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("workflow.yml");
     fs::write(&file, "x").unwrap();
-    let mut eyes = DirWatcher::closed();
-    eyes.aim([&file]);
-    assert!(eyes.concern(&[]));
-    assert!(eyes.concern(std::slice::from_ref(&file)));
-    assert!(eyes.concern(&[folder.path().to_owned()]));
-    assert!(!eyes.concern(&[folder.path().join("build.log")]));
-    assert!(!eyes.concern(&[folder.path().join("workflow.yml.swp")]));
+    let mut dir_watcher = DirWatcher::closed();
+    dir_watcher.aim([&file]);
+    assert!(dir_watcher.concern(&[]));
+    assert!(dir_watcher.concern(std::slice::from_ref(&file)));
+    assert!(dir_watcher.concern(&[folder.path().to_owned()]));
+    assert!(!dir_watcher.concern(&[folder.path().join("build.log")]));
+    assert!(!dir_watcher.concern(&[folder.path().join("workflow.yml.swp")]));
 }
