@@ -1,5 +1,5 @@
-//! What the parts of the daemon cost. The whole of it is measured by `cargo xtask bench`; the adapters alone by
-//! `cargo bench -p vik-agents`.
+//! Benchmarks of single parts of the daemon. `cargo xtask bench` measures the whole daemon, `cargo
+//! bench -p vik-agents` the adapters alone.
 
 #![allow(clippy::unwrap_used, reason = "a bench may stop at once")]
 
@@ -39,7 +39,7 @@ fn workflow() -> Arc<Workflow> {
     Arc::new(load(WORKFLOW).workflow.unwrap())
 }
 
-/// The output of a pull, about 350 bytes an issue.
+/// Returns the output of a pull, about 350 bytes per issue.
 fn pulled(state: &str) -> String {
     let text =
         "The command prints amounts without cents, so that totals look wrong to people who read them. "
@@ -56,7 +56,7 @@ fn pulled(state: &str) -> String {
     list
 }
 
-/// Issues of which each waits for the next one.
+/// Returns issues of which each is blocked by the next one.
 fn chained() -> Vec<Issue> {
     let issue = |number: usize| {
         let next = number + 1;
@@ -122,7 +122,7 @@ fn intake(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One line of about 400 bytes.
+/// Returns one line of agent output, about 400 bytes long.
 fn line() -> String {
     let prose = "The tests pass now; what is left is the error path of the parser. ".repeat(5);
     format!(r#"{{"type":"item.completed","item":{{"id":"item_7","type":"agent_message","text":"{prose}"}}}}"#)

@@ -1,5 +1,5 @@
-//! What an agent prints, whatever it is: each adapter takes every line, says the same of the same bytes, and shows nothing
-//! that commands a terminal.
+//! Checks that each adapter accepts any line, gives the same events for the same bytes, and shows
+//! nothing that a terminal would interpret as a command.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use vik_agents::Exit;
 use vik_core::workflow::{AgentProfile, load};
 
-/// A profile of every kind of output.
+/// One profile for each kind of output.
 static PROFILES: LazyLock<Vec<AgentProfile>> = LazyLock::new(|| {
     let text = "issues: {pull: {command: x}}
 agents:
@@ -24,7 +24,7 @@ issue: {stages: {s: {when: {state: t}, agent: a, prompt: p}}}
     load(text).workflow.expect("a workflow").agents.into_values().collect()
 });
 
-fn told(profile: &AgentProfile, lines: &[u8]) -> String {
+fn replay(profile: &AgentProfile, lines: &[u8]) -> String {
     let mut adapter = vik_agents::adapter(profile, None);
     let mut out = String::new();
     for line in lines.split(|byte| *byte == b'\n') {
@@ -39,7 +39,7 @@ fn told(profile: &AgentProfile, lines: &[u8]) -> String {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((which, lines)) = data.split_first() else { return };
-    let profile = &PROFILES[usize::from(*which) % PROFILES.len()];
-    assert_eq!(told(profile, lines), told(profile, lines));
+    let Some((selector, lines)) = data.split_first() else { return };
+    let profile = &PROFILES[usize::from(*selector) % PROFILES.len()];
+    assert_eq!(replay(profile, lines), replay(profile, lines));
 });

@@ -1,6 +1,6 @@
-//! Any output of an interactive agent: the same lines give the same requests, so that a daemon that
-//! reads them again sends nothing else; no call is allowed by itself; an answer differs from any
-//! other line.
+//! Checks any output of an interactive agent: the same lines give the same requests, so that a
+//! daemon that reads them again sends nothing else; no call is allowed without a verdict; an answer
+//! begins with the prefix of its request.
 #![no_main]
 
 use std::path::Path;
@@ -21,20 +21,21 @@ issue: {stages: {s: {when: {state: t}, agent: a, prompt: p}}}
     load(text).workflow.expect("a workflow").agents.into_values().collect()
 });
 
-/// Text of an agent cannot contain these: quotation marks in a JSON string are escaped.
-const YES: &[&str] = &[r#""decision":"allow""#, r#""decision":"accept""#, r#""action":"accept""#, r#""permissionDecision":"allow""#];
+/// Texts that only an approval sends. The text of an agent cannot contain them, because quotation
+/// marks in a JSON string are escaped.
+const ALLOW_TEXTS: &[&str] = &[r#""decision":"allow""#, r#""decision":"accept""#, r#""action":"accept""#, r#""permissionDecision":"allow""#];
 
-fn is_line(text: &str) {
+fn assert_is_json_line(text: &str) {
     assert!(!text.contains('\n'), "{text}");
     let _: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).expect("an object");
 }
 
-fn replay(profile: &AgentProfile, how: u8, lines: &[u8]) -> String {
+fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
     let input = InitialInput {
         prompt: "Do it.",
         workdir: Path::new("/ws"),
-        resume: (how & 4 != 0).then_some("0190d6a5-7b1c-7000-8000-000000000000"),
-        in_sandbox: how & 8 != 0,
+        resume: (flags & 4 != 0).then_some("0190d6a5-7b1c-7000-8000-000000000000"),
+        in_sandbox: flags & 8 != 0,
     };
     let Ok(mut adapter) = vik_agents::interactive_adapter(profile, None, &input) else { return String::new() };
     let mut out = String::new();
@@ -45,15 +46,15 @@ fn replay(profile: &AgentProfile, how: u8, lines: &[u8]) -> String {
         for request in adapter.take_requests() {
             match &request {
                 AgentRequest::Send(line) => {
-                    is_line(line);
-                    assert!(!YES.iter().any(|yes| line.contains(yes)), "nobody said yes: {line}");
+                    assert_is_json_line(line);
+                    assert!(!ALLOW_TEXTS.iter().any(|allow| line.contains(allow)), "nobody said yes: {line}");
                 }
-                AgentRequest::Approval(ask) => {
+                AgentRequest::Approval(approval) => {
                     for verdict in [Verdict::Allow, Verdict::Refuse("no\n\"way\"")] {
-                        let lines = adapter.answer(ask, verdict);
-                        lines.iter().for_each(|line| is_line(line));
+                        let lines = adapter.answer(approval, verdict);
+                        lines.iter().for_each(|line| assert_is_json_line(line));
                         let last = lines.last().expect("an answer is a line at least");
-                        assert!(last.starts_with(&ask.answer_prefix), "{last}");
+                        assert!(last.starts_with(&approval.answer_prefix), "{last}");
                     }
                 }
                 AgentRequest::Withdraw { .. }
@@ -68,7 +69,7 @@ fn replay(profile: &AgentProfile, how: u8, lines: &[u8]) -> String {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((how, lines)) = data.split_first() else { return };
-    let profile = &PROFILES[usize::from(how & 3) % PROFILES.len()];
-    assert_eq!(replay(profile, *how, lines), replay(profile, *how, lines));
+    let Some((flags, lines)) = data.split_first() else { return };
+    let profile = &PROFILES[usize::from(flags & 3) % PROFILES.len()];
+    assert_eq!(replay(profile, *flags, lines), replay(profile, *flags, lines));
 });

@@ -1,4 +1,5 @@
-//! Bodies of the API and lines of the control socket: nothing panics, and what was read is written and read as it is.
+//! Checks that parsing any body of the API or any line of the control socket never panics, and that
+//! a parsed value survives a round trip through JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use vik_api::{ApprovalDecision, Request, Unpark, WhichIssue};
 
-fn again<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
+fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     if let Ok(body) = serde_json::from_slice::<T>(data) {
         let text = serde_json::to_vec(&body).expect("it can be written");
         assert_eq!(serde_json::from_slice::<T>(&text).expect("and read"), body);
@@ -14,8 +15,8 @@ fn again<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[
 }
 
 fuzz_target!(|data: &[u8]| {
-    again::<Request>(data);
-    again::<Unpark>(data);
-    again::<WhichIssue>(data);
-    again::<ApprovalDecision>(data);
+    round_trip::<Request>(data);
+    round_trip::<Unpark>(data);
+    round_trip::<WhichIssue>(data);
+    round_trip::<ApprovalDecision>(data);
 });

@@ -1,5 +1,5 @@
-//! Any text as a `config.toml` of vex and as `--config`: nothing panics, a mistake is told with its place, and what was read
-//! is written and read again as it is.
+//! Checks any text as a `config.toml` of vex and as `--config`: parsing never panics, an error
+//! names the file, and parsed settings survive a round trip through TOML.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
     sources.user = None;
     sources.overrides = &overrides;
     if let Ok(loaded) = LoadedConfig::load(&sources) {
-        // One line sets one key: nothing else comes along.
+        // One line sets one key and nothing else.
         assert!(loaded.shown().iter().all(|shown| shown.origin == "default" || shown.origin == "--config"));
     }
 });

@@ -1,4 +1,4 @@
-//! What an issue says of its intent, whatever it is: it never widens what the stage allows.
+//! Checks that the intent in the description of an issue never widens the scope of the stage.
 #![no_main]
 
 use std::sync::LazyLock;

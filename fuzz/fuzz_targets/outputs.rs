@@ -1,5 +1,5 @@
-//! The file in which an agent asks for outputs, whatever it holds: what is taken is what the stage allows, and is known
-//! again by the same key.
+//! Checks any outputs file of an agent: each accepted output is one that the stage allows, and it
+//! has the same key when it is read again.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,8 +58,8 @@ fuzz_target!(|data: &[u8]| {
         }
         assert!(line.output.body().chars().count() <= MAX_BODY as usize);
         assert!(keys.insert(line.key.clone()), "twice");
-        let again = serde_json::to_vec(&line.output).expect("it can be written");
-        let again = read(&again, &pursuit).expect("what was read can be read again");
-        assert_eq!((again.len(), &again[0].key), (1, &line.key));
+        let serialized = serde_json::to_vec(&line.output).expect("it can be written");
+        let parsed = read(&serialized, &pursuit).expect("what was read can be read again");
+        assert_eq!((parsed.len(), &parsed[0].key), (1, &line.key));
     }
 });

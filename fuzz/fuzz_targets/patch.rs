@@ -1,4 +1,5 @@
-//! Any patch on any text: reading and applying it never panics, and what it says of a text follows from both alone.
+//! Checks that parsing any patch and applying it to any text never panics, and that the result
+//! depends on the two texts only.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What a pull command prints, whatever it is: no id comes twice, and each issue can be told of again.
+//! Checks any output of a pull command: no id occurs twice, and each issue survives a round trip
+//! through JSON.
 #![no_main]
 
 use std::collections::HashSet;
@@ -14,8 +15,8 @@ fuzz_target!(|data: &[u8]| {
         assert!(ids.insert(issue.id.clone()), "{}", issue.id);
         assert_eq!(issue.text_fingerprint(), issue.clone().text_fingerprint());
         let _ = (issue.fingerprint(), issue.description(), issue.labels(), issue.url(), issue.origin());
-        let kept = serde_json::to_string(issue).expect("an issue can be kept");
-        let again: vik_core::issue::Issue = serde_json::from_str(&kept).expect("and read again");
-        assert_eq!(again.text_fingerprint(), issue.text_fingerprint());
+        let serialized = serde_json::to_string(issue).expect("an issue can be kept");
+        let parsed: vik_core::issue::Issue = serde_json::from_str(&serialized).expect("and read again");
+        assert_eq!(parsed.text_fingerprint(), issue.text_fingerprint());
     }
 });

@@ -1,4 +1,5 @@
-//! Any text: reading arguments never panics; JSON stays what it is, and what is cut off is never completed.
+//! Checks that reading arguments from any text never panics, leaves valid JSON unchanged, and never
+//! completes truncated text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,9 +13,9 @@ fuzz_target!(|text: &str| {
             assert_eq!(raw, text);
             assert!(!reason.is_empty());
         }
-        // JSON in a JSON text is unwrapped; everything else is taken as it is.
+        // A JSON string that contains JSON is unwrapped; any other JSON is unchanged.
         (Arguments::Json(read), Ok(value)) => assert!(value.is_string() || read == value),
-        // What was mended is a JSON object or array, and was closed by the one who wrote it.
+        // Repaired text is a JSON object or array, and its closing bracket comes from the input.
         (Arguments::Json(read), Err(_)) => {
             let close = if read.is_array() { ']' } else { '}' };
             assert!(text.contains(close));

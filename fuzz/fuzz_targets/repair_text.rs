@@ -1,4 +1,5 @@
-//! Any text, cut anywhere: the same words and calls are found, and words without calls come out byte for byte.
+//! Checks that any text, split at any position, gives the same text and calls, and that text
+//! without calls is returned byte for byte.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -25,20 +26,20 @@ fn scan<'a>(pieces: impl Iterator<Item = &'a str>, cut: bool) -> Vec<Found> {
     found
 }
 
-// The first byte says how long the pieces are, and whether the answer was cut off.
+// The first byte sets the length of the pieces and whether the answer was truncated.
 fuzz_target!(|data: (u8, &str)| {
-    let (how, text) = data;
-    let (length, cut) = (usize::from(how >> 1) + 1, how & 1 == 1);
+    let (flags, text) = data;
+    let (length, cut) = (usize::from(flags >> 1) + 1, flags & 1 == 1);
     let whole = scan(std::iter::once(text), cut);
-    let mut rest = text;
+    let mut remaining = text;
     let pieces = std::iter::from_fn(|| {
-        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(length.min(rest.len())));
-        rest = behind;
+        let (piece, tail) = remaining.split_at(remaining.ceil_char_boundary(length.min(remaining.len())));
+        remaining = tail;
         (!piece.is_empty()).then_some(piece)
     });
     assert_eq!(scan(pieces, cut), whole);
     match whole.as_slice() {
-        [Found::Text(words)] if !text.trim_start().starts_with("<think>") => assert_eq!(words, text),
+        [Found::Text(output)] if !text.trim_start().starts_with("<think>") => assert_eq!(output, text),
         _ => {}
     }
 });

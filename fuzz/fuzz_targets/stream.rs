@@ -1,5 +1,5 @@
-//! What the targets for streams do, each with its protocol: any bytes, in any chunks, never panic, and give the same
-//! turn, the same words on the way and the same error as in one chunk.
+//! The check that the stream targets share, each with its protocol: any bytes, in any chunks, never
+//! panic, and give the same turn, the same streamed text and the same error as in one chunk.
 
 use vex::conversation::Turn;
 use vex::provider::protocol::Protocol;
@@ -8,7 +8,7 @@ use vex::provider::{Progress, Request};
 use vex::tools::{Need, ToolDefinition};
 
 fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Result<Turn, StreamError>, String) {
-    // With a tool, so that words are searched for calls, too.
+    // The request has a tool, so that the reader also searches text for calls.
     let tools = [ToolDefinition {
         name: "run_command",
         description: "",
@@ -34,7 +34,7 @@ fn read<'a>(protocol: Protocol, chunks: impl Iterator<Item = &'a [u8]>) -> (Resu
     (turn, shown)
 }
 
-/// The first byte says how the rest is cut.
+/// Checks one input. Its first byte sets the length of the chunks.
 pub fn check(protocol: Protocol, data: &[u8]) {
     let Some((&length, bytes)) = data.split_first() else { return };
     let whole = read(protocol, std::iter::once(bytes));

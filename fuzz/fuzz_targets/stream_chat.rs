@@ -1,4 +1,4 @@
-//! Answers of the chat protocol.
+//! Checks answers of the chat protocol.
 #![no_main]
 
 #[path = "stream.rs"]

@@ -1,4 +1,4 @@
-//! Answers of the messages protocol.
+//! Checks answers of the messages protocol.
 #![no_main]
 
 #[path = "stream.rs"]

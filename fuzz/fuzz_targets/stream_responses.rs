@@ -1,4 +1,4 @@
-//! Answers of the responses protocol.
+//! Checks answers of the responses protocol.
 #![no_main]
 
 #[path = "stream.rs"]

@@ -1,4 +1,4 @@
-//! Calls of strangers: nobody is believed without the secret, whatever the headers and the body say.
+//! Checks that no delivery is accepted without the secret, whatever its headers and its body are.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -37,14 +37,14 @@ const NAMES: [&str; 10] = [
 ];
 
 fuzz_target!(|input: (u8, Vec<(u8, &[u8])>, &[u8])| {
-    let (which, pairs, body) = input;
+    let (selector, pairs, body) = input;
     let mut headers = http::HeaderMap::new();
     for (name, value) in pairs {
         if let Ok(value) = http::HeaderValue::from_bytes(value) {
             headers.append(NAMES[usize::from(name) % NAMES.len()], value);
         }
     }
-    let hook = &HOOKS[usize::from(which) % HOOKS.len()];
+    let hook = &HOOKS[usize::from(selector) % HOOKS.len()];
     for secret in ["3f9d7c1be05a4d6f8a2b90c7d4e1f605", "whsec_PeAvn9mLwk3iQ2uJq0Zb3TtT0e4yD1xK"] {
         assert!(verify(hook, secret, &headers, body, Timestamp::UNIX_EPOCH).is_err());
     }

@@ -1,4 +1,5 @@
-//! Any text: loading a workflow file never panics, keeps its bounds, and shows nothing that commands a terminal.
+//! Checks that loading any text as a workflow file never panics, reports a bounded number of
+//! diagnostics, and shows nothing that a terminal would interpret as a command.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +13,7 @@ fuzz_target!(|text: &str| {
     let shown = loaded.render("workflow.yml", false);
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'));
     for finding in &loaded.diagnostics {
-        // What a template engine would add afterwards.
+        // Calls what a template engine calls afterwards: it must not panic.
         let _ = loaded.position(&finding.path);
         let _ = loaded.block_line(&finding.path, finding.line);
     }

@@ -1,4 +1,4 @@
-//! The HTTP API: what it tells, whom it lets in, and what it writes down of who steers.
+//! The HTTP API: its answers, its access control, and its record of who steered the daemon.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -46,7 +46,7 @@ impl Served {
         }
     }
 
-    /// Somebody with the token.
+    /// Returns a client that sends the token.
     fn client(&self) -> HttpClient {
         self.stranger()
             .with_header("Authorization", &format!("Bearer {}", self.token))
@@ -81,7 +81,7 @@ fn instance(world: &World) -> PathBuf {
     found.next().unwrap().unwrap().path()
 }
 
-/// A world whose issue 1 was worked on until it was done.
+/// Returns a daemon whose issue 1 was worked on until it was done.
 fn done() -> Served {
     let served = Served::of(World::new(&[("1", "todo")]).script("write out.txt hello; ok"));
     eventually("the issue is done", || {
@@ -189,7 +189,7 @@ fn it_tells_what_was_done() {
             .any(|script| script["name"] == "after_run" && script["ok"] == true),
         "{scripts:?}"
     );
-    // Page by page it is the log.
+    // The pages together are the whole log.
     let all = served.get(&format!("/sessions/{session}/events"));
     assert_eq!(all["ended"], true);
     let (mut after, mut seen) = (0, Vec::new());
@@ -294,7 +294,7 @@ fn a_person_steers_and_it_is_written_down_who() {
     });
     served.post("/refresh", &json!({}));
     let decisions = served.get("/decisions")["decisions"].clone();
-    for (kind, words) in [
+    for (kind, message) in [
         ("pause", "paused it"),
         ("continue", "lets it go on"),
         ("cancel", "cancelled it"),
@@ -308,7 +308,7 @@ fn a_person_steers_and_it_is_written_down_who() {
         let detail = decided.unwrap_or_else(|| panic!("{kind}: {decisions}"))["detail"].as_str();
         assert_eq!(
             detail,
-            Some(format!("a person (API token, 127.0.0.1) {words}").as_str())
+            Some(format!("a person (API token, 127.0.0.1) {message}").as_str())
         );
     }
     std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
@@ -337,7 +337,7 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
             .any(|event| event.event == "issue" && event.data["issue_id"] == "1"),
         "{seen:?}"
     );
-    // Who comes again with the id of the first gets all that came after it.
+    // A client that reconnects with the id of the first event gets all later events.
     let numbered: Vec<_> = seen.iter().filter(|event| event.id.is_some()).collect();
     let first = numbered[0].id.clone().unwrap();
     let again = served
@@ -346,7 +346,7 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
         .events("/api/v1/events");
     let missed: Vec<_> = again.take(numbered.len() - 1).collect();
     assert_eq!(missed.iter().collect::<Vec<_>>(), numbered[1..]);
-    // An id of another daemon, or none at all, tells nothing.
+    // An id of another daemon, or no id at all, gives no position in the feed.
     for strange in ["1-1", "nonsense", &format!("{first}0000000000")] {
         let mut reader = served
             .client()
@@ -358,13 +358,13 @@ fn the_feed_tells_what_happens_and_what_was_missed() {
     served.end();
 }
 
-/// Reads until an event is the one that is waited for.
-fn until(events: &mut EventStream, is: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
+/// Reads events until one matches, and returns it.
+fn until(events: &mut EventStream, matches: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
     let deadline = Instant::now() + LONG;
     let mut seen = Vec::new();
     loop {
         let event = events.next().expect("the feed goes on");
-        if is(&event) {
+        if matches(&event) {
             return event;
         }
         seen.push(event);
@@ -379,9 +379,11 @@ fn the_feed_tells_of_a_pause_and_of_what_a_session_does() {
     let session = |event: &ServerEvent| event.event == "session" && event.data["issue_id"] == "1";
     served.world.tracker.add("1", "One", "todo");
     let first = until(&mut events, session);
-    let told = |event: &ServerEvent| event.data["events"].as_u64().unwrap();
+    let event_count = |event: &ServerEvent| event.data["events"].as_u64().unwrap();
     std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
-    let more = until(&mut events, |event| session(event) && told(event) > told(&first));
+    let more = until(&mut events, |event| {
+        session(event) && event_count(event) > event_count(&first)
+    });
     assert_eq!(more.data["session_id"], first.data["session_id"]);
     served.post("/pause", &json!({}));
     until(&mut events, |event| event.event == "state");

@@ -1,4 +1,5 @@
-//! Approvals on the real binary: what waits, who answers, and what stays through a death of the daemon.
+//! Approvals with the real binary: what waits, who answers, and what survives the death of the
+//! daemon.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -39,11 +40,11 @@ fn a_start_waits_for_a_person_who_may_say_more() {
     let explained = world.vik(&["explain", "1"]).expect(0).out;
     assert!(explained.contains("vik approve"), "{explained}");
     assert!(world.sessions("1").is_empty());
-    // An answer to what nobody has seen is none.
+    // An answer with the id of another request is refused.
     let done = world.vik(&["approve", "1", "--request", "another"]).expect(1);
     assert!(done.err.contains("another request"), "{}", done.err);
     world.vik(&["approve", "none"]).expect(8);
-    // It waits on after the daemon was killed.
+    // The request still waits after the daemon was killed.
     daemon.signal(Signal::SIGKILL);
     let _ = daemon.done();
     let daemon = world.daemon();
@@ -74,16 +75,16 @@ fn what_the_person_said_is_where_the_templates_have_it() {
         .work("hooks/before_run", json!(script));
     let daemon = world.daemon();
     waits(&world, "before");
-    // A message is data as everything else is.
-    let said = "be gentle; $(touch pwned) {{ 7*7 }}";
-    world.vik(&["approve", "1", "--message", said]).expect(0);
+    // The message is data, as all input is.
+    let message = "be gentle; $(touch pwned) {{ 7*7 }}";
+    world.vik(&["approve", "1", "--message", message]).expect(0);
     moved(&world);
     daemon.stop().expect(0);
     let prompt = world.session("1").text(".prompt.md");
-    assert!(prompt.starts_with(&format!("said=[{said}]\n")), "{prompt}");
+    assert!(prompt.starts_with(&format!("said=[{message}]\n")), "{prompt}");
     assert_eq!(prompt.matches("be gentle").count(), 1, "{prompt}");
-    assert_eq!(world.workspace_file("1", "said"), format!("{said}\n"));
-    // Nobody was asked, or nothing was said: the text is empty, and no error.
+    assert_eq!(world.workspace_file("1", "said"), format!("{message}\n"));
+    // Without a request or without a message the text is empty, and this is no error.
     let world = World::new(&[("1", "todo")]).work("prompt", json!(format!("{here}\nSCRIPT: ok")));
     world.once().expect(0);
     assert!(world.session("1").text(".prompt.md").starts_with("said=[]\n"));
@@ -101,7 +102,7 @@ fn a_start_that_is_denied_rests() {
         world.status().unwrap()["parked"][0]["reason"] == "denied"
     });
     assert!(world.sessions("1").is_empty());
-    // Another text is another question.
+    // Another description needs another approval.
     world.tracker.set("1", "description", json!("something else"));
     waits(&world, "before");
     world.vik(&["approve", "1"]).expect(0);
@@ -146,7 +147,7 @@ fn a_time_limit_that_passes_while_no_daemon_is_there_answers_when_one_is() {
     daemon.stop().expect(0);
 }
 
-/// Without a daemon, a result that waits is told as what it is.
+/// Checks that a result that waits is shown as such without a daemon.
 #[track_caller]
 fn is_not_lost(world: &World) {
     let runs = world.runs();
@@ -157,7 +158,7 @@ fn is_not_lost(world: &World) {
     );
 }
 
-/// Work that a person has to accept.
+/// Returns a world whose work a person has to accept.
 fn reviewed() -> World {
     World::new(&[("1", "todo")])
         .work(
@@ -179,7 +180,7 @@ fn a_result_waits_through_a_stop_and_a_death_and_is_accepted_once() {
         "awaiting_approval"
     );
     assert_eq!(waiting["session_id"], world.session("1").id());
-    // What was done is not thrown away by a stop.
+    // A stop does not discard finished work.
     daemon.stop().expect(0);
     is_not_lost(&world);
     let daemon = world.daemon();
@@ -283,7 +284,7 @@ fn outputs_are_done_when_a_person_has_agreed_to_them() {
             "{waiting}"
         );
         assert!(!done.exists());
-        // Asked for once, whoever lives.
+        // A new daemon does not ask again.
         daemon.signal(Signal::SIGKILL);
         let _ = daemon.done();
         let daemon = world.daemon();

@@ -14,15 +14,16 @@ use vik_testkit::server::ModelServer;
 use crate::escape::answering;
 use crate::support::*;
 
-/// A world that is not below `/tmp`, which is private within; `None`, and said aloud, where bubblewrap does not work.
+/// Returns a world outside of `/tmp`, which is private in the sandbox. Returns `None`, and prints
+/// the reason, where bubblewrap does not work.
 fn world(test: &str, issues: &[(&str, &str)]) -> Option<World> {
     works(test).then(|| World::below(Path::new(ELSEWHERE), issues))
 }
 
-/// A folder that is the same within.
+/// A folder that is the same inside and outside of the sandbox.
 pub const ELSEWHERE: &str = "/var/tmp";
 
-/// Whether bubblewrap works here; where it does not, that is said aloud.
+/// Returns whether bubblewrap works here, and prints the reason where it does not.
 pub fn works(test: &str) -> bool {
     let sandbox = Sandbox {
         backend: Backend::Bubblewrap,
@@ -31,14 +32,14 @@ pub fn works(test: &str) -> bool {
     if let Err(error) = sandbox.fence() {
         let required = std::env::var_os("VIK_REQUIRE_BUBBLEWRAP").is_some();
         assert!(!required, "{test}: {error}");
-        // Not `eprintln!`, which the test runner keeps to itself.
+        // The test runner captures `eprintln!`.
         let _ = writeln!(std::io::stderr(), "skipped: {test}: {error}");
         return false;
     }
     true
 }
 
-/// An agent that is a script of the shell.
+/// Returns the profile of an agent that runs a shell script under bubblewrap.
 fn script(script: &str, sandbox: Value) -> Value {
     let mut sandbox = sandbox;
     sandbox["backend"] = json!("bubblewrap");
@@ -119,16 +120,17 @@ fn a_hostile_agent_gets_nowhere_and_sees_nothing() {
     let world = world.set("/agents/a", script(&hostile, json!({})));
     world.once().expect(0);
     let raw = world.session("1").raw();
-    let said = String::from_utf8_lossy(&raw);
+    let output = String::from_utf8_lossy(&raw);
     let alive = victim.try_wait().unwrap().is_none();
     let _ = victim.kill();
     let _ = victim.wait();
-    // Signals to the first process of a namespace from within are not delivered, whatever `kill` says.
-    let came = said
+    // The kernel does not deliver signals to the first process of a namespace from within it,
+    // whatever `kill` reports.
+    let came = output
         .lines()
         .filter(|line| line.starts_with("came through") && !line.ends_with("kill -KILL 1"));
-    assert_eq!(came.collect::<Vec<_>>(), [""; 0], "{said}");
-    assert!(said.ends_with("listed\nempty\nmine\ndone\n"), "{said}");
+    assert_eq!(came.collect::<Vec<_>>(), [""; 0], "{output}");
+    assert!(output.ends_with("listed\nempty\nmine\ndone\n"), "{output}");
     assert!(alive, "the victim was killed");
     let after = std::fs::metadata(&outside).unwrap();
     assert_eq!(
@@ -139,7 +141,7 @@ fn a_hostile_agent_gets_nowhere_and_sees_nothing() {
     assert!(!Path::new("/tmp/own").exists());
 }
 
-/// What namespaces add: without them the same calls come through.
+/// What namespaces add: without them the same calls succeed.
 #[test]
 fn landlock_alone_leaves_modes_and_times_and_lists_no_folder_that_holds_something_hidden() {
     let world = World::below(Path::new("/var/tmp"), &[("1", "todo")]);
@@ -193,7 +195,7 @@ fn how_it_ended_is_told_as_without() {
     let Some(world) = world("how_it_ended_is_told_as_without", &[("1", "todo")]) else {
         return;
     };
-    for (way, words) in [
+    for (way, message) in [
         ("kill -TERM $$", "\"exit_code\":null,\"signal\":15"),
         ("exit 143", "\"exit_code\":143"),
         ("exec ./not-there", "\"exit_code\":127"),
@@ -211,7 +213,7 @@ fn how_it_ended_is_told_as_without() {
             .attempts(1);
         world.once().expect(1);
         let log = world.session("1").text(".jsonl");
-        assert!(log.contains(words), "{way}: {log}");
+        assert!(log.contains(message), "{way}: {log}");
     }
     let world = world.set("/agents/a/sandbox", json!({"backend": "bubblewrap"}));
     let world = world
@@ -252,13 +254,13 @@ fn only_listed_hosts_are_reached() {
         return;
     }
     let (open, shut) = (answering("open"), answering("shut"));
-    let asks = format!(
+    let requests = format!(
         "curl -sS http://127.0.0.1:{open}/ > listed; curl -sS http://127.0.0.1:{shut}/ > refused; \
          curl -sS --noproxy '*' -m 5 http://127.0.0.1:{shut}/ > around; \
          curl -sS -m 5 --noproxy '*' http://192.0.2.1/ > out; echo done"
     );
     let hosts = json!({"network": [format!("127.0.0.1:{open}")]});
-    let world = world.set("/agents/a", script(&asks, hosts));
+    let world = world.set("/agents/a", script(&requests, hosts));
     world.once().expect(0);
     let file = |name: &str| world.workspace_file("1", name);
     assert_eq!(file("listed"), "open");
@@ -276,11 +278,11 @@ fn without_bubblewrap_nothing_is_started() {
     let bin = world.env.root().join("bin").display().to_string();
     let done = world.start_with(&["run", "--once"], &[("PATH", &bin)]).done();
     assert_ne!(done.code, 0);
-    for words in [
+    for message in [
         "bubblewrap (`bwrap`) is not installed",
         "apt-get install bubblewrap",
     ] {
-        assert!(done.err.contains(words), "{}", done.err);
+        assert!(done.err.contains(message), "{}", done.err);
     }
     assert!(world.sessions("1").is_empty());
     let doctor = world.start_with(&["doctor"], &[("PATH", &bin)]).done();
@@ -302,13 +304,13 @@ fn what_cannot_be_put_up_is_refused_at_the_start() {
     world.env.link("bwrap", &refusing);
     let done = world.once();
     assert_ne!(done.code, 0);
-    for words in ["No permissions to create new namespace", "namespaces of users"] {
-        assert!(done.err.contains(words), "{}", done.err);
+    for message in ["No permissions to create new namespace", "namespaces of users"] {
+        assert!(done.err.contains(message), "{}", done.err);
     }
     assert!(world.sessions("1").is_empty());
 }
 
-/// vex is Vik's own program, wherever that lies.
+/// vex is the program of Vik itself, wherever that file is.
 #[test]
 fn vex_works_within() {
     let Some(world) = world("vex_works_within", &[("1", "todo")]) else {

@@ -9,7 +9,7 @@ use vik_proc::FileLock;
 
 use crate::support::*;
 
-/// Takes out of a text what differs from run to run.
+/// Replaces what differs from run to run in a text.
 fn settled(world: &World, text: &str) -> String {
     let mut text = text.to_owned();
     let key = world
@@ -39,12 +39,12 @@ macro_rules! assert_settled {
             (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME"),
             (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
             (r"pid \d+", "pid PID"),
-            // In its first second a daemon does not say for how long it has run.
+            // In its first second a daemon does not print its uptime.
             (r"running( for \d+m?s)? \(pid", "running (pid"),
             (r"\d{4}-\d\d-\d\d", "DATE"),
             (r"end of its processes: \w+", "end of its processes: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
-            // Columns are as wide as what was taken out.
+            // The widths of columns depend on what was replaced.
             (r"(DURATION|TIME|SINCE|HEARD|IN) +", "$1  "),
             (r" +\n", "\n"),
         ]}, { insta::assert_snapshot!($name, text) });
@@ -116,7 +116,7 @@ fn every_verb_has_its_help() {
         text.push_str(&format!("$ vik {}\n{}\n", args.join(" "), done.out));
     }
     assert_settled!(&world, &text, "help");
-    // All that the help names is there.
+    // Every verb that the help lists exists.
     let help = world.vik(&["--help"]).expect(0).out;
     let listed: Vec<_> = help
         .lines()
@@ -234,7 +234,8 @@ fn errors_are_json_where_json_is_asked_for() {
 
 // --- listings
 
-/// A daemon with a session that runs, one that is parked, one that waits for its back-off, one for a slot.
+/// Returns a daemon with one running session, one parked issue, one that waits for its back-off,
+/// and one that waits for a slot.
 fn busy() -> World {
     let world = World::new(&[("run", "todo"), ("park", "todo"), ("wait", "todo"), ("slot", "review")])
         .stage("review", "review", "SCRIPT: ok")
@@ -338,10 +339,10 @@ fn the_listings_of_a_daemon_at_work() {
         "{by_session:?}"
     );
     daemon.stop().expect(0);
-    // The same without a daemon.
+    // The same listing without a daemon.
     let runs = world.runs();
     let states: Vec<_> = runs.iter().map(|run| run["state"].as_str().unwrap()).collect();
-    // What rests goes on resting; what was stopped is tried again by the next daemon.
+    // What waits without a daemon keeps its state; the next daemon retries what was stopped.
     assert_eq!(states, ["parked", "parked", "waiting"], "{runs:?}");
     assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs_afterwards");
 }
@@ -404,7 +405,7 @@ fn old_sessions_are_shown_before_they_are_pruned() {
     assert!(world.workspace("1").exists());
     let none = world.vik(&["prune", "--yes", "--json"]).expect(0).json();
     assert_eq!(none["issues"], json!([]));
-    // Somebody at work in it, of a stage that may run beside another one.
+    // An attempt works in it, in a stage that may run beside another one.
     let locks = world.home().join("service/issues/1.stages");
     std::fs::create_dir(&locks).unwrap();
     let lock = FileLock::try_acquire(&locks.join("plan.lock")).unwrap().unwrap();
@@ -412,14 +413,14 @@ fn old_sessions_are_shown_before_they_are_pruned() {
     assert!(kept.err.contains("something still lives in it"), "{}", kept.err);
     assert!(world.workspace("1").exists() && !world.sessions("1").is_empty());
     drop(lock);
-    let gone = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);
-    assert!(gone.out.contains("removed"), "{}", gone.out);
+    let pruned = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);
+    assert!(pruned.out.contains("removed"), "{}", pruned.out);
     assert!(!world.workspace("1").exists() && world.sessions("1").is_empty());
 }
 
 // --- colour
 
-/// What `vik` writes to a terminal.
+/// Returns what `vik` writes to a terminal.
 fn on_a_terminal(world: &World, args: &[&str], env: &[(&str, &str)]) -> String {
     let pty = nix::pty::openpty(None, None).unwrap();
     let (out, err): (OwnedFd, OwnedFd) = (pty.slave.try_clone().unwrap(), pty.slave);
@@ -431,10 +432,10 @@ fn on_a_terminal(world: &World, args: &[&str], env: &[(&str, &str)]) -> String {
         .stderr(err)
         .spawn()
         .unwrap();
-    // The command's own copies of the terminal must go, else it never ends.
+    // The command holds copies of the terminal: reading ends only after they are closed.
     drop(command);
     let mut text = Vec::new();
-    // The end of a terminal is an error.
+    // Reading at the end of a terminal returns an error.
     let _ = File::from(pty.master).read_to_end(&mut text);
     child.wait().unwrap();
     String::from_utf8_lossy(&text).into_owned()
@@ -451,7 +452,7 @@ fn colour_is_for_terminals_that_want_it() {
             "{env:?}: {text:?}"
         );
     }
-    // An empty NO_COLOR is none.
+    // An empty NO_COLOR has no effect.
     assert!(on_a_terminal(&world, &["status"], &[("NO_COLOR", "")]).contains('\x1b'));
     assert!(!world.vik(&["status"]).err.contains('\x1b'));
     let help = on_a_terminal(&world, &["--help"], &[("NO_COLOR", "1")]);

@@ -1,10 +1,10 @@
-//! Issues that are closed, and what is left of them; `run --once` where nothing can be done.
+//! Closed issues and what remains of them; `run --once` where nothing can be done.
 
 use serde_json::json;
 
 use crate::support::*;
 
-/// Issues in `open` alone are brought by the pull; a look tells of all.
+/// Returns a world whose pull lists only open issues, and whose `show` command returns all.
 fn open_only(issues: &[(&str, &str)]) -> World {
     let world = World::new(issues);
     let tracker = world.tracker.path().display().to_string();
@@ -110,7 +110,7 @@ fn once_names_a_state_that_differs_by_case_only() {
         done.out
     );
     assert!(!done.out.contains("nothing to do"), "{}", done.out);
-    // A state that is terminal is meant.
+    // A terminal state is not a spelling mistake: `--once` succeeds.
     let world = world.set("/issue/terminal_states", json!(["Todo"]));
     world.once().expect(0);
 }
@@ -124,7 +124,7 @@ fn once_beside_a_parked_issue_says_so() {
         assert!(done.out.contains("1 parked"), "{}", done.out);
         assert!(done.out.contains("1 work: attempts_used_up"), "{}", done.out);
         assert!(!done.out.contains("nothing to do"), "{}", done.out);
-        // Where the pull does not bring it any more, it still waits.
+        // It still waits when the pull does not list it any more.
         world.tracker.remove("1");
     }
 }

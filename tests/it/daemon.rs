@@ -1,4 +1,4 @@
-//! The life of a daemon: start, one instance, what it says of itself, signals, the control socket.
+//! The life of a daemon: start, one instance, its status, signals, the control socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ fn pid_of(world: &World) -> i32 {
 fn a_detached_daemon_is_ready_and_on_its_own() {
     let world = World::new(&[]);
     let done = world.vik(&["run", "-d"]).expect(0);
-    // Ready means: it answers at once.
+    // A daemon that is ready answers at once.
     let pid = pid_of(&world);
     assert!(done.out.contains(&pid.to_string()), "{}", done.out);
     assert_eq!(
@@ -88,7 +88,7 @@ fn a_second_instance_is_refused_and_leaves_the_first_alone() {
         let done = world.vik(args).expect(5);
         assert!(done.err.contains(&pid.to_string()), "it says who: {}", done.err);
     }
-    // However the file is named, it is the same workflow.
+    // The workflow is the same by whatever path the file is named.
     let mut elsewhere = world.env.vik(["run", "--once", "-w", "../work/./workflow.yml"]);
     elsewhere.current_dir(world.env.home());
     world.start_command(elsewhere).done().expect(5);
@@ -283,7 +283,7 @@ fn a_reused_pid_is_not_taken_for_the_daemon() {
     let pid = pid_of(&world);
     nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
     eventually("it is dead", || !alive(pid));
-    // Another process with the pid that the record names.
+    // Another process now has the pid of the record.
     let mut bystander = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let info = world.instance().join("instance.json");
     let mut record: Value = serde_json::from_slice(&std::fs::read(&info).unwrap()).unwrap();
@@ -348,7 +348,7 @@ fn ask(world: &World, request: &[u8]) -> String {
 fn the_control_socket_takes_nonsense_calmly() {
     let world = World::new(&[]);
     let daemon = world.daemon();
-    // Clients that say nothing hold up nobody.
+    // Clients that send nothing block nobody.
     let _silent: Vec<_> = (0..10)
         .map(|_| UnixStream::connect(world.instance().join("vik.sock")).unwrap())
         .collect();
@@ -359,7 +359,7 @@ fn the_control_socket_takes_nonsense_calmly() {
     assert_eq!(code(b"nonsense\n"), "bad_request");
     assert_eq!(code(b"{\"v\":1,\"verb\":\"explode\"}\n"), "bad_request");
     assert_eq!(code(b"{\"v\":999,\"verb\":\"stop\"}\n"), "protocol");
-    // What is no text gets no answer, and does no harm.
+    // A request that is not text gets no answer, and does no harm.
     let _ = ask(&world, b"\xff\xfe\n");
     let answer: Value = serde_json::from_str(&ask(&world, b"{\"v\":1,\"verb\":\"status\"}\n")).unwrap();
     assert_eq!(answer["status"]["pid"], daemon.pid());
@@ -383,8 +383,8 @@ fn an_agent_may_not_steer_the_daemon_that_runs_it() {
     let status = world.status().expect("the daemon lives");
     assert_eq!(status["state"], "running");
     for name in ["status", "refresh", "stop", "uninstall", "stop2"] {
-        let said = world.workspace_file("1", &format!("{name}.txt"));
-        assert!(said.contains("agents may not"), "{name}: {said}");
+        let output = world.workspace_file("1", &format!("{name}.txt"));
+        assert!(output.contains("agents may not"), "{name}: {output}");
     }
     assert!(world.instance().join("vik.sock").exists());
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
@@ -396,7 +396,7 @@ fn an_agent_may_not_steer_the_daemon_that_runs_it() {
 
 #[test]
 fn an_agent_that_asks_and_is_gone_is_refused_too() {
-    // The one that connects ends before its request is read.
+    // The process that connects exits before its request is read.
     let world = World::new(&[("1", "todo")])
         .script("run sh connect.sh; touch asked; wait-file go; ok")
         .work(
@@ -442,8 +442,8 @@ fn an_agent_that_asks_in_its_first_instant_is_refused_too() {
     let world = world.set("/agents/a/command", command);
     world.once().expect(0);
     for id in &ids {
-        let said = world.session(id).messages();
-        assert!(said[0].contains("agents may not"), "{id}: {said:?}");
+        let messages = world.session(id).messages();
+        assert!(messages[0].contains("agents may not"), "{id}: {messages:?}");
     }
 }
 

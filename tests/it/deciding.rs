@@ -1,10 +1,10 @@
-//! What starts, in which order, how often, and what `--once` says of it.
+//! What starts, in which order and how often, and what `--once` reports about it.
 
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Appends a word to a file beside the workflow.
+/// Returns a script that appends a word to the file `order`.
 fn note(world: &World, word: &str) -> String {
     format!("append {}/order \"{word} \"", world.env.work().display())
 }
@@ -59,7 +59,7 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
             .all(|id| world.tracker.state(id).as_deref() == Some("done"))
     });
     daemon.stop().expect(0);
-    // The first two start side by side.
+    // The first two start at the same time.
     let order = order(&world).replace("d e", "e d");
     assert!(order.starts_with("e d c "), "{order}");
 }
@@ -90,7 +90,7 @@ fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
             note(world, name)
         )
     };
-    // Both match; the first leaves the state as it is, the second moves it.
+    // Both stages match; the first keeps the state, the second changes it.
     let (first, second) = (script("first", &world), script("work", &world));
     let world = world.set("/issue/stages", json!({}));
     let moves = world.on_success("done");
@@ -167,9 +167,9 @@ fn attempts_are_counted_and_their_waits_double() {
                 .unwrap()
         })
         .collect();
-    // Each wait is shortened by up to a quarter, so that not all come at once.
-    for (wait, least) in waits.iter().zip([150.0, 300.0, 300.0]) {
-        assert!(*wait >= least - 5.0, "{waits:?}");
+    // Each wait is shortened by up to a quarter at random, so that retries do not coincide.
+    for (wait, min_wait) in waits.iter().zip([150.0, 300.0, 300.0]) {
+        assert!(*wait >= min_wait - 5.0, "{waits:?}");
     }
     assert_eq!(
         (&run["outcome"], &run["state"]),
@@ -205,7 +205,8 @@ fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
     assert_eq!(first["reason"], "attempts_used_up");
     assert!(first["detail"].as_str().unwrap().contains("broken"), "{first}");
 
-    // A state that goes and comes back does not free it, nor does an issue that is away for a while.
+    // A state that changes and comes back does not free it, nor does an issue that disappears for a
+    // while.
     world.tracker.move_to("1", "elsewhere");
     let pulls = world.tracker.pulls();
     eventually("it was seen there", || world.tracker.pulls() >= pulls + 3);
@@ -219,7 +220,7 @@ fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
     world.tracker.set("1", "labels", json!(["x"]));
     wait_parked(2);
 
-    // A new title does, and a new description; the attempts begin anew.
+    // A new title or a new description does, and the attempts are counted from one again.
     world.tracker.set("1", "title", json!("Another title"));
     wait_parked(4);
     world.tracker.set("1", "description", json!("More"));
@@ -320,7 +321,7 @@ fn exit_8_no_such_issue() {
     let world = World::new(&[("1", "todo"), ("2", "todo"), ("3", "done")]);
     let done = world.vik(&["run", "--once", "--issue", "nope"]).expect(8);
     assert!((done.out + &done.err).contains("nope"));
-    // It is there, but matches no stage.
+    // The issue exists, but matches no stage.
     world.vik(&["run", "--once", "--issue", "3"]).expect(8);
     assert!(world.sessions("1").is_empty());
     world.vik(&["run", "--once", "--issue", "1"]).expect(0);
@@ -344,7 +345,7 @@ fn exit_9_success_that_changed_nothing_and_0_where_a_file_did() {
 
 #[test]
 fn exit_10_something_waits_longer_than_it_is_waited_for() {
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .work(
             "retry",
@@ -357,13 +358,13 @@ fn exit_10_something_waits_longer_than_it_is_waited_for() {
     let done = world.once().expect(10);
     assert!(done.out.contains("waiting: 1 work"), "{}", done.out);
     assert_eq!(world.tracker.state("2").as_deref(), Some("done"));
-    // Files changed, the state did not: it waits for a person.
+    // The files changed, but not the state: the issue waits for a person.
     let world = World::new(&[("1", "todo")])
         .work("hooks/after_run", json!(null))
         .attempts(1)
         .script("write x y; ok");
     world.once().expect(10);
-    assert!(began.elapsed() < std::time::Duration::from_secs(60));
+    assert!(started.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[test]

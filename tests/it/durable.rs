@@ -1,4 +1,4 @@
-//! Nothing is done that is not on disk: the loop with a book that stalls or fails.
+//! Nothing is done before it is on disk: the loop with a commit log that stalls or fails.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,8 @@ use vik_store::ledger::{CommitError, LedgerError};
 
 use crate::support::*;
 
-/// Commits everything at once but what it is to stumble over: that fails as soon as the test says so.
+/// Commits all changes at once except those that match: their commits fail as soon as the test
+/// allows it.
 #[derive(Clone)]
 struct Stumbling {
     over: fn(&Changes) -> bool,
@@ -44,11 +45,11 @@ impl Stumbling {
 
 impl CommitLog for Stumbling {
     fn commit(&self, changes: Changes) -> Committing {
-        let stumbles = (self.over)(&changes);
+        let must_fail = (self.over)(&changes);
         self.seen.lock().unwrap().push(changes);
         let fail = Arc::clone(&self.fail);
         Box::pin(async move {
-            if !stumbles {
+            if !must_fail {
                 return Ok(());
             }
             fail.notified().await;
@@ -58,7 +59,7 @@ impl CommitLog for Stumbling {
     }
 }
 
-fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
+fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
     let path = world.env.work().join("workflow.yml");
     let loaded = WorkflowFile::valid(&path, |_| {}).unwrap();
     let mut layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root).unwrap();
@@ -78,40 +79,40 @@ fn orchestrator(world: &World, book: Stumbling) -> Orchestrator {
         vik: env!("CARGO_BIN_EXE_vik").into(),
         agent_shims: Default::default(),
     };
-    let (told, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
+    let (updates, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
     Orchestrator::new(Setup {
         host: Arc::new(host),
         loaded,
         watch: None,
         options: Options::default(),
         observer: Box::new(Silent),
-        commit_log: Box::new(book),
+        commit_log: Box::new(commit_log),
         stored: Stored::default(),
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
         notify: vik::notify::Health::default(),
         webhooks: None,
-        workflow_updates: told,
+        workflow_updates: updates,
     })
 }
 
-/// Runs the loop until the book has failed; `stalled` is looked at before that.
-fn run(world: &World, book: &Stumbling, stalled: impl FnOnce()) -> RunSummary {
+/// Runs the loop until the commit log has failed; `stalled` runs before that.
+fn run(world: &World, commit_log: &Stumbling, stalled: impl FnOnce()) -> RunSummary {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .unwrap();
-    let (_asks, receiver) = mpsc::channel(1);
-    let orchestrator = orchestrator(world, book.clone());
+    let (_sender, receiver) = mpsc::channel(1);
+    let orchestrator = orchestrator(world, commit_log.clone());
     let task = runtime.spawn(async move {
         let signals = Signals::listen().unwrap();
         orchestrator.run(signals, receiver).await
     });
-    eventually("the book stumbles", || book.count(book.over) > 0);
+    eventually("the book stumbles", || commit_log.count(commit_log.over) > 0);
     stalled();
-    book.fail.notify_one();
+    commit_log.fail.notify_one();
     runtime
         .block_on(async { tokio::time::timeout(LONG, task).await })
         .expect("the loop ends when nothing can be kept any more")
@@ -121,12 +122,12 @@ fn run(world: &World, book: &Stumbling, stalled: impl FnOnce()) -> RunSummary {
 #[test]
 fn a_claim_that_is_not_on_disk_starts_nothing() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]).script("append turns x; ok");
-    let book = Stumbling::over(|changes| !changes.started.is_empty());
+    let commit_log = Stumbling::over(|changes| !changes.started.is_empty());
     let nothing = || {
         assert!(world.sessions("1").is_empty() && world.sessions("2").is_empty());
         assert!(!world.workspace("1").exists() && !world.workspace("2").exists());
     };
-    let closing = run(&world, &book, nothing);
+    let closing = run(&world, &commit_log, nothing);
     assert!(closing.broken.is_some());
     assert!(closing.rows.is_empty());
     nothing();
@@ -137,13 +138,13 @@ fn an_end_that_is_not_on_disk_leads_to_nothing() {
     let world = World::new(&[("1", "todo")])
         .script("append turns x; exit 1")
         .attempts(3);
-    let book = Stumbling::over(|changes| !changes.ended.is_empty());
+    let commit_log = Stumbling::over(|changes| !changes.ended.is_empty());
     let once = || {
         world.session("1").expect("failed", Some("agent"));
         assert_eq!(world.workspace_file("1", "turns"), "x");
     };
-    let closing = run(&world, &book, once);
+    let closing = run(&world, &commit_log, once);
     assert!(closing.broken.is_some());
     once();
-    assert_eq!(book.count(|changes| !changes.started.is_empty()), 1);
+    assert_eq!(commit_log.count(|changes| !changes.started.is_empty()), 1);
 }

@@ -1,4 +1,4 @@
-//! The reference workflow, as a new user runs it: offline, with no account, no key and no settings.
+//! The reference workflow as a new user runs it: offline, without an account, a key or settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::*;
 
 const ISSUES: [&str; 3] = ["1", "2", "3"];
 
-/// A copy of the example in a world of its own.
+/// A copy of the example in its own test environment.
 struct Example {
     env: TestEnv,
 }
@@ -25,7 +25,8 @@ impl Example {
             env.work().join("workflow.example.yml"),
         )
         .unwrap();
-        // A fresh machine has no name and no mail address in its git settings, and no agent CLIs.
+        // A fresh machine has neither a name and a mail address in its git settings, nor any agent
+        // CLIs.
         std::fs::remove_file(env.home().join(".gitconfig")).unwrap();
         env.unlink("codex");
         env.unlink("claude");
@@ -56,7 +57,7 @@ impl Example {
         issues.iter().map(|issue| issue["state"].clone()).collect()
     }
 
-    /// The workspace of an issue.
+    /// Returns the workspace of an issue.
     fn workspace(&self, issue: &str) -> PathBuf {
         let mut homes = list(&self.env.work().join(".vik/workflows"));
         assert_eq!(homes.len(), 1, "{homes:?}");
@@ -111,7 +112,7 @@ fn the_example_does_its_work_once_and_then_has_nothing_to_do() {
         let ahead = example.git(&workspace, &["rev-list", "--count", "origin/main..HEAD"]);
         assert_ne!(ahead.trim(), "0", "issue {issue} has a commit");
         assert_eq!(example.git(&workspace, &["status", "--short"]), "");
-        // The tests of the sample pass on what was built, and the review sent it on.
+        // The tests of the sample pass on the result, and the review moved the issue.
         let tests = example
             .env
             .command("sh")
@@ -168,7 +169,7 @@ fn doctor_finds_the_example_in_order() {
     example.env.assert_nothing_left();
 }
 
-/// The two lines that the README tells to change.
+/// Changes the two lines that the README names.
 #[test]
 fn two_changed_lines_choose_another_agent() {
     let text =

@@ -1,4 +1,4 @@
-//! Names and modes of what Vik leaves on disk.
+//! Names and modes of the files that Vik leaves on disk.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn all(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in list(folder) {
         found.push(path.clone());
-        // What agents and hooks make in a workspace is their own.
+        // Agents and hooks choose the modes of their files in a workspace.
         let workspace = path.parent().unwrap().ends_with("issues")
             && path.is_dir()
             && !path.parent().unwrap().parent().unwrap().ends_with("service");
@@ -44,7 +44,7 @@ fn all_is_private_whatever_the_umask() {
         let places = [world.env.work().join("home"), world.env.state()];
         let mut seen = 0;
         for path in places.iter().flat_map(|place| all(place)) {
-            // A file may go while it is looked at.
+            // A file can disappear between the listing and the check.
             let Ok(meta) = path.symlink_metadata() else {
                 continue;
             };
@@ -123,7 +123,8 @@ fn files_have_the_names_that_scripts_rely_on() {
 
 #[test]
 fn the_home_is_where_the_workflow_says() {
-    // No section: `.vik` beside the workflow. An empty one: VIK_HOME, else ~/.vik.
+    // Without the section: `.vik` beside the workflow. With an empty section: `VIK_HOME`, or
+    // `~/.vik`.
     let world = World::new(&[]).set("/workspace", json!(null));
     world.once().expect(0);
     assert!(world.env.home().join(".vik/workflows").exists());

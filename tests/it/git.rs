@@ -1,4 +1,4 @@
-//! `vik git`: git in the workspace of an issue, with nothing of the workspace's settings.
+//! `vik git`: git in the workspace of an issue, without any of the settings of the workspace.
 
 mod forged;
 mod hooks;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// An issue whose workspace is a clone, on a branch of its own, of a repository with one commit.
+/// An issue whose workspace is a clone of a repository with one commit, on a branch of its own.
 struct Clone {
     world: World,
 }
@@ -26,7 +26,7 @@ impl Clone {
         Self::of(after_create, |_| {})
     }
 
-    /// `prepare` changes the repository before it is cloned.
+    /// Creates the clone. `prepare` changes the repository before that.
     fn of(after_create: &str, prepare: impl Fn(&Self)) -> Self {
         let world = World::new(&[("1", "todo")])
             .set("/issue/hooks", json!({"after_create": after_create}))
@@ -46,7 +46,7 @@ impl Clone {
         self.world.workspace("1")
     }
 
-    /// What Vik keeps for itself.
+    /// Returns the folder with the service files of Vik.
     fn service(&self) -> PathBuf {
         let root = self.path().parent().unwrap().parent().unwrap().to_owned();
         assert!(root.join("service").is_dir());
@@ -57,7 +57,7 @@ impl Clone {
         self.world.env.work().join("up.git")
     }
 
-    /// What an agent would do in the workspace.
+    /// Runs git in the workspace as an agent would.
     fn git(&self, args: &[&str]) -> String {
         self.git_in(&self.path(), args)
     }
@@ -101,7 +101,7 @@ impl Clone {
         self.git(&["rev-parse", "HEAD"])
     }
 
-    /// What a hook runs.
+    /// Runs `vik git` as a hook does.
     fn vik(&self, args: &[&str]) -> Done {
         let all: Vec<&str> = ["git", "--issue", "1"].iter().chain(args).copied().collect();
         self.world.vik(&all)
@@ -169,10 +169,12 @@ fn a_push_goes_where_after_create_cloned_from() {
     let head = clone.commit("b", "two\n");
     clone.vik(&["push", "--quiet"]).expect(0);
     assert_eq!(clone.pushed("vik/1").as_ref(), Some(&head));
-    // The workspace knows it, so that it can be removed without losing work.
+    // The workspace has the pushed commit as a remote-tracking ref, so that removing it loses no
+    // work.
     assert_eq!(clone.git(&["rev-parse", "refs/remotes/origin/vik/1"]), head);
     assert_eq!(clone.git(&["rev-list", "--all", "--not", "--remotes"]), "");
-    // Whatever branch the agent is on, the recorded one is pushed, or the one that the hook names.
+    // Whatever branch the agent is on, `push` sends the recorded one, or the one that the hook
+    // names.
     clone.git(&["switch", "-qc", "main2"]);
     let next = clone.commit("c", "three\n");
     clone.vik(&["push", "--quiet"]).expect(0);
@@ -192,7 +194,7 @@ fn a_push_with_a_lease_replaces_what_vik_has_seen_and_nothing_else() {
     clone.vik(&["push", "--quiet"]).expect(1);
     clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
     assert_eq!(clone.pushed("vik/1"), Some(amended));
-    // Somebody else pushes; an agent that moves its own remote-tracking ref changes nothing.
+    // Another person pushes; an agent that moves its own remote-tracking ref changes nothing.
     let seed = clone.world.env.work().join("seed");
     clone.git_in(&seed, &["fetch", "-q"]);
     clone.git_in(&seed, &["switch", "-q", "vik/1"]);
@@ -209,7 +211,7 @@ fn a_push_with_a_lease_replaces_what_vik_has_seen_and_nothing_else() {
         done.err
     );
     assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
-    // Merged, they are not lost.
+    // After a merge these commits are not lost.
     clone.git(&["merge", "-q", "-m", "merge", &theirs]);
     clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
     assert_eq!(clone.pushed("vik/1"), Some(clone.git(&["rev-parse", "HEAD"])));
@@ -233,14 +235,15 @@ fn another_url_is_refused() {
         assert_eq!(clone.pushed("vik/1"), None);
         clone.refused(&["fetch"], "git_unsafe");
     }
-    // A remote that the agent added is none.
+    // A remote that the agent added is not accepted.
     let clone = Clone::new();
     clone.git(&["remote", "add", "mine", "/elsewhere"]);
     let done = clone.refused(&["push", "mine"], "git_no_remote");
     assert!(done.err.contains("there was: origin"), "{}", done.err);
 }
 
-/// A repository of the user that the agent must not publish, with a secret in it.
+/// Creates a repository of the user that the agent must not publish, with a secret in it, and
+/// returns its path and commit.
 fn private(clone: &Clone) -> (PathBuf, String) {
     let folder = clone.world.env.work().join("private");
     clone.git_in(&clone.world.env.work(), &["init", "-q", "private"]);
@@ -253,7 +256,7 @@ fn publishes(clone: &Clone, commit: &str) -> bool {
     clone.try_git(&clone.up(), &["cat-file", "-e", commit]).0 == Some(0)
 }
 
-/// What an agent does to its repository, with a private repository and a commit of it.
+/// A change of an agent to its repository, with a private repository and one of its commits.
 type Attack<'a> = &'a dyn Fn(&Clone, &Path, &str);
 
 #[test]
@@ -332,7 +335,8 @@ fn no_other_repository_is_published() {
         assert!(!publishes(&clone, &commit), "{name}");
         assert!(!clone.path().join("secret").exists(), "{name}");
     }
-    // The trap is live: the recipe that the page on outputs had publishes it.
+    // Proves that the trap works: the former recipe of the page on outputs publishes the
+    // repository.
     let clone = Clone::new();
     let (private, commit) = private(&clone);
     attacks[0].1(&clone, &private, &commit);
@@ -362,7 +366,7 @@ fn refs_are_written_into_no_other_repository() {
     std::fs::remove_dir_all(clone.path().join(".git/refs/remotes")).unwrap();
     std::os::unix::fs::symlink(private.join(".git/refs"), clone.path().join(".git/refs/remotes")).unwrap();
     clone.commit("b", "two\n");
-    // It is sent, and not noted where the link leads.
+    // The commit is sent, and nothing is written where the link leads.
     let done = clone.vik(&["push", "--quiet"]);
     assert_eq!(clone.git_in(&private, &["for-each-ref"]), before, "{}", done.err);
     assert!(!private.join(".git/refs/origin").exists());
@@ -373,9 +377,9 @@ fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
     let clone = Clone::new();
     let origin = clone.git(&["rev-parse", "origin/main"]);
     clone.commit("b", "two\n");
-    // Hidden from git: a changed file, a ref that was moved, an index that is wrong, leftovers that are ignored.
+    // Hidden from git: a changed file, a moved ref, a wrong index, ignored leftovers.
     clone.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
-    // Git would find each of these first.
+    // Git resolves each of these names first.
     for shadow in [
         "refs/origin/main",
         "refs/tags/origin/main",
@@ -399,7 +403,7 @@ fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
     std::fs::remove_file(clone.path().join(".git/info/exclude")).unwrap();
     assert_eq!(clone.git(&["status", "--porcelain"]), "");
     assert_eq!(clone.vik(&["status", "--porcelain"]).expect(0).out, "");
-    // What the commit before was is still found.
+    // The previous commit can still be found.
     assert!(clone.git(&["show", "ORIG_HEAD:b"]).contains("two"));
 }
 
@@ -427,14 +431,15 @@ fn a_linked_work_tree_is_used_where_it_was() {
     assert_eq!(clone.pushed("vik/1"), Some(head.clone()));
     clone.vik(&["reset", "-q", "--hard", "origin/main"]).expect(0);
     assert!(!clone.path().join("b").exists());
-    // The branches are those of the user's repository: only the issue's own is moved or sent.
+    // The branches belong to the repository of the user: only the branch of the issue is moved or
+    // sent.
     let main = clone.git(&["rev-parse", "main"]);
     clone.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
     clone.refused(&["reset", "--hard", &head], "git_unsafe");
     clone.refused(&["push", "--force"], "git_unsafe");
     assert_eq!(clone.git(&["rev-parse", "main"]), main);
     clone.git(&["symbolic-ref", "HEAD", "refs/heads/vik/1"]);
-    // Its own folder is the agent's to write, and leads to a repository of the agent's.
+    // The agent can write to its own folder, and points it to a repository of its own.
     clone.git_in(&clone.path(), &["init", "-q", "--bare", "evil"]);
     let own = clone.git(&["rev-parse", "--git-dir"]);
     std::fs::write(
@@ -453,7 +458,8 @@ fn settings_of_the_user_hold_and_hooks_do_not_run() {
     clone.commit("b", "two\n");
     let config = clone.world.env.home().join(".gitconfig");
     let before = std::fs::read_to_string(&config).unwrap_or_default();
-    // The user has moved the repository, and says so; hooks are looked for in the work tree.
+    // The user has moved the repository and configured the new place; hooks are searched in the
+    // work tree.
     let moved = clone.world.env.work().join("moved.git");
     std::fs::rename(clone.up(), &moved).unwrap();
     let text = format!(
@@ -476,7 +482,7 @@ fn settings_of_the_user_hold_and_hooks_do_not_run() {
     assert!(!clone.world.env.home().join("sprung").exists());
     std::fs::rename(&moved, clone.up()).unwrap();
     assert!(clone.pushed("vik/1").is_some());
-    // A filter of the user's own works, and not where it is a file of the workspace.
+    // A filter of the user works, except where its program is a file of the workspace.
     std::fs::write(
         &config,
         format!("{before}\n[filter \"up\"]\n\tsmudge = tr a-z A-Z\n\tclean = tr A-Z a-z\n"),
@@ -529,7 +535,7 @@ fn what_cannot_be_done_safely_is_refused_with_the_reason() {
     let clone = Clone::new();
     let done = clone.vik(&["gc"]).expect(2);
     assert!(done.err.contains("`vik git` has no verb `gc`"), "{}", done.err);
-    // A remote among the workspaces is an agent's repository.
+    // A remote among the workspaces is a repository of an agent.
     let clone = Clone::made_by(
         "git init -q --bare up && git clone -q {{ workflow_dir }}/up.git . 2>/dev/null; git remote set-url origin up 2>/dev/null || { git init -q . && git remote add origin ./up; }",
     );

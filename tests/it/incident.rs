@@ -1,4 +1,5 @@
-//! The agent that says it succeeded, for ever: 2,300 sessions and $5,950 in five days, elsewhere.
+//! An agent that reports success for ever. Elsewhere this cost 2,300 sessions and $5,950 in five
+//! days.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,7 +24,7 @@ fn parked_as(world: &World, reason: &str, sessions: usize) {
     );
 }
 
-/// Waits until pulls that began after now are over.
+/// Waits until this number of further pulls is over.
 fn pulls(world: &World, more: usize) {
     let before = world.tracker.pulls();
     eventually("it was looked at again", || {
@@ -45,7 +46,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
     world.vik(&["run", "-d"]).expect(0);
     parked_as(&world, "no_progress", 2);
 
-    // The state flaps: it is the same issue, and nobody has looked at it.
+    // The state flaps: it is the same issue, and no person has edited it.
     for _ in 0..3 {
         world.tracker.move_to("1", "elsewhere");
         pulls(&world, 2);
@@ -54,7 +55,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
     }
     parked_as(&world, "no_progress", 2);
 
-    // The daemon dies, is restarted in good order, and its workflow is edited.
+    // The daemon dies, is restarted properly, and its workflow is edited.
     let daemon = pid(&world);
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
     eventually("it is dead", || !alive(daemon));
@@ -67,7 +68,8 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
     pulls(&world, 2);
     parked_as(&world, "no_progress", 2);
 
-    // A person edits the issue: two more, and then the one that its life still allows.
+    // A person edits the issue: two more attempts, and then the one that the limit of its life
+    // still allows.
     world.tracker.set("1", "title", json!("Show cents"));
     parked_as(&world, "no_progress", 4);
     world.tracker.set("1", "title", json!("Show all cents"));
@@ -77,7 +79,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
     pulls(&world, 3);
     parked_as(&world, "issue_limit", 5);
 
-    // Only a person's word frees it, for as many as were said.
+    // Only a command of a person frees it, for as many attempts as the command allows.
     world.vik(&["unpark", "1", "--attempts", "1"]).expect(0);
     parked_as(&world, "no_progress", 6);
     world.tracker.set("1", "title", json!("Show each and every cent"));
@@ -92,12 +94,12 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
 
 #[test]
 fn a_state_that_flaps_while_it_runs_costs_no_more_than_the_life_limit() {
-    // Each success moves the issue on; a person (or a bot) moves it back, again and again.
+    // Each success moves the issue on; a person or a bot moves it back, again and again.
     let world = World::new(&[("1", "todo")]).set("/issue/limits", json!({"attempts": 4}));
     world.vik(&["run", "-d"]).expect(0);
     eventually("the life limit holds", || {
         if world.tracker.state("1").as_deref() == Some("done") {
-            // Vik has seen it: this is a new stay in the state.
+            // Vik has seen the state `done`, so this is a new stay in the state.
             pulls(&world, 2);
             world.tracker.move_to("1", "todo");
         }

@@ -1,10 +1,10 @@
-//! Pulls: slow, broken, huge and wrong ones. None of them ends intake.
+//! Pulls that are slow, broken, huge or wrong. None of them ends intake.
 
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A world whose pull command does this, counting its calls in `pulls`.
+/// Returns a world with this pull command, which counts its calls in `pulls`.
 fn pulling(command: &str) -> World {
     let mut world = World::new(&[]);
     world.put(
@@ -18,7 +18,8 @@ fn pulls(world: &World) -> usize {
     world.env.read("work/pulls").lines().count()
 }
 
-/// Each of these fails, is counted with its reason, and the next pull comes.
+/// Checks that pulls fail, that each failure is counted with its reason, and that the next pull
+/// comes.
 #[track_caller]
 fn fails(world: &World, reason: &str) {
     let daemon = world.daemon();
@@ -273,23 +274,23 @@ fn a_field_of_another_type_is_told_and_what_cannot_be_read_holds() {
     ]);
     let world = pulling(&format!("echo '{issues}'"));
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
-    let told = [
+    let warnings = [
         "issue 1: `description` is an object",
         "issue 2: `blocked_by` holds something that is no id",
     ];
-    for words in told {
-        assert!(dry.err.contains(words), "{}", dry.err);
+    for warning in warnings {
+        assert!(dry.err.contains(warning), "{}", dry.err);
     }
     let daemon = world.daemon();
     eventually("the first issue ran", || !world.sessions("1").is_empty());
     let status = world.status().unwrap();
     let text = world.vik(&["status"]).expect(0).out;
-    for words in told {
+    for warning in warnings {
         assert!(
-            status["last_pull"]["warnings"].to_string().contains(words),
+            status["last_pull"]["warnings"].to_string().contains(warning),
             "{status}"
         );
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(warning), "{text}");
     }
     let why = world.vik(&["explain", "2"]).out;
     assert!(why.contains("an unreadable entry of `blocked_by`"), "{why}");

@@ -1,4 +1,4 @@
-//! Whether a workspace may be removed without losing work.
+//! Checks whether a workspace may be removed without losing work.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use vik_proc::{SHIM_VERB, Supervisor};
 
 use crate::support::*;
 
-/// A repository with one commit that was pushed, and the folder that git may be looked at from.
+/// A repository with one pushed commit, and the folder in which git may inspect it.
 struct Repo {
     world: World,
     path: PathBuf,
@@ -137,7 +137,7 @@ fn commits_that_no_remote_has_are_kept() {
         commit(&[made, &["push", "-q", "origin", "HEAD"]]),
         Leftover::Nothing
     );
-    // On a branch that is not checked out, on none, and in the stash.
+    // On a branch that is not checked out, on no branch, and in the stash.
     assert_eq!(
         commit(&[&["checkout", "-qb", "other"], made, &["checkout", "-q", "-"]]),
         Leftover::Unpushed
@@ -150,7 +150,7 @@ fn commits_that_no_remote_has_are_kept() {
     repo.write("a", "two\n");
     repo.git(&["stash", "-q"]);
     assert_eq!(repo.left(), Leftover::Unpushed);
-    // Where there is no remote, nothing was pushed; where there is no commit, nothing is to be.
+    // Without a remote nothing is pushed; without a commit there is nothing to push.
     let alone = repo.world.env.work().join("alone");
     repo.git_in(&repo.world.env.work(), &["init", "-q", "alone"]);
     assert_eq!(repo.left_in(&alone), Leftover::Nothing);
@@ -163,7 +163,7 @@ fn a_linked_work_tree_answers_for_its_own_commits() {
     let repo = Repo::new();
     let linked = repo.world.env.work().join("linked");
     repo.git(&["worktree", "add", "-q", "--detach", "../linked"]);
-    // Of the repository around it, not of this work tree.
+    // A commit of the repository around it, not of this work tree.
     repo.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
     assert_eq!(repo.left_in(&linked), Leftover::Nothing);
     repo.git_in(&linked, &["commit", "-q", "--allow-empty", "-m", "own"]);
@@ -212,7 +212,7 @@ fn nothing_that_an_agent_put_into_the_repository_is_run() {
         std::fs::write(&hook, format!("#!/bin/sh\n{spring}\n")).unwrap();
         std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
-    // Content that git has to read again: its times tell nothing.
+    // Content that git has to read again, because its timestamps prove nothing.
     let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     std::fs::File::options()
         .append(true)

@@ -1,4 +1,4 @@
-//! Limits of an issue's life and of a day, and what a person can do about them.
+//! Limits of the life of an issue and of a day, and what a person can do about them.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn an_attempt_that_tells_nothing_is_charged_an_estimate() {
     assert_eq!(world.sessions("1").len(), 2);
 }
 
-/// A script has no cost that Vik could guess, and an agent that never answered has none at all.
+/// Vik cannot estimate the cost of a script, and an agent that never answered has none.
 #[test]
 fn nothing_is_estimated_for_a_script_nor_before_the_first_answer() {
     let script = json!({"runtime": "command", "command": ["sh", "-c", "echo working; exit 3"]});
@@ -103,7 +103,8 @@ fn nothing_is_estimated_for_a_script_nor_before_the_first_answer() {
     }
 }
 
-/// Codex answers, and its turn is cut off before it reports: after a death of the daemon too, what was read before counts.
+/// Codex answers, and its turn is cut off before it reports its usage. What was read before counts,
+/// also after a death of the daemon.
 #[test]
 fn estimate_stands_apart_wherever_costs_are_shown() {
     let world = World::new(&[("1", "todo")])

@@ -1,7 +1,7 @@
 //! The real `vik` program against agents, trackers and people that misbehave.
 //!
-//! One binary, so that it links once. Each module is one room of the daemon; `predecessor` holds the faults of the
-//! program before this one.
+//! One binary, so that it links once. Each module covers one area of the daemon; `predecessor`
+//! covers the faults of the program before this one.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Notifications: what is told, to whom, once, and never in the way.
+//! Notifications: their content and their receivers; each is sent once and blocks nothing.
 
 mod server;
 
@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 use crate::support::*;
 use server::Server;
 
-/// What is signed with in these tests.
+/// The secret for signatures in these tests.
 const SECRET: &str = "do-not-tell-anybody-7f3a";
 
-/// A world whose agents fail at once, with one notifier that writes what it is told to files.
+/// Returns a world whose agents fail at once, with one notifier that writes its notifications to
+/// files.
 fn failing(issues: &[(&str, &str)], debounce: &str) -> World {
     let world = World::new(issues).attempts(1).script("exit 1");
-    let told = world.env.path("told");
-    std::fs::create_dir_all(&told).unwrap();
+    let folder = world.env.path("told");
+    std::fs::create_dir_all(&folder).unwrap();
     let command = format!(
-        "cd {told} && cat > $VIK_DELIVERY_ID.tmp && printf '%s|%s|%s' \"$VIK_EVENT\" \"$VIK_ISSUE_ID\" \"$VIK_ISSUE_TITLE\" > \
+        "cd {folder} && cat > $VIK_DELIVERY_ID.tmp && printf '%s|%s|%s' \"$VIK_EVENT\" \"$VIK_ISSUE_ID\" \"$VIK_ISSUE_TITLE\" > \
          $VIK_DELIVERY_ID.env && mv $VIK_DELIVERY_ID.tmp $VIK_DELIVERY_ID.json",
-        told = told.display()
+        folder = folder.display()
     );
     world.set(
         "/notify/team",
@@ -32,8 +33,8 @@ fn webhook(server: &Server, debounce: &str) -> Value {
     json!({"kind": "webhook", "url": url, "secret_env": "HOOK_SECRET", "debounce": debounce, "timeout": "10m"})
 }
 
-/// What the command was told, in order.
-fn told(world: &World) -> Vec<Value> {
+/// Returns the notifications that the command received, in order.
+fn notifications(world: &World) -> Vec<Value> {
     list(&world.env.path("told"))
         .into_iter()
         .filter(|path| path.extension().is_some_and(|end| end == "json"))
@@ -41,7 +42,7 @@ fn told(world: &World) -> Vec<Value> {
         .collect()
 }
 
-/// What is kept for the next daemon; empty before there is anything.
+/// Returns the outbox for the next daemon; it is empty before there is one.
 fn outbox(world: &World) -> String {
     let homes = list(&world.env.work().join("home/workflows"));
     let home = homes.iter().find(|path| path.is_dir());
@@ -49,13 +50,13 @@ fn outbox(world: &World) -> String {
     text.and_then(Result::ok).unwrap_or_default()
 }
 
-/// A daemon with the secret in its environment.
+/// Starts a daemon with the secret in its environment.
 fn daemon(world: &World, env: &[(&str, &str)]) -> Running {
     let env: Vec<_> = [("HOOK_SECRET", SECRET)].iter().chain(env).copied().collect();
     world.start_with(&["run"], &env)
 }
 
-/// No file below a folder holds this text.
+/// Checks that no file below a folder contains this text.
 fn assert_nowhere(folder: &std::path::Path, text: &str) {
     for path in list(folder) {
         if path.is_symlink() {
@@ -76,19 +77,23 @@ fn a_parked_issue_is_told_once_and_its_text_is_data() {
     let title = "`touch pwned` $(touch pwned) '; touch pwned; \" \u{1b}[31m";
     world.tracker.set("1", "title", json!(title));
     let daemon = daemon(&world, &[]);
-    eventually("it is told", || told(&world).len() == 1);
+    eventually("it is told", || notifications(&world).len() == 1);
     let before = world.tracker.pulls();
     eventually("it goes on", || world.tracker.pulls() > before + 2);
     daemon.stop().expect(0);
-    let told = told(&world);
-    assert_eq!(told.len(), 1, "{told:?}");
-    let (event, item) = (&told[0]["event"], &told[0]["items"][0]);
+    let notifications = notifications(&world);
+    assert_eq!(notifications.len(), 1, "{notifications:?}");
+    let (event, item) = (&notifications[0]["event"], &notifications[0]["items"][0]);
     assert_eq!(
         (event, &item["issue_id"], &item["reason"]),
         (&json!("parked"), &json!("1"), &json!("attempts_used_up"))
     );
     assert_eq!(item["events"], json!(["parked", "failed"]));
-    assert!(!told[0].to_string().contains("\\u001b["), "{}", told[0]);
+    assert!(
+        !notifications[0].to_string().contains("\\u001b["),
+        "{}",
+        notifications[0]
+    );
     let env = list(&world.env.path("told"))
         .into_iter()
         .find(|path| path.extension().unwrap() == "env");
@@ -107,9 +112,9 @@ fn a_parked_issue_is_notified_with_those_that_wait_for_it() {
     world.tracker.set("2", "blocked_by", json!(["1"]));
     world.tracker.set("3", "blocked_by", json!(["2"]));
     let daemon = daemon(&world, &[]);
-    eventually("the first is parked", || told(&world).len() == 1);
+    eventually("the first is parked", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
-    let item = &told(&world)[0]["items"][0];
+    let item = &notifications(&world)[0]["items"][0];
     assert_eq!(item["issue_id"], "1");
     let detail = item["detail"].as_str().unwrap();
     assert!(detail.ends_with("; 2 issues wait for it: 2, 3"), "{detail}");
@@ -121,15 +126,15 @@ fn a_burst_becomes_one_with_a_list() {
     let ids: Vec<String> = (1..=8).map(|id| id.to_string()).collect();
     let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
     let world = failing(&issues, "1h");
-    // The end does not wait for the hour.
+    // A drain does not wait for the hour.
     world.once().expect(1);
-    let told = told(&world);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["items"].as_array().unwrap().len(), 8);
-    assert_eq!(told[0]["title"], "Vik: 8 parked");
-    // Another round has no news.
+    let notifications = notifications(&world);
+    assert_eq!(notifications.len(), 1, "{notifications:?}");
+    assert_eq!(notifications[0]["items"].as_array().unwrap().len(), 8);
+    assert_eq!(notifications[0]["title"], "Vik: 8 parked");
+    // Another run has nothing new to report.
     world.once();
-    assert_eq!(self::told(&world).len(), 1);
+    assert_eq!(self::notifications(&world).len(), 1);
 }
 
 #[test]
@@ -235,13 +240,13 @@ fn what_was_gathered_when_the_daemon_was_killed_is_told_by_the_next_one() {
     eventually("it is kept", || outbox(&world).contains("attempts_used_up"));
     daemon.signal(Signal::SIGKILL);
     daemon.done();
-    assert_eq!(told(&world).len(), 0);
+    assert_eq!(notifications(&world).len(), 0);
     world.put("/notify/team/debounce", json!("0s"));
     let daemon = self::daemon(&world, &[]);
-    eventually("it is told", || told(&world).len() == 1);
+    eventually("it is told", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
-    assert_eq!(told(&world).len(), 1);
-    assert_eq!(told(&world)[0]["items"][0]["issue_id"], "1");
+    assert_eq!(notifications(&world).len(), 1);
+    assert_eq!(notifications(&world)[0]["items"][0]["issue_id"], "1");
 }
 
 #[test]
@@ -276,13 +281,13 @@ fn what_was_parked_in_the_moment_before_a_kill_is_told() {
     });
     daemon.signal(Signal::SIGKILL);
     daemon.done();
-    assert_eq!(told(&world).len(), 0);
+    assert_eq!(notifications(&world).len(), 0);
     let daemon = self::daemon(&world, &[]);
-    eventually("it is told", || told(&world).len() == 1);
+    eventually("it is told", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     assert_eq!(world.sessions("1").len(), 1, "no second attempt was made");
     world.once();
-    assert_eq!(told(&world).len(), 1, "and once");
+    assert_eq!(notifications(&world).len(), 1, "and once");
 }
 
 #[test]
@@ -293,7 +298,8 @@ fn a_day_is_summed_up_once_however_often_vik_is_started() {
     let points = world.env.path("points");
     std::fs::create_dir_all(&points).unwrap();
     let now = jiff::Timestamp::now().as_second();
-    // Tomorrow at 07:00 UTC, so that the attempts of now are in its day.
+    // Sets the clock to 07:00 UTC tomorrow, so that the attempts of now belong to the summarised
+    // day.
     let jump = (now / 86_400 + 1) * 86_400 + 7 * 3600 - now;
     let clock = |seconds: i64| std::fs::write(points.join("clock"), seconds.to_string()).unwrap();
     clock(jump);
@@ -305,26 +311,30 @@ fn a_day_is_summed_up_once_however_often_vik_is_started() {
     eventually("there is something to sum up", || {
         world.runs().iter().any(|run| run["state"] == "parked")
     });
-    assert_eq!(told(&world).len(), 0, "it is not time yet");
+    assert_eq!(notifications(&world).len(), 0, "it is not time yet");
     clock(jump + 2 * 3600);
-    eventually("it is told", || told(&world).len() == 1);
+    eventually("it is told", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     let daemon = self::daemon(&world, &env);
     let before = world.tracker.pulls();
     eventually("it goes on", || world.tracker.pulls() > before + 2);
-    assert_eq!(told(&world).len(), 1, "not again");
+    assert_eq!(notifications(&world).len(), 1, "not again");
     clock(jump + 20 * 86_400);
     eventually("one for all the days that were missed", || {
-        told(&world).len() == 2
+        notifications(&world).len() == 2
     });
     clock(jump + 3600);
     let before = world.tracker.pulls();
     eventually("it goes on", || world.tracker.pulls() > before + 2);
     daemon.stop().expect(0);
-    let told = told(&world);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(told[0]["event"], "daily_summary");
-    assert_eq!(told[0]["summary"]["total"]["attempts"], 1, "{}", told[0]);
+    let notifications = notifications(&world);
+    assert_eq!(notifications.len(), 2, "{notifications:?}");
+    assert_eq!(notifications[0]["event"], "daily_summary");
+    assert_eq!(
+        notifications[0]["summary"]["total"]["attempts"], 1,
+        "{}",
+        notifications[0]
+    );
 }
 
 #[test]
@@ -333,11 +343,11 @@ fn a_run_that_failed_and_whose_issue_went_on_is_told_as_failed() {
     let moves = world.tracker.move_command("done");
     let world = world.work("hooks", json!({"after_run": moves}));
     world.once().expect(1);
-    let told = told(&world);
-    assert_eq!(told.len(), 1, "{told:?}");
-    let item = &told[0]["items"][0];
+    let notifications = notifications(&world);
+    assert_eq!(notifications.len(), 1, "{notifications:?}");
+    let item = &notifications[0]["items"][0];
     assert_eq!(
-        (&told[0]["event"], &item["issue_id"]),
+        (&notifications[0]["event"], &item["issue_id"]),
         (&json!("failed"), &json!("1"))
     );
     assert_eq!(item["freed_by"], json!(null));
@@ -351,10 +361,10 @@ fn the_limit_of_a_day_is_told_once_a_day() {
         .set("/limits", json!({"tokens_per_day": 100}))
         .script("start; usage 150 0 10; done");
     let of_day = || {
-        let told = told(&world);
-        let items = told
+        let notifications = notifications(&world);
+        let items = notifications
             .iter()
-            .flat_map(|told| told["items"].as_array().unwrap().clone());
+            .flat_map(|notification| notification["items"].as_array().unwrap().clone());
         items
             .filter(|item| item["reason"] == "day_limit")
             .collect::<Vec<_>>()
@@ -364,9 +374,9 @@ fn the_limit_of_a_day_is_told_once_a_day() {
     daemon.stop().expect(0);
     world.once();
     world.once();
-    let told = of_day();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["event"], "over_budget");
+    let notifications = of_day();
+    assert_eq!(notifications.len(), 1, "{notifications:?}");
+    assert_eq!(notifications[0]["event"], "over_budget");
 }
 
 #[test]
@@ -389,18 +399,18 @@ fn an_edit_brings_a_notifier_and_a_refused_edit_is_told() {
             .is_some_and(|status| status["notify"].as_array().map(Vec::len) == Some(2))
     });
     world.tracker.add("2", "more", "todo");
-    eventually("what comes is told", || !told(&world).is_empty());
+    eventually("what comes is told", || !notifications(&world).is_empty());
     world.put("/issue/stages/work/agent", json!("nobody"));
     eventually("a refused edit is told", || {
-        told(&world)
+        notifications(&world)
             .iter()
-            .any(|told| told["items"][0]["reason"] == "edit_rejected")
+            .any(|notification| notification["items"][0]["reason"] == "edit_rejected")
     });
     daemon.stop().expect(0);
     assert!(
-        told(&world)
+        notifications(&world)
             .iter()
-            .all(|told| told["items"][0]["issue_id"] != "1"),
+            .all(|notification| notification["items"][0]["issue_id"] != "1"),
         "what was before is no news"
     );
 }
@@ -410,7 +420,7 @@ fn a_notifier_can_be_tried() {
     let world = failing(&[("1", "todo")], "0s");
     let done = world.vik(&["notify", "test"]).expect(0);
     assert_eq!(done.out, "team: told\n");
-    assert_eq!(told(&world)[0]["event"], "test");
+    assert_eq!(notifications(&world)[0]["event"], "test");
     let world = world
         .set(
             "/notify/hook",

@@ -1,4 +1,5 @@
-//! What agents print: without an end, more than there is room for, and what a terminal would obey.
+//! Output of agents: endless output, more output than fits on the disk, and control sequences for a
+//! terminal.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// An agent that prints a line without end, until there is this file in its world, and then does something else.
+/// Returns an agent that prints an endless line, then runs `then`; it exits at once when the file
+/// `calm` exists.
 fn endless(disk: &Path, sandbox: &Value, then: &str) -> Value {
     let calm = disk.join("calm");
     agent(
@@ -23,7 +25,8 @@ fn agent(command: &str, sandbox: &Value) -> Value {
     json!({"runtime": "command", "command": ["sh", "-c", command], "sandbox": sandbox})
 }
 
-/// Runs `test` on a small file system of its own, which nobody else sees: the same test once more, in a mount namespace.
+/// Runs `test` on a small file system that no other process sees: it runs the same test once more,
+/// in a mount namespace.
 fn on_a_small_disk(name: &str, size: &str, test: impl FnOnce(&Path)) {
     const DISK: &str = "VIK_TEST_SMALL_DISK";
     if let Some(disk) = std::env::var_os(DISK) {
@@ -49,11 +52,11 @@ fn on_a_small_disk(name: &str, size: &str, test: impl FnOnce(&Path)) {
     let done = within(&format!("exec '{}' --exact {name} --nocapture", own.display()))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && output.contains("1 passed"), "{output}");
 }
 
-/// The most memory that a process ever had, in KiB.
+/// Returns the peak memory of a process, in KiB.
 fn peak_memory(pid: i64) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let peak = status
@@ -63,14 +66,15 @@ fn peak_memory(pid: i64) -> u64 {
     peak.trim().strip_suffix(" kB").unwrap().parse().unwrap()
 }
 
-/// The status, which must come within a second, beside what it takes to start a program on a busy machine.
+/// Returns the status, and checks that it comes within a second plus the time to start a program on
+/// a busy machine.
 fn prompt_status(world: &World) -> Value {
-    let took = |args: &[&str]| {
-        let asked = Instant::now();
-        (world.vik(args).expect(0), asked.elapsed())
+    let timed = |args: &[&str]| {
+        let started = Instant::now();
+        (world.vik(args).expect(0), started.elapsed())
     };
-    let (_, start) = took(&["--version"]);
-    let (status, elapsed) = took(&["status", "--json"]);
+    let (_, start) = timed(&["--version"]);
+    let (status, elapsed) = timed(&["status", "--json"]);
     assert!(
         elapsed < Duration::from_secs(1) + 5 * start,
         "{elapsed:?}, {start:?}"
@@ -78,12 +82,13 @@ fn prompt_status(world: &World) -> Value {
     status.json()
 }
 
-/// Waits until nothing runs and `most` issues are parked, while the daemon is asked all the time. Returns its pid.
-fn all_parked(world: &World, most: usize) -> i64 {
+/// Waits until nothing runs and this number of issues is parked, and polls the daemon all the time.
+/// Returns its pid.
+fn all_parked(world: &World, count: usize) -> i64 {
     let deadline = Instant::now() + LONG;
     loop {
         let status = prompt_status(world);
-        if status["parked"].as_array().unwrap().len() == most && status["sessions"] == json!([]) {
+        if status["parked"].as_array().unwrap().len() == count && status["sessions"] == json!([]) {
             return status["pid"].as_i64().unwrap();
         }
         assert!(Instant::now() < deadline, "{status:#}");
@@ -91,7 +96,7 @@ fn all_parked(world: &World, most: usize) -> i64 {
     }
 }
 
-/// A daemon that has seen this still does its work.
+/// Checks that the daemon still works on an ordinary issue.
 fn does_an_ordinary_issue(world: &World, disk: &Path) {
     std::fs::write(disk.join("calm"), "").unwrap();
     world.tracker.add("after", "An ordinary one", "todo");
@@ -141,7 +146,8 @@ fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
     let name = "output::agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on";
     on_a_small_disk(name, "200m", |disk| {
         for sandbox in [json!({}), json!("off")] {
-            // One that starts when there is no room takes none, and may not be killed for that: it ends by itself.
+            // An agent that starts when the disk is full uses no space, so it may not be killed for
+            // that: it exits by itself.
             let world = World::below(disk, &ten())
                 .set("/agents/a", endless(disk, &sandbox, "exit 1"))
                 .set("/loop", json!({"max_issue_concurrency": 10}))
@@ -163,7 +169,7 @@ fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
             for session in sessions {
                 let _ = std::fs::remove_file(session.file(".raw.jsonl"));
             }
-            // Where there was no room to start one, it is started now.
+            // Attempts that could not start on the full disk can start now.
             does_an_ordinary_issue(&world, disk);
             assert_eq!(prompt_status(&world)["pid"], daemon);
             world.vik(&["stop"]).expect(0);
@@ -171,7 +177,7 @@ fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
     });
 }
 
-/// What Codex prints around a line that never should have been.
+/// The output of Codex after a line that is too long.
 const RESULT: &str = r#"{"type":"item.completed","item":{"id":"i2","type":"agent_message","text":"good"}}
 {"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":2}}"#;
 
@@ -191,7 +197,7 @@ fn a_line_that_is_too_long_does_not_hide_the_result_behind_it() {
     assert_eq!(cut["bytes"], 64 << 20);
     assert_eq!(cut["offset"], started.len() as u64 + 1);
     assert!(session.text(".jsonl").len() < 1 << 20);
-    // The whole line is in the raw file, and is printed from there.
+    // The raw file contains the whole line, and the command prints it from there.
     let raw = world.vik(&["logs", "--raw"]).expect(0).out;
     assert_eq!(raw.as_bytes(), session.raw());
 }
@@ -201,7 +207,8 @@ fn what_an_agent_prints_counts_for_its_share_of_the_disk() {
     for command in [
         "head -c 4G /dev/zero; sleep 600",
         "head -c 4G /dev/zero >&2; sleep 600",
-        // The session log of short lines takes many times as much, and is written when nothing of the agent lives.
+        // The session log of short lines is many times as large, and is written after all processes
+        // of the agent have exited.
         "yes | head -c 4M",
     ] {
         let world = World::new(&[("1", "todo")])
@@ -222,7 +229,7 @@ fn what_an_agent_prints_counts_for_its_share_of_the_disk() {
     }
 }
 
-/// Runs a command with a terminal for its output. Returns what the terminal got.
+/// Runs a command with a terminal for its output, and returns what the terminal received.
 fn on_a_terminal(world: &World, args: &[&str]) -> Vec<u8> {
     let pty = nix::pty::openpty(None, None).unwrap();
     let (mut screen, terminal) = (std::fs::File::from(pty.master), pty.slave);
@@ -237,7 +244,7 @@ fn on_a_terminal(world: &World, args: &[&str]) -> Vec<u8> {
         .unwrap();
     drop(terminal);
     let mut shown = Vec::new();
-    // A terminal that nobody holds open any more gives an error in place of an end.
+    // Reading from a terminal that no process holds open returns an error instead of an end.
     let _ = screen.read_to_end(&mut shown);
     assert!(child.wait().unwrap().success());
     shown
@@ -273,7 +280,7 @@ fn a_terminal_gets_nothing_that_it_obeys_and_a_pipe_gets_the_bytes() {
             "{args:?}: {shown:?}"
         );
     }
-    // What a terminal gets as JSON says the same.
+    // JSON on a terminal has the same events.
     let events = |text: &str| -> Vec<Value> {
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())

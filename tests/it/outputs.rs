@@ -1,4 +1,5 @@
-//! Safe outputs: what an agent asks for is checked as a whole, done once, by commands whose credentials it never sees.
+//! Safe outputs: the requests of an agent are checked as a whole and carried out once, by commands
+//! whose credentials the agent never sees.
 
 mod once;
 
@@ -15,15 +16,15 @@ const COMMENT: &str = r#"{"kind":"comment","body":"Done.\nSee `a`; it's \"fine\"
 const LABEL: &str = r#"{"kind":"label","label":"area/ui"}"#;
 const STATE: &str = r#"{"kind":"state","state":"review"}"#;
 
-/// A command of an agent that asks for these lines.
-fn asks(world: &World, lines: &[&str]) -> String {
+/// Returns a script command that requests these outputs.
+fn request_command(world: &World, lines: &[&str]) -> String {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let name = name_of(&text);
     let file = world.env.write(name, text);
     format!("run cat {} >> \"$VIK_OUTPUTS\"", file.display())
 }
 
-/// A name of a file for this text.
+/// Returns a file name for this text.
 fn name_of(text: &str) -> String {
     let sum = text.bytes().fold(7_u64, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -31,7 +32,7 @@ fn name_of(text: &str) -> String {
     format!("asked-{sum:x}")
 }
 
-/// A world whose agent asks for these lines, and whose commands note what they do in `done`.
+/// A world whose agent requests these outputs, and whose commands record what they do in `done`.
 struct Asking {
     world: World,
 }
@@ -39,8 +40,8 @@ struct Asking {
 impl Asking {
     fn new(lines: &[&str]) -> Self {
         let world = World::new(&[("1", "todo")]);
-        let asks = asks(&world, lines);
-        Self::with(world.script(&format!("{asks}; ok")))
+        let command = request_command(&world, lines);
+        Self::with(world.script(&format!("{command}; ok")))
     }
 
     fn with(world: World) -> Self {
@@ -73,7 +74,7 @@ impl Asking {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The events about outputs: what of, and how it went.
+    /// Returns the events about outputs: the kind and the status.
     fn told(&self) -> Vec<(String, String)> {
         let sessions = self.world.sessions("1");
         let events = sessions.iter().flat_map(|session| session.of_kind("output"));
@@ -125,7 +126,7 @@ fn what_is_allowed_is_done_in_order_and_told() {
         prompt.contains("- `{\"kind\":\"label\",\"label\":\"…\"}`: a label for the issue; 2 at most, one of: needs-review, area/*"),
         "{prompt}"
     );
-    // The agent's folder is gone; what it asked for, and what came of it, is kept.
+    // The folder of the agent is removed; its requests and their results are kept.
     assert!(!session.file(".outputs").exists());
     assert_eq!(
         session.text(".outputs.raw.jsonl"),
@@ -178,8 +179,8 @@ fn one_line_that_is_refused_refuses_all_and_the_next_attempt_is_told() {
     for (line, why) in bad {
         let asking = Asking::new(&[COMMENT, line]);
         let (first, second) = (
-            asks(&asking.world, &[COMMENT, line]),
-            asks(&asking.world, &[LABEL]),
+            request_command(&asking.world, &[COMMENT, line]),
+            request_command(&asking.world, &[LABEL]),
         );
         let prompt = format!(
             "{{{{ attempt.feedback }}}}\nSCRIPT: {{% if attempt.number == 1 %}}{first}{{% else %}}{second}{{% endif %}}; ok"
@@ -229,7 +230,7 @@ fn what_is_no_file_of_the_agents_own_is_not_read() {
         );
         assert_eq!(asking.text("done"), "");
     }
-    // One that asks for nothing, or takes its file away, asks for nothing.
+    // An agent that requests nothing, or removes its file, requests nothing.
     for script in ["ok", "run rm $VIK_OUTPUTS; ok"] {
         let asking = Asking::with(World::new(&[("1", "todo")]).script(script));
         asking.world.once().expect(0);
@@ -245,7 +246,7 @@ fn what_verify_refuses_is_not_done() {
     asking.world.once().expect(1);
     asking.world.session("1").expect("failed", Some("verify"));
     assert_eq!(asking.text("done"), "");
-    // What the agent asked for stands when it is done: `verify` runs its code.
+    // The requests are fixed when the agent exits, because `verify` runs its code.
     let asking = Asking::new(&[LABEL]).work(
         "verify",
         json!("test -z \"$VIK_OUTPUTS\"; for file in ../../sessions/1/*.outputs/*; do echo x >> \"$file\" || true; done"),
@@ -280,7 +281,7 @@ fn the_agent_sees_no_credential_and_the_commands_have_theirs() {
     let script = format!(
         "dump-env env; try cat ~/.config/gh/hosts.yml > hosts; try cat {root}/xdg/gh/hosts.yml >> hosts; \
          try cat {root}/work/token.txt >> hosts; run git config --get-all credential.helper > helper; {}; ok",
-        asks(&asking.world, &[LABEL])
+        request_command(&asking.world, &[LABEL])
     );
     asking
         .world
@@ -326,12 +327,12 @@ fn the_agent_sees_no_credential_and_the_commands_have_theirs() {
         assert!(text.contains("VIK_STAGE=work"), "{text}");
     }
     let text = asking.world.workspace_file("1", "env");
-    for told in [
+    for setting in [
         "GIT_TERMINAL_PROMPT=0",
         "GIT_SSH_COMMAND=false",
         "GIT_ASKPASS=false",
     ] {
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(setting), "{text}");
     }
     assert_eq!(asking.world.workspace_file("1", "helper"), "\n");
     assert_eq!(asking.world.workspace_file("1", "hosts"), "");
@@ -411,7 +412,7 @@ fn vex_asks_through_its_own_wall_though_its_workspace_is_closed() {
     assert!(!asking.world.workspace("1").join("changed").exists());
 }
 
-/// A real agent asks by its shell, behind the wall of the stage.
+/// Checks that a real agent can request outputs from its shell, inside the sandbox of the stage.
 fn asks_by_its_shell(test: &str, agent: RealAgent) {
     let command = format!("printf '%s\\n' '{LABEL}' '{STATE}' >> \"$VIK_OUTPUTS\"");
     let script = json!([{"run": command}, {"text": "Finished."}]);
@@ -423,8 +424,11 @@ fn asks_by_its_shell(test: &str, agent: RealAgent) {
     assert_eq!(server.failures(), [""; 0]);
     asking.world.session("1").expect("succeeded", None);
     assert_eq!(asking.text("done"), "label|area/ui|\nstate|review|\n");
-    let told = |request: &RecordedRequest| request.body.to_string().contains("$VIK_OUTPUTS");
-    assert!(server.turns().iter().any(told), "the prompt says how to ask");
+    let names_the_file = |request: &RecordedRequest| request.body.to_string().contains("$VIK_OUTPUTS");
+    assert!(
+        server.turns().iter().any(names_the_file),
+        "the prompt says how to ask"
+    );
     asking.world.env.assert_nothing_left();
 }
 
@@ -438,7 +442,7 @@ fn claude_code_asks_by_its_shell() {
     asks_by_its_shell("claude_code_asks_by_its_shell", RealAgent::Claude);
 }
 
-/// The workflows of the page.
+/// Returns the workflows of the documentation page.
 fn examples() -> Vec<String> {
     let page = include_str!("../../docs/usage/outputs.md");
     let blocks = page.split("```yaml\n").skip(1);
@@ -471,7 +475,7 @@ fn the_example_with_files_runs() {
         r#"{"kind":"state","state":"review"}"#,
         r#"{"kind":"issue","title":"The footer","body":"It is cut off."}"#,
     ];
-    let script = format!("SCRIPT: {}; ok", asks(&world, &lines));
+    let script = format!("SCRIPT: {}; ok", request_command(&world, &lines));
     let example = examples().remove(0).replace(
         "        When you are done,",
         &format!("        {script}\n\n        When you are done,"),

@@ -1,4 +1,5 @@
-//! The places of a sandbox: keys stay hidden below every home, and no link of an agent's opens anything.
+//! The paths of a sandbox: keys stay hidden below every home, and no link of an agent opens
+//! anything.
 
 use std::path::Path;
 
@@ -7,7 +8,8 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// A world whose agent runs `script`, with a key in its user's home. `/tmp` would not be seen within bubblewrap.
+/// Returns a world whose agent runs `script`, with a key in the home of its user. `/tmp` is hidden
+/// inside bubblewrap.
 pub fn world(script: &str) -> World {
     let world = World::below(Path::new("/var/tmp"), &[("1", "todo")]);
     world.env.write("home/.ssh/key", "KEY");
@@ -16,7 +18,7 @@ pub fn world(script: &str) -> World {
     world.set("/agents/a", agent).attempts(1)
 }
 
-/// The walls that this machine has.
+/// Returns the sandbox backends that this machine has.
 fn backends() -> impl Iterator<Item = &'static str> {
     let has_bubblewrap = std::process::Command::new("bwrap")
         .arg("--version")
@@ -49,7 +51,7 @@ fn keys_of_the_user_are_hidden_whatever_home_the_agent_has() {
     }
 }
 
-/// Nothing is written into the real home: a folder that holds something hidden cannot be listed.
+/// Nothing is written to the real home: a folder that contains something hidden cannot be listed.
 #[test]
 fn keys_in_the_home_of_the_user_database_are_hidden_from_a_daemon_without_home() {
     let home = User::from_uid(getuid()).unwrap().unwrap().dir;
@@ -74,7 +76,7 @@ fn a_variable_that_moves_keys_hides_where_they_are() {
     world.env.write("keys/docker/config.json", "TOKEN");
     world.env.write("keys/xdg/gh/hosts.yml", "TOKEN");
     let keys = world.env.path("keys");
-    // The agent's own folder for settings is another one.
+    // The agent has another folder for its settings.
     let env = json!({"KEYS": keys, "XDG_CONFIG_HOME": "/elsewhere"});
     let world = world.set("/agents/a/env", env);
     let variables = [
@@ -92,7 +94,7 @@ fn a_variable_that_moves_keys_hides_where_they_are() {
 fn a_link_that_an_agent_planted_opens_nothing() {
     for backend in backends() {
         for key in ["write", "read"] {
-            // The first attempt plants it, the second one would follow it.
+            // The first attempt plants the link, the second one would follow it.
             let plant = "rm -rf ~/.cache/tool; ln -s .. ~/.cache/tool; exit 1";
             let use_it = "cat ~/.ssh/key > got; echo PWNED >> ~/.profile; true";
             let script = format!("if [ -e planted ]; then {use_it}; else touch planted; {plant}; fi");
@@ -176,7 +178,8 @@ fn a_private_home_is_of_one_issue_and_its_login_of_all() {
         .set("/agents/a", agent)
         .set("/loop", json!({"max_issue_concurrency": 1}));
     world.once();
-    // Where the user logs in, and where homes of earlier versions are: with what an agent may have left there.
+    // The folder where the user logs in, in which earlier versions had the homes of agents, with
+    // files that an agent may have left there.
     let profile = world.home().join("homes/a");
     std::fs::create_dir_all(&profile).unwrap();
     std::fs::write(profile.join("auth.json"), login("old").to_string()).unwrap();
@@ -274,8 +277,8 @@ fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_
     }
 }
 
-/// git believes the name under which an object is stored: one with other content under the name of a file that is yet to be
-/// fetched would come to the user with the next merge.
+/// git trusts the name under which an object is stored: an object with other content under the name
+/// of a file that is not fetched yet would reach the user with the next merge.
 #[test]
 fn forged_objects_of_a_linked_work_tree_are_not_taken_over() {
     let script = "cat > prompt; objects=$(git rev-parse --git-path objects); \

@@ -1,4 +1,4 @@
-//! What vik 0.1.3 gets wrong, a test for each row of its list of faults that belongs to the daemon.
+//! The faults of vik 0.1.3: one test for each row of its list of faults that belongs to the daemon.
 
 use std::time::Duration;
 
@@ -273,7 +273,7 @@ fn row_11_two_daemons_at_once_are_one() {
         let mut both = vec![world.start(args), world.start(args)];
         let second = wait_for_value(LONG, || {
             let at = both.iter_mut().position(|one| one.is_over())?;
-            // The one that is over first may be the detached winner.
+            // The process that exits first may be the detached winner.
             Some(at)
         })
         .unwrap();
@@ -314,17 +314,17 @@ fn row_12_status_and_stop_need_no_workflow_file() {
 #[test]
 fn row_13_a_port_is_served() {
     let world = World::new(&[]);
-    let said = world.vik(&["run", "-d", "--port", "0"]).expect(0).out;
+    let output = world.vik(&["run", "-d", "--port", "0"]).expect(0).out;
     let address = world.status().unwrap()["api"]["address"]
         .as_str()
         .unwrap()
         .to_owned();
-    assert!(said.contains(&address), "{said}");
+    assert!(output.contains(&address), "{output}");
     let _ = vik_testkit::HttpClient::tcp(&address)
         .get("/api/v1/state")
         .expect_status(401);
     world.vik(&["stop"]).expect(0);
-    // An address without a port would be served nowhere.
+    // An address without a port would never be served.
     let done = world.vik(&["run", "--bind-address", "::1"]).expect(2);
     assert!(done.err.contains("--port"), "{}", done.err);
 }
@@ -446,7 +446,7 @@ fn row_19_timeouts_stand_in_the_workflow() {
         )
         .work("hooks/timeout", json!("300ms"))
         .script("hang");
-    let began = std::time::Instant::now();
+    let started = std::time::Instant::now();
     world.once().expect(1);
     world.session("agent").expect("timed_out", None);
     let hook = world.session("hook").expect("failed", Some("hook"));
@@ -456,7 +456,7 @@ fn row_19_timeouts_stand_in_the_workflow() {
         .set("/issues/pull/timeout", json!("200ms"));
     let done = world.once().expect(8);
     assert!(done.out.contains("200ms"), "{}", done.out);
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

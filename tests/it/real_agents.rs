@@ -1,7 +1,7 @@
 //! The real Codex and Claude Code, from the issue to the moved issue, on the scripted model server.
 //!
-//! They need `npm ci --prefix tests/agents` (`cargo xtask test` does it); without it each test says by name that it is
-//! skipped.
+//! They need `npm ci --prefix tests/agents` (`cargo xtask test` runs it); without it each test
+//! prints that it is skipped.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use vik_testkit::server::ModelServer;
 
 use crate::support::*;
 
-/// Ends after any patience of a test; runs in the session of its own that both CLIs give to a tool.
+/// Runs longer than any test waits, in the session of its own that both CLIs give to a tool.
 const ENDLESS: &str = "echo started > started.txt; sleep 1000";
 
 /// A world in which the agents of the workflow are the real CLIs.
@@ -21,8 +21,8 @@ pub struct Real {
 }
 
 impl Real {
-    /// One issue in `todo`. The agent `a` is this CLI, the model follows the script. Each new workspace is a git
-    /// repository with one commit.
+    /// Returns a world with one issue in `todo`. The agent `a` is this CLI, and the model follows
+    /// the script. Each new workspace is a git repository with one commit.
     pub fn new(test: &str, agent: RealAgent, script: Value) -> Option<Self> {
         Self::of(test, &[("1", "todo")], &[("a", agent)], script)
     }
@@ -57,7 +57,7 @@ impl Real {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The script was followed, and no process is left.
+    /// Checks that the script was followed, and that no process is left.
     #[track_caller]
     pub fn close(&self) {
         assert_eq!(self.server.failures(), [""; 0]);
@@ -65,7 +65,7 @@ impl Real {
     }
 }
 
-/// The profile of such an agent, on this server.
+/// Returns the profile of this agent with this server.
 pub fn profile(agent: RealAgent, server: &ModelServer) -> Value {
     match agent {
         RealAgent::Codex => json!({
@@ -181,7 +181,8 @@ fn claude_edits_runs_commits_and_the_issue_moves() {
 
 // --- errors of the model
 
-/// The server answers with this status, whatever is asked: never green, and the class says why.
+/// Checks that an attempt never succeeds when the server always answers with this status, and that
+/// its failure class gives the reason.
 fn fails(test: &str, agent: RealAgent, turn: &Value, class: &str) {
     let Some(real) = Real::new(test, agent, json!([turn])) else {
         return;
@@ -260,9 +261,10 @@ fn claude_fails_on_a_refused_key() {
     fails("claude_fails_on_a_refused_key", RealAgent::Claude, &turn, "auth");
 }
 
-/// The first attempt meets an error, the second goes on to a good end in the same workspace.
+/// Checks that the first attempt meets an error, and that the second one succeeds in the same
+/// workspace.
 fn tries_again(test: &str, agent: RealAgent) {
-    // Claude Code 2.1.330 itself sends such a request five times more.
+    // Claude Code 2.1.330 itself repeats such a request five times.
     let times = if agent == RealAgent::Claude { 6 } else { 1 };
     let script = json!({"turns": [
         {"run": "echo one >> log.txt"},
@@ -305,7 +307,7 @@ fn claude_tries_again_where_it_stopped() {
 
 // --- ends
 
-/// Whether the endless tool is there.
+/// Returns whether the endless tool runs.
 fn sleeps(real: &Real) -> bool {
     let mut processes = real.world.env.leftovers().into_iter();
     processes.any(|process| process.command == "sleep 1000")
@@ -319,7 +321,7 @@ fn stops_in_mid_tool(test: &str, agent: RealAgent) {
     eventually("the tool runs", || {
         real.world.sessions("1").len() == 1 && sleeps(&real)
     });
-    // Codex starts a tool before it says so.
+    // Codex starts a tool before it reports the call.
     eventually("the agent has told of it", || {
         real.world
             .session("1")
@@ -328,10 +330,10 @@ fn stops_in_mid_tool(test: &str, agent: RealAgent) {
     });
     let before = real.world.env.leftovers();
     assert!(before.len() >= 3, "daemon, agent and tool are seen: {before:?}");
-    let began = Instant::now();
+    let started = Instant::now();
     real.world.vik(&["stop"]).expect(0);
-    let took = began.elapsed();
-    // When `stop` has returned, not some time later.
+    let took = started.elapsed();
+    // Nothing is left when `stop` has returned, not only some time later.
     let left = real.world.env.leftovers();
     assert!(left.is_empty(), "left: {left:?}");
     assert!(took.as_secs() < 30, "{took:?}");
@@ -388,7 +390,7 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
         return;
     };
     let meet = |stage: &str| {
-        // Goes on only when the other issue's agent has come to the same place.
+        // Proceeds only when the agent of the other issue has reached the same point.
         let root = real.world.env.root().display().to_string();
         format!(
             "touch {root}/tmp/{stage}-{{{{ issue.id }}}}; for i in $(seq 600); do [ $(ls {root}/tmp/{stage}-* | wc -l) = 2 ] && break; sleep 0.1; done"
@@ -447,18 +449,18 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
 
 // --- conversations and budgets
 
-fn goes_on_with_the_conversation(test: &str, agent: RealAgent, asks: bool) {
+fn goes_on_with_the_conversation(test: &str, agent: RealAgent, with_approvals: bool) {
     let script = json!([
         {"text": "Going.", "run": ENDLESS},
-        // Said in the first attempt only: the conversation is the same.
+        // Only the first attempt has this text, so the conversation is the same.
         {"text": "Went on.", "expect": "Do the task."}
     ]);
     let Some(real) = Real::new(test, agent, script) else {
         return;
     };
-    // However slow the machine: only what the first attempt does has a limit.
+    // Only the call of the first attempt has a time limit, so a slow machine changes nothing.
     let mut world = real.world.attempts(2).work("tool_timeout", json!("2s"));
-    if asks {
+    if with_approvals {
         world.put(
             "/issue/stages/work/approve",
             json!({"calls": [{"tool": ["nothing of this name"]}]}),
@@ -478,8 +480,8 @@ fn goes_on_with_the_conversation(test: &str, agent: RealAgent, asks: bool) {
     assert_eq!(second.events()[0]["provider_session_id"], id);
     assert_eq!(ended["provider_session_id"], id);
     if agent == RealAgent::Claude {
-        // Two requests in all: the figures of the second attempt may begin with those of the first, and are not charged
-        // twice. An agent that is killed in the middle of its end has reported no cost.
+        // Two requests in all: the figures of the second attempt may begin with those of the first,
+        // and are not charged twice. An agent that is killed while it exits has reported no cost.
         let ends = [first.ended(), ended];
         let input = ends
             .iter()
@@ -524,7 +526,7 @@ fn claude_keeps_to_its_budget() {
     world.env.assert_nothing_left();
     let ended = world.session("1").expect("over_budget", None);
     assert_eq!(ended["cost_source"], "reported");
-    // It was not only stopped: it stopped itself.
+    // The daemon did not stop the agent: the agent stopped itself.
     let completed = world.session("1").of_kind("completed").remove(0);
     assert_eq!(completed["reason"], "error_max_budget_usd");
 }

@@ -1,11 +1,11 @@
-//! What runs, and what was left, is compared with what the tracker says.
+//! Running attempts and leftovers are compared with the state of the tracker.
 
 use serde_json::{Value, json};
 use vik_store::ledger::Reader;
 
 use crate::support::*;
 
-/// A world whose issue 1 is being worked on by an agent that does not end.
+/// Returns a world whose issue 1 is in work by an agent that does not end.
 fn hanging() -> World {
     World::new(&[("1", "todo")]).script("touch up; hang")
 }
@@ -25,7 +25,7 @@ fn sessions(world: &World) -> usize {
     world.status().unwrap()["sessions"].as_array().unwrap().len()
 }
 
-/// Whether such a decision about an issue is on record.
+/// Returns whether the ledger has a decision of this kind about an issue.
 pub fn decided(world: &World, issue: &str, kind: &str) -> bool {
     let ledger = Reader::open(&world.home().join("service")).unwrap().unwrap();
     let decisions = ledger.decisions(Some(&issue.into()), 100).unwrap();
@@ -74,7 +74,7 @@ fn a_workspace_whose_issue_was_closed_while_no_daemon_ran_is_handled_at_boot() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .set("/issue/terminal_states", json!(["closed"]))
         .script("ok");
-    // Both leave an empty workspace; one gets a file that nobody keeps.
+    // Both leave an empty workspace; one gets a file that exists nowhere else.
     world.once().expect(0);
     std::fs::write(world.workspace("2").join("work"), "").unwrap();
     for issue in ["1", "2"] {
@@ -150,7 +150,7 @@ fn an_issue_that_a_pull_misses_goes_on_unless_a_look_says_that_it_is_gone() {
 
 #[test]
 fn an_issue_is_looked_at_again_right_before_it_starts() {
-    // The list lies: it says todo for ever.
+    // The list is wrong: it always has the state `todo`.
     let world = World::new(&[("1", "done"), ("2", "done")]).script("ok");
     let list =
         json!([{"id": "1", "title": "t", "state": "todo"}, {"id": "2", "title": "t", "state": "todo"}]);

@@ -87,7 +87,7 @@ fn an_edit_takes_effect_at_once_and_is_told_without_secrets() {
     let daemon = world.daemon();
     world.put("/agents/a/env", json!({"TOKEN": "s3cret-two"}));
     world.put("/issue/stages/work/when", json!({"state": "todo"}));
-    // The long wait between two pulls is no obstacle: an edit asks for one.
+    // The long interval between two pulls does not matter, because an edit triggers a pull.
     eventually("the issue is done", || {
         world.tracker.state("1").as_deref() == Some("done")
     });

@@ -1,4 +1,5 @@
-//! What an agent leaves in place of files and folders that Vik reads, in whole daemons.
+//! Special files that an agent leaves in place of files and folders that Vik reads, tested with
+//! whole daemons.
 
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,20 +11,21 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// An agent that is a script of the shell, in the default sandbox or in another one.
+/// Returns the profile of an agent that runs a shell script, in the default sandbox or in another
+/// one.
 fn shell(script: &str, sandbox: &Value) -> Value {
     json!({"runtime": "command", "command": ["sh", "-c", script], "sandbox": sandbox})
 }
 
 #[track_caller]
-fn within(limit: Duration, what: &str, condition: impl FnMut() -> bool) {
+fn within(limit: Duration, goal: &str, condition: impl FnMut() -> bool) {
     assert!(
         vik_testkit::wait_for(limit, condition),
-        "waited in vain for: {what}"
+        "waited in vain for: {goal}"
     );
 }
 
-/// The most memory that a process has used, in MiB.
+/// Returns the peak memory of a process, in MiB.
 fn peak(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -35,7 +37,7 @@ fn peak(pid: i32) -> u64 {
         / 1024
 }
 
-/// Each leaves one thing in the way of `verify` and of the next attempt.
+/// Scripts that each leave one obstacle for `verify` and for the next attempt.
 const TRAPS: &[&str] = &[
     "echo gitdir: trap > .git; mkdir trap; mkfifo trap/gitdir trap/commondir trap/HEAD",
     "echo gitdir: trap > .git; mkdir trap; ln -s /dev/zero trap/gitdir; truncate -s 1T trap/commondir",
@@ -134,7 +136,8 @@ fn a_reader_of_the_issues_keeps_no_writer_out() {
     let started = Instant::now();
     new("one").expect(0);
     assert!(started.elapsed() < Duration::from_secs(10));
-    // A lease on a file delays who opens it for writing. An issue is replaced, which waits for nobody.
+    // A lease on a file delays a process that opens it for writing. An issue file is replaced,
+    // which is not delayed.
     let file = list(&issues).remove(0);
     let mut reader = world.env.command("perl");
     let lease = "open(my $f, '<', $ARGV[0]) or die; fcntl($f, 1024, 0) or die \"$!\"; print qq(held\\n); close(STDOUT); sleep 600";
@@ -143,9 +146,9 @@ fn a_reader_of_the_issues_keeps_no_writer_out() {
         .arg(&file)
         .stdout(std::process::Stdio::piped());
     let mut reader = reader.spawn().unwrap();
-    let mut said = String::new();
-    std::io::Read::read_to_string(reader.stdout.as_mut().unwrap(), &mut said).unwrap();
-    assert_eq!(said, "held\n");
+    let mut output = String::new();
+    std::io::Read::read_to_string(reader.stdout.as_mut().unwrap(), &mut output).unwrap();
+    assert_eq!(output, "held\n");
     let mut command = world.env.vik(&["issue", "move", "1", "done"]);
     command.env("VIK_ISSUES_DIR", &issues);
     let moved = world.start_command(command).done();

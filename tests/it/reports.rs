@@ -1,10 +1,10 @@
-//! `vik report`: what the ledger of a real history sums up to.
+//! `vik report`: the sums over the ledger of a real history.
 
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// One issue through two stages, one that fails twice and is parked.
+/// Runs one issue through two stages, and one that fails twice and is parked.
 fn history() -> World {
     let world = World::new(&[("good", "todo"), ("bad", "todo")]);
     let next = world.on_success("review");
@@ -52,14 +52,14 @@ fn a_report_sums_up_what_was_done() {
     assert_eq!((numbers(review), numbers(work)), ([1, 1, 1, 0], [2, 3, 1, 2]));
     let agents: Vec<_> = report["agents"].as_array().unwrap().iter().map(numbers).collect();
     assert_eq!(agents, [[2, 3, 1, 2], [1, 1, 1, 0]]);
-    // One attempt of a million tokens at a dollar each million, and two that were cut off.
+    // One attempt of a million tokens at a dollar per million, and two that were cut off.
     let spent = report["total"]["spent"]["cost_usd"].as_f64().unwrap();
     assert!(spent >= 1.0, "{report}");
     assert_eq!(
         report["cost_per_succeeded_issue_usd"],
         report["total"]["spent"]["cost_usd"]
     );
-    // It is what `runs` tells attempt by attempt.
+    // It equals the sum over the attempts that `runs` lists.
     let of_runs: f64 = world
         .runs()
         .iter()
@@ -79,8 +79,8 @@ fn a_report_reads_the_same_beside_a_daemon() {
     let daemon = world.daemon();
     let beside = world.vik(&["report"]).expect(0).out;
     daemon.stop().expect(0);
-    let rest = |text: &str| text.split_once('\n').unwrap().1.to_owned();
-    assert_eq!(rest(&alone), rest(&beside));
+    let without_first_line = |text: &str| text.split_once('\n').unwrap().1.to_owned();
+    assert_eq!(without_first_line(&alone), without_first_line(&beside));
     for part in [
         "2 issues worked on, 1 done",
         "4 attempts: 2 succeeded, 2 failed",

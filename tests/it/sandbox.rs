@@ -1,4 +1,4 @@
-//! What agents can do in their sandbox, and what they cannot.
+//! What agents can and cannot do in their sandbox.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn only_listed_hosts_are_reached_and_the_others_are_told() {
 
 #[test]
 fn what_uses_too_much_is_killed_and_told() {
-    for (sandbox, command, words) in [
+    for (sandbox, command, message) in [
         (
             json!({"memory": "64MiB"}),
             "head -c 2G /dev/zero | tail -c 2G > /dev/null",
@@ -56,13 +56,13 @@ fn what_uses_too_much_is_killed_and_told() {
         ),
         (
             json!({"pids": 40}),
-            // Children that nobody waits for.
+            // Zombies, for which the parent never waits, count, too.
             "exec perl -e 'for (1 .. 60) { fork or exit } sleep 600'",
             "its sandbox allows 40",
         ),
         (
             json!({"memory": "64MiB"}),
-            // A file in memory that nobody can find by its name; nothing of it is resident.
+            // A file in memory without a name; none of it is resident.
             "f=/dev/shm/vik-test-$$; exec 3> $f; rm $f; head -c 100M /dev/zero >&3; sleep 600",
             "its sandbox allows 64 MiB (`sandbox.memory`)",
         ),
@@ -85,7 +85,7 @@ fn what_uses_too_much_is_killed_and_told() {
             .set("/issue/stages/work/retry", json!({"max_attempts": 1}));
         world.once().expect(1);
         let log = world.session("1").text(".jsonl");
-        assert!(log.contains(words), "{log}");
+        assert!(log.contains(message), "{log}");
     }
 }
 

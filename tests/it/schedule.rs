@@ -1,10 +1,11 @@
-//! The schedule: entries run when they are due, once for each time, and not while everything rests.
+//! The schedule: entries run when they are due, once for each time, and not while the daemon is
+//! paused.
 
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A world that polls once an hour, with a clock that can be set off.
+/// A world that polls once an hour, with an adjustable clock.
 struct Clocked {
     world: World,
 }
@@ -29,7 +30,8 @@ impl Clocked {
         daemon
     }
 
-    /// The wall clock is so many seconds off. An edit makes the daemon look at it.
+    /// Sets the wall clock off by this number of seconds. The edit of the workflow makes the daemon
+    /// read it.
     fn jump(&mut self, seconds: i64) {
         let folder = self.world.env.path("clock-folder");
         std::fs::write(folder.join("clock.new"), seconds.to_string()).unwrap();
@@ -58,7 +60,7 @@ impl Clocked {
     }
 }
 
-/// Far from now in both directions.
+/// Returns a pattern that is far from now in both directions.
 fn yearly() -> &'static str {
     "@yearly"
 }
@@ -81,7 +83,7 @@ fn an_entry_runs_each_time_it_is_due_and_a_pull_follows() {
     assert_eq!(once, ran, "each time once, in order");
     assert_eq!(scene.lines("name"), ["tick"]);
     assert_eq!(scene.entry("tick")["last"]["due_at"], json!(ran.last().unwrap()));
-    // The next daemon does not run one of them again.
+    // The next daemon does not run one of these times again.
     let daemon = scene.start();
     eventually("it goes on", || scene.lines("ran").len() > ran.len());
     daemon.stop().expect(0);
@@ -102,7 +104,7 @@ fn a_pull_can_be_due_and_a_command_can_fail() {
     eventually("it was looked at without a poll", || {
         scene.world.status().unwrap()["pulls"]["ok"].as_u64() >= Some(2)
     });
-    // In one look: a second later it runs again.
+    // Reads both fields at once: a second later the entry runs again.
     let detail = wait_for_value(LONG, || {
         let last = scene.entry("bad")["last"].clone();
         (last["result"] == "failed").then(|| last["detail"].as_str().unwrap_or_default().to_owned())
@@ -175,7 +177,7 @@ fn missed_times_are_told_or_made_up_for_once() {
     let daemon = scene.start();
     assert!(!scene.entry("missed")["next_due"].is_null());
     assert_eq!(scene.entry("made-up")["last"], Value::Null);
-    // While the daemon runs, the clock leaps over both times; three years make one run.
+    // While the daemon runs, the clock jumps over both times; three years cause one run.
     scene.jump(3 * 366 * 86_400);
     eventually("one run makes up for it", || scene.lines("made-up").len() == 1);
     eventually("the other is told", || {
@@ -185,7 +187,8 @@ fn missed_times_are_told_or_made_up_for_once() {
         scene.entry("made-up")["last"]["result"] == "ok"
     });
     daemon.stop().expect(0);
-    // The clock was wrong: back again, and once more over one of them, with a new daemon.
+    // The clock was wrong: it goes back, and jumps over one of the times once more, with a new
+    // daemon.
     scene.jump(0);
     let daemon = scene.start();
     scene.jump(400 * 86_400);

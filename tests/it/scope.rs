@@ -1,5 +1,5 @@
-//! Intents and trust, from the issue to the workspace: what is out of scope fails the attempt or is put back, and what
-//! nobody trusts waits or stands in a fence.
+//! Intents and trust, from the issue to the workspace: a change out of scope fails the attempt or
+//! is reverted, and an issue that is not trusted waits or is in a fence.
 
 use serde_json::{Value, json};
 use vik_testkit::server::ModelServer;
@@ -10,7 +10,7 @@ fn owned(globs: &[&str], on_violation: &str) -> Value {
     json!({"owned_scope": globs, "on_violation": on_violation})
 }
 
-/// A workspace with a file in scope and one out of it.
+/// Creates a workspace with a file in scope and one out of it.
 const CREATE: &str = "mkdir src docs; echo one > src/a; echo one > docs/x";
 
 #[test]
@@ -29,7 +29,7 @@ fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
         .iter()
         .map(|session| session.expect("failed", Some("verify"))["reason"].clone())
         .collect();
-    // The second one did nothing out of scope: it left there what the first one did.
+    // The second attempt changed nothing out of scope: it kept the changes of the first one there.
     assert_eq!(
         reasons,
         [
@@ -38,24 +38,24 @@ fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
         ]
     );
     sessions[2].expect("succeeded", None);
-    let told = sessions[1].text(".prompt.md");
+    let second_prompt = sessions[1].text(".prompt.md");
     assert!(
-        told.contains("were changed: docs/x, new.\nThe scope is: src/**."),
-        "{told}"
+        second_prompt.contains("were changed: docs/x, new.\nThe scope is: src/**."),
+        "{second_prompt}"
     );
     assert!(
-        told.contains("Vik: intent of this issue") && told.contains("- `src/**`"),
-        "{told}"
+        second_prompt.contains("Vik: intent of this issue") && second_prompt.contains("- `src/**`"),
+        "{second_prompt}"
     );
     assert_eq!(world.workspace_file("1", "src/a"), "three\n");
 }
 
-/// Ways to leave something out of scope that is no line of a file. `setxattr` is called by its number.
+/// Changes out of scope other than to the lines of a file. `setxattr` is called by its number.
 const ODD: &str = "mkdir -p lib/.git && echo x > lib/.git/payload.sh && mkfifo pipe && mkdir -p empty/er && chmod 700 docs \
                    && perl -e '($p, $n, $v) = @ARGV; syscall(188, $p, $n, $v, 1, 0) == 0 or die $!' docs/y user.v 1 \
                    && mkdir -p src/inner/.git src/new && echo y > src/inner/.git/config && mkfifo src/pipe";
 
-/// A workspace for these.
+/// Creates a workspace for these changes.
 const ODD_CREATE: &str = "mkdir src docs lib; chmod 755 docs; echo one > src/a; echo one > docs/y";
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -99,8 +99,8 @@ fn repositories_special_files_folders_and_attributes_out_of_scope_are_put_back()
     world.once().expect(0);
     world.session("1").expect("succeeded", None);
     let left = |path: &str| world.workspace("1").join(path).symlink_metadata().is_ok();
-    for gone in ["lib/.git", "pipe", "empty"] {
-        assert!(!left(gone), "{gone}");
+    for removed in ["lib/.git", "pipe", "empty"] {
+        assert!(!left(removed), "{removed}");
     }
     for kept in ["lib", "docs/y", "src/inner/.git/config", "src/new"] {
         assert!(left(kept), "{kept}");
@@ -122,10 +122,10 @@ fn what_is_out_of_scope_is_put_back_where_no_commit_holds_it() {
     world.once().expect(0);
     let session = world.session("1");
     session.expect("succeeded", None);
-    for gone in ["b", "link", "deep/er/f"] {
+    for removed in ["b", "link", "deep/er/f"] {
         assert!(
-            world.workspace("1").join(gone).symlink_metadata().is_err(),
-            "{gone}"
+            world.workspace("1").join(removed).symlink_metadata().is_err(),
+            "{removed}"
         );
     }
     assert_eq!(world.workspace_file("1", "src/a"), "two\n");

@@ -1,4 +1,5 @@
-//! Secrets: who gets them, and that nothing which Vik writes or serves shows one.
+//! Secrets: who receives them, and that Vik shows none of them in anything that it writes or
+//! serves.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,17 +11,17 @@ use vik_testkit::HttpClient;
 
 use crate::support::*;
 
-/// So many secrets go through everything at once.
+/// The number of secrets in one world.
 const SECRETS: usize = 60;
 
-/// Texts of 8 to 67 bytes, the same for the same seed.
+/// Returns texts of 8 to 67 bytes, the same for the same seed.
 fn secrets(seed: u64) -> Vec<String> {
     let mut dice = 0x2545_f491_4f6c_dd1d_u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut next = |most: usize| {
+    let mut next = |bound: usize| {
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
-        usize::try_from(dice % most as u64).unwrap()
+        usize::try_from(dice % bound as u64).unwrap()
     };
     let letters: Vec<char> = ('a'..='z').chain('A'..='Z').chain('0'..='9').collect();
     let strange: Vec<char> = "\"\\/'+%$&<>{}[]():;, =äß漢🔑".chars().collect();
@@ -42,7 +43,7 @@ fn secrets(seed: u64) -> Vec<String> {
         .collect()
 }
 
-/// A secret as programs write it.
+/// Returns a secret in the forms in which programs write it.
 fn forms(secret: &str) -> Vec<String> {
     let json = serde_json::to_string(secret).unwrap();
     let hex: String = secret.bytes().fold(String::new(), |mut out, byte| {
@@ -58,7 +59,7 @@ fn forms(secret: &str) -> Vec<String> {
     });
     let inside = |before: &str| {
         let text = URL_SAFE_NO_PAD.encode(format!("{before}{secret}and more"));
-        // What of it does not depend on its neighbours.
+        // The part of the encoding that does not depend on the neighbours.
         let (start, end) = (
             (before.len() * 8).div_ceil(6),
             (before.len() + secret.len()) * 8 / 6,
@@ -78,28 +79,28 @@ fn forms(secret: &str) -> Vec<String> {
     ]
 }
 
-/// What must not be seen.
+/// The texts that must not appear.
 struct Hidden(Vec<String>);
 
 impl Hidden {
     #[track_caller]
-    fn check(&self, what: &str, text: &str) {
+    fn check(&self, source: &str, text: &str) {
         for form in &self.0 {
             if let Some(at) = text.find(form.as_str()) {
                 let around: String = text[..at].chars().rev().take(80).collect();
                 panic!(
-                    "{what} shows {form}, behind {}",
+                    "{source} shows {form}, behind {}",
                     around.chars().rev().collect::<String>()
                 );
             }
         }
     }
 
-    /// All files but those that programs wrote themselves.
+    /// Checks all files except those that programs wrote themselves.
     fn check_files(&self, folder: &Path, checked: &mut usize) {
         for path in list(folder) {
             let name = path.to_string_lossy().into_owned();
-            // The trace keeps copies of what agents wrote in the workspace.
+            // The trace keeps copies of the files that agents wrote in the workspace.
             let own = [
                 ".raw.jsonl",
                 ".stderr.log",
@@ -118,14 +119,14 @@ impl Hidden {
     }
 }
 
-/// A world in which hooks and agents print all they know, in all forms.
+/// Returns a world in which hooks and agents print all their secrets, in all forms.
 fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
     let world = World::new(&[("1", "todo"), ("2", "text"), ("3", "broken")]).agent("codex");
     let print = world.env.path("forms.txt");
     let text: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
     std::fs::write(&print, text.join("\n")).unwrap();
-    let told = world.env.path("told");
-    std::fs::create_dir_all(&told).unwrap();
+    let output = world.env.path("told");
+    std::fs::create_dir_all(&output).unwrap();
     let print = print.display().to_string();
     let mut env = Vec::new();
     let mut defined = serde_json::Map::new();
@@ -158,15 +159,15 @@ fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
             "hooks": {
                 "secrets": names,
                 "before_run": format!("env; cat {print}"),
-                "after_run": format!("cat {print}; printf '%s' {{{{ session.last_message }}}} > {}/after-$VIK_ISSUE_ID", told.display()),
+                "after_run": format!("cat {print}; printf '%s' {{{{ session.last_message }}}} > {}/after-$VIK_ISSUE_ID", output.display()),
             },
         })
     };
-    let say =
+    let print_script =
         format!("SCRIPT: run cp {print} out.txt\nSCRIPT: do cat {print}; env\nSCRIPT: run cat {print} >&2");
     let notify = format!(
         "cat > {}/$VIK_DELIVERY_ID.json; env | grep VIK_ > {0}/$VIK_DELIVERY_ID.env",
-        told.display()
+        output.display()
     );
     let world = world
         .set("/secrets", defined.into())
@@ -174,14 +175,15 @@ fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
         .set("/agents/b", json!({"runtime": "command", "command": ["sh", "-c", format!("cat > /dev/null; cat {print}")], "secrets": names}))
         .set("/agents/c", json!({"runtime": "command", "command": ["sh", "-c", format!("cat > /dev/null; cat {print} >&2; exit 3")], "secrets": names}))
         .set("/issue/hooks", json!({"after_create": "git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a"}))
-        .set("/issue/stages/work", stage("todo", "a", &format!("{say}\nSCRIPT: ok"), json!(format!("cat {print}; exit 1"))))
+        .set("/issue/stages/work", stage("todo", "a", &format!("{print_script}\nSCRIPT: ok"), json!(format!("cat {print}; exit 1"))))
         .set("/issue/stages/plain", stage("text", "b", "go", Value::Null))
         .set("/issue/stages/bad", stage("broken", "c", "go", Value::Null))
         .set("/notify/team", json!({"kind": "command", "command": notify, "debounce": "0s"}));
     (world, env)
 }
 
-/// `VIK_SECRET_ROUNDS` times other secrets: 167 are 10,000.
+/// `VIK_SECRET_ROUNDS` sets the number of rounds, each with other secrets: 167 rounds are 10,000
+/// secrets.
 #[test]
 fn nothing_that_vik_writes_or_serves_shows_a_secret() {
     let rounds = std::env::var("VIK_SECRET_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
@@ -220,7 +222,7 @@ fn none_is_shown(secrets: &[String]) {
     for issue in ["1", "2", "3"] {
         get(&format!("/issues/{issue}"));
         for session in world.sessions(issue) {
-            // It was there to be seen.
+            // The agent did print each secret.
             let raw = session.text(".raw.jsonl") + &session.text(".stderr.log");
             assert!(
                 secrets
@@ -234,11 +236,11 @@ fn none_is_shown(secrets: &[String]) {
             for bytes in [1, 7, 50, 64, 100, 333, 1000, 5000, 100_000] {
                 let page = get(&format!("/sessions/{id}/stderr?bytes={bytes}"));
                 let page: Value = serde_json::from_str(&page).unwrap();
-                half(secrets, page["text"].as_str().unwrap());
+                assert_no_partial_secret(secrets, page["text"].as_str().unwrap());
             }
         }
     }
-    let feed = told_by_the_feed(&client);
+    let feed = all_feed_events(&client);
     hidden.check("the feed", &feed);
     assert!(feed.contains("[secret S"), "{feed}");
     for name in (0..SECRETS).map(|at| format!("[secret S{at}]")) {
@@ -263,8 +265,8 @@ fn none_is_shown(secrets: &[String]) {
         let done = world.start_with(args, &env).done().expect(0);
         hidden.check(&args.join(" "), &(done.out + &done.err));
     }
-    let told = daemon.stop();
-    hidden.check("the console", &(told.out + &told.err));
+    let console = daemon.stop();
+    hidden.check("the console", &(console.out + &console.err));
     let mut checked = 0;
     hidden.check_files(&world.home(), &mut checked);
     hidden.check_files(&world.env.path("told"), &mut checked);
@@ -282,8 +284,8 @@ fn none_is_shown(secrets: &[String]) {
     assert!(after.contains("[secret S"), "{after}");
 }
 
-/// All that the feed still has, as it sends it.
-fn told_by_the_feed(client: &HttpClient) -> String {
+/// Returns all events that the feed still has, as it sends them.
+fn all_feed_events(client: &HttpClient) -> String {
     let mut now = client.events("/api/v1/events");
     for verb in ["pause", "continue"] {
         let _ = client
@@ -300,8 +302,8 @@ fn told_by_the_feed(client: &HttpClient) -> String {
     all.map(|event| event.data.to_string() + "\n").collect()
 }
 
-/// A page that begins in a secret does not show the rest of it.
-fn half(secrets: &[String], page: &str) {
+/// Checks that a page that begins inside a secret does not show the remaining part of it.
+fn assert_no_partial_secret(secrets: &[String], page: &str) {
     let line = page.lines().next().unwrap_or_default();
     for secret in secrets.iter().filter(|secret| secret.len() > 20) {
         let end = (0..=8)
@@ -435,13 +437,13 @@ fn what_cannot_be_masked_is_not_shown_raw() {
     );
     let all = world.vik(&["logs", "--raw", "--unmasked"]).expect(0);
     assert!(all.out.contains(value));
-    // The events need no values: they were masked before they were written.
+    // The events need no values, because they were masked before they were written.
     let log = world.vik(&["logs"]).expect(0);
     assert!(log.out.contains("[secret KEY]"), "{}", log.out);
 }
 
-/// A daemon dies while its agent waits; what the agent says to the next one.
-fn says_to_the_next_daemon(source: Option<&str>) -> (World, Value) {
+/// Kills a daemon while its agent waits, and lets the agent print its secret to the next daemon.
+fn print_to_next_daemon(source: Option<&str>) -> (World, Value) {
     let wait =
         "cat > /dev/null; touch up; until test -e go; do sleep 0.05; done; echo it is $KEY; touch done";
     let world = World::new(&[("1", "todo")])
@@ -474,14 +476,14 @@ fn says_to_the_next_daemon(source: Option<&str>) -> (World, Value) {
 
 #[test]
 fn an_agent_that_is_taken_up_is_masked_by_what_is_looked_up_again() {
-    let (world, ended) = says_to_the_next_daemon(Some("correct horse battery"));
+    let (world, ended) = print_to_next_daemon(Some("correct horse battery"));
     assert_eq!(ended["outcome"], "succeeded", "{ended}");
     assert_eq!(world.session("1").messages(), ["it is [secret KEY]"]);
 }
 
 #[test]
 fn an_agent_whose_secrets_the_next_daemon_cannot_look_up_is_stopped() {
-    let (world, ended) = says_to_the_next_daemon(None);
+    let (world, ended) = print_to_next_daemon(None);
     assert_eq!(
         (&ended["outcome"], &ended["failure_class"]),
         (&"failed".into(), &"usage".into()),
@@ -515,14 +517,14 @@ fn vex_masks_what_vik_has_given_it_by_name() {
         .attempts(1);
     world.once();
     world.session("1").expect("succeeded", None);
-    let told = world.session("1").text(".raw.jsonl");
-    assert!(told.contains("it is [secret DEPLOY]"), "{told}");
-    assert!(!told.contains("correct horse"), "{told}");
+    let raw = world.session("1").text(".raw.jsonl");
+    assert!(raw.contains("it is [secret DEPLOY]"), "{raw}");
+    assert!(!raw.contains("correct horse"), "{raw}");
     let hidden = Hidden(forms("correct horse battery"));
     let mut checked = 0;
     hidden.check_files(&home, &mut checked);
     assert!(checked > 0);
-    // Neither does its provider hear it.
+    // The provider does not receive it, either.
     let requests = format!("{:?}", server.requests());
     assert!(requests.contains("[secret DEPLOY]") && !requests.contains("correct horse"));
 }

@@ -1,4 +1,5 @@
-//! Sessions: every byte that an agent prints is kept, every process that it starts ends, whatever it does.
+//! Sessions: every byte that an agent prints is kept, and every process that it starts is ended,
+//! whatever it does.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// One issue, one attempt.
+/// Returns a world with one issue that allows one attempt.
 fn single(script: &str) -> World {
     World::new(&[("1", "todo")]).attempts(1).script(script)
 }
@@ -40,7 +41,7 @@ fn the_raw_file_holds_what_the_agent_printed() {
     );
     assert!(messages[1].contains('\u{fffd}'));
     assert!(ended["last_message"].as_str().unwrap().ends_with("tail"));
-    // Byte for byte on the command line too.
+    // The command line prints the same bytes.
     let out = world
         .env
         .vik(["logs", "--raw", "--issue", "1"])
@@ -111,7 +112,7 @@ fn garbage_is_kept_and_ends_nothing() {
     session.expect("succeeded", None);
     assert!(session.messages().contains(&"fine".to_owned()));
     assert!(!session.of_kind("malformed").is_empty());
-    // Every line that was printed is somewhere in the log.
+    // The log has an event for every printed line.
     let kinds: Vec<_> = session
         .events()
         .iter()
@@ -225,7 +226,7 @@ fn an_exit_code_and_a_signal_are_told_apart() {
 
 #[test]
 fn an_agent_that_cannot_be_started_is_told_clearly() {
-    for (command, said) in [
+    for (command, message) in [
         (json!(["no-such-agent-anywhere"]), "no-such-agent-anywhere"),
         (json!(["/etc/hostname"]), "/etc/hostname"),
         (json!(["./broken-interpreter"]), "interpreter"),
@@ -238,14 +239,14 @@ fn an_agent_that_cannot_be_started_is_told_clearly() {
         let done = world.once().expect(1);
         let ended = world.session("1").expect("failed", Some("usage"));
         let reason = ended["reason"].as_str().unwrap();
-        assert!(reason.contains(said), "{said}: {reason}");
-        assert!(done.err.contains(said), "{}", done.err);
+        assert!(reason.contains(message), "{message}: {reason}");
+        assert!(done.err.contains(message), "{}", done.err);
     }
 }
 
 #[test]
 fn sigint_that_ends_with_zero_is_no_success() {
-    // A stop that the agent answers with a clean exit is a stop still.
+    // A stop stays a stop when the agent exits cleanly.
     let world = single("trap INT \"ok All done; exit 0\"; hang").work("timeout", json!("300ms"));
     world.once().expect(1);
     world.session("1").expect("timed_out", None);
@@ -257,12 +258,12 @@ fn sigint_that_ends_with_zero_is_no_success() {
 #[test]
 fn a_stage_has_its_time_and_the_ladder_its_steps() {
     let world = single("ignore INT,TERM; setsid-child 600000; hang").work("timeout", json!("300ms"));
-    let began = Instant::now();
+    let started = Instant::now();
     world.once().expect(1);
     let ended = world.session("1").expect("timed_out", None);
     assert_eq!(ended["signal"], 9);
     assert!(ended["reason"].as_str().unwrap().contains("300ms"));
-    assert!(began.elapsed() < Duration::from_secs(40));
+    assert!(started.elapsed() < Duration::from_secs(40));
     world.env.assert_nothing_left();
 }
 
@@ -296,13 +297,13 @@ fn a_tool_call_has_its_own_time() {
 
 #[test]
 fn each_tool_call_has_its_own_time() {
-    // One ends as the next begins, in one write: whenever one looks, a call is open.
+    // One call ends and the next one starts in one write, so that a call is open at any time.
     let item = |phase: &str, id: u32| {
         let item = json!({"id": format!("t{id}"), "type": "command_execution", "command": "make", "aggregated_output": "",
             "exit_code": (phase == "completed").then_some(0), "status": if phase == "completed" { phase } else { "in_progress" }});
         json!({"type": format!("item.{phase}"), "item": item}).to_string()
     };
-    // A script's quoted text is escaped as JSON is.
+    // Quoted text in a script is escaped as in JSON.
     let print = |text: String| format!("partial {}", json!(text));
     let mut script = format!("start; {}", print(item("started", 0) + "\n"));
     for id in 0..4 {
@@ -326,7 +327,7 @@ fn each_tool_call_has_its_own_time() {
     assert_eq!(world.session("1").of_kind("tool_call").len(), 5);
 }
 
-// --- what an agent gets, what is made of it
+// --- the environment of an agent, and how its result is read
 
 #[test]
 fn an_agents_environment_is_a_list_of_what_is_allowed() {
@@ -370,7 +371,7 @@ fn an_agents_environment_is_a_list_of_what_is_allowed() {
     let id = &id[id.len() - 36..];
     assert!(env.contains(&format!("VIK_ATTEMPT_ID={id}")), "{env}");
     assert!(workdir.exists());
-    // Codex gets its own provider's key, and no other.
+    // Codex receives the key of its own provider, and no other.
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .script("dump-env env; ok");
@@ -391,7 +392,7 @@ fn an_agent_inherits_no_handle_of_the_daemon() {
         .lines()
         .filter(|line| line.contains(home.to_str().unwrap()) || line.contains("socket:"))
         .collect();
-    // Its prompt, its output, its stderr, and the file that tells of them.
+    // Its prompt, its output, its stderr, and the list of its file descriptors.
     for line in &below {
         let known = [".prompt.md", ".raw.jsonl", ".stderr.log", "/fds"]
             .iter()
@@ -435,7 +436,7 @@ fn usage_is_priced_where_the_agent_tells_no_cost() {
         ),
         (&json!(1_000_000), &json!(400_000), &json!(100_000))
     );
-    // 600k fresh at 2, 400k cached at 0.5, 100k out at 10.
+    // Per million tokens: 600k fresh at 2, 400k cached at 0.5, 100k output at 10.
     assert!(
         (ended["cost_usd"].as_f64().unwrap() - 2.4).abs() < 1e-9,
         "{ended}"

@@ -1,11 +1,11 @@
-//! A person asks, and the daemon obeys: pause, cancel, unpark, drain, explain, doctor.
+//! A person steers the daemon: pause, cancel, unpark, drain, explain, doctor.
 
 use serde_json::{Value, json};
 use vik_testkit::alive;
 
 use crate::support::*;
 
-/// A world whose issue 1 is worked on until the file `go` is there.
+/// Returns a world whose issue 1 is in work until the file `go` exists.
 fn waiting() -> World {
     World::new(&[("1", "todo")]).script("touch up; wait-file go; ok")
 }
@@ -30,7 +30,7 @@ fn explain(world: &World, issue: &str) -> Value {
     world.vik(&["explain", issue, "--json"]).expect(0).json()
 }
 
-/// Waits until what holds the first stage of an issue has this name.
+/// Waits until the hold of the first stage of an issue has this reason.
 fn held_by(world: &World, issue: &str, reason: &str) {
     eventually(reason, || {
         let done = world.vik(&["explain", issue, "--json"]);
@@ -50,8 +50,8 @@ fn decided(explained: &Value) -> Vec<&str> {
 fn a_pause_holds_all_until_work_goes_on() {
     let world = World::new(&[]);
     let daemon = world.daemon();
-    let said = world.vik(&["pause"]).expect(0).out;
-    assert!(said.contains("paused"), "{said}");
+    let output = world.vik(&["pause"]).expect(0).out;
+    assert!(output.contains("paused"), "{output}");
     world.tracker.add("1", "One", "todo");
     held_by(&world, "1", "paused");
     assert_eq!(world.status().unwrap()["paused"], true);
@@ -62,7 +62,7 @@ fn a_pause_holds_all_until_work_goes_on() {
         "{text}"
     );
     assert!(world.sessions("1").is_empty());
-    // It outlives the daemon.
+    // The pause outlives the daemon.
     daemon.stop().expect(0);
     let daemon = world.daemon();
     held_by(&world, "1", "paused");
@@ -80,7 +80,7 @@ fn one_issue_is_paused_and_others_are_not() {
     up(&world, 1);
     world.vik(&["pause", "1"]).expect(0);
     assert_eq!(world.status().unwrap()["paused_issues"], json!(["1"]));
-    // What runs goes on.
+    // A running attempt proceeds.
     go(&world);
     moved(&world, "1");
     for verb in ["pause", "continue", "cancel", "unpark"] {
@@ -99,20 +99,20 @@ fn what_is_cancelled_rests_until_it_is_unparked() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world, 1);
-    let said = world.vik(&["cancel", "1"]).expect(0).out;
-    assert!(said.contains("vik unpark 1"), "{said}");
+    let output = world.vik(&["cancel", "1"]).expect(0).out;
+    assert!(output.contains("vik unpark 1"), "{output}");
     held_by(&world, "1", "parked");
     world.sessions("1")[0].expect("cancelled", None);
     let parked = &world.status().unwrap()["parked"][0];
     assert_eq!(parked["reason"], "cancelled");
     assert!(parked["freed_by"].as_str().unwrap().contains("vik unpark"));
     std::fs::remove_file(world.workspace("1").join("up")).unwrap();
-    let said = world.vik(&["unpark", "1", "--attempts", "20"]).expect(0).out;
-    assert!(said.contains("20 attempts more"), "{said}");
+    let output = world.vik(&["unpark", "1", "--attempts", "20"]).expect(0).out;
+    assert!(output.contains("20 attempts more"), "{output}");
     up(&world, 2);
     let explained = explain(&world, "1");
     assert_eq!(explained["now"]["stages"][0]["state"], "running");
-    // It is the same stay in the state, so the same run.
+    // The issue is in the same stay in its state, so the run is the same.
     assert_eq!(explained["runs"].as_array().unwrap().len(), 1);
     assert_eq!(explained["runs"][0]["attempts"].as_array().unwrap().len(), 2);
     let allowed = explained["now"]["life"]["max_attempts"].as_u64().unwrap();
@@ -136,8 +136,8 @@ fn a_drain_ends_the_daemon_when_nothing_runs() {
     let mut waits = world.start(&["drain", "--wait"]);
     assert!(!waits.is_over());
     go(&world);
-    let said = waits.done().expect(0).out;
-    assert!(said.contains("vik has ended"), "{said}");
+    let output = waits.done().expect(0).out;
+    assert!(output.contains("vik has ended"), "{output}");
     daemon.done().expect(0);
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
     assert!(world.sessions("2").is_empty(), "nothing more was started");
@@ -170,7 +170,7 @@ fn an_issue_is_explained_without_a_daemon_too() {
     );
     let error = world.vik(&["explain", "none", "--json"]).expect(8).json();
     assert_eq!(error["error"]["code"], "unknown_issue");
-    // It only read: the next daemon knows as much as before.
+    // Explaining only reads: the next daemon has the same state as before.
     let daemon = world.daemon();
     held_by(&world, "1", "parked");
     assert_eq!(world.sessions("1").len(), 1);
@@ -190,8 +190,8 @@ fn agents_that_were_left_alone_wait_and_are_no_orphans() {
         processes.into_iter().filter(mine).collect()
     };
     assert!(owner().iter().any(|one| one["owner"] == "daemon"));
-    let said = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
-    assert!(said.contains("1 agent goes on"), "{said}");
+    let output = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
+    assert!(output.contains("1 agent goes on"), "{output}");
     let left = owner();
     assert!(
         !left.is_empty() && left.iter().all(|one| one["owner"] == "shim"),
@@ -202,9 +202,9 @@ fn agents_that_were_left_alone_wait_and_are_no_orphans() {
         .map(|one| i32::try_from(one["pid"].as_i64().unwrap()).unwrap())
         .collect();
     assert!(pids.iter().all(|pid| alive(*pid)));
-    // No grace is waited for.
-    let said = world.vik(&["stop"]).expect(0).out;
-    assert!(said.contains("was ended"), "{said}");
+    // `stop` does not wait for the orphan grace.
+    let output = world.vik(&["stop"]).expect(0).out;
+    assert!(output.contains("was ended"), "{output}");
     assert!(owner().is_empty());
     world.env.assert_nothing_left();
 }
@@ -232,12 +232,12 @@ fn an_issue_that_no_stage_takes_is_told_so() {
         explained.code == 0 && explained.json()["now"]["hold"]["reason"] == "no_stage"
     });
     let text = world.vik(&["explain", "1"]).expect(0).out;
-    let said = "no stage takes issues in the state `done`; stages take `todo`";
+    let message = "no stage takes issues in the state `done`; stages take `todo`";
     assert!(
-        text.contains(said) && text.contains("Freed by a move of the issue"),
+        text.contains(message) && text.contains("Freed by a move of the issue"),
         "{text}"
     );
-    // One that was never in a state of interest is not known, and that is said with the states.
+    // An issue that was never in a state of a stage is unknown, and the error lists those states.
     let error = world.vik(&["explain", "2"]).expect(8).err;
     assert!(
         error.contains("in a state that a stage takes: those are `todo`"),
@@ -245,7 +245,7 @@ fn an_issue_that_no_stage_takes_is_told_so() {
     );
     let shown = world.vik(&["show", "1"]).expect(0).out;
     assert!(
-        shown.contains(said) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 not"),
+        shown.contains(message) && shown.contains("1 run, 1 attempt: 1 succeeded, 0 not"),
         "{shown}"
     );
     daemon.stop().expect(0);

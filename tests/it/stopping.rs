@@ -1,4 +1,5 @@
-//! Ends: by signals, by `stop`, by the death of the daemon. Nothing is left, and what was stopped is told apart.
+//! Ends of a daemon: by signals, by `stop`, by its death. No process is left, and stopped attempts
+//! are marked as such.
 
 use std::time::{Duration, Instant};
 
@@ -107,7 +108,7 @@ fn two_stops_at_once_both_succeed() {
     let both = [world.start(&["stop"]), world.start(&["stop"])];
     for stop in both {
         let done = stop.done();
-        // The second may come when all is over.
+        // The second `stop` may come after the daemon has exited.
         assert!(matches!(done.code, 0 | 4), "{done:?}");
     }
     world.env.assert_nothing_left();
@@ -147,10 +148,10 @@ fn stop_ends_pulls_hooks_and_prompt_commands() {
     for (at, world) in worlds.iter().enumerate() {
         world.vik(&["run", "-d"]).expect(0);
         eventually("it hangs", || world.env.work().join("up").exists());
-        let began = Instant::now();
+        let started = Instant::now();
         world.vik(&["stop"]).expect(0);
         world.env.assert_nothing_left();
-        assert!(began.elapsed() < Duration::from_secs(30), "world {at}");
+        assert!(started.elapsed() < Duration::from_secs(30), "world {at}");
         if at > 0 {
             world.session("1").expect("cancelled", None);
         }
@@ -159,7 +160,7 @@ fn stop_ends_pulls_hooks_and_prompt_commands() {
 
 #[test]
 fn a_graceful_stop_lets_after_run_finish() {
-    // The work is done; were its hook cut off, the tracker would never hear of it.
+    // The agent has finished; without the hook, the tracker would never receive the new state.
     let world = World::new(&[("1", "todo")]);
     let moves = world.tracker.move_command("done");
     let world = world.work(
@@ -193,7 +194,8 @@ fn a_forced_stop_ends_after_run_too() {
 
 #[test]
 fn stop_after_the_death_of_the_daemon_leaves_nothing() {
-    // Neither the mark in the environment nor a signal reaches these: only their shim does.
+    // These processes have no mark in their environment and ignore signals: only their shim can end
+    // them.
     let world = World::new(&[("1", "todo")]).script(
         "spawn setsid,clearenv \"ignore INT,TERM; hang\"; clearenv \"ignore INT,TERM; touch up; hang\"",
     );
@@ -206,7 +208,7 @@ fn stop_after_the_death_of_the_daemon_leaves_nothing() {
     world.env.assert_nothing_left();
     assert!(done.out.contains("no daemon ran"), "{}", done.out);
     world.vik(&["stop"]).expect(4);
-    // What was cut off is told, not shown as running for ever.
+    // An attempt that was cut off is lost, and not shown as running for ever.
     let run = &world.runs()[0];
     assert_eq!(
         (&run["outcome"], &run["state"]),
@@ -246,7 +248,7 @@ fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
     });
     world.vik(&["stop"]).expect(0);
     assert!(!world.workspace("1").join("two-at-once").exists());
-    // The log that the dead daemon cut off has its end.
+    // The log that the dead daemon left incomplete has an end.
     world.sessions("1")[0].expect("lost", None);
 }
 
@@ -300,10 +302,13 @@ fn a_hook_may_stop_its_daemon() {
             "vik stop -w {{{{ workflow_path }}}}; {moves}; sleep 0.2; touch ended"
         )),
     );
-    let began = Instant::now();
+    let started = Instant::now();
     let daemon = world.start(&["run"]);
     daemon.done().expect(0);
-    assert!(began.elapsed() < Duration::from_secs(30), "it waited for itself");
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "it waited for itself"
+    );
     assert!(world.workspace("1").join("ended").exists());
     assert_eq!((world.sessions("1").len(), world.sessions("2").len()), (1, 0));
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
@@ -325,7 +330,7 @@ fn a_daemon_that_is_just_starting_is_stopped_too() {
         if stop.code == 0 {
             world.vik(&["status"]).expect(4);
         } else {
-            // It came before the lock was held.
+            // `stop` came before the daemon held the lock.
             assert_eq!(start.code, 0, "{start:?}");
             world.vik(&["stop"]).expect(0);
         }

@@ -1,6 +1,8 @@
-//! Agents that fork as fast as they can: their attempts end in time, with a proof, and leave nothing.
+//! Agents that fork as fast as they can: their attempts end in time, with a proof, and leave
+//! nothing.
 //!
-//! What they fork is in a cgroup that bounds it; where none can be made the tests say that they are skipped.
+//! A cgroup bounds the number of processes; where none can be created, the tests print that they
+//! are skipped.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// How many tasks there may be in the cgroup of a test.
+/// The number of tasks that the cgroup of a test allows.
 const ROOM: u32 = 1500;
 
-/// A cgroup that is killed at the end.
+/// A cgroup whose processes are killed at the end of the test.
 struct Bounded(PathBuf);
 
 impl Bounded {
@@ -27,7 +29,7 @@ impl Bounded {
                 return Some(group);
             }
         }
-        // Not `eprintln!`, which the test runner keeps to itself.
+        // The test runner captures `eprintln!`.
         let text = format!("skipped: storms::{test}: no cgroup that bounds tasks can be made here\n");
         let _ = std::io::stderr().write_all(text.as_bytes());
         None
@@ -52,8 +54,9 @@ impl Drop for Bounded {
     }
 }
 
-/// Takes in the orphans of its tree, where it may, and never waits for them. 40 chains of processes in new sessions, in
-/// which each starts the next and exits, for a minute at most.
+/// Adopts the orphans of its tree, where it may, and never waits for them. Starts 40 chains of
+/// processes in new sessions, in which each process starts the next one and exits, for a minute at
+/// most.
 const COMETS: &str = r#"use POSIX;
     $SIG{INT} = $SIG{TERM} = "IGNORE";
     my $prctl = (POSIX::uname())[4] eq "aarch64" ? 167 : 157;
@@ -92,7 +95,8 @@ fn run(test: &str, sandbox: &Value, reaper: bool) {
     );
     let before = Instant::now();
     world.once().expect(1);
-    // Its timeout, the ladder, and what else a run does: the end itself may take 30 s.
+    // The timeout of the attempt, the stop ladder, and the other steps of a run: the end alone may
+    // take 30 s.
     assert!(
         before.elapsed() < Duration::from_secs(45),
         "{:?}",

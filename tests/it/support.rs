@@ -1,4 +1,4 @@
-//! A world with a workflow and a tracker, and ways to run `vik` in it and to look at what it left.
+//! A world with a workflow and a tracker, and ways to run `vik` in it and to inspect the results.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 pub use vik_testkit::{FakeTracker, TestEnv, alive, eventually, wait_for_value};
 
-/// No command of a test takes longer, not even on a busy machine.
+/// The time limit of every command of a test, long enough for a busy machine.
 pub const LONG: Duration = Duration::from_secs(90);
 
-/// A world for one test.
+/// The environment of one test, with a tracker and a workflow.
 pub struct World {
     pub env: TestEnv,
     pub tracker: FakeTracker,
     flow: Value,
     started: std::cell::Cell<usize>,
-    /// What `vik` prints: not below a disk that a test fills.
+    /// The folder for the output of `vik`, outside of a disk that a test fills.
     output: tempfile::TempDir,
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Done {
     pub code: i32,
@@ -48,7 +48,7 @@ impl Done {
     }
 }
 
-/// A `vik` that runs beside the test. It is stopped when dropped.
+/// A `vik` that runs beside the test. Dropping it stops the process.
 pub struct Running {
     child: Child,
     out: PathBuf,
@@ -72,7 +72,7 @@ impl Running {
         text(&self.err)
     }
 
-    /// Waits for its end.
+    /// Waits for the process to exit.
     #[track_caller]
     pub fn done(mut self) -> Done {
         let status = wait_for_value(LONG, || self.child.try_wait().unwrap());
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    /// Stops it gracefully.
+    /// Stops the process gracefully.
     #[track_caller]
     pub fn stop(self) -> Done {
         self.signal(Signal::SIGTERM);
@@ -110,13 +110,13 @@ fn text(path: &Path) -> String {
 }
 
 impl World {
-    /// A tracker with these issues, and a workflow with the one stage `work` for the state `todo`: the agent is
-    /// scripted, its success moves the issue to `done`.
+    /// Creates a tracker with these issues, and a workflow with one stage `work` for the state
+    /// `todo`: its agent is scripted, and a success moves the issue to `done`.
     pub fn new(issues: &[(&str, &str)]) -> Self {
         Self::below(&std::env::temp_dir(), issues)
     }
 
-    /// The same in another folder than that for temporary files.
+    /// Does the same in another folder than the one for temporary files.
     pub fn below(parent: &Path, issues: &[(&str, &str)]) -> Self {
         let env = TestEnv::below(parent, env!("CARGO_BIN_EXE_vik"));
         let tracker = env.tracker(issues);
@@ -141,7 +141,7 @@ impl World {
         world
     }
 
-    /// The hook that moves an issue after a success.
+    /// Returns the hook that moves an issue after a success.
     pub fn on_success(&self, state: &str) -> String {
         format!(
             "{{% if session.outcome == 'succeeded' %}}{}{{% endif %}}",
@@ -149,7 +149,7 @@ impl World {
         )
     }
 
-    /// Sets a value in the workflow, by its JSON pointer; folders on the way are made.
+    /// Sets a value in the workflow by its JSON pointer, and creates missing objects on the way.
     #[must_use]
     pub fn set(mut self, pointer: &str, value: Value) -> Self {
         self.put(pointer, value);
@@ -165,12 +165,12 @@ impl World {
         self.write();
     }
 
-    /// What the workflow has there.
+    /// Returns a value of the workflow.
     pub fn value(&self, pointer: &str) -> Value {
         self.flow.pointer(pointer).cloned().unwrap_or_default()
     }
 
-    /// Adds a stage that tries twice, with a short back-off.
+    /// Adds a stage that makes two attempts, with a short back-off.
     #[must_use]
     pub fn stage(self, name: &str, state: &str, prompt: &str) -> Self {
         let retry = json!({"max_attempts": 2, "initial_backoff": "50ms", "max_backoff": "50ms"});
@@ -178,7 +178,7 @@ impl World {
         self.set(&format!("/issue/stages/{name}"), stage)
     }
 
-    /// What the agent of the stage `work` does.
+    /// Sets the script of the agent of the stage `work`.
     #[must_use]
     pub fn script(self, script: &str) -> Self {
         let prompt: String = script
@@ -188,28 +188,28 @@ impl World {
         self.set("/issue/stages/work/prompt", json!(prompt))
     }
 
-    /// A value of the stage `work`.
+    /// Sets a value of the stage `work`.
     #[must_use]
     pub fn work(self, key: &str, value: Value) -> Self {
         self.set(&format!("/issue/stages/work/{key}"), value)
     }
 
-    /// The agent is Codex or Claude Code, by the name of a scripted agent.
+    /// Makes the agent a scripted Codex or Claude Code.
     #[must_use]
     pub fn agent(self, runtime: &str) -> Self {
         self.set("/agents/a", json!({"runtime": runtime, "model": "scripted"}))
     }
 
-    /// How many attempts the stage `work` may use.
+    /// Sets how many attempts the stage `work` may make.
     #[must_use]
-    pub fn attempts(self, most: u32) -> Self {
-        self.set("/issue/stages/work/retry/max_attempts", json!(most))
+    pub fn attempts(self, max: u32) -> Self {
+        self.set("/issue/stages/work/retry/max_attempts", json!(max))
     }
 
     fn write(&mut self) {
         let mut flow = self.flow.clone();
-        // Scripted agents play with what tests put elsewhere in their world; what the sandbox itself upholds has tests of
-        // its own.
+        // Scripted agents access files that tests put elsewhere in their world; the sandbox has
+        // tests of its own.
         let roomy = json!({"write": [self.env.root()], "read": [self.env.root()], "unix_sockets": true});
         let agents = flow["agents"].as_object_mut().into_iter().flatten();
         for (_, agent) in agents {
@@ -222,12 +222,12 @@ impl World {
 
     // --- running
 
-    /// A command of `vik` in the background.
+    /// Starts a command of `vik` in the background.
     pub fn start(&self, args: &[&str]) -> Running {
         self.start_command(self.env.vik(args))
     }
 
-    /// The same with more in its environment.
+    /// Starts a command of `vik` in the background, with these additional variables.
     pub fn start_with(&self, args: &[&str], env: &[(&str, &str)]) -> Running {
         let mut command = self.env.vik(args);
         command.envs(env.iter().copied());
@@ -252,19 +252,19 @@ impl World {
         }
     }
 
-    /// A command of `vik` to its end.
+    /// Runs a command of `vik` and waits for it.
     #[track_caller]
     pub fn vik(&self, args: &[&str]) -> Done {
         self.start(args).done()
     }
 
-    /// `vik run --once` to its end.
+    /// Runs `vik run --once` and waits for it.
     #[track_caller]
     pub fn once(&self) -> Done {
         self.vik(&["run", "--once"])
     }
 
-    /// A daemon in the foreground that has pulled once.
+    /// Starts a daemon in the foreground, and waits for its first pull.
     #[track_caller]
     pub fn daemon(&self) -> Running {
         let daemon = self.start(&["run"]);
@@ -274,13 +274,13 @@ impl World {
         daemon
     }
 
-    /// `vik status --json` of a daemon that runs.
+    /// Returns `vik status --json`, or `None` where no daemon runs.
     pub fn status(&self) -> Option<Value> {
         let done = self.vik(&["status", "--json"]);
         (done.code == 0).then(|| done.json())
     }
 
-    /// `vik runs --json`.
+    /// Returns `vik runs --json`.
     #[track_caller]
     pub fn runs(&self) -> Vec<Value> {
         self.vik(&["runs", "--json"])
@@ -291,9 +291,9 @@ impl World {
             .clone()
     }
 
-    // --- what was left
+    // --- results
 
-    /// `<home>/workflows/<key>`.
+    /// Returns the folder `<home>/workflows/<key>`.
     pub fn home(&self) -> PathBuf {
         let mut folders = self.homes();
         assert_eq!(folders.len(), 1, "one workflow has one folder: {folders:?}");
@@ -308,24 +308,24 @@ impl World {
             .collect()
     }
 
-    /// The workspace of an issue.
+    /// Returns the workspace of an issue.
     pub fn workspace(&self, issue: &str) -> PathBuf {
         self.home().join("issues").join(issue)
     }
 
-    /// The file `name` in the workspace of an issue; empty when it is missing.
+    /// Returns the file `name` in the workspace of an issue; empty where it is missing.
     pub fn workspace_file(&self, issue: &str, name: &str) -> String {
         text(&self.workspace(issue).join(name))
     }
 
-    /// The folder of the one instance.
+    /// Returns the folder of the only instance.
     pub fn instance(&self) -> PathBuf {
         let mut folders = list(&self.env.state().join("vik/instances"));
         assert_eq!(folders.len(), 1, "{folders:?}");
         folders.remove(0)
     }
 
-    /// The sessions of an issue, oldest first.
+    /// Returns the sessions of an issue, oldest first.
     pub fn sessions(&self, issue: &str) -> Vec<Session> {
         let folders = self.homes();
         let Some(home) = folders.first() else {
@@ -343,7 +343,7 @@ impl World {
         stems.into_iter().map(|(_, stem)| Session { stem }).collect()
     }
 
-    /// The one session of an issue.
+    /// Returns the only session of an issue.
     #[track_caller]
     pub fn session(&self, issue: &str) -> Session {
         let mut sessions = self.sessions(issue);
@@ -352,7 +352,7 @@ impl World {
     }
 }
 
-/// The paths in a folder, sorted; none where it is missing.
+/// Returns the paths in a folder, sorted; none where it is missing.
 pub fn list(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = std::fs::read_dir(folder)
         .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
@@ -361,7 +361,7 @@ pub fn list(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// What one attempt left.
+/// The files of one attempt.
 #[derive(Debug)]
 pub struct Session {
     stem: String,
@@ -376,12 +376,12 @@ impl Session {
         text(&self.file(suffix))
     }
 
-    /// Its id, by which hooks and agents know it as `VIK_ATTEMPT_ID`.
+    /// Returns the id of the attempt, which hooks and agents have as `VIK_ATTEMPT_ID`.
     pub fn id(&self) -> &str {
         &self.stem[self.stem.len() - 36..]
     }
 
-    /// The lines of its journal.
+    /// Returns the lines of the journal.
     pub fn steps(&self) -> Vec<Value> {
         let journal = self.text(".steps.jsonl");
         journal
@@ -390,12 +390,12 @@ impl Session {
             .collect()
     }
 
-    /// What the agent printed.
+    /// Returns the raw output of the agent.
     pub fn raw(&self) -> Vec<u8> {
         std::fs::read(self.file(".raw.jsonl")).unwrap()
     }
 
-    /// The lines of the session log so far.
+    /// Returns the current lines of the session log.
     pub fn events(&self) -> Vec<Value> {
         let log = self.text(".jsonl");
         log.lines()
@@ -410,7 +410,7 @@ impl Session {
             .collect()
     }
 
-    /// The texts of all messages.
+    /// Returns the texts of all messages.
     pub fn messages(&self) -> Vec<String> {
         self.of_kind("message")
             .iter()
@@ -418,7 +418,8 @@ impl Session {
             .collect()
     }
 
-    /// The last line. It is the one `ended`, the numbers before it have no gap.
+    /// Returns the last line. Checks that only this line is `ended`, and that the numbers have no
+    /// gap.
     #[track_caller]
     pub fn ended(&self) -> Value {
         let events = self.events();

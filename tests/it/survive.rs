@@ -1,4 +1,4 @@
-//! The daemon dies, or is exchanged, and its agents do not notice.
+//! The daemon dies or is replaced, and its agents do not notice.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// A world whose issue 1 is being worked on by an agent that ends when it is told to.
+/// Returns a world whose issue 1 is in work by an agent that ends when the file `go` exists.
 fn waiting() -> World {
     World::new(&[("1", "todo")])
         .set("/loop", json!({"orphan_grace": "10m"}))
@@ -34,7 +34,7 @@ fn moved(world: &World) {
     });
 }
 
-/// The one attempt that there was is whole: each line once, one end, one after_run.
+/// Checks that the only attempt is complete: each line once, one end, one `after_run`.
 fn assert_whole(world: &World) {
     let session = world.session("1");
     session.expect("succeeded", None);
@@ -112,7 +112,7 @@ fn stop_ends_what_was_kept() {
     assert!(!world.env.leftovers().is_empty(), "the agent lives on");
     world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
-    // The next daemon sees what became of it, and tries again.
+    // The next daemon sees that the attempt was lost, and retries.
     go(&world);
     world.vik(&["run", "-d"]).expect(0);
     moved(&world);

@@ -1,4 +1,4 @@
-//! Values in prompts, hooks and commands: text stays text, wherever it stands.
+//! Values in prompts, hooks and commands: text stays text everywhere.
 
 use std::path::Path;
 
@@ -71,7 +71,8 @@ fn a_value_in_a_prompt_command_is_one_word_and_its_output_is_text() {
 fn commands_in_data_never_run_wherever_the_data_comes_from() {
     let (world, evil) = evil_world();
     world.env.write("work/evil.txt", &evil);
-    // From the issue, from a command's output, from the environment, through filters and loops.
+    // The value comes from the issue, from the output of a command and from the environment,
+    // through filters and loops.
     let world = world.work(
         "prompt",
         json!("{{ issue.description | trim }}\n`exec(cat {{ workflow_dir }}/evil.txt)`\n{{ env.EVIL }}\n\
@@ -95,7 +96,7 @@ fn a_prompt_command_runs_only_if_its_place_survives() {
     assert!(!world.env.work().join("ran").exists());
     let workdir = world.workspace("1").canonicalize().unwrap();
     let prompt = world.session("1").text(".prompt.md");
-    // In the issue workspace; one trailing newline is trimmed.
+    // The command runs in the issue workspace; one trailing newline is trimmed.
     assert!(
         prompt.starts_with(&format!("[{}\nend\n]\n", workdir.display())),
         "{prompt}"
@@ -131,7 +132,7 @@ fn what_is_not_there_is_an_error_and_not_nothing() {
         "{ended}"
     );
     assert!(!world.workspace("1").join("ran").exists());
-    // Optional fields that are there say so.
+    // A missing optional field is empty, or has its default.
     let world = World::new(&[("1", "todo")]).work(
         "prompt",
         json!("{{ issue.description }}|{{ issue.url | default('none') }}\nSCRIPT: ok"),
@@ -231,7 +232,7 @@ fn hostile_ids_reach_no_option_and_no_path() {
     assert!(!text.contains('\x1b'));
 }
 
-/// A name that a page documents, and the templates that it says know it.
+/// A name that a page documents, and the templates that have it according to the page.
 struct Documented {
     name: String,
     places: String,
@@ -244,7 +245,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The names in backticks of a table cell; `.title` after `issue.id` is `issue.title`.
+/// Collects the names in backticks of a table cell; `.title` after `issue.id` is `issue.title`.
 fn names_of(cell: &str, names: &mut Vec<String>) {
     for name in cell.split('`').skip(1).step_by(2) {
         let full = match (name.strip_prefix('.'), names.last()) {
@@ -255,7 +256,7 @@ fn names_of(cell: &str, names: &mut Vec<String>) {
     }
 }
 
-/// All rows of the table of names, and of the one of what an output has.
+/// Returns all rows of the table of names, and of the table of output fields.
 fn documented() -> Vec<Documented> {
     let mut all: Vec<Documented> = Vec::new();
     let names = page("hooks-and-prompts.md");
@@ -268,7 +269,7 @@ fn documented() -> Vec<Documented> {
         };
         let mut names = Vec::new();
         names_of(cells[1], &mut names);
-        // The parts of a name that has some.
+        // A name with parts.
         if names == ["session.usage"] {
             names_of(&format!("`session.usage.total` {}", cells[3]), &mut names);
             names.retain(|name| name != "session.usage.total");
@@ -287,7 +288,7 @@ fn documented() -> Vec<Documented> {
             places: "commands of `outputs`".to_owned(),
         }));
     }
-    // What stands for others: any field, any variable, all of the second table.
+    // Replaces placeholders for any field and any variable with examples.
     for entry in &mut all {
         match entry.name.as_str() {
             "issue.NAME" => entry.name = "issue.labels".to_owned(),
@@ -310,7 +311,7 @@ fn every_documented_name_is_known_where_the_page_says_so() {
     ] {
         assert!(documented.iter().any(|entry| entry.name == name), "no {name}");
     }
-    // Printed in a text, or as the arguments of a command that ignores them.
+    // Prints the names in a text, or passes them to a command that ignores its arguments.
     let all = |place: &str, separator: &str| -> String {
         let holds = |entry: &&Documented| match entry.places.as_str() {
             "everywhere" => place != "before_remove" || entry.name != "issue.labels",
@@ -330,21 +331,21 @@ fn every_documented_name_is_known_where_the_page_says_so() {
     world.tracker.set("1", "labels", json!(["a"]));
     let moved = world.on_success("done");
     let hooks = json!({"after_create": script("after_create"), "before_remove": script("before_remove")});
-    let asked = world
+    let requests = world
         .env
         .write("asked", "{\"kind\":\"comment\",\"body\":\"hello\"}\n");
-    let ask = format!("run cat {} >> \"$VIK_OUTPUTS\"; ok", asked.display());
+    let request_script = format!("run cat {} >> \"$VIK_OUTPUTS\"; ok", requests.display());
     let world = world
         .set("/agents/a/sandbox", json!({}))
         .set("/issue/hooks", hooks)
-        .work("prompt", json!(format!("{}\nSCRIPT: {ask}", all("prompt", "\n"))))
+        .work("prompt", json!(format!("{}\nSCRIPT: {request_script}", all("prompt", "\n"))))
         .work("verify", json!(script("verify")))
         .work(
             "hooks",
             json!({"before_run": script("before_run"), "after_run": format!("{}\n{moved}", script("after_run"))}),
         )
         .work("outputs", json!({"comment": {"run": script("output")}}));
-    // The hook that no run of this test reaches is rendered too.
+    // No run of this test reaches this hook, but it is rendered, too.
     let doctor = world.vik(&["doctor", "--json"]).json();
     let checks = doctor["checks"].as_array().unwrap();
     for place in [
@@ -384,7 +385,7 @@ fn every_expression_in_the_pages_has_a_documented_name() {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        // `${{ … }}` is GitHub's.
+        // `${{ … }}` is the syntax of GitHub.
         for at in text
             .match_indices("{{")
             .map(|(at, _)| at)
@@ -395,7 +396,8 @@ fn every_expression_in_the_pages_has_a_documented_name() {
                 .chars()
                 .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
                 .collect();
-            // Some are about what an expression is: no name, a text, or a name of nothing.
+            // Some examples are about expressions themselves: they have no name, a text, or an
+            // invented name.
             if root.is_empty() || ["value", "x"].contains(&root.as_str()) {
                 continue;
             }

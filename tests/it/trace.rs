@@ -1,4 +1,5 @@
-//! The trace: every line that agents changed has its attempt, whatever they did to hide it, and nothing they left is run.
+//! The trace: every line that agents changed is attributed to its attempt, whatever they did to
+//! hide it, and no program that they left is run.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// The workspace begins as a repository with one commit, made by the hook.
+/// The `after_create` hook: the workspace starts as a repository with one commit.
 const BEGIN: &str = "
 git init -q . && git config user.name n && git config user.email a@b.c
 printf '*.log\\n' > .gitignore
@@ -22,7 +23,7 @@ ln -s shared link
 git add . && git commit -qm base
 ";
 
-/// A tool call of a shell, a commit, an amend, files in no commit.
+/// The first agent: a tool call of a shell, a commit, an amended commit, uncommitted files.
 const FIRST: &str = r"
 sed -i 's/base 2/first 2/' shared
 printf 'first\n' > committed && git add . && git commit -qm first && git commit -q --amend -m first-again
@@ -33,7 +34,7 @@ printf 'one\r\ntwo\n' > crlf
 printf 'no end\n' > no-end
 ";
 
-/// It hides behind rules, attributes, filters, hooks and a file monitor.
+/// The second agent hides behind ignore rules, attributes, filters, hooks and a file monitor.
 const SECOND: &str = r#"
 printf '*\n' > .gitignore
 printf '* filter=evil diff=evil\n' > .gitattributes
@@ -47,7 +48,7 @@ mkdir inner && cd inner && git init -q . && printf 'second\n' > nested && cd ..
 rm -f "$RAN"
 "#;
 
-/// It moves, removes, changes modes and links, and takes the repository away.
+/// The third agent moves and removes files, changes modes and links, and deletes the repository.
 const THIRD: &str = r#"
 mv old-name new-name && printf 'third\n' >> new-name
 rm gone && chmod +x tool && ln -sf crlf link
@@ -57,7 +58,7 @@ sed -i 's/base 6/third 6/' shared
 rm -rf .git
 "#;
 
-/// It begins another repository with another history.
+/// The fourth agent creates another repository with another history.
 const FOURTH: &str = r"
 rm -rf inner/.git && git init -q . && git config user.name n && git config user.email a@b.c
 printf 'fourth\n' >> shared
@@ -82,7 +83,7 @@ fn world() -> World {
         world.env.write(format!("work/{path}"), script);
         let script = world.env.work().join(path).display().to_string();
         let agent = json!({"runtime": "command", "command": ["sh", script], "model": format!("maker/model-{number}"), "env": {"RAN": ran}});
-        // What hooks and `verify` write is nobody's work.
+        // Changes of hooks and `verify` belong to no attempt.
         let moves = world.on_success(&next);
         let hooks = json!({
             "before_run": format!("printf 'hook {number}\\n' >> by-hook"),
@@ -118,7 +119,7 @@ fn by(log: &Value, path: &str) -> Vec<String> {
     touched.collect()
 }
 
-/// `author lines` of a file, as blame tells.
+/// Returns the `author lines` of a file from `trace blame`.
 fn blamed(world: &World, path: &str) -> Vec<String> {
     let view = world
         .vik(&["trace", "blame", "--json", "--issue", "1", path])
@@ -170,7 +171,7 @@ fn every_change_of_each_of_four_agents_is_attributed() {
         ("committed-elsewhere", &["agent4 renamed"]),
         ("untracked", &["agent1 added"]),
         ("staged", &["agent1 added"]),
-        // It was left out until an agent brought it into the repository.
+        // The file was ignored until an agent added it to the repository.
         ("hidden.log", &["agent4 added"]),
         ("crlf", &["agent1 modified"]),
         ("no-end", &["agent1 modified"]),
@@ -208,7 +209,7 @@ fn every_change_of_each_of_four_agents_is_attributed() {
     assert_eq!(blamed(&world, "crlf"), ["outside 1-1", "agent1 2-2"]);
     assert_eq!(blamed(&world, "by-hook"), ["outside 1-12"]);
     assert_eq!(blamed(&world, "binary"), ["agent3"]);
-    // What a person writes later is nobody's.
+    // A later change of a person belongs to no attempt.
     let shared = world.workspace("1").join("shared");
     let text = std::fs::read_to_string(&shared)
         .unwrap()
@@ -219,13 +220,13 @@ fn every_change_of_each_of_four_agents_is_attributed() {
     world
         .vik(&["trace", "blame", "--issue", "1", "../1/shared"])
         .expect(1);
-    let told = world.vik(&["trace", "blame", shared.to_str().unwrap()]).expect(0);
+    let done = world.vik(&["trace", "blame", shared.to_str().unwrap()]).expect(0);
     assert!(
-        told.out.contains("#1 1 stage1 agent1 maker/model-1"),
+        done.out.contains("#1 1 stage1 agent1 maker/model-1"),
         "{}",
-        told.out
+        done.out
     );
-    // The trace lies where no agent works, for nobody else.
+    // The trace is in a folder that no agent can access, and only its owner may read it.
     let file = world.home().join("trace/trace.jsonl");
     assert_eq!(
         std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
@@ -234,7 +235,7 @@ fn every_change_of_each_of_four_agents_is_attributed() {
     checked(&world, &file);
 }
 
-/// `verify`, `map` and `export` of that trace.
+/// Checks `verify`, `map` and `export` of that trace.
 fn checked(world: &World, file: &Path) {
     let check = world.vik(&["trace", "verify", "--json"]).expect(0).json();
     assert_eq!((&check["ok"], &check["records"]), (&json!(true), &json!(4)));
@@ -274,22 +275,22 @@ fn checked(world: &World, file: &Path) {
     git(&["-C", &clone, "config", "user.name", "n"]);
     git(&["-C", &clone, "config", "user.email", "a@b.c"]);
     for _ in 0..2 {
-        let told = world
+        let done = world
             .vik(&["trace", "export", "--format", "notes", "--repo", &clone])
             .expect(0);
-        assert!(told.out.starts_with("1 record noted"), "{}", told.out);
+        assert!(done.out.starts_with("1 record noted"), "{}", done.out);
     }
     let note = git(&["-C", &clone, "notes", "--ref", "agent-trace", "show", "HEAD"]);
     assert_eq!(note.trim_end().lines().count(), 1);
     let record: Value = serde_json::from_str(&note).unwrap();
     assert_eq!(record["metadata"]["dev.vik"]["agent"], "agent4");
-    // One flipped bit is found, and its record is named.
+    // `verify` detects one flipped bit, and names its record.
     let mut flipped = text.clone();
     let second = text.iter().position(|byte| *byte == b'\n').unwrap() + 40;
     flipped[second] ^= 1;
     std::fs::write(file, &flipped).unwrap();
-    let told = world.vik(&["trace", "verify"]).expect(1);
-    assert!(told.out.contains("broken at line 2"), "{}", told.out);
+    let done = world.vik(&["trace", "verify"]).expect(1);
+    assert!(done.out.contains("broken at line 2"), "{}", done.out);
     let check = world.vik(&["trace", "verify", "--json"]).expect(1).json();
     assert_eq!(
         (&check["ok"], &check["broken"]["line"]),

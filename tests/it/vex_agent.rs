@@ -1,4 +1,5 @@
-//! vex in the daemon, from the issue to the moved issue, on the scripted model server: once with each protocol.
+//! vex in the daemon, from the issue to the moved issue, on the scripted model server, once with
+//! each protocol.
 
 use serde_json::{Value, json};
 use vik_testkit::server::ModelServer;
@@ -38,7 +39,7 @@ fn works_and_commits(settings: &str, provider: &str, key: &str) {
     let session = world.session("1");
     let ended = session.expect("succeeded", None);
     assert_eq!(ended["last_message"], "I have said hello.");
-    // To the token: what the server said it counted, request by request.
+    // Equal to the token counts that the server reported, over all requests.
     let usage = &ended["usage"];
     assert_eq!(
         [
@@ -73,7 +74,8 @@ fn works_and_commits(settings: &str, provider: &str, key: &str) {
     );
 }
 
-/// A stage whose agent is vex on this script, with the protocol that the settings name; it may be silent for 2 s.
+/// Returns a stage whose agent is vex on this script, with the protocol of the settings; its stall
+/// timeout is 2 s.
 fn impatient(server: &ModelServer, protocol: &str) -> World {
     let mut world = World::new(&[("1", "todo")])
         .set(
@@ -101,7 +103,7 @@ fn impatient(server: &ModelServer, protocol: &str) -> World {
 
 #[test]
 fn an_answer_that_streams_is_no_stall() {
-    // Each part alone takes longer than the agent may be silent: 16 pieces, 200 ms apart.
+    // Each part alone takes longer than the stall timeout: 16 pieces, 200 ms apart.
     let long = "A thought or an answer that needs its time to arrive, bit by bit";
     let content = format!("{long}\n");
     let script = json!([
@@ -118,7 +120,7 @@ fn an_answer_that_streams_is_no_stall() {
         done.expect(0);
         assert_eq!(ended["last_message"], long, "{protocol}");
         assert_eq!(world.workspace_file("1", "hello.txt"), content, "{protocol}");
-        // What says nothing but that more arrived is not kept in the log.
+        // Lines that only report activity are not in the session log.
         let raw = String::from_utf8(session.raw()).unwrap();
         assert!(raw.contains(r#""type":"activity""#), "{protocol}: {raw}");
         assert_eq!(session.of_kind("unknown"), [Value::Null; 0], "{protocol}");

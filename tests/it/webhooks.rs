@@ -1,4 +1,4 @@
-//! Webhooks: a call that is believed makes a pull at once, and nothing else does anything.
+//! Webhooks: a verified call triggers a pull at once, and no other call does anything.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::support::*;
 
 const SECRET: &str = "a-secret-of-a-test-0123456789";
 
-/// A daemon that polls once an hour, and listens.
+/// A daemon that polls once an hour and listens for webhooks.
 struct Hooked {
     world: World,
     daemon: Running,
@@ -96,7 +96,7 @@ fn a_call_makes_a_pull_at_once_and_a_replay_makes_none() {
     eventually("the issue is worked on long before the next poll", || {
         hooked.world.tracker.state("1").as_deref() == Some("done")
     });
-    // What ran asks for a pull of its own: when that is over, nothing else does.
+    // The end of an attempt triggers a pull of its own: after that nothing else does.
     eventually("nothing runs or waits", || {
         let status = hooked.world.status().unwrap();
         status["sessions"] == json!([]) && status["waiting"] == json!([])
@@ -108,7 +108,7 @@ fn a_call_makes_a_pull_at_once_and_a_replay_makes_none() {
     );
     assert!(!log.contains(SECRET), "a secret in the log");
     assert_eq!(hooked.deliver("gh", "a").status, 200);
-    // Where a replay would make a pull, it would come before that of this one.
+    // If the replay triggered a pull, it would come before the pull of this call.
     let before = hooked.pulls();
     assert_eq!(hooked.deliver("gh", "b").status, 202);
     eventually("it was looked at once more", || hooked.pulls() > before);
@@ -131,10 +131,13 @@ fn a_burst_makes_few_pulls() {
             });
         }
     });
-    let most = start.elapsed().as_millis() / 500 + 2;
+    let max_pulls = start.elapsed().as_millis() / 500 + 2;
     eventually("they were looked at", || hooked.pulls() > before);
     let made = u128::from(hooked.pulls() - before);
-    assert!(made <= most, "{made} pulls of 200 calls, {most} at most");
+    assert!(
+        made <= max_pulls,
+        "{made} pulls of 200 calls, {max_pulls} at most"
+    );
     hooked.end();
 }
 
@@ -170,7 +173,7 @@ fn strangers_get_nothing_and_no_pull() {
         401
     );
     assert_eq!(hooked.deliver("unset", "a").status, 401);
-    // Nothing else is served here: no API, no dashboard, no hint of what there is.
+    // Nothing else is served here: no API, no dashboard, no hint of either.
     for (method, path) in [
         ("GET", "/hooks/gh"),
         ("DELETE", "/hooks/gh"),

@@ -1,4 +1,5 @@
-//! Linked work trees as workspaces: no commit is lost or taken over twice, whatever is killed, stopped or refused.
+//! Linked work trees as workspaces: no commit is lost or taken over twice, whatever is killed,
+//! stopped or refused.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use vik::crash::WORK_TREE_POINTS;
 use crate::places::{git, world};
 use crate::support::*;
 
-/// A world whose agent runs `script` in a linked work tree of the repository `main`; `add` says how that is made.
+/// Returns a world whose agent runs `script` in a linked work tree of the repository `main`, and
+/// that repository; `add` holds the arguments that create the work tree.
 fn linked(script: &str, add: &str) -> (World, PathBuf) {
     let world = world(script);
     let main = world.env.path("main");
@@ -27,12 +29,12 @@ fn with_tree_of(world: World, main: &Path, add: &str) -> World {
     world.set("/issue/hooks", json!({"after_create": create}))
 }
 
-/// The subjects of the commits of a branch, the newest first.
+/// Returns the subjects of the commits of a branch, the newest first.
 fn subjects(folder: &Path, name: &str) -> String {
     git(folder, &format!("git log --format=%s {name}")).replace('\n', " ")
 }
 
-/// Nothing was left of the separate repository, and the main one is whole.
+/// Checks that nothing of the separate repository is left, and that the main repository is intact.
 #[track_caller]
 fn assert_taken_over(world: &World, main: &Path) {
     git(main, "git fsck --strict");
@@ -73,7 +75,7 @@ fn a_branch_that_was_taken_over_in_part_goes_on() {
         git branch -q -D zzz/x; git branch zzz; echo 1 > one; fi; \
         git add -A; git commit -qm work";
     let (world, main) = linked(script, "-b vik/1");
-    // A branch `zzz` can stand neither here nor beside it.
+    // A branch `zzz` can exist neither in the repository nor in `refs/vik`.
     git(&main, "git branch zzz/x; git update-ref refs/vik/zzz/x main");
     let world = world.attempts(2);
     world.once().expect(0);
@@ -125,7 +127,8 @@ fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
         let workspace = world.workspace(issue);
         assert_eq!(git(&workspace, "git diff --cached --name-only"), "staged\n");
         assert_eq!(git(&workspace, "git log -1 --format=%s HEAD@{2}"), "one\n");
-        // Both made the branch: one has the name, and the work tree of the other is at its own commit.
+        // Both agents created the branch: one has the name, and the work tree of the other is at
+        // its own commit.
         assert_eq!(git(&workspace, "git show HEAD:one"), format!("{issue}\n"));
     }
     assert_eq!(

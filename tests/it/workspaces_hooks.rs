@@ -1,4 +1,4 @@
-//! Issue workspaces and the author's scripts around an agent.
+//! Issue workspaces, and the scripts of the author around an agent.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn after_create_runs_once_where_it_makes_no_file_too() {
     world.once().expect(1);
     assert_eq!(world.sessions("1").len(), 3);
     assert_eq!(world.env.read("work/created"), ".\n");
-    // A person who removes it gets a new one, when the issue is worked on again.
+    // When a person removes the workspace, the next attempt creates a new one.
     std::fs::remove_dir_all(world.workspace("1")).unwrap();
     world.tracker.set("1", "title", json!("another"));
     world.once().expect(1);
@@ -344,7 +344,7 @@ fn a_workspace_is_no_part_of_a_repository_around_it() {
             .workspace_file("1", "top.txt")
             .contains("not a git repository")
     );
-    // Nor does the home show up as changed files of the repository.
+    // The home does not appear as changed files of the repository, either.
     let status = world
         .env
         .command("git")
@@ -371,7 +371,7 @@ fn scripts_do_not_follow_an_agent_that_replaced_its_folder_by_a_link() {
     let done = world.once().expect(1);
     assert!(list(&outside).is_empty(), "{:?}", list(&outside));
     assert!(done.err.contains("a link"), "{}", done.err);
-    // Nor is an agent started there.
+    // No agent is started there, either.
     assert!(world.sessions("1").len() == 2 && !world.sessions("1")[1].file(".raw.jsonl").exists());
 }
 

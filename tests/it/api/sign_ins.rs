@@ -1,4 +1,4 @@
-//! Browsers sign in, stay so, and are signed out; a cookie signs nobody in.
+//! Browsers sign in, stay signed in, and are signed out; a cookie never signs in.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use vik_testkit::{EventStream, HttpClient};
 use super::{Served, done, until};
 use crate::support::{LONG, World};
 
-/// The code of the link that `vik status` prints.
+/// Returns the code of the link that `vik status` prints.
 fn code(served: &Served) -> String {
     let printed = served.world.vik(&["status"]).expect(0).out;
     let start = format!("http://{}/login#code=", served.address);
@@ -34,7 +34,8 @@ fn browser(served: &Served, token: &str) -> HttpClient {
         .with_header("Authorization", &format!("Bearer {token}"))
 }
 
-/// Reads what came before the end. The daemon looks at its issues all the time: a stream that goes on has always more.
+/// Reads all events up to the end of the stream. The daemon polls its issues all the time: a stream
+/// that stays open always has more.
 fn ends(events: &mut EventStream) {
     let deadline = Instant::now() + LONG;
     while events.next().is_some() {
@@ -50,7 +51,8 @@ fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
         .post("/api/v1/sign-in", &json!({"code": "guess"}));
     assert_eq!(refused.expect_status(401).json()["code"], "sign_in");
     let code = code(&served);
-    // Whoever only loads the link, as a preview does, does not use it up: the code is not in the request.
+    // A preview that only loads the link does not use up the code, because the request does not
+    // contain it.
     let _ = served.stranger().get("/login").expect_status(200);
     let reply = served
         .stranger()
@@ -69,14 +71,14 @@ fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
     served.end();
 }
 
-/// What an agent's dev server gets of a browser, or makes up, is worth nothing.
+/// An agent's dev server gains nothing from the cookies that it receives from a browser or invents.
 #[test]
 fn a_cookie_never_authorises_a_request() {
     let served = done();
     let token = sign_in(&served, "Firefox");
     let port = served.address.rsplit(':').next().unwrap().to_owned();
     let document = served.get("/openapi.json");
-    let mut asked = 0;
+    let mut requests_sent = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             for value in [&token, &served.token] {
@@ -95,13 +97,13 @@ fn a_cookie_never_authorises_a_request() {
                     let _ = client
                         .request(&method.to_uppercase(), &path, body)
                         .expect_status(401);
-                    asked += 1;
+                    requests_sent += 1;
                 }
             }
         }
     }
-    assert!(asked > 80, "{asked}");
-    // The pages are files of the program: they hold nothing, and take the old cookie away.
+    assert!(requests_sent > 80, "{requests_sent}");
+    // The pages are files of the program: they contain no data, and delete the old cookie.
     for path in ["/", "/issues/1", "/assets/app.js"] {
         let page = served
             .stranger()
@@ -177,7 +179,7 @@ fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
     served.end();
 }
 
-/// A machine that is suspended stops the timers of its programs, and not the wall clock.
+/// A suspended machine stops the timers of its programs, but not the wall clock.
 #[test]
 fn a_stream_ends_with_its_sign_in_when_only_the_wall_clock_shows_it() {
     let world = World::new(&[("1", "todo")]).script("ok");

@@ -1,4 +1,5 @@
-//! Who connects over TCP: agents are refused whatever they have, and who has no token keeps nobody else out.
+//! Clients over TCP: agents are refused whatever credentials they have, and clients without a token
+//! block nobody else.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,10 +13,11 @@ use vik_testkit::HttpClient;
 use super::{Served, done, instance};
 use crate::support::*;
 
-/// Long enough for an answer on a busy machine, and much shorter than any time limit of the server.
+/// The time limit of an answer: long enough for a busy machine, and much shorter than any time
+/// limit of the server.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Each function asks to pause the daemon, by a way of its own to hide who asks.
+/// Each function asks to pause the daemon, and hides in its own way which process asks.
 const ATTACK: &str = r#"
 import ctypes, json, os, socket, threading, time
 target = json.load(open("target.json"))
@@ -99,7 +101,7 @@ os.rename("answers.tmp", "answers.json")
 
 #[test]
 fn an_agent_with_the_token_is_refused_however_it_connects() {
-    // Without a sandbox it can read the token's file too.
+    // Without a sandbox the agent can also read the file of the token.
     let world = World::new(&[("1", "todo")])
         .set("/agents/a/sandbox", json!("off"))
         .script("wait-file target.json; run python3 attack.py; touch over; wait-file go; ok")
@@ -112,7 +114,7 @@ fn an_agent_with_the_token_is_refused_however_it_connects() {
     let code = printed
         .split("code=")
         .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
+        .and_then(|tail| tail.split_whitespace().next());
     let target = json!({"address": served.address, "token": served.token, "code": code});
     std::fs::write(workspace.join("target.tmp"), target.to_string()).unwrap();
     std::fs::rename(workspace.join("target.tmp"), workspace.join("target.json")).unwrap();
@@ -124,7 +126,7 @@ fn an_agent_with_the_token_is_refused_however_it_connects() {
     for (way, answer) in answers {
         assert_eq!(answer, "HTTP/1.1 403", "{way}");
     }
-    // A person with the same token, and the link that the agent has tried, gets in.
+    // A person with the same token, and with the link that the agent has tried, gets in.
     assert_eq!(served.get("/state")["paused"], false);
     let reply = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
     let _ = reply.expect_status(200);
@@ -136,7 +138,8 @@ fn an_agent_with_the_token_is_refused_however_it_connects() {
     served.end();
 }
 
-/// Asks for the state over TCP, with the token, and on the control socket, and writes the answers to a file.
+/// Requests the state over TCP with the token and on the control socket, and writes the answers to
+/// a file.
 const ASK: &str = r#"
 import json, os, socket, sys, time
 folder, name = sys.argv[1:]
@@ -158,8 +161,9 @@ with open(name + ".tmp", "w") as out:
 os.rename(name + ".tmp", name + ".json")
 "#;
 
-/// Runs an issue whose hooks and `verify` ask, and returns for each whether it is refused.
-fn asked(world: World, names: &[&str]) -> Vec<bool> {
+/// Runs an issue whose hooks and `verify` send requests, and returns for each of them whether it
+/// was refused.
+fn script_refusals(world: World, names: &[&str]) -> Vec<bool> {
     world.env.write("work/ask.py", ASK);
     let served = Served::of(world);
     let socket = instance(&served.world).join("vik.sock");
@@ -199,16 +203,16 @@ fn scripts_that_run_an_agents_work_are_refused_and_hooks_of_the_host_are_not() {
 
     let plain = world().set("/agents/a/sandbox", json!("off"));
     let hooks = json!({"before_run": ask("before_run"), "after_run": after_run(&plain)});
-    let refused = asked(plain.work("hooks", hooks), &["before_run", "verify", "after_run"]);
+    let refused = script_refusals(plain.work("hooks", hooks), &["before_run", "verify", "after_run"]);
     assert_eq!(refused, [false, true, false]);
 
     let confined = world();
     let hooks = json!({"before_run": ask("before_run"), "after_run": after_run(&confined), "sandbox": true});
     let names = ["before_run", "verify", "after_run"];
-    assert_eq!(asked(confined.work("hooks", hooks), &names), [true; 3]);
+    assert_eq!(script_refusals(confined.work("hooks", hooks), &names), [true; 3]);
 }
 
-/// How many lines of the daemon's log have this text.
+/// Returns how often the log of the daemon contains this text.
 fn log_lines(world: &World, text: &str) -> usize {
     let logs = list(&world.home().join("logs"));
     let logs = logs.iter().filter(|path| {
@@ -229,16 +233,16 @@ fn a_flood_of_connections_without_a_token_keeps_nobody_out() {
             served.client(),
             HttpClient::unix(instance(&served.world).join("vik.sock")),
         ] {
-            let began = Instant::now();
+            let started = Instant::now();
             let _ = client.get("/api/v1/state").expect_status(200);
-            assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+            assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
         }
     }
     let mut events = served.client().events("/api/v1/events");
-    let began = Instant::now();
+    let started = Instant::now();
     served.world.vik(&["status"]).expect(0);
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // One that has shown its token is not closed by those that come after it.
+    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    // Later connections do not close one that has shown its token.
     let opened = flood.opened();
     assert!(opened > before, "it goes on all the while");
     eventually("all places were taken anew", || flood.opened() > opened + 600);
@@ -274,7 +278,7 @@ fn connections_without_a_token_are_few() {
     served.end();
 }
 
-/// Opens connections and says nothing, or half of a request, until it is told to stop.
+/// Opens connections and sends nothing, or half of a request, until it is stopped.
 struct Flood {
     stop: Arc<AtomicBool>,
     opened: Arc<AtomicUsize>,
@@ -301,7 +305,8 @@ impl Flood {
                         opened.fetch_add(1, Ordering::Relaxed);
                         if open.len() > 700 {
                             open.pop_front();
-                            // More than a thousand stay open; others come as fast as a person cannot.
+                            // More than a thousand connections stay open; new ones come faster than
+                            // a person can open them.
                             std::thread::sleep(Duration::from_millis(1));
                         }
                     }

@@ -1,4 +1,4 @@
-//! Deaths of the daemon, of the shim, of all.
+//! Deaths of the daemon, of the shim, of both.
 
 use serde_json::{Value, json};
 use vik_core::outcome::Outcome;
@@ -6,7 +6,8 @@ use vik_core::outcome::Outcome;
 use super::scene::Scene;
 use crate::support::*;
 
-/// An attempt with every hook, each of which counts its runs; the agent says `one`, waits for `go` and says `two`.
+/// Returns an attempt with every hook, each of which counts its runs; the agent prints `one`, waits
+/// for `go` and prints `two`.
 fn with_hooks() -> Scene {
     let world = World::new(&[("1", "todo")]).agent("codex");
     let root = world.env.root().display().to_string();
@@ -56,7 +57,7 @@ fn an_attempt_goes_on_after_a_death_at_any_point() {
         let _ = std::fs::remove_file(armed.with_extension("hit"));
         std::fs::write(scene.file("go"), "").unwrap();
         let report = scene.finish();
-        // A shim that was told nothing has started nothing.
+        // A shim that received no command has started nothing.
         let lost = point == "shim_started";
         let outcome = if lost { Outcome::Lost } else { Outcome::Succeeded };
         assert_eq!(report.outcome, outcome, "{point}: {report:?}");
@@ -77,7 +78,7 @@ fn an_attempt_goes_on_after_a_death_at_any_point() {
             let ended = scene.world.session("1").expect("succeeded", None);
             assert_eq!(ended["usage"]["input_tokens"], 100, "{point}");
         }
-        // Taken up once more, it says the same and does nothing.
+        // Recovering the attempt once more gives the same result and does nothing.
         assert_eq!(scene.finish(), report, "{point}");
         assert_eq!(
             (ran("after_run"), ran("agent")),
@@ -102,12 +103,12 @@ fn a_hook_that_was_cut_off_is_ended_and_run_again() {
         std::fs::write(scene.file("go"), "").unwrap();
         assert_eq!(scene.finish().outcome, Outcome::Succeeded, "{hook}");
         assert_eq!(scene.count("hook"), 2, "{hook}");
-        let begun = scene
+        let hook_starts = scene
             .steps()
             .iter()
             .filter(|step| step["step"] == "started" && step["script"] == hook)
             .count();
-        assert_eq!(begun, 2, "the journal shows both");
+        assert_eq!(hook_starts, 2, "the journal shows both");
         scene.world.env.assert_nothing_left();
     }
 }
@@ -152,7 +153,7 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
     )));
     for deaths in 1..=6 {
         let made = scene.begin();
-        let least = 225_000 * deaths;
+        let min_bytes = 225_000 * deaths;
         let printed = || {
             let sessions = scene.world.sessions("1");
             let raw = sessions.first().map(|session| session.file(".raw.jsonl"));
@@ -160,7 +161,7 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
                 .map_or(0, |meta| meta.len())
         };
         eventually("it has gone on", || {
-            printed() >= least || made.folder.join("end.json").exists()
+            printed() >= min_bytes || made.folder.join("end.json").exists()
         });
         made.die();
     }
@@ -188,14 +189,14 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
 fn an_agent_that_is_let_go_is_taken_up() {
     let scene = with_hooks();
     let first = scene.begin();
-    let heard = || {
+    let has_output = || {
         scene
             .world
             .sessions("1")
             .first()
             .is_some_and(|session| session.text(".jsonl").contains("one"))
     };
-    eventually("the agent is heard", heard);
+    eventually("the agent is heard", has_output);
     std::fs::write(scene.file("detach"), "").unwrap();
     assert_eq!(first.word(), "detached");
     std::fs::remove_file(scene.file("detach")).unwrap();
@@ -237,14 +238,14 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
         "start 01a1ffcd-34e9-78d1-bc6d-b647a491f028; daemonise 100000 clearenv,pid={root}/daemon; pidfile {root}/agent; message one; hang"
     )));
     let first = scene.begin();
-    let heard = || {
+    let has_output = || {
         scene
             .world
             .sessions("1")
             .first()
             .is_some_and(|session| session.text(".jsonl").contains("one"))
     };
-    eventually("the agent is heard", heard);
+    eventually("the agent is heard", has_output);
     let shim = scene.steps().iter().find(|step| step["step"] == "shim").unwrap()["shim"]["pid"]
         .as_i64()
         .unwrap();
@@ -254,7 +255,7 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
     let report = scene.finish();
     assert_eq!(report.outcome, Outcome::Lost, "{report:?}");
     assert!(report.ran && report.proof.is_some(), "{report:?}");
-    // The next attempt can go on with the conversation.
+    // The next attempt can resume the conversation.
     let id = report.provider_session_id.as_deref();
     assert_eq!(id, Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"));
     scene.expect_whole_log(&["one"]);
@@ -278,7 +279,7 @@ fn a_parallel_stage_works_beside_another() {
     eventually("the first works", || scene.file("up").exists());
     let alone = scene.start.clone();
     scene.become_another("beside");
-    // The first waits still, and holds the workspace.
+    // The first attempt still waits and holds the workspace.
     assert_eq!(scene.finish().outcome, Outcome::Succeeded);
     std::fs::write(scene.file("go"), "").unwrap();
     first.end();

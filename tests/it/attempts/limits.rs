@@ -1,4 +1,4 @@
-//! What an attempt spends, and what it may.
+//! The usage of an attempt and its limits.
 
 use serde_json::json;
 use vik_core::money::MicroUsd;

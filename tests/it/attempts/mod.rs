@@ -1,6 +1,7 @@
-//! One attempt, by processes that die in it: whoever takes it up goes on where the one before ended.
+//! One attempt whose processes die: each new process resumes it where the one before ended.
 //!
-//! Each is this very program, run again with one hidden test of it: what it does is `vik::session::run`, no more.
+//! Each process is this program, run again with one hidden test, which only calls
+//! `vik::session::run`.
 
 mod dying;
 mod limits;

@@ -1,4 +1,4 @@
-//! Conversations that are gone on with.
+//! Conversations that a later attempt resumes.
 
 use serde_json::json;
 use vik_core::ids::AttemptId;
@@ -57,7 +57,7 @@ fn a_conversation_is_gone_on_with() {
             (&json!("resumed"), &json!(THREAD))
         );
         if agent == "codex" {
-            // Codex tells the total of the conversation.
+            // Codex reports the total of the conversation.
             assert_eq!((report.usage.input_tokens, report.usage.output_tokens), (150, 20));
         }
     }
@@ -94,7 +94,7 @@ fn a_conversation_that_is_not_found_is_told() {
     assert_eq!((report.outcome, report.resume_failed), (Outcome::Failed, true));
     assert!(report.reason.unwrap().contains("no rollout found"));
     assert_eq!(scene.world.session("1").of_kind("resume_failed").len(), 1);
-    // Another conversation came back: the work counts, and it is told.
+    // The agent resumed another conversation: the work counts, and the result reports it.
     let other = resuming(
         "codex",
         "SCRIPT: start 01a1ffcd-0000-78d1-bc6d-b647a491f028; message hi; done",
@@ -109,7 +109,8 @@ fn a_conversation_that_is_not_found_is_told() {
     assert_eq!(report.cost_source, CostSource::None);
 }
 
-/// An attempt with vex is cut off in the middle of a command; the next one goes on behind it, with the same conversation.
+/// An attempt with vex is cut off in the middle of a command; the next one resumes the same
+/// conversation after it.
 #[test]
 fn vex_goes_on_in_its_own_log() {
     let world = World::new(&[("1", "todo")])

@@ -19,13 +19,13 @@ use vik_proc::Supervisor;
 
 use crate::support::*;
 
-/// Where the process that makes the attempt finds what to do.
+/// The variable with the folder of the scene, set for the process that makes the attempt.
 const SCENE: &str = "VIK_TEST_SCENE";
 
-/// How long an agent of these tests lives without its daemon.
+/// The orphan grace of these tests: how long an agent lives without its daemon.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// One attempt, and the files by which its processes know it.
+/// One attempt, and the files through which its processes find it.
 pub struct Scene {
     pub world: World,
     pub start: Start,
@@ -40,7 +40,7 @@ fn read_workflow(path: &Path) -> Workflow {
         .unwrap_or_else(|| panic!("{}", loaded.render("workflow.yml", false)))
 }
 
-/// The attempt of a scene, in this process.
+/// Returns the attempt of a scene, to be run in this process.
 fn attempt(
     folder: &Path,
     start: Start,
@@ -65,22 +65,22 @@ fn attempt(
         vik,
         agent_shims: Default::default(),
     };
-    let (tell, orders) = AttemptCommands::new(Stop::new().1);
-    let (news, hears) = tokio::sync::mpsc::unbounded_channel();
+    let (control, attempt_commands) = AttemptCommands::new(Stop::new().1);
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     let attempt = Attempt {
         host: Arc::new(host),
         workflow: Arc::new(workflow),
         prompts: Default::default(),
         start: Box::new(start),
         live: Live::default(),
-        commands: orders,
-        updates: news,
+        commands: attempt_commands,
+        updates: sender,
         orphan_grace: grace,
     };
-    (attempt, tell, hears)
+    (attempt, control, receiver)
 }
 
-/// Makes the attempt of a scene to its end, and leaves word of it.
+/// Runs the attempt of a scene to its end, and writes the result to a file.
 #[test]
 fn hidden_process() {
     let Some(folder) = std::env::var_os(SCENE).map(PathBuf::from) else {
@@ -93,46 +93,46 @@ fn hidden_process() {
         .build()
         .unwrap();
     let finish = runtime.block_on(async {
-        let (attempt, tell, mut hears) = attempt(&folder, start, GRACE);
+        let (attempt, control, mut receiver) = attempt(&folder, start, GRACE);
         let detach = folder.join("detach");
         let limit = folder.join("limit");
         let made = tokio::spawn(session::run(attempt));
         let mut warned = false;
-        // What an orchestrator would say.
+        // Sends the commands that an orchestrator would send.
         while !made.is_finished() {
             if detach.exists() {
-                tell.detach();
+                control.detach();
             }
-            while let Ok(news) = hears.try_recv() {
-                let session::AttemptUpdateKind::Spent(spent) = news.kind else {
+            while let Ok(update) = receiver.try_recv() {
+                let session::AttemptUpdateKind::Spent(spent) = update.kind else {
                     continue;
                 };
-                let Ok(most) = std::fs::read_to_string(&limit) else {
+                let Ok(max) = std::fs::read_to_string(&limit) else {
                     continue;
                 };
                 let hit = LimitHit {
                     scope: LimitScope::Attempt,
                     unit: LimitUnit::Tokens,
                     spent: spent.tokens,
-                    limit: most.trim().parse().unwrap(),
+                    limit: max.trim().parse().unwrap(),
                 };
                 if hit.is_reached() {
-                    tell.stop(StopReason::OverBudget(hit));
+                    control.stop(StopReason::OverBudget(hit));
                 } else if hit.is_near() && !warned {
                     warned = true;
-                    tell.warn(hit);
+                    control.warn(hit);
                 }
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         made.await.unwrap()
     });
-    let word = match finish {
+    let result = match finish {
         Finish::Ended(end) => serde_json::to_value(&end.report).unwrap(),
         Finish::StorageFailed(error) => panic!("{error}"),
         Finish::Detached => json!("detached"),
     };
-    std::fs::write(folder.join("end.json"), word.to_string()).unwrap();
+    std::fs::write(folder.join("end.json"), result.to_string()).unwrap();
 }
 
 impl Scene {
@@ -154,14 +154,14 @@ impl Scene {
         Self { world, start }
     }
 
-    /// From now on it is an attempt of another stage of the same issue.
+    /// Replaces the attempt with one of another stage of the same issue.
     pub fn become_another(&mut self, stage: &str) {
         let workflow = read_workflow(&self.world.env.path("work/workflow.yml"));
         self.start.stage = workflow.stage(&stage.into()).unwrap().clone();
         self.start.attempt_id = AttemptId(uuid::Uuid::now_v7());
     }
 
-    /// Starts a process that takes the attempt up.
+    /// Starts a process that runs or recovers the attempt.
     pub fn begin(&self) -> Made {
         let folder = self.world.env.root().to_owned();
         std::fs::write(
@@ -189,7 +189,7 @@ impl Scene {
         Made { child, folder }
     }
 
-    /// The attempt, taken up to its end.
+    /// Runs or recovers the attempt, and returns its result.
     #[track_caller]
     pub fn finish(&self) -> AttemptResult {
         self.begin().report()
@@ -199,12 +199,12 @@ impl Scene {
         self.world.env.path(name)
     }
 
-    /// How often a script of this scene noted that it ran.
+    /// Returns how often a script of this scene recorded that it ran.
     pub fn count(&self, name: &str) -> usize {
         std::fs::read_to_string(self.file(name)).map_or(0, |text| text.lines().count())
     }
 
-    /// Every line of the log, the agent's messages among them, has its number.
+    /// Checks that the log has no gap in its numbers and contains these messages of the agent.
     #[track_caller]
     pub fn expect_whole_log(&self, messages: &[&str]) {
         let session = self.world.session("1");
@@ -228,20 +228,20 @@ impl Scene {
     }
 }
 
-/// A process that makes the attempt.
+/// A process that runs the attempt.
 pub struct Made {
     child: Child,
     pub folder: PathBuf,
 }
 
 impl Made {
-    /// Dies at once, as the daemon of `kill -9` does.
+    /// Kills the process at once, as `kill -9` kills a daemon.
     pub fn die(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits for its end, whatever came of it.
+    /// Waits for the process to exit, whatever the result is.
     #[track_caller]
     pub fn end(mut self) {
         let ended = wait_for_value(LONG, || self.child.try_wait().unwrap());
@@ -257,8 +257,8 @@ impl Made {
 
     #[track_caller]
     pub fn report(self) -> AttemptResult {
-        let word = self.word();
-        serde_json::from_value(word.clone()).unwrap_or_else(|error| panic!("{error}: {word}"))
+        let result = self.word();
+        serde_json::from_value(result.clone()).unwrap_or_else(|error| panic!("{error}: {result}"))
     }
 }
 

@@ -1,4 +1,5 @@
-//! A disk that is full, or broken, from the nth write on: the daemon stops before it acts, and the next one loses nothing.
+//! A disk that is full, or fails, from the nth write on: the daemon stops before it acts, and the
+//! next one loses nothing.
 
 use serde_json::json;
 
@@ -19,14 +20,14 @@ fn state(rig: &Rig) -> String {
     std::fs::read_to_string(rig.world.home().join("service/state.json")).unwrap()
 }
 
-/// The next daemon finds room, and finishes everything.
-fn goes_on(rig: &Rig) {
+/// Starts a daemon with enough space, and checks that it finishes everything.
+fn assert_recovers(rig: &Rig) {
     rig.up();
     rig.settle(&issues());
     rig.check(&issues());
 }
 
-fn stops_loudly(kind: &str, word: &str) {
+fn stops_loudly(kind: &str, message: &str) {
     for commit in 0.. {
         let rig = Rig::new(&[("1", "todo")], 20);
         let done = with_fault(&rig, &["run", "--once"], &format!("{kind}:{commit}"));
@@ -35,14 +36,14 @@ fn stops_loudly(kind: &str, word: &str) {
             break;
         }
         assert_eq!(done.code, 1, "{done:?}");
-        assert!(done.err.contains(word), "{done:?}");
+        assert!(done.err.contains(message), "{done:?}");
         if commit > 0 {
             assert!(state(&rig).contains("failed"), "{}", state(&rig));
         }
         eventually("a foreground daemon's agents have no grace", || {
             rig.world.env.leftovers().is_empty()
         });
-        goes_on(&rig);
+        assert_recovers(&rig);
     }
 }
 
@@ -63,16 +64,17 @@ fn a_daemon_without_room_is_no_daemon() {
     assert_eq!(done.code, 1, "{done:?}");
     assert!(done.err.contains("is full"), "{done:?}");
     assert!(!rig.is_up() && rig.starts() == 0);
-    goes_on(&rig);
+    assert_recovers(&rig);
 }
 
-/// Whether an attempt of the issue has failed for a full disk, and the daemon says so.
+/// Returns whether an attempt of the issue has failed because of a full disk, and the daemon
+/// reports it.
 fn has_failed(rig: &Rig) -> bool {
     let explained = rig.world.vik(&["explain", "1"]);
     explained.out.contains("the disk is full")
 }
 
-/// Journals and session logs are on the same disk, but the ledger is committed all the same.
+/// Journals and session logs are on the full disk, but the ledger still commits.
 #[test]
 fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
     let mut write = 0;
@@ -96,7 +98,7 @@ fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
         rig.settle(&issues());
         for run in rig.world.runs() {
             for attempt in run["attempts"].as_array().unwrap() {
-                // Where its log took nothing more, the ledger alone knows how it ended.
+                // Where the log could not be written any more, only the ledger has the outcome.
                 let outcome = attempt["outcome"].as_str().unwrap_or("lost");
                 assert!(
                     matches!(outcome, "succeeded" | "failed" | "cancelled" | "lost"),
@@ -111,10 +113,10 @@ fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
     }
 }
 
-/// What the agent has used is in its raw output, whatever becomes of the session log.
+/// The usage of the agent is in its raw output, whether or not the session log could be written.
 #[test]
 fn an_attempt_whose_log_cannot_be_written_is_charged_what_its_agent_used() {
-    // The log is written in the middle of what is read at once.
+    // The log is written in the middle of the lines that are read at once.
     let message = json!({"type": "item.completed", "item":
         {"id": "i1", "type": "agent_message", "text": "a message of the agent ".repeat(20)}});
     let usage =
@@ -138,7 +140,7 @@ fn an_attempt_whose_log_cannot_be_written_is_charged_what_its_agent_used() {
         let session = world.session("1");
         let raw = std::fs::read_to_string(session.file(".raw.jsonl")).unwrap_or_default();
         if raw != printed {
-            // The agent was never started, or killed as its start could not be noted.
+            // The agent was never started, or was killed because its start could not be recorded.
             continue;
         }
         let attempt = &world.runs()[0]["attempts"][0];

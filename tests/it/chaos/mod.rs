@@ -1,4 +1,4 @@
-//! Processes that die: at every named point of an attempt's life, and at random under load.
+//! Processes that die: at every named point of the life of an attempt, and at random under load.
 
 mod full;
 mod named;

@@ -1,4 +1,4 @@
-//! `kill -9` of the daemon, the shims, the agents or all, at each named point.
+//! `kill -9` of the daemon, the shims, the agents or all of them, at each named point.
 
 use vik::crash::POINTS;
 
@@ -22,17 +22,17 @@ fn every_point(target: Target) {
         rig.settle(&issues);
         rig.check(&issues);
         let starts = rig.starts();
-        // Only what has hit the agent, or its shim, costs a second one.
-        let most = match target {
+        // Only a kill of the agent, or of its shim, costs a second agent.
+        let max_starts = match target {
             Target::Daemon => 1,
             _ => 2,
         };
         assert!(
-            (1..=most).contains(&starts),
+            (1..=max_starts).contains(&starts),
             "{target:?} at {point}: {starts} agents"
         );
         if target == Target::Agents && WITH_AGENT.contains(point) {
-            // The first may have died before it could say that it had begun.
+            // The first agent may have died before it could record its start.
             let attempts = rig.world.sessions("1").len();
             assert_eq!(
                 attempts,
@@ -44,7 +44,7 @@ fn every_point(target: Target) {
         for hook in ["before_run", "verify", "after_run"] {
             let between = format!("{hook}_started");
             let twice = rig.begins(hook).values().any(|&count| count > 1);
-            // A kill of the hook itself falls between its records too.
+            // A kill of the hook itself can fall between its records, too.
             assert!(
                 !twice || between == *point || target != Target::Daemon,
                 "{hook} ran twice after a blow at {point}"

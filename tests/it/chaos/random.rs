@@ -1,4 +1,4 @@
-//! Random blows under load. `VIK_CHAOS_KILLS` says how many, `VIK_CHAOS_SEED` which.
+//! Random kills under load. `VIK_CHAOS_KILLS` sets their number, `VIK_CHAOS_SEED` the seed.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use super::rig::{Rig, Target};
 use crate::support::eventually;
 
-/// Issues that are worked on at a time.
+/// The number of issues that are open at a time.
 const LOAD: usize = 4;
 
-/// xorshift64*: the seed says it all.
+/// xorshift64*: the seed determines all values.
 struct Dice(u64);
 
 impl Dice {
@@ -40,9 +40,9 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
     let mut open = issues.clone();
     rig.up();
     let (mut blows, mut hit, mut stops, mut jumps) = (0, 0, 0, 0);
-    let began = Instant::now();
+    let started = Instant::now();
     while blows < kills {
-        // A moment of no fixed length, so that a blow falls anywhere.
+        // The length of the pause is random, so that a kill can fall anywhere.
         std::thread::park_timeout(Duration::from_millis(dice.roll(250) as u64));
         if dice.roll(10) == 0 {
             let targets = [Target::Daemon, Target::Shims, Target::Agents];
@@ -69,7 +69,7 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
         } else {
             let killed = rig.kill(target);
             hit += killed;
-            // One that hits nothing is none.
+            // A kill that hits no process does not count.
             blows += u64::from(killed > 0);
         }
         if !rig.is_up() {
@@ -77,7 +77,7 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
         } else if dice.roll(4) == 0 {
             rig.free();
         }
-        // Looked at once: on a slow machine issues are done while they are counted.
+        // Reads all states at once: on a slow machine issues are done while they are counted.
         open.retain(|issue| rig.world.tracker.state(issue).as_deref() != Some("done"));
         while open.len() < LOAD {
             let next = (issues.len() + 1).to_string();
@@ -98,6 +98,6 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
         "{blows} blows killed {hit} processes, {stops} were stopped and went on, {jumps} jumps of the clock; {} issues, {} agents, {:.0?}",
         issues.len(),
         rig.starts(),
-        began.elapsed()
+        started.elapsed()
     );
 }

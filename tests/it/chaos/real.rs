@@ -7,8 +7,8 @@ use super::rig::{Target, blow};
 use crate::real_agents::Real;
 use crate::support::eventually;
 
-/// `kill -9` while a tool runs: the daemon's death costs nothing, any other costs an attempt that the next one goes on
-/// with.
+/// Kills with `kill -9` while a tool runs: the death of the daemon costs nothing, any other death
+/// costs an attempt, and the next one resumes the conversation.
 fn survives(test: &str, agent: RealAgent, target: Target) {
     let wait = "echo started >> started.txt; while [ ! -e go.txt ]; do sleep 0.1; done";
     let script = json!([

@@ -1,5 +1,5 @@
-//! A world whose daemon can be stopped at a named point, whose processes can be killed by kind, and whose traces tell
-//! afterwards whether anything was lost, doubled or left.
+//! A world whose daemon can be stopped at a named point, whose processes can be killed by kind, and
+//! whose trace files show afterwards whether anything was lost, doubled or left behind.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use vik_testkit::wait_for;
 
 use crate::support::{LONG, World, alive, eventually, list};
 
-/// Which processes a blow hits.
+/// Which processes a kill hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Daemon,
@@ -47,17 +47,18 @@ impl Target {
     }
 }
 
-/// What a process of the world is.
+/// The kind of a process of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Daemon,
     Shim,
-    /// An agent, a hook, or what they have started.
+    /// An agent, a hook, or a process that they have started.
     Agent,
 }
 
-/// What the agent does: it notes when another one lives beside it, leaves a child in a session of its own, and prints
-/// numbered lines. A pid may be used again: the time of its start tells.
+/// The script of the agent. It records when another agent lives beside it, leaves a child in a
+/// session of its own, and prints numbered lines. A pid can be reused, so it is compared with its
+/// start time.
 const AGENT: &str = r#"
 echo "$VIK_ATTEMPT_ID" >> "$TRACES/starts"
 echo "$VIK_ATTEMPT_ID" >> work
@@ -75,15 +76,15 @@ while [ $i -lt "${LINES_TO_PRINT:-20}" ]; do i=$((i+1)); echo "n$i"; sleep 0.01;
 rm -f pid
 "#;
 
-/// The processes of a world that a blow would hit.
+/// Returns the processes of a world that a kill of the target hits.
 fn processes(world: &World, target: Target) -> Vec<i32> {
     let kind = |pid: i32| {
         let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words: Vec<_> = command.split(|&byte| byte == 0).collect();
-        if comm.trim() == "vik-shim" || words.get(1) == Some(&&b"__shim"[..]) {
+        let args: Vec<_> = command.split(|&byte| byte == 0).collect();
+        if comm.trim() == "vik-shim" || args.get(1) == Some(&&b"__shim"[..]) {
             Kind::Shim
-        } else if words.get(1) == Some(&&b"run"[..]) {
+        } else if args.get(1) == Some(&&b"run"[..]) {
             Kind::Daemon
         } else {
             Kind::Agent
@@ -93,7 +94,7 @@ fn processes(world: &World, target: Target) -> Vec<i32> {
     left.filter(|&pid| target.hits(kind(pid))).collect()
 }
 
-/// Kills them all, and says how many there were.
+/// Kills the processes of a target, and returns their number.
 pub fn blow(world: &World, target: Target) -> usize {
     let pids = processes(world, target);
     for &pid in &pids {
@@ -107,7 +108,7 @@ pub fn blow(world: &World, target: Target) -> usize {
     pids.len()
 }
 
-/// The world and its traces.
+/// A world and its trace files.
 pub struct Rig {
     pub world: World,
     crash: PathBuf,
@@ -158,11 +159,11 @@ impl Rig {
     #[track_caller]
     pub fn up(&self) {
         let done = self.world.start_command(self.command(&["run", "-d"])).done();
-        assert_eq!(done.code, 0, "{done:?}\n{}", self.standing(&[]));
+        assert_eq!(done.code, 0, "{done:?}\n{}", self.diagnostics(&[]));
     }
 
-    /// What a person would look at when something is wrong.
-    fn standing(&self, issues: &[&String]) -> String {
+    /// Returns what a person would inspect when something is wrong.
+    fn diagnostics(&self, issues: &[&String]) -> String {
         let mut text = String::from("--- processes\n");
         for left in self.world.env.leftovers() {
             text.push_str(&format!("{left}\n"));
@@ -182,14 +183,14 @@ impl Rig {
         text
     }
 
-    /// A command of `vik` that hits the points.
+    /// Returns a command of `vik` that stops at the armed points.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.world.env.vik(args);
         command.env("VIK_CRASH_DIR", &self.crash);
         command
     }
 
-    /// The next time the daemon comes to this point, it stops there.
+    /// Makes the daemon stop the next time it reaches this point.
     pub fn arm(&self, point: &str) {
         std::fs::write(self.crash.join(format!("{point}.armed")), "").unwrap();
     }
@@ -207,11 +208,11 @@ impl Rig {
         self.of(Target::Daemon).iter().any(|pid| {
             state(*pid)
                 .rsplit_once(") ")
-                .is_some_and(|(_, rest)| rest.starts_with('T'))
+                .is_some_and(|(_, fields)| fields.starts_with('T'))
         })
     }
 
-    /// Lets a daemon that stopped at this point go on.
+    /// Resumes a daemon that stopped at this point.
     pub fn go_on(&self, point: &str) {
         let _ = std::fs::remove_file(self.crash.join(format!("{point}.hit")));
         for pid in self.of(Target::Daemon) {
@@ -219,19 +220,19 @@ impl Rig {
         }
     }
 
-    /// The wall clock is so many seconds off.
+    /// Sets the wall clock off by this number of seconds.
     pub fn jump(&self, seconds: i64) {
         let draft = self.crash.join("clock.new");
         std::fs::write(&draft, seconds.to_string()).unwrap();
         std::fs::rename(draft, self.crash.join("clock")).unwrap();
     }
 
-    /// The processes of this world that a blow would hit.
+    /// Returns the processes of this world that a kill of the target hits.
     pub fn of(&self, target: Target) -> Vec<i32> {
         processes(&self.world, target)
     }
 
-    /// Kills them all, and says how many there were.
+    /// Kills the processes of a target, and returns their number.
     pub fn kill(&self, target: Target) -> usize {
         blow(&self.world, target)
     }
@@ -240,7 +241,7 @@ impl Rig {
         !self.of(Target::Daemon).is_empty()
     }
 
-    /// Frees what a blow to a hook has parked, as a person would.
+    /// Retries what a kill of a hook has parked, as a person would.
     #[track_caller]
     pub fn free(&self) {
         for entry in self.listed("parked") {
@@ -249,13 +250,13 @@ impl Rig {
             assert!(
                 matches!(reason, "hook" | "lost"),
                 "{entry}\n{}",
-                self.standing(&[&issue])
+                self.diagnostics(&[&issue])
             );
             self.world.vik(&["unpark", &issue]);
         }
     }
 
-    /// Waits until all is done, and stops the daemon.
+    /// Waits until all issues are done, and stops the daemon.
     #[track_caller]
     pub fn settle(&self, issues: &[String]) {
         let is_done = |issue: &String| self.world.tracker.state(issue).as_deref() == Some("done");
@@ -265,13 +266,13 @@ impl Rig {
         });
         if !done {
             let open: Vec<_> = issues.iter().filter(|issue| !is_done(issue)).collect();
-            panic!("not all is done: {open:?}\n{}", self.standing(&open));
+            panic!("not all is done: {open:?}\n{}", self.diagnostics(&open));
         }
         self.world.vik(&["stop"]).expect(0);
         self.world.env.assert_nothing_left();
     }
 
-    /// A list of `vik status --json`; empty while no daemon answers.
+    /// Returns a list of `vik status --json`; it is empty while no daemon answers.
     fn listed(&self, name: &str) -> Vec<Value> {
         let status = self.world.status().unwrap_or_default();
         status[name].as_array().cloned().unwrap_or_default()
@@ -282,12 +283,12 @@ impl Rig {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// How often an agent was started.
+    /// Returns how many agents were started.
     pub fn starts(&self) -> usize {
         self.trace("starts").len()
     }
 
-    /// How often a hook began, by attempt.
+    /// Returns how often a hook was started, by attempt.
     pub fn begins(&self, hook: &str) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();
         for line in self.trace(hook) {
@@ -298,7 +299,7 @@ impl Rig {
         count
     }
 
-    /// What must hold whatever was killed.
+    /// Checks what must hold whatever was killed.
     #[track_caller]
     pub fn check(&self, issues: &[String]) {
         assert_eq!(
@@ -332,9 +333,9 @@ impl Rig {
             for session in self.world.sessions(issue) {
                 let ended = session.ended();
                 let recorded = records(session.id());
-                let least = usize::from(ended["outcome"] == "succeeded");
+                let min_records = usize::from(ended["outcome"] == "succeeded");
                 assert!(
-                    (least..=1).contains(&recorded),
+                    (min_records..=1).contains(&recorded),
                     "{recorded} records of {}",
                     session.id()
                 );
@@ -354,7 +355,7 @@ impl Rig {
         self.check_ledger(issues);
     }
 
-    /// Nothing is open, and every attempt is there once, with its end.
+    /// Checks that nothing is open, and that the ledger has every attempt once, with its outcome.
     #[track_caller]
     fn check_ledger(&self, issues: &[String]) {
         let runs = self.world.runs();
@@ -387,7 +388,8 @@ impl Rig {
     }
 }
 
-/// A script is begun once more only where a death fell between its beginning and its end, and each beginning is on record.
+/// Checks that a script was started again only where a death fell between its start and its end,
+/// and that each start is recorded.
 fn check_hook(hook: &str, count: usize, journal: &[Value]) {
     let of = |step: &str| {
         let is = |line: &&Value| line["step"] == step && line["script"] == hook;

@@ -1,7 +1,8 @@
-//! The same as an ordinary user: without any capability, and in what a container is made of, namespaces and a root of its
-//! own, in which no further namespace of users can be made.
+//! The same tries as an ordinary user: without any capability, and in the parts of a container,
+//! which are namespaces and a root of its own, in which no further user namespace can be created.
 //!
-//! The daemon runs in there, with the agent and its victim. It needs root to put all that up, and says so where it is not.
+//! The daemon runs in there, with the agent and its victim. Creating all this needs root; without
+//! root the tests are skipped with a message.
 
 use std::io::Write;
 use std::os::unix::fs::lchown;
@@ -13,29 +14,29 @@ use serde_json::{Value, json};
 use super::{NAMES, Prison, all_stopped};
 use crate::support::*;
 
-/// Nobody has this number.
+/// No user has this id.
 const USER: u32 = 20_001;
 
-/// Where a daemon runs, and as whom.
+/// Where a daemon runs, and as which user.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// Where the test runs, as its user.
+    /// On the host, as the user of the test.
     Here,
-    /// An ordinary user of this machine.
+    /// On the host, as an ordinary user.
     User,
-    /// An ordinary user in a container.
+    /// In a container, as an ordinary user.
     Container,
 }
 
 impl Place {
-    /// The script that goes there and runs what is behind it.
+    /// Returns the script that enters the place and runs its arguments there.
     fn enter(self, world: &World) -> String {
         let drop = format!(
             "exec setpriv --reuid {USER} --regid {USER} --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\""
         );
         match self {
             Self::Here | Self::User => drop,
-            // Who is in a root of its own can make no namespace of users.
+            // A process with a root of its own cannot create a user namespace.
             Self::Container => {
                 let root = world.env.path("root");
                 std::fs::create_dir(&root).unwrap();
@@ -52,10 +53,10 @@ impl Place {
     }
 }
 
-/// Processes are ended with the first of them, however it ends.
+/// When the first process exits, however it exits, the kernel kills the others.
 const NAMESPACES: &str = "unshare --mount --pid --fork --kill-child --ipc --uts --mount-proc";
 
-/// Whether it can be made; says that the test is skipped where not.
+/// Returns whether the place can be created; where it cannot, prints that the test is skipped.
 pub(super) fn can_be_made(place: Place, test: &str) -> bool {
     if matches!(place, Place::Here) {
         return true;
@@ -80,12 +81,13 @@ pub(super) fn can_be_made(place: Place, test: &str) -> bool {
     } else {
         return true;
     };
-    // Not `eprintln!`, which the test runner keeps to itself.
+    // The test runner captures `eprintln!`.
     let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
     false
 }
 
-/// All of the world belongs to the user, programs included: the folder that they are built in may be closed to others.
+/// Gives the whole world to the user, programs included: the folder in which they were built may be
+/// closed to others.
 fn give_away(world: &World) {
     let root = world.env.root();
     for link in list(&root.join("bin")) {
@@ -94,14 +96,14 @@ fn give_away(world: &World) {
         std::fs::copy(program, &link).unwrap();
     }
     own(root);
-    // Whose terminal it is too: what belongs to somebody else is closed anyway.
+    // The terminal must belong to the user, too: one of another user is closed in any case.
     let terminal = world.env.read("beside/terminal");
     if !terminal.is_empty() {
         own(Path::new(&terminal));
     }
 }
 
-/// `vik run --once` there, with a victim of its own.
+/// Runs `vik run --once` in the place, with a victim in the same place.
 pub(super) fn once_in(place: Place, world: &World) -> Done {
     if matches!(place, Place::Here) {
         return world.once();
@@ -125,7 +127,7 @@ pub(super) fn once_in(place: Place, world: &World) -> Done {
     done
 }
 
-/// It was there, and so was the victim to the end.
+/// Checks that the daemon ran in the place, and that the victim ran there to the end.
 #[track_caller]
 fn was_in(place: Place, world: &World) {
     let status = world.env.read("beside/status");
@@ -147,7 +149,7 @@ fn was_in(place: Place, world: &World) {
     assert!(world.env.path("beside/unharmed").exists());
 }
 
-/// Gives a folder and all that is in it to the user.
+/// Gives a folder with all its content to the user.
 fn own(path: &Path) {
     lchown(path, Some(USER), Some(USER)).unwrap();
     if path.is_dir() && !path.is_symlink() {
@@ -155,13 +157,13 @@ fn own(path: &Path) {
     }
 }
 
-fn is_held_in(test: &str, place: Place, mut prison: Prison, least: usize) {
+fn is_held_in(test: &str, place: Place, mut prison: Prison, min_stopped: usize) {
     if !can_be_made(place, test) {
         return;
     }
     once_in(place, &prison.world).expect(0);
     prison.nothing_was_harmed();
-    all_stopped(&prison.lines(), least, NAMES);
+    all_stopped(&prison.lines(), min_stopped, NAMES);
 }
 
 #[test]
@@ -193,7 +195,8 @@ fn in_a_container_a_hostile_agent_without_a_network_gets_nowhere() {
     );
 }
 
-/// What cannot be upheld there is refused before anything starts, with the way out.
+/// A setting that cannot be enforced there is refused before anything starts, and the message names
+/// the alternative.
 #[test]
 fn in_a_container_a_list_of_hosts_is_refused_at_the_start() {
     if !can_be_made(
@@ -205,18 +208,18 @@ fn in_a_container_a_list_of_hosts_is_refused_at_the_start() {
     let prison = Prison::with_listed_hosts();
     let done = once_in(Place::Container, &prison.world);
     assert_ne!(done.code, 0, "{done:?}");
-    for words in [
+    for message in [
         "the sandbox of the stage `work` cannot be put up on this system",
         "hosts can only be listed where a process may have a network of its own",
         "`vik doctor` says what this system gives",
     ] {
-        assert!(done.err.contains(words), "{words}: {}", done.err);
+        assert!(done.err.contains(message), "{message}: {}", done.err);
     }
     assert!(prison.world.sessions("1").is_empty() && prison.world.sessions("2").is_empty());
     prison.nothing_came_out();
 }
 
-/// A sandbox, what floods it, and what is told of that.
+/// A sandbox, a command that exceeds one of its limits, and the message about that.
 const FLOODS: [(&str, &str, &str); 2] = [
     (
         r#"{"memory": "64MiB"}"#,
@@ -238,12 +241,12 @@ fn in_a_container_what_uses_too_much_is_killed_and_told() {
     ) {
         return;
     }
-    for (sandbox, command, words) in FLOODS {
+    for (sandbox, command, message) in FLOODS {
         let sandbox: Value = serde_json::from_str(sandbox).unwrap();
         let agent = json!({"runtime": "command", "command": ["bash", "-c", command], "sandbox": sandbox});
         let world = World::new(&[("1", "todo")]).set("/agents/a", agent).attempts(1);
         once_in(Place::Container, &world).expect(1);
         let log = world.session("1").text(".jsonl");
-        assert!(log.contains(words), "{log}");
+        assert!(log.contains(message), "{log}");
     }
 }

@@ -1,7 +1,8 @@
-//! Hostile agents and hostile models: each way out that is known here is tried, stopped, and on record.
+//! Hostile agents and hostile models: each known escape is tried, stopped and recorded.
 //!
-//! The tries stand in `vik-escape` (`crates/vik-testkit`). Here it is the agent itself, in [`real`] the tool of a real agent
-//! whose model is hostile, and in [`container`] all of it runs as an ordinary user.
+//! The tries are in `vik-escape` (`crates/vik-testkit`). In this module the agent runs them itself,
+//! in [`real`] the tool of a real agent with a hostile model does, and in [`container`] all of it
+//! runs as an ordinary user.
 
 mod container;
 mod real;
@@ -19,27 +20,28 @@ use crate::backends::{ELSEWHERE, works};
 use crate::reconcile::decided;
 use crate::support::*;
 
-/// A world with a hostile agent and everything that it could want to reach: another process, an agent that works on another
-/// issue, keys, sockets, servers on the loopback, and the daemon itself.
+/// A world with a hostile agent and everything that it could want to reach: another process, an
+/// agent that works on another issue, keys, sockets, servers on the loopback interface, and the
+/// daemon itself.
 pub struct Prison {
     pub world: World,
     victim: Victim,
-    /// Somebody listens there, and works at this terminal.
+    /// A listening socket, and a terminal in use.
     _in_use: (UnixListener, nix::pty::OpenptyResult),
-    /// Somebody reads datagrams there.
+    /// The receiver of datagrams.
     datagrams: UnixDatagram,
-    /// The ports of servers: listed, listed by a name, not listed.
+    /// The ports of three servers: listed, listed by name, not listed.
     ports: [u16; 3],
 }
 
 impl Prison {
-    /// The hostile agent is `vik-escape` itself.
+    /// Returns a prison whose hostile agent is `vik-escape` itself.
     pub fn new(sandbox: &Value) -> Self {
         let agent = json!({"runtime": "command", "command": ["vik-escape"], "sandbox": sandbox});
         Self::of(agent)
     }
 
-    /// A sandbox with a list of hosts that has two of the three servers.
+    /// Returns a prison whose sandbox lists two of the three servers as hosts.
     fn with_listed_hosts() -> Self {
         let mut prison = Self::new(&json!({}));
         let [open, named, _] = prison.ports;
@@ -49,7 +51,7 @@ impl Prison {
         prison
     }
 
-    /// With this profile.
+    /// Returns a prison whose agent has this profile.
     fn of(mut agent: Value) -> Self {
         let issues = [("1", "todo"), ("2", "beside"), ("other", "elsewhere")];
         let is_within = agent["sandbox"]["backend"] == "bubblewrap";
@@ -59,7 +61,7 @@ impl Prison {
         };
         let root = world.env.root().to_owned();
         if is_within {
-            // It may have been built in a folder that is another one within.
+            // The folder in which it was built may be another one in the sandbox.
             std::fs::copy(bins::escape(), world.env.path("bin/vik-escape")).unwrap();
         } else {
             world.env.link("vik-escape", &bins::escape());
@@ -73,7 +75,7 @@ impl Prison {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let name = nix::unistd::ttyname(&terminal.slave).unwrap();
         world.env.write("beside/terminal", name.to_str().unwrap());
-        // The folder of the workflow is a repository, as it is in use.
+        // The folder of the workflow is a repository, as in practice.
         let mut git = world.env.command("git");
         assert!(git.args(["init", "-q"]).status().unwrap().success());
         for secret in SECRETS {
@@ -82,7 +84,7 @@ impl Prison {
         agent["env"]["ESCAPE_PLAN"] = json!(root.join("work/plan.json"));
         let is_alone = agent["sandbox"] == "off";
         if agent["sandbox"].is_null() {
-            // As it is for who writes nothing.
+            // The default sandbox.
             agent["sandbox"] = json!({});
         }
         let prison = Self {
@@ -103,7 +105,7 @@ impl Prison {
         }
     }
 
-    /// Writes what there is to reach.
+    /// Writes the list of the targets.
     fn plan(&self) {
         let at = |path: &str| self.world.env.path(path);
         let [open, named, shut] = self.ports;
@@ -127,8 +129,9 @@ impl Prison {
         self.world.env.write("work/plan.json", plan.to_string());
     }
 
-    /// Another issue's agent runs for as long as the hostile one does; what the daemon has by then is written down for it,
-    /// and what its attempt left is looked at in `after_run`.
+    /// Adds the agent of another issue, which runs as long as the hostile one. `before_run` writes
+    /// the files of the daemon to a list for the hostile agent, and `after_run` inspects what its
+    /// attempt left behind.
     fn with_a_neighbour(mut self) -> Self {
         let at = |path: &str| self.world.env.path(path).display().to_string();
         let (beside, home, state) = (at("beside"), at("work/home/workflows"), at("state"));
@@ -136,7 +139,7 @@ impl Prison {
             "echo x > own; echo $$ > {beside}/neighbour; \
              for i in $(seq 1200); do [ -e {beside}/over ] && exit 0; sleep 0.05; done; exit 1"
         );
-        let looks = format!(
+        let before = format!(
             "for i in $(seq 1200); do [ -s {beside}/neighbour ] && break; sleep 0.05; done; \
              find {home} {state} \\( -path '*/issues/1' -o -path '*/scratch/1' \\) -prune -o \
              \\( -type f -o -type p -o -type s \\) -print > {beside}/vik"
@@ -157,22 +160,23 @@ impl Prison {
             .stage("beside", "beside", "Wait.")
             .set("/issue/stages/beside/agent", json!("b"))
             .set("/issue/stages/beside/hooks", json!({"after_run": moves}))
-            .work("hooks", json!({"before_run": looks, "after_run": after}))
+            .work("hooks", json!({"before_run": before, "after_run": after}))
             .attempts(1);
         self
     }
 
-    /// What the agent tells, line for line, and that nothing was harmed.
+    /// Runs the agent, checks that nothing was harmed, and returns the lines that the agent
+    /// printed.
     pub fn run(mut self) -> Vec<String> {
         self.world.once().expect(0);
         self.nothing_was_harmed();
         self.lines()
     }
 
-    /// What `vik-escape` has printed, where it was the agent.
+    /// Returns the lines that `vik-escape` printed as the agent.
     fn lines(&self) -> Vec<String> {
-        let said = self.world.session("1").raw();
-        String::from_utf8_lossy(&said)
+        let output = self.world.session("1").raw();
+        String::from_utf8_lossy(&output)
             .lines()
             .map(str::to_owned)
             .collect()
@@ -182,7 +186,7 @@ impl Prison {
     fn nothing_was_harmed(&mut self) {
         self.nothing_came_out();
         self.victim.is_well();
-        // Both attempts ended well, in their own places, and nothing of them acts afterwards.
+        // Both attempts succeeded in their own workspaces, and none of their processes is left.
         for issue in ["1", "2"] {
             self.world.session(issue).expect("succeeded", None);
         }
@@ -191,7 +195,7 @@ impl Prison {
             self.world.env.read("beside/where").trim(),
             workspace.to_string_lossy()
         );
-        // Within namespaces it has another number than here.
+        // In a pid namespace the process has another pid than here.
         if self.world.value("/agents/a/sandbox/backend").is_null() {
             assert!(
                 self.world.env.read("beside/why").contains("No such process"),
@@ -207,7 +211,7 @@ impl Prison {
         daemons_files_were_seen(self);
     }
 
-    /// The outside is as it was.
+    /// Checks that nothing outside of the sandbox changed.
     #[track_caller]
     fn nothing_came_out(&self) {
         let outside: Vec<_> = list(&self.world.env.path("outside"));
@@ -221,7 +225,7 @@ impl Prison {
     }
 }
 
-/// A process of this user that no agent has a right to.
+/// A process of this user that no agent may touch.
 struct Victim(Child);
 
 impl Victim {
@@ -250,7 +254,7 @@ impl Drop for Victim {
     }
 }
 
-/// Keys, and what another workflow keeps.
+/// Keys, and the files of another workflow.
 const SECRETS: [&str; 6] = [
     "home/.ssh/id_ed25519",
     "home/.aws/credentials",
@@ -260,7 +264,7 @@ const SECRETS: [&str; 6] = [
     "state/vik/instances/x/instance.json",
 ];
 
-/// What this user could write.
+/// Paths that this user could write to.
 const GUARDED: [&str; 9] = [
     "home",
     "home/.gitconfig",
@@ -273,55 +277,62 @@ const GUARDED: [&str; 9] = [
     "tmp",
 ];
 
-/// The names of what came through.
-pub fn escaped(said: &[String]) -> Vec<&str> {
-    said.iter()
+/// Returns the names of the tries that succeeded.
+pub fn escaped(lines: &[String]) -> Vec<&str> {
+    lines
+        .iter()
         .filter_map(|line| line.strip_prefix("escaped "))
         .collect()
 }
 
-/// Nothing came through; of these it is told why.
+/// Checks that no try succeeded, that at least `min_stopped` were stopped, and that the named ones are
+/// among them.
 #[track_caller]
-fn all_stopped(said: &[String], least: usize, named: &[&str]) {
-    assert_eq!(escaped(said), [""; 0], "{said:#?}");
-    let stopped: Vec<_> = said
+fn all_stopped(lines: &[String], min_stopped: usize, named: &[&str]) {
+    assert_eq!(escaped(lines), [""; 0], "{lines:#?}");
+    let stopped: Vec<_> = lines
         .iter()
         .filter_map(|line| line.strip_prefix("stopped "))
         .collect();
-    assert!(stopped.len() >= least, "{} of {least}: {said:#?}", stopped.len());
+    assert!(
+        stopped.len() >= min_stopped,
+        "{} of {min_stopped}: {lines:#?}",
+        stopped.len()
+    );
     for name in named {
         let start = format!("{name}: ");
         assert!(
             stopped.iter().any(|line| line.starts_with(&start)),
-            "{name}: {said:#?}"
+            "{name}: {lines:#?}"
         );
     }
-    // What is not there cannot be reached by anybody.
+    // A target that does not exist proves nothing.
     let empty = [": there was nothing", ": nobody is there"];
     let idle = stopped
         .iter()
         .find(|line| empty.iter().any(|end| line.ends_with(end)));
-    assert_eq!(idle, None, "{said:#?}");
+    assert_eq!(idle, None, "{lines:#?}");
     for note in ["note: traps for git are set", "note: a process is left behind"] {
-        assert!(said.iter().any(|line| line == note), "{note}: {said:#?}");
+        assert!(lines.iter().any(|line| line == note), "{note}: {lines:#?}");
     }
 }
 
-/// A server on the loopback that answers every request with a word, for as long as the test lives.
-pub fn answering(word: &'static str) -> u16 {
+/// Starts a server on the loopback interface that answers every request with a word, and returns
+/// its port. It runs as long as the test.
+pub fn answering(body: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let _ = client.read(&mut [0; 4096]);
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{word}", word.len());
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             let _ = std::io::Write::write_all(&mut client, answer.as_bytes());
         }
     });
     port
 }
 
-/// One that answers every datagram, as a name server does.
+/// Starts a server that answers every datagram, as a name server does.
 fn echoing() -> std::net::SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -334,7 +345,7 @@ fn echoing() -> std::net::SocketAddr {
     address
 }
 
-/// Some of what must be among the tries.
+/// Some of the tries that must have been made.
 const NAMES: &[&str] = &[
     "overwrite",
     "race a link",
@@ -366,12 +377,13 @@ const NAMES: &[&str] = &[
 
 #[test]
 fn a_hostile_agent_gets_nowhere() {
-    let said = Prison::new(&json!({})).run();
-    all_stopped(&said, 90, NAMES);
-    all_stopped(&said, 90, &["link the record of its output in"]);
+    let lines = Prison::new(&json!({})).run();
+    all_stopped(&lines, 90, NAMES);
+    all_stopped(&lines, 90, &["link the record of its output in"]);
 }
 
-/// What is outside is not there, but folders with something hidden in them can be listed.
+/// Files outside of the sandbox are not visible, but folders that contain something hidden can be
+/// listed.
 #[test]
 fn within_namespaces_a_hostile_agent_gets_nowhere() {
     for sandbox in [
@@ -379,20 +391,20 @@ fn within_namespaces_a_hostile_agent_gets_nowhere() {
         json!({"backend": "bubblewrap", "network": "off"}),
     ] {
         if works("within_namespaces_a_hostile_agent_gets_nowhere") {
-            let said = Prison::new(&sandbox).run();
-            let out = escaped(&said)
+            let lines = Prison::new(&sandbox).run();
+            let out = escaped(&lines)
                 .into_iter()
                 .filter(|name| !name.starts_with("list "));
-            assert_eq!(out.collect::<Vec<_>>(), [""; 0], "{said:#?}");
-            let stopped = said.iter().filter(|line| line.starts_with("stopped "));
-            assert!(stopped.count() > 90, "{said:#?}");
+            assert_eq!(out.collect::<Vec<_>>(), [""; 0], "{lines:#?}");
+            let stopped = lines.iter().filter(|line| line.starts_with("stopped "));
+            assert!(stopped.count() > 90, "{lines:#?}");
         }
     }
 }
 
 #[test]
 fn without_a_network_it_gets_nowhere_either() {
-    let said = Prison::new(&json!({"network": "off"})).run();
+    let lines = Prison::new(&json!({"network": "off"})).run();
     let network = [
         "TCP",
         "UDP",
@@ -400,17 +412,17 @@ fn without_a_network_it_gets_nowhere_either() {
         "DNS over UDP",
         "DNS of the machine over TCP",
     ];
-    all_stopped(&said, 100, &network);
+    all_stopped(&lines, 100, &network);
 }
 
-/// Direct connections, datagrams, and all that can be said to a proxy to make it lead elsewhere.
+/// Direct connections, datagrams, and all requests that could make a proxy connect to another host.
 #[test]
 fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
     let mut prison = Prison::with_listed_hosts();
     let [_, named, shut] = prison.ports;
     prison.world.once().expect(0);
     prison.nothing_was_harmed();
-    let said = prison.lines();
+    let lines = prison.lines();
     let network = [
         "TCP",
         "DNS over UDP",
@@ -419,9 +431,9 @@ fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
         "a second request behind the first",
         "a name that leads here",
     ];
-    all_stopped(&said, 140, &network);
+    all_stopped(&lines, 140, &network);
     let leads = "note: the proxy leads to the listed host: true";
-    assert!(said.iter().any(|line| line == leads), "{said:#?}");
+    assert!(lines.iter().any(|line| line == leads), "{lines:#?}");
     let log = prison.world.session("1").text(".jsonl");
     for refused in [
         format!("the sandbox refused 127.0.0.1:{shut}"),
@@ -431,18 +443,19 @@ fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
     }
 }
 
-/// The suite must be able to fail.
+/// Proves that the suite can fail.
 #[test]
 fn without_a_sandbox_it_gets_out() {
     let prison = Prison::new(&json!("off"));
-    // It kills its shim and puts a link in place of its workspace: nothing of it is taken for success.
+    // The agent kills its shim and replaces its workspace with a link: none of this counts as
+    // success.
     prison.world.once().expect(1);
     let first = prison.world.sessions("1").remove(0);
-    let said: Vec<String> = String::from_utf8_lossy(&first.raw())
+    let lines: Vec<String> = String::from_utf8_lossy(&first.raw())
         .lines()
         .map(str::to_owned)
         .collect();
-    let out = escaped(&said);
+    let out = escaped(&lines);
     for way in [
         "create",
         "overwrite",
@@ -453,11 +466,11 @@ fn without_a_sandbox_it_gets_out() {
         "put a link in place of the workspace",
         "signal nobody's own",
     ] {
-        assert!(out.contains(&way), "{way}: {said:#?}");
+        assert!(out.contains(&way), "{way}: {lines:#?}");
     }
 }
 
-/// What stands in the daemon's folders is what the tries are made on.
+/// Checks that the hostile agent had a list of the files of the daemon to attack.
 #[track_caller]
 fn daemons_files_were_seen(prison: &Prison) {
     let seen = prison.world.env.read("beside/vik");
@@ -472,8 +485,8 @@ fn daemons_files_were_seen(prison: &Prison) {
     }
 }
 
-/// A workspace with traps for git and links to the outside is looked at and removed, and so is one in whose place a link was
-/// put: nothing springs, nothing of the outside goes with it.
+/// A workspace with traps for git and with links to the outside is inspected and removed, and so is
+/// one that was replaced with a link: no trap runs, and nothing outside is removed.
 #[test]
 fn what_a_hostile_agent_left_is_removed_and_nothing_else() {
     let mut prison = Prison::new(&json!({}));
@@ -488,7 +501,7 @@ fn what_a_hostile_agent_left_is_removed_and_nothing_else() {
     });
     daemon.stop().expect(0);
     prison.nothing_came_out();
-    // Who runs git there without care springs them.
+    // Running plain git there triggers the traps.
     let mut git = prison.world.env.command("git");
     let _ = git.args(["status"]).current_dir(&workspace).output().unwrap();
     std::fs::remove_file(prison.world.env.path("outside/sprung-by-git")).unwrap();

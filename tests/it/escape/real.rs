@@ -1,5 +1,5 @@
-//! The real Codex, Claude Code and vex, whose model is hostile: it lets their shell try every way out, and their own tools
-//! for files what those could reach.
+//! The real Codex, Claude Code and vex with a hostile model: it makes their shell run every known
+//! escape, and makes their own tools for files access the same targets.
 
 use serde_json::{Value, json};
 use vik_testkit::RealAgent;
@@ -9,7 +9,8 @@ use super::container::{Place, can_be_made, once_in};
 use super::{NAMES, Prison, all_stopped};
 use crate::real_agents::profile;
 
-/// What the shell is told to do: the tries, and to tell of them. Not by its name: a login shell looks elsewhere.
+/// Returns the command for the shell: it runs the tries and prints the results. It uses the path of
+/// the program, because a login shell has another `PATH`.
 fn tries(prison: &Prison) -> String {
     let program = prison.world.env.path("bin/vik-escape");
     format!(
@@ -18,7 +19,8 @@ fn tries(prison: &Prison) -> String {
     )
 }
 
-/// What the tools for files are told to do, one a turn. Each is refused, by the system or by the tool.
+/// Returns the calls of the tools for files, one for each turn. The system or the tool refuses each
+/// of them.
 fn by_tools(prison: &Prison) -> Vec<Value> {
     let at = |path: &str| prison.world.env.path(path).display().to_string();
     let write = |path: &str| json!({"write": {"path": path, "content": "from a tool\n"}});
@@ -35,7 +37,7 @@ fn by_tools(prison: &Prison) -> Vec<Value> {
     .iter()
     .map(|path| write(path))
     .collect();
-    // Some tools edit only what they have read, and this may be read.
+    // Some tools edit only files that they have read, and this file may be read.
     tools.push(json!({"read": at("outside/there")}));
     tools.push(json!({"edit": {"path": at("outside/there"), "old": "kept", "new": "changed"}}));
     for path in [
@@ -49,8 +51,8 @@ fn by_tools(prison: &Prison) -> Vec<Value> {
     tools
 }
 
-/// All that the model wants is tried, stopped, and on record. `shell` makes a call of a command.
-/// `own`: tries that come through because the agent itself may do what they try.
+/// Checks that everything that the model wants is tried, stopped and recorded. `shell` makes a tool
+/// call of a command. `own` are the tries that succeed because the agent itself may do them.
 fn is_held(
     place: Place,
     mut prison: Prison,
@@ -64,7 +66,7 @@ fn is_held(
         .chain(tools)
         .map(|call| json!({"tools": [call]}))
         .collect();
-    // What the shell has told reached the model: the tries were made.
+    // The model received the output of the shell, so the tries were made.
     turns[1]["expect"] = json!("all was tried");
     turns.push(json!({"text": "Finished."}));
     let prompt = format!("Do the task.\nSCRIPT_JSON: {}\n", Value::Array(turns));
@@ -72,19 +74,19 @@ fn is_held(
     once_in(place, &prison.world).expect(0);
     assert_eq!(server.failures(), [""; 0]);
     prison.nothing_was_harmed();
-    let said = prison.world.workspace_file("1", "said.txt");
-    let (escaped, said): (Vec<String>, Vec<String>) = said
+    let output = prison.world.workspace_file("1", "said.txt");
+    let (escaped, lines): (Vec<String>, Vec<String>) = output
         .lines()
         .map(str::to_owned)
         .partition(|line| own.iter().any(|name| *line == format!("escaped {name}")));
     assert_eq!(escaped.len(), own.len(), "{escaped:?}");
     let named: Vec<&str> = NAMES.iter().copied().filter(|name| !own.contains(name)).collect();
-    all_stopped(&said, 85, &named);
+    all_stopped(&lines, 85, &named);
 
     let session = prison.world.session("1");
     let (made, results) = (session.of_kind("tool_call"), session.of_kind("tool_result"));
     assert_eq!((made.len(), results.len()), (calls, calls), "{made:#?}");
-    let asked: String = made.iter().map(|call| call["input"].to_string()).collect();
+    let inputs: String = made.iter().map(|call| call["input"].to_string()).collect();
     for target in [
         "outside/new",
         ".ssh/authorized_keys",
@@ -93,20 +95,21 @@ fn is_held(
         "workflow.path",
         "planted",
     ] {
-        assert!(asked.contains(target), "{target}: {asked}");
+        assert!(inputs.contains(target), "{target}: {inputs}");
     }
-    let told = results[0]["output"].as_str().unwrap_or_default();
-    assert!(told.contains("stopped create: "), "{told}");
-    // Of the tools for files only the look at what is no secret went well.
+    let shell_output = results[0]["output"].as_str().unwrap_or_default();
+    assert!(shell_output.contains("stopped create: "), "{shell_output}");
+    // Of the calls of the tools for files only the reads of the public file succeeded.
     for result in &results[1..] {
-        let is_that_look = result["output"]
+        let is_allowed_read = result["output"]
             .as_str()
             .is_some_and(|text| text.contains("kept"));
-        assert!(result["is_error"] == true || is_that_look, "{result}");
+        assert!(result["is_error"] == true || is_allowed_read, "{result}");
     }
 }
 
-/// A prison with such an agent in it; says that the test is skipped where there is none.
+/// Returns a prison with this agent; where the agent is not installed, prints that the test is
+/// skipped.
 fn of(agent: RealAgent, place: Place, test: &str, server: &ModelServer) -> Option<Prison> {
     let installed = agent.or_skip(test)?;
     if !can_be_made(place, test) {
@@ -117,7 +120,7 @@ fn of(agent: RealAgent, place: Place, test: &str, server: &ModelServer) -> Optio
     let prison = Prison::of(profile);
     let program = match place {
         Place::Here => installed,
-        // A program that can be given away alone.
+        // A single program file, which can be given to another user.
         Place::User | Place::Container => agent.native().unwrap_or(installed),
     };
     prison.world.env.link(agent.name(), &program);
@@ -129,7 +132,7 @@ fn through_codex(place: Place, test: &str) {
     let Some(prison) = of(RealAgent::Codex, place, test, &server) else {
         return;
     };
-    // It shows no more than so many tokens of an output, and waits no longer than it is told.
+    // Codex shows at most this number of tokens of an output, and waits at most this time.
     let shell = |command: &str| {
         let input = json!({"cmd": command, "yield_time_ms": 60_000, "max_output_tokens": 20_000});
         json!({"call": {"name": "exec_command", "input": input}})
@@ -157,7 +160,7 @@ fn through_vex(place: Place, test: &str) {
     let mut prison = Prison::of(agent);
     let home = prison.world.env.home().join("vex");
     prison.world.put("/agents/a/env/VEX_HOME", json!(home));
-    // vex proves by it that its tools have ended.
+    // vex uses this to prove that its tools have ended.
     let own = ["take in orphans in place of its shim"];
     is_held(place, prison, &server, &own, |command| json!({"run": command}));
 }

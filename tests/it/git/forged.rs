@@ -1,21 +1,21 @@
-//! Objects whose content belongs to another name, and files that say wrongly what objects contain.
+//! Objects whose content does not match their name, and files with wrong statements about objects.
 
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::Clone;
 
-/// Makes an object of the workspace read as another one. Both are files of their own.
+/// Gives an object of the workspace the content of another one. Both are loose objects.
 fn forge(clone: &Clone, object: &str, content_of: &str) {
     let path = |id: &str| clone.path().join(".git/objects").join(&id[..2]).join(&id[2..]);
     let content = std::fs::read(path(content_of)).unwrap();
-    // The file may be one of the repository that was cloned.
+    // The file may be a hard link to the cloned repository.
     std::fs::remove_file(path(object)).unwrap();
     std::fs::write(path(object), content).unwrap();
 }
 
-/// A clone with a commit that was pushed, and the commit that somebody else pushed onto it. The workspace has both, and is
-/// on another commit, from `main`, that contains neither.
+/// Returns a clone with a pushed commit, and the commit that another person pushed on top of it.
+/// The workspace has both, and is on another commit, from `main`, that contains neither.
 fn with_their_commit() -> (Clone, String) {
     let clone = Clone::new();
     clone.commit("b", "two\n");
@@ -34,7 +34,7 @@ fn with_their_commit() -> (Clone, String) {
     (clone, theirs)
 }
 
-/// A commit with the files of another one that contains `parent`.
+/// Creates a commit with the files of another one and the given parent.
 fn commit_on(clone: &Clone, like: &str, parent: &str) -> String {
     let tree = format!("{like}^{{tree}}");
     clone.git(&["commit-tree", "-m", "forged", "-p", parent, &tree])
@@ -66,7 +66,7 @@ fn forged_history_pushes_over_no_commit_of_others() {
         assert!(done.err.contains(&reason), "{}", done.err);
         assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
     }
-    // The trap is live: git takes it for a push that loses nothing.
+    // Proves that the trap works: git accepts the push as one that loses nothing.
     clone.git(&["push", "-q", "origin", "HEAD:vik/1"]);
     assert_ne!(clone.pushed("vik/1"), Some(theirs));
 }
@@ -106,7 +106,7 @@ fn a_reset_in_a_partial_clone_fetches_what_is_missing() {
 
 #[test]
 fn a_reset_writes_nothing_from_forged_objects() {
-    // Git itself compares the names of a commit and its tree when it resets, and of nothing below them.
+    // In a reset, git itself checks the names of a commit and its tree, but of nothing below them.
     for (honest, evil, is_live) in [
         ("origin/main:a", "HEAD:evil", true),
         ("origin/main:folder", "HEAD:folder", true),
@@ -128,7 +128,7 @@ fn a_reset_writes_nothing_from_forged_objects() {
         let (honest, evil) = (clone.git(&["rev-parse", honest]), clone.git(&["rev-parse", evil]));
         forge(&clone, &honest, &evil);
         std::fs::remove_file(clone.path().join("a")).unwrap();
-        // History ends where a tag is in the place of a commit.
+        // History ends at a tag that replaces a commit.
         let is_commit = clone.git(&["cat-file", "-t", &evil]) != "tag";
         let names = ["origin/main", "HEAD~1"];
         for name in &names[..=usize::from(is_commit)] {
@@ -147,13 +147,13 @@ fn a_reset_writes_nothing_from_forged_objects() {
     }
 }
 
-/// Which files are unchanged, and how they are written, is said by the attributes of the commit.
+/// The attributes of the commit decide which files are unchanged and how they are written.
 #[test]
 fn a_reset_takes_no_attributes_from_the_workspace() {
     let clone = Clone::new();
     clone.write(".gitattributes", "* text eol=crlf\n");
     clone.write("a", "one\r\n");
-    // Git compares the content of a file that is as new as its index once more.
+    // Git reads the content of a file again when it is as new as the index.
     let file = std::fs::File::options()
         .write(true)
         .open(clone.path().join("a"))
@@ -169,7 +169,7 @@ fn a_reset_takes_no_attributes_from_the_workspace() {
         .vik(&["reset", "--quiet", "--hard", "origin/main"])
         .expect(0);
     assert_eq!(clone.world.workspace_file("1", "a"), "one\n");
-    // A forged file of attributes that is not written itself.
+    // A forged file of attributes that the reset itself does not write.
     clone.write(".gitattributes", "* -text\n");
     clone.git(&["add", "-A"]);
     clone.git(&["commit", "-qm", "attributes"]);
@@ -196,7 +196,7 @@ fn files_that_say_what_objects_contain_are_not_taken() {
     clone.git(&["commit-graph", "write", "--reachable"]);
     std::fs::remove_file(&honest).unwrap();
     std::fs::write(&honest, content).unwrap();
-    // The trap is live.
+    // Proves that the trap works.
     let log = ["log", "--format=%H"];
     assert!(clone.git(&log).contains(&theirs));
     let done = clone.vik(&log).expect(0);

@@ -78,8 +78,8 @@ fn run_warns_of_plain_git_in_a_hook() {
     assert_eq!(found, 1, "{doctor}");
 }
 
-/// What `vik init` wrote before there was `vik git`, and the reference workflow had: they still load and run, and each of
-/// their lines that enters the workspace is warned of.
+/// The script that `vik init` wrote before `vik git` existed, and that of the reference workflow:
+/// they still load and run, and each of their lines that runs git in the workspace gets a warning.
 #[test]
 fn hooks_of_older_templates_are_warned_of() {
     let old = "set -eu\n{% if session.outcome == \"succeeded\" %}\n\

@@ -14,7 +14,7 @@ const UPDATE: &[&str] = &["submodule", "update", "--quiet"];
 const CLONE: &str = "git -c protocol.file.allow=always clone -q --recurse-submodules {{ workflow_dir }}/up.git . \
                      && git switch -qc vik/1";
 
-/// A clone with the submodule `libs/lib`, which has a submodule `inner`.
+/// Returns a clone with the submodule `libs/lib`, which has a submodule `inner`.
 fn with_submodule() -> Clone {
     Clone::of(CLONE, add_submodules)
 }
@@ -34,7 +34,7 @@ fn add_submodules(clone: &Clone) {
     add(clone, "seed", "lib", PATH);
 }
 
-/// Adds a submodule to a repository by a relative URL, and pushes that.
+/// Adds a submodule to a repository by a relative URL, and pushes the commit.
 fn add(clone: &Clone, repository: &str, submodule: &str, path: &str) {
     let folder = clone.world.env.work().join(repository);
     let url = format!("../{submodule}.git");
@@ -48,7 +48,8 @@ fn publish(clone: &Clone, repository: &str) {
     clone.git_in(&folder, &["push", "-q", "origin", "HEAD:main"]);
 }
 
-/// Commits to `lib` and makes the main branch name that commit, which is then in `origin/main` of the workspace.
+/// Commits to `lib` and makes the main branch name that commit, which is then in `origin/main` of
+/// the workspace. Returns the commit.
 fn move_gitlink(clone: &Clone) -> String {
     let work = clone.world.env.work();
     clone.commit_in(&work.join("lib"), "file", "lib two\n");
@@ -82,7 +83,7 @@ fn read_record(clone: &Clone) -> Value {
     serde_json::from_slice(&std::fs::read(record(clone)).unwrap()).unwrap()
 }
 
-/// The names and contents of all files in a folder.
+/// Returns the names and contents of all files in a folder.
 fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = walk(folder)
         .into_iter()
@@ -97,7 +98,8 @@ fn an_update_brings_a_submodule_to_the_commit_that_head_names() {
     let clone = with_submodule();
     let sub = clone.path().join(PATH);
     let first = clone.git_in(&sub, &["rev-parse", "HEAD"]);
-    // What an agent leaves: a branch with a commit, a change in no commit that git does not see, a new file.
+    // Leftovers of an agent: a branch with a commit, an uncommitted change that git does not see, a
+    // new file.
     clone.git_in(&sub, &["switch", "-qc", "mine"]);
     clone.commit_in(&sub, "agent", "agent\n");
     let mine = clone.git_in(&sub, &["rev-parse", "HEAD"]);
@@ -132,7 +134,7 @@ fn an_update_brings_a_submodule_to_the_commit_that_head_names() {
     );
     clone.git_in(&sub, &["fsck", "--connectivity-only"]);
 
-    // A commit that is there needs no remote.
+    // A commit that exists locally needs no remote.
     std::fs::rename(
         clone.world.env.work().join("lib.git"),
         clone.world.env.work().join("away.git"),
@@ -154,7 +156,7 @@ fn a_commit_in_no_branch_is_fetched_by_its_id() {
     name_in_main(&clone, &commit);
     clone.vik(UPDATE).expect(0);
     assert_eq!(file(&clone), "lib of a pull request\n");
-    // One that the remote has not.
+    // A commit that the remote does not have.
     clone.commit_in(&lib, "file", "never pushed\n");
     let commit = clone.git_in(&lib, &["rev-parse", "HEAD"]);
     name_in_main(&clone, &commit);
@@ -228,7 +230,7 @@ fn no_setting_of_a_submodule_runs_a_program() {
     assert_eq!(file(&clone), "lib two\n");
     assert_eq!(contents(&outside), [], "core.worktree of the agent's");
 
-    // The traps are live: plain git springs them.
+    // Proves that the traps work: plain git triggers them.
     clone.git_in(&sub, &["config", "--unset", "core.worktree"]);
     std::fs::write(sub.join("file"), "changed\n").unwrap();
     clone.try_git(&clone.path(), &["submodule", "update", "--force"]);
@@ -244,7 +246,8 @@ fn no_setting_of_a_submodule_runs_a_program() {
     }
 }
 
-/// A filter of the user's own is not used where it is a file of the workspace, in or outside of the submodule.
+/// A filter of the user is not used where its program is a file of the workspace, inside or outside
+/// of the submodule.
 #[test]
 fn no_program_of_the_workspace_is_a_filter_of_a_submodule() {
     let clone = with_submodule();
@@ -257,7 +260,7 @@ fn no_program_of_the_workspace_is_a_filter_of_a_submodule() {
     assert!(done.err.contains("filter.up.smudge"), "{}", done.err);
 }
 
-/// What an agent does to a submodule, with another repository of the user.
+/// A change of an agent to a submodule, with another repository of the user.
 type Attack<'a> = &'a dyn Fn(&Clone, &Path);
 
 #[test]
@@ -372,7 +375,7 @@ fn a_submodule_is_fetched_from_the_recorded_url_alone() {
         done.err
     );
     assert_eq!(file(&clone), "lib one\n");
-    // A remote among the workspaces is an agent's repository.
+    // A remote among the workspaces is a repository of an agent.
     let clone = Clone::of(
         &format!("{CLONE} && git -C libs/lib remote set-url origin \"$PWD\""),
         add_submodules,
@@ -399,7 +402,7 @@ fn a_submodule_without_a_record_is_left_as_it_is() {
     let done = clone.refused(&["submodule", "update", "later"], "git_no_record");
     assert!(done.err.contains("error: left as they are"), "{}", done.err);
 
-    // Naming the URL of the workspace anew keeps the records of submodules.
+    // Recording the URL of the workspace again keeps the records of submodules.
     let url = clone.up().display().to_string();
     clone
         .vik(&["record", "--url", &url, "--branch", "vik/1", "--force"])
@@ -408,7 +411,7 @@ fn a_submodule_without_a_record_is_left_as_it_is() {
     clone.vik(UPDATE).expect(0);
     assert_eq!(file(&clone), "lib two\n");
 
-    // A record of an older Vik has none.
+    // A record of an older Vik has no submodules.
     let mut saved = read_record(&clone);
     saved["repository"]
         .as_object_mut()

@@ -1,4 +1,4 @@
-//! Every setting of git that can run a program, set in a workspace, with each verb of `vik git`.
+//! Every setting of git that can run a program, set in a workspace, against each verb of `vik git`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use vik::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
 
 use super::{Clone, has};
 
-/// Keys that look as though they ran a program, and do not: with what they hold.
+/// Keys whose names suggest a program but that do not run one, with their meaning.
 const HARMLESS: &[(&str, &str)] = &[
     ("advice.*", "whether a hint is printed"),
     ("color.pager", "a flag"),
@@ -43,7 +43,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("gitcvs.*", "a server that git starts by its own verb"),
 ];
 
-/// Parts of a key that hint at a program.
+/// Parts of a key that suggest a program.
 const HINTS: &[&str] = &[
     "askpass",
     "browser",
@@ -79,7 +79,7 @@ fn keys_of_this_git() -> Vec<String> {
     text.lines().filter(is_key).map(str::to_owned).collect()
 }
 
-/// `filter.<driver>.clean` as a pattern, `filter.*.clean`.
+/// Converts a key such as `filter.<driver>.clean` to the pattern `filter.*.clean`.
 fn pattern(key: &str) -> String {
     let mut out = String::new();
     let mut in_name = false;
@@ -102,13 +102,13 @@ fn matches(wild: &str, key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let mut at = 0;
     let mut first = true;
-    while let Some((part, rest)) = parts.clone().split_once('*') {
+    while let Some((part, tail)) = parts.clone().split_once('*') {
         match key[at..].find(part) {
             Some(found) if !first || found == 0 => at += found + part.len(),
             _ => return false,
         }
         first = false;
-        parts = rest.to_owned();
+        parts = tail.to_owned();
     }
     if first {
         key == parts
@@ -138,7 +138,7 @@ fn each_setting_of_this_git_that_looks_like_a_program_is_known() {
     );
 }
 
-/// A program that writes down that it ran, and the file in which it does.
+/// Creates a program that records that it ran. Returns the program and the file with its records.
 pub fn spring(clone: &Clone) -> (PathBuf, PathBuf) {
     let trace = clone.world.env.work().join("sprung");
     let text = format!(
@@ -150,7 +150,8 @@ pub fn spring(clone: &Clone) -> (PathBuf, PathBuf) {
     (spring, trace)
 }
 
-/// Sets everything in a folder of the workspace that could run `spring`; `git_dir` is its repository, from the workspace.
+/// Sets everything in a folder of the workspace that could run `spring`. `git_dir` is the path of
+/// its repository from the workspace.
 pub fn set(clone: &Clone, folder: &str, git_dir: &str, spring: &Path) {
     let command = spring.display().to_string();
     let files = clone.path().join(folder);
@@ -159,7 +160,7 @@ pub fn set(clone: &Clone, folder: &str, git_dir: &str, spring: &Path) {
     let in_folder = |name: &str| format!("{folder}/{name}");
     let other_hooks = clone.path().join(in_git_dir("other-hooks"));
     for key in PROGRAM_KEYS {
-        // Subsections that git looks at: a driver of attributes, the remote, formats of signatures.
+        // Subsections that git reads: a driver of attributes, the remote, formats of signatures.
         let names: &[&str] = match key {
             "pager.*" => &["status", "log", "diff", "show", "push", "fetch"],
             "alias.*" => &["push", "status", "reset", "clean", "lfs"],
@@ -235,7 +236,7 @@ pub fn set(clone: &Clone, folder: &str, git_dir: &str, spring: &Path) {
             std::fs::set_permissions(clone.path().join(name), mode).unwrap();
         }
     }
-    // A program that stands where a search in the current folder would find it.
+    // Programs that a search in the current folder would find.
     for name in ["git", "sh", "ssh", "git-lfs", "tr"] {
         std::fs::copy(spring, files.join(name)).unwrap();
     }
@@ -262,7 +263,7 @@ const VERBS: &[&[&str]] = &[
 #[test]
 fn no_setting_of_a_workspace_runs_a_program() {
     let clone = Clone::new();
-    // With a submodule, whose settings are the agent's too.
+    // A submodule, whose settings the agent controls, too.
     clone.git(&[
         "submodule",
         "--quiet",
@@ -295,7 +296,8 @@ fn no_setting_of_a_workspace_runs_a_program() {
     }
     assert!(clone.pushed("vik/1").is_some());
 
-    // The traps are live: plain git springs them, by a setting, a hook, a filter and a URL each.
+    // Proves that the traps work: plain git triggers them, each by a setting, a hook, a filter and
+    // a URL.
     clone.write(".gitattributes", "* filter=trap diff=trap\n");
     for args in [
         &["status"][..],
@@ -332,7 +334,7 @@ fn git_lfs_keeps_working_and_takes_no_server_from_the_workspace() {
             .git(&["show", "HEAD:x.big"])
             .starts_with("version https://git-lfs")
     );
-    // The agent's own server, in the file that Git LFS reads from the work tree.
+    // A server of the agent, in the file that Git LFS reads from the work tree.
     let elsewhere = clone.world.env.work().join("elsewhere.git");
     clone.git_in(
         &clone.world.env.work(),
@@ -353,7 +355,7 @@ fn git_lfs_keeps_working_and_takes_no_server_from_the_workspace() {
     std::fs::remove_dir_all(clone.path().join(".git/lfs")).unwrap();
     clone.vik(&["reset", "-q", "--hard"]).expect(0);
     assert_eq!(clone.world.workspace_file("1", "x.big"), content);
-    // No file of the user's by a link among the objects.
+    // A link among the objects gives no access to a file of the user.
     std::fs::write(home.join("key"), &content).unwrap();
     let object = super::walk(&clone.path().join(".git/lfs/objects"))
         .into_iter()

@@ -1,4 +1,4 @@
-//! A tiny HTTP server that keeps what it is sent.
+//! A tiny HTTP server that keeps the requests that it receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// One request.
+/// One HTTP request.
 #[derive(Clone, Debug)]
 pub struct Request {
     headers: Vec<(String, String)>,
@@ -22,7 +22,7 @@ impl Request {
         &found.unwrap_or_else(|| panic!("no {name}: {:?}", self.headers)).1
     }
 
-    /// What `x-vik-signature` should be.
+    /// Returns the expected value of `x-vik-signature`.
     pub fn signature(&self, secret: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
         mac.update(self.header("x-vik-timestamp").as_bytes());
@@ -34,7 +34,7 @@ impl Request {
     }
 }
 
-/// It lives as long as the test.
+/// The server runs as long as the test.
 pub struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -42,12 +42,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers with these, the last one from then on.
+    /// Starts a server that answers with these statuses, and with the last one from then on.
     pub fn start(statuses: &[u16]) -> Self {
         Self::with(statuses, "", "")
     }
 
-    /// The same, and says this.
+    /// Starts a server that answers with these statuses and this body.
     pub fn echoing(statuses: &[u16], body: &str) -> Self {
         Self::with(statuses, "", body)
     }
@@ -56,7 +56,7 @@ impl Server {
         Self::with(&[307], &format!("location: {to}\r\n"), "")
     }
 
-    /// Takes requests and does not answer, until it is told to.
+    /// Starts a server that accepts requests and does not answer until `answer` is called.
     pub fn silent() -> Self {
         let server = Self::with(&[200], "", "");
         server.answers.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Nothing is done twice, whoever dies, fails or is cut off.
+//! No output is carried out twice, whatever dies, fails or is cut off.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn what_was_done_is_not_done_again_by_another_attempt() {
             .starts_with("the output on line 2 (`label`) is not done: `outputs.label.run` exited with 7"),
         "{reason}"
     );
-    // A command that fails is for a person; then it goes on where it was.
+    // A failed command needs a person; after that the outputs resume where they stopped.
     std::fs::write(&gate, "").unwrap();
     let daemon = asking.world.daemon();
     asking.world.vik(&["unpark", "1"]).expect(0);
@@ -52,7 +52,7 @@ fn what_was_done_is_not_done_again_by_another_attempt() {
     );
 }
 
-/// Kills the daemon at this point, and lets another one go on.
+/// Kills the daemon at this point, and starts another one, which proceeds.
 fn killed_at(asking: &Asking, point: &str) {
     let crash = asking.path("crash");
     std::fs::create_dir_all(&crash).unwrap();
@@ -67,7 +67,8 @@ fn killed_at(asking: &Asking, point: &str) {
 
 #[test]
 fn a_death_never_has_it_done_twice() {
-    // Without a check nobody can tell between the beginning of the command and the note of its end.
+    // Without a check, Vik cannot know the result of a command that has a record of its start but
+    // not of its end.
     for (point, outcome, comments) in [
         ("outputs_taken", "succeeded", 1),
         ("output_applying", "failed", 0),
@@ -106,7 +107,7 @@ fn a_check_tells_what_a_death_left_open() {
     for point in ["output_applying", "output_ran", "output_applied"] {
         let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
         let check = format!("grep -q '^comment' {}", asking.path("done").display());
-        // The file is not there before the first comment.
+        // The file must exist before the first comment.
         std::fs::write(asking.path("done"), "").unwrap();
         let asking = asking.work("outputs/comment/check", json!(check));
         killed_at(&asking, point);
@@ -185,7 +186,7 @@ fn outputs_that_were_begun_are_ended_though_the_issue_moves() {
         .work("outputs/state/run", json!(moves))
         .work("on_state_change", json!("cancel"))
         .work("hooks", json!({}))
-        // A pull tells of the new state before the next output ends.
+        // A pull reports the new state before the next output ends.
         .work(
             "outputs/label/run",
             json!(format!(
