@@ -14,13 +14,13 @@ use crate::workspace::Layout;
 
 /// The ledger's records of attempts and runs.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct StoredHistory {
     attempts: HashMap<AttemptId, StoredAttempt>,
     /// The phase of each run.
     phases: HashMap<RunId, String>,
 }
 
-impl Books {
+impl StoredHistory {
     /// Reads the records of one issue, or of all issues.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ pub fn latest(
         .filter_map(|attempt| PastAttempt::read(files(layout, attempt)))
         .collect();
     let ids: Vec<_> = runs.iter().map(|run| run.id.to_string()).collect();
-    let mut views = join(&past, &Books::of(stored, runs), status);
+    let mut views = join(&past, &StoredHistory::of(stored, runs), status);
     views.sort_by_key(|view| ids.iter().position(|id| *id == view.run_id));
     Ok((views, more))
 }
@@ -82,8 +82,8 @@ pub fn of_issue(
 ) -> Result<Vec<RunView>, HistoryError> {
     let past = History::of_issue(&layout.issue_sessions_dir(issue))?;
     let books = match ledger {
-        Some(ledger) => Books::read(ledger, Some(issue))?,
-        None => Books::default(),
+        Some(ledger) => StoredHistory::read(ledger, Some(issue))?,
+        None => StoredHistory::default(),
     };
     Ok(join(&past.attempts, &books, status))
 }
@@ -105,7 +105,7 @@ pub fn attempt(
     let Some(past) = PastAttempt::read(files(layout, &stored)) else {
         return Ok(None);
     };
-    let books = Books::of(vec![stored], Vec::new());
+    let books = StoredHistory::of(vec![stored], Vec::new());
     let view = view(&past, &books, status);
     Ok(Some((past, view)))
 }
@@ -132,7 +132,7 @@ pub enum HistoryError {
 }
 
 /// Groups attempts by run, in the order in which the runs first occur.
-pub fn join(attempts: &[PastAttempt], books: &Books, status: Option<&Status>) -> Vec<RunView> {
+pub fn join(attempts: &[PastAttempt], books: &StoredHistory, status: Option<&Status>) -> Vec<RunView> {
     let mut runs: Vec<RunView> = Vec::new();
     let mut run_indexes: HashMap<RunId, usize> = HashMap::new();
     for attempt in attempts {
@@ -162,7 +162,7 @@ pub fn join(attempts: &[PastAttempt], books: &Books, status: Option<&Status>) ->
     runs
 }
 
-fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> AttemptView {
+fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -> AttemptView {
     let (record, ended) = (&attempt.record, attempt.ended.as_ref());
     let id = record.session_id.to_string();
     let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
@@ -174,7 +174,7 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         && stored_end.is_none()
         && live.is_none()
         && !has_shim(attempt)
-        && !vik_store::result_waits(&attempt.files.journal());
+        && !vik_store::is_awaiting_result_approval(&attempt.files.journal());
     AttemptView {
         attempt: record.attempt,
         session_id: id,
@@ -226,7 +226,7 @@ fn view(attempt: &PastAttempt, books: &Books, status: Option<&Status>) -> Attemp
         proof: ended
             .and_then(|ended| ended.proof.clone())
             .or_else(|| stored_end.and_then(|stored_end| stored_end.report.proof.clone())),
-        hooks_run_twice: vik_store::begun_again(&attempt.files.journal()),
+        hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
         outputs: outputs(attempt),
         log: attempt.files.log(),
     }
@@ -263,7 +263,7 @@ fn has_shim(attempt: &PastAttempt) -> bool {
 }
 
 /// Returns the state of a run while no daemon runs: a parked or waiting run keeps its state.
-fn stored_state(run: &RunView, books: &Books) -> RunState {
+fn stored_state(run: &RunView, books: &StoredHistory) -> RunState {
     let phase = books
         .phases
         .iter()

@@ -123,7 +123,7 @@ impl Host {
 }
 
 /// Returns a value that fits into an environment variable: without NUL and with a limited length.
-pub fn fit(value: &str) -> String {
+pub fn env_value(value: &str) -> String {
     let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
     value[..end].replace('\0', "\u{fffd}")
 }

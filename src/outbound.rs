@@ -38,11 +38,11 @@ pub fn client(url: &Url) -> Result<reqwest::Client, String> {
             .with_no_client_auth();
         builder = builder.tls_backend_preconfigured(config);
     }
-    builder.build().map_err(|error| why(&error))
+    builder.build().map_err(|error| failure_message(&error))
 }
 
 /// Returns a message that explains why a request failed.
-pub fn why(error: &reqwest::Error) -> String {
+pub fn failure_message(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut source = error.source();
     while let Some(cause) = source {

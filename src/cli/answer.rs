@@ -7,7 +7,7 @@ use vik_core::approval::Answer;
 use vik_core::ids::StageName;
 
 use super::args::AnswerArgs;
-use super::client::{self, Done as Did};
+use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, Failure, one_line};
 
@@ -35,14 +35,14 @@ fn answer(workflow: &Path, args: &AnswerArgs, to_answer: impl FnOnce(Option<Stri
         answer,
     };
     let id = one_line(&args.issue, 60);
-    match client::steer(workflow, verb, Some(&args.issue))? {
+    match client::send_command(workflow, verb, Some(&args.issue))? {
         // The caller expects that something waits: a script must not continue as if it had been
         // answered.
         Did::Nothing(why) => Err(
             Failure::new(Exit::Failed, "nothing_waits", format!("issue {id}: {why}"))
                 .hint("`vik status` lists what waits for you"),
         ),
-        Did::Did(_) => {
+        Did::Applied(_) => {
             print(&format!("issue {id}: {result}\n"));
             Ok(Exit::Done)
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use vik_api::Verb;
 
 use super::args::CancelArgs;
-use super::client::{self, Done as Did};
+use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
@@ -15,9 +15,9 @@ pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
         issue: args.issue.as_str().into(),
     };
     let id = one_line(&args.issue, 60);
-    print(&match client::steer(workflow, verb, Some(&args.issue))? {
+    print(&match client::send_command(workflow, verb, Some(&args.issue))? {
         Did::Nothing(why) => format!("nothing to do: {why}\n"),
-        Did::Did(_) => format!(
+        Did::Applied(_) => format!(
             "issue {id} is cancelled: what runs for it is stopped, and it stays parked until it changes or \
              `vik unpark {id}`\n"
         ),

@@ -18,13 +18,13 @@ pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
     let instance = Instance::of(&path)?;
     match instance.presence() {
         Presence::Running(info) => Ok((instance, info)),
-        Presence::Starting => Err(between(&path)),
+        Presence::Starting => Err(daemon_starting(&path)),
         Presence::Dead(_) | Presence::None => Err(no_daemon(&path)),
     }
 }
 
 /// Returns the error for a daemon that exists but cannot be asked yet or any more.
-pub fn between(path: &Path) -> Failure {
+pub fn daemon_starting(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
         "daemon_starting",
@@ -59,7 +59,7 @@ pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<O
         ),
     };
     // A daemon that is exiting or was killed can still hold its lock after its socket is closed.
-    if instance.has_lost(info) {
+    if instance.has_ended(info) {
         return Ok(None);
     }
     Err(failure)
@@ -67,10 +67,10 @@ pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<O
 
 /// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum RequestOutcome {
     /// The request is carried out and on disk. Holds the number of affected attempts, runs or
     /// issues.
-    Did(usize),
+    Applied(usize),
     /// There was nothing to do. Holds the reason.
     Nothing(String),
 }
@@ -79,19 +79,19 @@ pub enum Done {
 ///
 /// # Errors
 /// If no daemon runs (exit 4), if it does not know the issue (exit 8), or if it refuses.
-pub fn steer(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<Done, Failure> {
+pub fn send_command(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<RequestOutcome, Failure> {
     let (instance, info) = find(workflow)?;
     match request(&instance, &info, verb)? {
-        Some(Response::Done { count }) => Ok(Done::Did(count)),
-        Some(Response::Accepted) => Ok(Done::Did(0)),
-        Some(Response::Nothing { why }) => Ok(Done::Nothing(why)),
+        Some(Response::Done { count }) => Ok(RequestOutcome::Applied(count)),
+        Some(Response::Accepted) => Ok(RequestOutcome::Applied(0)),
+        Some(Response::Nothing { why }) => Ok(RequestOutcome::Nothing(why)),
         Some(Response::NotFound) => Err(unknown_issue(issue.unwrap_or_default())),
-        Some(_) => Err(nonsense()),
+        Some(_) => Err(unexpected_response()),
         None => Err(no_daemon(&info.workflow_path)),
     }
 }
 
 /// Returns the error for an answer of the wrong kind.
-pub fn nonsense() -> Failure {
+pub fn unexpected_response() -> Failure {
     Failure::new(Exit::Bug, "daemon_nonsense", "the daemon answered something else")
 }

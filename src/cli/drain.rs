@@ -6,7 +6,7 @@ use std::time::Duration;
 use vik_api::Verb;
 
 use super::args::DrainArgs;
-use super::client::{self, Done as Did};
+use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print, stop};
 use crate::daemon::Instance;
 use crate::report::{Exit, Failure};
@@ -15,9 +15,9 @@ use crate::workflow_file::absolute;
 /// Drains the daemon: lets running attempts end, then ends the daemon.
 pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     let instance = Instance::of(&absolute(workflow))?;
-    match client::steer(workflow, Verb::Drain, None)? {
+    match client::send_command(workflow, Verb::Drain, None)? {
         Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
-        Did::Did(_) => print("draining: nothing more is started, and vik ends when nothing runs\n"),
+        Did::Applied(_) => print("draining: nothing more is started, and vik ends when nothing runs\n"),
     }
     if !args.wait {
         return Ok(Exit::Done);

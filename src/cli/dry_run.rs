@@ -43,9 +43,9 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         &stderr,
         std::future::pending(),
     ));
-    let pull = pull
-        .result
-        .map_err(|error| Failure::new(Exit::NotFound, "pull_failed", "the pull failed").because(&error))?;
+    let pull = pull.result.map_err(|error| {
+        Failure::new(Exit::NotFound, "pull_failed", "the pull failed").with_source(&error)
+    })?;
     let count = pull.issues.len();
     for item in &pull.skipped {
         super::warn(&format!("item {} is skipped: {}\n", item.index, item.reason));
@@ -166,7 +166,7 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
                 Part::Text(piece) => text + piece,
                 Part::Command { script, .. } => format!("{text}[output of: {}]", one_line(script, 120)),
             });
-            fence.explain(text + &intent)
+            fence.with_explanation(text + &intent)
         }
         Err(error) => format!("cannot be rendered: {error}"),
     };

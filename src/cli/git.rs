@@ -108,15 +108,15 @@ pub enum GitVerb {
     #[command(subcommand)]
     Submodule(SubmoduleVerb),
     /// As `git status`
-    Status(Passed),
+    Status(GitArguments),
     /// As `git log`
-    Log(Passed),
+    Log(GitArguments),
     /// As `git diff`
-    Diff(Passed),
+    Diff(GitArguments),
     /// As `git show`
-    Show(Passed),
+    Show(GitArguments),
     /// As `git rev-parse`
-    RevParse(Passed),
+    RevParse(GitArguments),
     /// What is no verb
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),
@@ -144,7 +144,7 @@ pub enum GitVerb {
 /// Arguments that go to git as they are.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub struct Passed {
+pub struct GitArguments {
     /// Arguments of git
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
@@ -214,7 +214,7 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
             target.keep(&view, &mut record, None)
         }
         GitVerb::Reset { commit, quiet, .. } => {
-            let locks = target.alone()?;
+            let locks = target.lock_workspace()?;
             let done = reset(&view, commit.as_deref().unwrap_or("HEAD"), *quiet);
             drop(locks);
             done
@@ -225,16 +225,16 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
             ignored,
             quiet,
         } => {
-            let _locks = target.alone()?;
+            let _locks = target.lock_workspace()?;
             prepare_files(&view)?;
             let mut clean = vec!["clean", if *force { "--force" } else { "--dry-run" }];
             clean.extend(folders.then_some("-d"));
             clean.extend(ignored.then_some("-x"));
             clean.extend(quiet.then_some("--quiet"));
-            through(&mut view.git_in_work_tree(clean))
+            run_git(&mut view.git_in_work_tree(clean))
         }
         GitVerb::Submodule(SubmoduleVerb::Update(update)) => {
-            let _locks = target.alone()?;
+            let _locks = target.lock_workspace()?;
             update.run(&target, &view, &args.settings, &mut record)
         }
         GitVerb::Status(passed) => passed.run(&view, &["status", "--ignore-submodules=dirty"]),
@@ -258,7 +258,7 @@ fn unknown(command: &[OsString]) -> Failure {
     Failure::new(Exit::Usage, "git_no_verb", heading).hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
 }
 
-impl Passed {
+impl GitArguments {
     fn run(&self, view: &View, verb: &[&str]) -> CliResult {
         if matches!(verb, ["status" | "diff", ..]) {
             prepare_files(view)?;
@@ -266,7 +266,7 @@ impl Passed {
             view.check_programs().map_err(|error| failure(&error))?;
         }
         let args = verb.iter().map(OsString::from).chain(self.args.iter().cloned());
-        through(&mut view.git_in_work_tree(args))
+        run_git(&mut view.git_in_work_tree(args))
     }
 }
 
@@ -336,7 +336,7 @@ impl Target {
             let heading = format!("a record is there, in which `{remote}` is another URL or none");
             return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("--force replaces it"));
         }
-        let mut record = Record::given(&self.layout, &self.workspace, remote, url, branch)
+        let mut record = Record::from_remote(&self.layout, &self.workspace, remote, url, branch)
             .map_err(|error| failure(&error))?;
         if let Some(SavedRecord::Repository(before)) = saved {
             // The submodules were recorded before an agent could change them.
@@ -388,7 +388,7 @@ impl Target {
     }
 
     /// Locks the workspace: while these locks are held, nothing else works in it.
-    fn alone(&self) -> Result<Vec<vik_proc::FileLock>, Failure> {
+    fn lock_workspace(&self) -> Result<Vec<vik_proc::FileLock>, Failure> {
         let in_hook = std::env::var_os(ATTEMPT_MARK).is_some_and(|id| !id.is_empty());
         let of_stage = std::env::var_os("VIK_STAGE").is_some();
         let held = match (in_hook, of_stage) {
@@ -397,7 +397,7 @@ impl Target {
             // `before_remove` runs while Vik holds all locks.
             (true, false) => usize::MAX,
         };
-        let locks = workspace::lock_beside(&self.layout, &self.issue, held)
+        let locks = workspace::lock_free_stages(&self.layout, &self.issue, held)
             .map_err(|error| Failure::failed("git_locked", "cannot lock the workspace", &error))?;
         locks.ok_or_else(|| {
             let heading =
@@ -408,7 +408,7 @@ impl Target {
 
     /// Passes fetched or pushed refs to the workspace and writes the record.
     fn keep(&self, view: &View, record: &mut Record, pushed: Option<&str>) -> CliResult {
-        give(view, record, pushed)?;
+        update_workspace_refs(view, record, pushed)?;
         self.write_record(record)?;
         Ok(Exit::Done)
     }
@@ -416,7 +416,7 @@ impl Target {
 
 /// Passes fetched or pushed refs to the workspace and updates the record. The exchange with the
 /// remote is already complete, so a failed write to the workspace is only a warning.
-fn give(view: &View, record: &mut Record, pushed: Option<&str>) -> Result<(), Failure> {
+fn update_workspace_refs(view: &View, record: &mut Record, pushed: Option<&str>) -> Result<(), Failure> {
     let before = std::mem::take(&mut record.tracking);
     record.tracking = view.tracking().map_err(|error| failure(&error))?;
     let tags = view.refs("refs/tags/").map_err(|error| failure(&error))?;
@@ -426,8 +426,8 @@ fn give(view: &View, record: &mut Record, pushed: Option<&str>) -> Result<(), Fa
         .filter(|(name, value)| before.get(*name) != Some(value) || pushed == Some(name.as_str()));
     let fetched_tags = tags.iter().filter(|_| pushed.is_none());
     let given = view
-        .give_objects()
-        .and_then(|()| view.give_refs(changed.chain(fetched_tags)));
+        .copy_objects_to_workspace()
+        .and_then(|()| view.write_refs_to_workspace(changed.chain(fetched_tags)));
     if let Err(error) = given {
         warn(&format!(
             "warning: the workspace does not know of it: {}\n",
@@ -443,7 +443,7 @@ fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result
     args.extend(quiet.then_some("--quiet"));
     args.push(remote);
     args.extend(commit);
-    through(&mut view.git(args)).map(drop)
+    run_git(&mut view.git(args)).map(drop)
 }
 
 fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
@@ -466,10 +466,10 @@ fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
     let mut args = vec!["reset", "--hard"];
     args.extend(quiet.then_some("--quiet"));
     args.push(&commit);
-    through(view.git_in_work_tree(args).env("GIT_ATTR_SOURCE", &commit))?;
+    run_git(view.git_in_work_tree(args).env("GIT_ATTR_SOURCE", &commit))?;
     let given = view
-        .give_objects()
-        .and_then(|()| view.give_reset(&commit, before.as_deref()));
+        .copy_objects_to_workspace()
+        .and_then(|()| view.apply_reset_to_workspace(&commit, before.as_deref()));
     given.map_err(|error| failure(&error))?;
     Ok(Exit::Done)
 }
@@ -482,7 +482,7 @@ fn prepare_files(view: &View) -> Result<(), Failure> {
 }
 
 /// Runs git with the standard streams of this process.
-fn through(command: &mut Command) -> CliResult {
+fn run_git(command: &mut Command) -> CliResult {
     let _ = std::io::stdout().flush();
     let status = command
         .status()

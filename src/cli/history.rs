@@ -9,7 +9,7 @@ use vik_store::ledger::Reader;
 
 use super::client;
 use crate::daemon::{Instance, ledger_failure};
-use crate::history::{Books, join};
+use crate::history::{StoredHistory, join};
 use crate::report::{Failure, chain};
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;
@@ -99,8 +99,8 @@ pub fn runs_with(
     past.attempts
         .retain(|attempt| issue.is_none_or(|issue| attempt.record.issue_id == *issue));
     let books = match ledger {
-        Some(ledger) => Books::read(ledger, issue).map_err(|error| ledger_failure(&error))?,
-        None => Books::default(),
+        Some(ledger) => StoredHistory::read(ledger, issue).map_err(|error| ledger_failure(&error))?,
+        None => StoredHistory::default(),
     };
     Ok(join(&past.attempts, &books, status))
 }

@@ -32,7 +32,7 @@ pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {
         repository: repository(&folder),
     };
     let mut out = write(&path, &folder, &choice, args.force)?;
-    out.push_str(&next(&choice, workflow));
+    out.push_str(&next_steps(&choice, workflow));
     print(&out);
     if !args.no_doctor {
         print("\n");
@@ -53,9 +53,9 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     }
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         let (mut input, mut output) = (io::stdin().lock(), io::stderr().lock());
-        return ask::both(&mut input, &mut output, args, found).map_err(|error| {
+        return ask::ask_tracker_and_agent(&mut input, &mut output, args, found).map_err(|error| {
             Failure::new(Exit::Usage, "no_answer", "a question was not answered")
-                .because(&error)
+                .with_source(&error)
                 .hint("give --tracker and --agent")
         });
     }
@@ -185,7 +185,7 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the text with the next steps.
-fn next(choice: &Choice, workflow: &Path) -> String {
+fn next_steps(choice: &Choice, workflow: &Path) -> String {
     let flag = if workflow == Path::new("./workflow.yml") || workflow == Path::new("workflow.yml") {
         String::new()
     } else {

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::tracker::{Broken, NewIssue, TrackedIssue, Tracker, TrackerError};
+use crate::tracker::{BrokenFile, NewIssue, TrackedIssue, Tracker, TrackerError};
 
 /// Issues as Markdown files, one each, made for git
 #[derive(Debug, Args)]
@@ -301,7 +301,7 @@ fn list(
     Ok(u8::from(listing.issues.is_empty() && !listing.broken.is_empty()))
 }
 
-fn report_broken(err: &mut dyn Write, broken: &Broken) -> std::io::Result<()> {
+fn report_broken(err: &mut dyn Write, broken: &BrokenFile) -> std::io::Result<()> {
     writeln!(
         err,
         "skipped {}\n  hint: {}",

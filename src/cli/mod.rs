@@ -144,7 +144,7 @@ fn issue_verb(args: &issue::IssueArgs) -> CliResult {
             let exit = Exit::from_code(error.exit_code()).unwrap_or(Exit::Failed);
             let failure = Failure::new(exit, error.code(), error.to_string());
             let failure = match std::error::Error::source(&error) {
-                Some(source) => failure.because(source),
+                Some(source) => failure.with_source(source),
                 None => failure,
             };
             Err(match error.hint() {

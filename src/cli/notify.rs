@@ -10,7 +10,7 @@ use super::doctor::Scratch;
 use super::{CliResult, print, print_json};
 use crate::crash::wall_clock;
 use crate::daemon::{self, Instance, Signals};
-use crate::notify::{Delivering, deliver, test_notification};
+use crate::notify::{Delivery, deliver, test_notification};
 use crate::report::{Exit, Failure, chain, one_line};
 use crate::workflow_file::WorkflowFile;
 
@@ -52,7 +52,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         let Some(notifier) = loaded.workflow.notify.get(&name) else {
             continue;
         };
-        let delivery = Delivering {
+        let delivery = Delivery {
             host: Arc::clone(&host),
             notifier: notifier.clone(),
             notification: test_notification(&name, &loaded.path, wall_clock()),

@@ -6,18 +6,18 @@ use vik_api::Verb;
 use vik_core::ids::IssueId;
 
 use super::args::PauseArgs;
-use super::client::{self, Done as Did};
+use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, one_line};
 
 /// Pauses one issue, or all work.
 pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Pause { issue: issue(args) };
-    let result = client::steer(workflow, verb, args.issue.as_deref())?;
+    let result = client::send_command(workflow, verb, args.issue.as_deref())?;
     print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
-        (Did::Did(_), None) => "paused: nothing more is started; `vik continue` goes on\n".to_owned(),
-        (Did::Did(_), Some(id)) => {
+        (Did::Applied(_), None) => "paused: nothing more is started; `vik continue` goes on\n".to_owned(),
+        (Did::Applied(_), Some(id)) => {
             let id = one_line(id, 60);
             format!("issue {id} is paused: nothing more is started for it; `vik continue {id}` goes on\n")
         }
@@ -28,11 +28,11 @@ pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
 /// Ends a pause.
 pub fn resume(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Continue { issue: issue(args) };
-    let result = client::steer(workflow, verb, args.issue.as_deref())?;
+    let result = client::send_command(workflow, verb, args.issue.as_deref())?;
     print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
-        (Did::Did(_), None) => "work goes on\n".to_owned(),
-        (Did::Did(_), Some(id)) => format!("work on issue {} goes on\n", one_line(id, 60)),
+        (Did::Applied(_), None) => "work goes on\n".to_owned(),
+        (Did::Applied(_), Some(id)) => format!("work on issue {} goes on\n", one_line(id, 60)),
     });
     Ok(Exit::Done)
 }

@@ -204,7 +204,7 @@ fn name(start: &Start) -> String {
 }
 
 impl Observer for Lines {
-    fn on(&mut self, progress: &Progress<'_>) {
+    fn on_progress(&mut self, progress: &Progress<'_>) {
         let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Pulled {

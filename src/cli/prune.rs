@@ -14,14 +14,14 @@ use vik_store::PastAttempt;
 use super::args::PruneArgs;
 use super::{CliResult, history, print, print_json};
 use crate::daemon::{self, Instance, Presence};
-use crate::hooks::{self, Hook, Place};
-use crate::host::{Host, fit};
+use crate::hooks::{self, Hook, ScriptContext};
+use crate::host::{Host, env_value};
 use crate::report::{Exit, Failure, ago, one_line, table};
 use crate::sandbox;
 use crate::session::issue_context;
 use crate::template;
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
-use crate::workspace::{self, Layout, Locked};
+use crate::workspace::{self, Layout, WorkspaceLock};
 
 /// The issues to remove.
 #[derive(Debug, Serialize)]
@@ -103,7 +103,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
 
 /// Takes all locks of the workspace of an issue. Nothing of an issue is removed while a process
 /// uses its workspace.
-fn lock(layout: &Layout, issue: &IssueId) -> Result<Locked, Failure> {
+fn lock(layout: &Layout, issue: &IssueId) -> Result<WorkspaceLock, Failure> {
     let heading = format!("the workspace of issue {} stays", one_line(issue.as_str(), 60));
     match workspace::lock(layout, issue) {
         Ok(Some(locked)) => Ok(locked),
@@ -123,7 +123,7 @@ fn before_remove(
     host: &Host,
     workflow: &Workflow,
     last: &PastAttempt,
-    locked: &Locked,
+    locked: &WorkspaceLock,
 ) -> Result<(), Failure> {
     let record = &last.record;
     let workdir = host.layout.issue_dir(&record.issue_id);
@@ -148,12 +148,12 @@ fn before_remove(
     let context = issue_context(host, &issue, &workdir).into();
     let script = template::script(source, &context).map_err(|error| failure(&error))?;
     let mut env = host.command_env();
-    env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str()));
-    env.insert("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title));
+    env.insert("VIK_ISSUE_ID".to_owned(), env_value(issue.id.as_str()));
+    env.insert("VIK_ISSUE_TITLE".to_owned(), env_value(&issue.title));
     let id = record.session_id.to_string();
-    let sandbox =
-        sandbox::of_hook(host, workflow, &issue.id, &workdir, &mut env).map_err(|error| failure(&error))?;
-    let hook_place = Place {
+    let sandbox = sandbox::confine_hook(host, workflow, &issue.id, &workdir, &mut env)
+        .map_err(|error| failure(&error))?;
+    let hook_place = ScriptContext {
         cwd: &workdir,
         env,
         attempt: &id,

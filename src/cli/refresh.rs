@@ -9,7 +9,7 @@ use crate::report::Exit;
 
 /// Requests an immediate check of the workflow and the issues from the daemon.
 pub fn run(workflow: &Path) -> CliResult {
-    client::steer(workflow, Verb::Refresh, None)?;
+    client::send_command(workflow, Verb::Refresh, None)?;
     print("a pull was asked for\n");
     Ok(Exit::Done)
 }

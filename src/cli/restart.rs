@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::args::RestartArgs;
-use super::stop::{Left, Stopped, leave, own_daemon, quietly};
+use super::stop::{DetachOutcome, Stopped, own_daemon, stop_and_keep_agents, stop_if_running};
 use super::{CliResult, client, print};
 use crate::daemon::Instance;
 use crate::workflow_file::{WorkflowFile, absolute};
@@ -18,15 +18,17 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
         .unwrap_or_default();
     if args.keep_sessions {
         let instance = Instance::of(&absolute(workflow))?;
-        match leave(&instance, Duration::from_secs(args.timeout))? {
-            Left::Nothing => print("no daemon ran\n"),
-            Left::Agents(0) => print("the old daemon has stopped; no agent ran\n"),
-            Left::Agents(count) => print(&format!("the old daemon has stopped, and left {count} running\n")),
-            Left::Asked => return Err(own_daemon()),
+        match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
+            DetachOutcome::Nothing => print("no daemon ran\n"),
+            DetachOutcome::Agents(0) => print("the old daemon has stopped; no agent ran\n"),
+            DetachOutcome::Agents(count) => {
+                print(&format!("the old daemon has stopped, and left {count} running\n"))
+            }
+            DetachOutcome::Asked => return Err(own_daemon()),
         }
         return super::run::detach(workflow, running);
     }
-    match quietly(workflow, args.timeout)?.1 {
+    match stop_if_running(workflow, args.timeout)?.1 {
         Stopped::Nothing => print("no daemon ran\n"),
         _ => print("the old daemon has stopped\n"),
     }

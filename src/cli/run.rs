@@ -56,7 +56,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         console,
         observer,
         listen: args.port.map(|port| SocketAddr::new(args.bind_address, port)),
-        listening: if args.daemon_child { |_| {} } else { print_address },
+        on_listening: if args.daemon_child { |_| {} } else { print_address },
     };
     let closing = daemon::serve(serve, ready)?;
     if !args.daemon_child {

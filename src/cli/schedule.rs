@@ -9,14 +9,14 @@ use super::args::ScheduleArgs;
 use super::{CliResult, history, print, print_json};
 use crate::crash::wall_clock;
 use crate::report::{Exit, Failure, one_line, table, when};
-use crate::schedule::{Book, Timing};
+use crate::schedule::{ScheduleState, Timing};
 use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Lists the entries of the schedule with their last results and next times.
 pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
     let service = history::root(workflow)?.join("service");
-    let mut book = Book::read(&service)
+    let mut book = ScheduleState::read(&service)
         .map_err(|error| Failure::failed("schedule", "cannot read what is kept of the schedule", &error))?;
     if super::client::find(workflow).is_err() {
         book.end_running();
@@ -32,7 +32,7 @@ pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn view(loaded: &LoadedWorkflow, mut book: Book, now: Timestamp) -> ScheduleView {
+fn view(loaded: &LoadedWorkflow, mut book: ScheduleState, now: Timestamp) -> ScheduleView {
     let entries = loaded.workflow.schedule.iter().map(|(name, entry)| {
         let record = book.entries.remove(name);
         let settled = record.as_ref().map_or(now, |record| record.settled.max(now));

@@ -58,7 +58,7 @@ fn unexpected(response: Response) -> Failure {
             "no_dashboard",
             format!("there is no dashboard: {why}"),
         ),
-        _ => client::nonsense(),
+        _ => client::unexpected_response(),
     }
 }
 

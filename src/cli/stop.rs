@@ -32,20 +32,20 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     let path = absolute(workflow);
     let instance = Instance::of(&path)?;
     if args.keep_sessions {
-        return match leave(&instance, Duration::from_secs(args.timeout))? {
-            Left::Agents(0) => {
+        return match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
+            DetachOutcome::Agents(0) => {
                 print("vik has stopped; nothing ran\n");
                 Ok(Exit::Done)
             }
-            Left::Agents(count) => {
+            DetachOutcome::Agents(count) => {
                 print(&format!("vik has stopped; {}\n", orphan_notice(count)));
                 Ok(Exit::Done)
             }
-            Left::Asked => {
+            DetachOutcome::Asked => {
                 print("vik is stopping; it will end when this command has ended\n");
                 Ok(Exit::Done)
             }
-            Left::Nothing => Err(client::no_daemon(&path)),
+            DetachOutcome::Nothing => Err(client::no_daemon(&path)),
         };
     }
     match stop(&instance, Duration::from_secs(args.timeout))? {
@@ -62,7 +62,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
 
 /// The result of stopping a daemon without its agents.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum DetachOutcome {
     /// The daemon has ended. Holds the number of agents that continue.
     Agents(usize),
     /// This command runs under the daemon. The daemon was asked to stop and will.
@@ -75,16 +75,16 @@ pub enum Left {
 ///
 /// # Errors
 /// If the daemon is too old to do so, or does not end in time (exit 6).
-pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
-    let info = match wait_while_starting(instance, instance.glance(), timeout) {
+pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<DetachOutcome, Failure> {
+    let info = match wait_while_starting(instance, instance.presence_now(), timeout) {
         Presence::Running(info) => info,
         Presence::Starting => return Err(too_slow()),
-        Presence::Dead(_) | Presence::None => return Ok(Left::Nothing),
+        Presence::Dead(_) | Presence::None => return Ok(DetachOutcome::Nothing),
     };
     // A daemon without a ledger would ignore the flag and end all agents.
     match client::request(instance, &info, Verb::Status)? {
         Some(Response::Status(status)) if status.ledger.is_some() => {}
-        None => return Ok(Left::Nothing),
+        None => return Ok(DetachOutcome::Nothing),
         Some(_) => {
             return Err(Failure::new(
                 Exit::Failed,
@@ -100,10 +100,10 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
     // If the daemon has exited meanwhile, the goal is reached.
     client::request(instance, &info, Verb::Stop { keep_sessions: true })?;
     if is_own(instance) {
-        return Ok(Left::Asked);
+        return Ok(DetachOutcome::Asked);
     }
     if wait_until_stopped(instance, Some(timeout)) {
-        return Ok(Left::Agents(left_alone(instance)));
+        return Ok(DetachOutcome::Agents(count_orphaned_agents(instance)));
     }
     // A signal would not speed it up but end the agents.
     Err(Failure::new(
@@ -116,7 +116,7 @@ pub fn leave(instance: &Instance, timeout: Duration) -> Result<Left, Failure> {
 
 /// Returns the number of agents that live without a daemon, each with its shim. The shim of a pull
 /// or a hook has no census, and may be exiting.
-pub fn left_alone(instance: &Instance) -> usize {
+pub fn count_orphaned_agents(instance: &Instance) -> usize {
     let shims = vik_proc::sweep(SHIM_MARK, &instance.name(), &[]);
     let shim_of = |path: &PathBuf| vik_proc::Census::read(path).and_then(|census| census.shim);
     let censuses = instance
@@ -159,7 +159,7 @@ pub enum Stopped {
 /// # Errors
 /// If a process survives (exit 6).
 pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> {
-    let presence = instance.glance();
+    let presence = instance.presence_now();
     let was_starting = matches!(presence, Presence::Starting);
     let stopped = match wait_while_starting(instance, presence, timeout) {
         Presence::None if was_starting => Stopped::Daemon { forced: false },
@@ -191,7 +191,7 @@ fn wait_while_starting(instance: &Instance, mut presence: Presence, timeout: Dur
     let deadline = Instant::now() + timeout;
     while matches!(presence, Presence::Starting) && Instant::now() < deadline {
         std::thread::sleep(POLL_INTERVAL);
-        presence = instance.glance();
+        presence = instance.presence_now();
     }
     presence
 }
@@ -237,7 +237,7 @@ fn signal(info: &InstanceInfo, signal: Signal) {
 pub fn wait_until_stopped(instance: &Instance, timeout: Option<Duration>) -> bool {
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     loop {
-        if matches!(instance.glance(), Presence::None | Presence::Dead(_)) {
+        if matches!(instance.presence_now(), Presence::None | Presence::Dead(_)) {
             return true;
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -322,7 +322,7 @@ fn too_slow() -> Failure {
 ///
 /// # Errors
 /// The errors of [`stop`].
-pub fn quietly(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
+pub fn stop_if_running(workflow: &Path, timeout: u64) -> Result<(Instance, Stopped), Failure> {
     let instance = Instance::of(&absolute(workflow))?;
     match stop(&instance, Duration::from_secs(timeout))? {
         Stopped::Asked => Err(own_daemon()),

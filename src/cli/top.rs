@@ -22,7 +22,7 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
             .map_err(|error| failure(&TopError::Daemon(error)))?,
         (Some(url), None) => Endpoint::Tcp {
             url: url.clone(),
-            token: Keys::given()
+            token: Keys::from_environment()
                 .map_err(|error| Failure::failed("api_token", "the token cannot be used", &error))?
                 .ok_or_else(|| {
                     Failure::new(Exit::Usage, "api_token", "`--url` needs the token of that daemon")
@@ -45,7 +45,7 @@ fn failure(error: &TopError) -> Failure {
     };
     let mut failure = Failure::new(exit, code, error.to_string());
     if let Some(cause) = std::error::Error::source(error) {
-        failure = failure.because(cause);
+        failure = failure.with_source(cause);
     }
     match error {
         TopError::Daemon(cause) => match cause.hint() {

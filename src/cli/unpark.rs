@@ -5,7 +5,7 @@ use std::path::Path;
 use vik_api::Verb;
 
 use super::args::UnparkArgs;
-use super::client::{self, Done as Did};
+use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, count, one_line};
 
@@ -16,9 +16,9 @@ pub fn run(workflow: &Path, args: &UnparkArgs) -> CliResult {
         attempts: args.attempts,
     };
     let id = one_line(&args.issue, 60);
-    print(&match client::steer(workflow, verb, Some(&args.issue))? {
+    print(&match client::send_command(workflow, verb, Some(&args.issue))? {
         Did::Nothing(why) => format!("nothing to do: {why}\n"),
-        Did::Did(_) => {
+        Did::Applied(_) => {
             let more = match args.attempts {
                 None => String::new(),
                 Some(more) => format!(", with {} more", count(more.into(), "attempt")),

@@ -18,7 +18,7 @@ pub enum AskError {
     #[error("the daemon did not answer")]
     Answer(#[source] io::Error),
     #[error("the daemon's answer makes no sense")]
-    Nonsense(#[source] serde_json::Error),
+    InvalidResponse(#[source] serde_json::Error),
 }
 
 /// Sends one request and waits for its response.
@@ -27,7 +27,7 @@ pub enum AskError {
 /// When no daemon listens, or it does not answer.
 pub fn ask(socket: &Path, verb: Verb) -> Result<Response, AskError> {
     let mut stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
-    let request = serde_json::to_string(&Request { v: PROTOCOL, verb }).map_err(AskError::Nonsense)?;
+    let request = serde_json::to_string(&Request { v: PROTOCOL, verb }).map_err(AskError::InvalidResponse)?;
     let mut line = String::new();
     let mut exchange = || -> io::Result<()> {
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -38,5 +38,5 @@ pub fn ask(socket: &Path, verb: Verb) -> Result<Response, AskError> {
         Ok(())
     };
     exchange().map_err(AskError::Answer)?;
-    serde_json::from_str(&line).map_err(AskError::Nonsense)
+    serde_json::from_str(&line).map_err(AskError::InvalidResponse)
 }

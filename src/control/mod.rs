@@ -6,5 +6,5 @@ mod server;
 pub mod view;
 
 pub use client::{AskError, ask};
-pub use server::{ControlContext, ControlServer, REFUSED, Refuse, STOPPING};
+pub use server::{ControlContext, ControlServer, IsRefused, REFUSED, STOPPING};
 pub use view::unknown_issue;

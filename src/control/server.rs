@@ -41,14 +41,14 @@ pub const STOPPING: &str = "stopping";
 
 /// Returns whether a peer (by its process id) is refused: agents must not control the daemon that
 /// runs them.
-pub type Refuse = Arc<dyn Fn(i32) -> bool + Send + Sync>;
+pub type IsRefused = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 
 /// What the control socket needs to answer requests.
 #[derive(Clone)]
 pub struct ControlContext {
     /// Requests to the daemon's loop.
     pub asks: mpsc::Sender<ControlRequest>,
-    pub refuse: Refuse,
+    pub refuse: IsRefused,
     /// Receives the connections that use HTTP, each with the pid of its peer.
     pub http: mpsc::UnboundedSender<(std::os::unix::net::UnixStream, i32)>,
     /// The address and the credentials of the API on TCP, if it is served there.

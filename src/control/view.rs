@@ -64,7 +64,7 @@ fn stage(explanation: &StageExplanation) -> StageView {
     let state = match &explanation.hold {
         None if explanation.attempt_id.is_some() => StageState::Running,
         None => StageState::Ready,
-        Some(hold) if passes(hold) => StageState::Waiting,
+        Some(hold) if is_temporary(hold) => StageState::Waiting,
         Some(_) => StageState::Held,
     };
     StageView {
@@ -82,7 +82,7 @@ fn stage(explanation: &StageExplanation) -> StageView {
 }
 
 /// Returns whether a hold ends without a person.
-fn passes(hold: &Hold) -> bool {
+fn is_temporary(hold: &Hold) -> bool {
     !matches!(
         hold,
         Hold::Paused { .. }
@@ -155,9 +155,9 @@ fn detail(hold: &Hold) -> String {
         Hold::Slot => "as many issues are worked on as may be (`loop.max_issue_concurrency`)".to_owned(),
         Hold::AgentSlot { agent } => format!("as many attempts of the agent `{agent}` run as may be"),
         Hold::StageSlot => "as many attempts of the stage run as may be".to_owned(),
-        Hold::Blocked { by, root: None } => format!("it is blocked by {}", names(by)),
+        Hold::Blocked { by, root: None } => format!("it is blocked by {}", issue_list(by)),
         Hold::Blocked { by, root: Some(root) } => {
-            let (blockers, issue) = (names(by), one_line(root.issue.as_str(), 60));
+            let (blockers, issue) = (issue_list(by), one_line(root.issue.as_str(), 60));
             let why = root.reason.as_str();
             if **by == [root.issue.clone()] {
                 format!("it is blocked by {issue}, which is parked: {why}")
@@ -167,7 +167,7 @@ fn detail(hold: &Hold) -> String {
                 )
             }
         }
-        Hold::Cycle { issues } => format!("these issues wait for each other: {}", names(issues)),
+        Hold::Cycle { issues } => format!("these issues wait for each other: {}", issue_list(issues)),
         Hold::ScopeConflict { with, waits } => {
             let with = one_line(with.as_str(), 60);
             let how = if *waits {
@@ -215,7 +215,7 @@ fn detail(hold: &Hold) -> String {
 }
 
 /// Lists issue ids; of a long list, the first ones and a count.
-pub fn names(issues: &[IssueId]) -> String {
+pub fn issue_list(issues: &[IssueId]) -> String {
     let named: Vec<_> = issues
         .iter()
         .take(NAMED)
@@ -258,12 +258,12 @@ pub fn approval(awaited: &PendingApproval<'_>, issue_title: String) -> ApprovalV
         issue_title,
         stage: run.stage.clone(),
         request: (*request).clone(),
-        detail: asks(request),
+        detail: describe_request(request),
     }
 }
 
 /// Describes what a request asks for, including its tool call if there is one.
-pub fn asks(request: &Request) -> String {
+pub fn describe_request(request: &Request) -> String {
     let Some(call) = &request.call else {
         let outputs = one_line(&request.outputs.join("; "), SHOWN);
         return match request.outputs.is_empty() {

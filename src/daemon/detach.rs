@@ -55,7 +55,7 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
         Ok(StartResult::Ready { pid }) => Ok(pid),
         Ok(StartResult::Failed { exit, error, text }) => {
             let _ = child.wait();
-            Err(Failure::passed_on(exit, error, text))
+            Err(Failure::forwarded(exit, error, text))
         }
         Err(_) => {
             let how = child.wait().map(|status| status.to_string()).unwrap_or_default();

@@ -107,7 +107,7 @@ impl Instance {
             )
         };
         self.dir.create().map_err(|error| fail(&error))?;
-        let lock = acquire_soon(&self.dir.lock(), || self.answers()).map_err(|error| fail(&error))?;
+        let lock = acquire_with_wait(&self.dir.lock(), || self.answers()).map_err(|error| fail(&error))?;
         lock.ok_or_else(|| {
             let who = match self.read() {
                 Some(info) => format!(" (pid {})", info.process.pid),
@@ -124,7 +124,7 @@ impl Instance {
 
     /// Returns whether a daemon answers requests.
     fn answers(&self) -> bool {
-        matches!(self.glance(), Presence::Running(info) if ask(&info.socket, Verb::Status).is_ok())
+        matches!(self.presence_now(), Presence::Running(info) if ask(&info.socket, Verb::Status).is_ok())
     }
 
     /// Writes the record of the daemon.
@@ -143,14 +143,14 @@ impl Instance {
     /// Returns whether a daemon is running. Waits briefly for one that is just starting or ending.
     pub fn presence(&self) -> Presence {
         wait_until_stable(
-            || self.glance(),
+            || self.presence_now(),
             |presence| !matches!(presence, Presence::Starting),
         )
     }
 
     /// Returns whether a daemon is running at this instant. The lock decides, since it ends with
     /// its holder.
-    pub fn glance(&self) -> Presence {
+    pub fn presence_now(&self) -> Presence {
         let locked = FileLock::is_locked(&self.dir.lock()).unwrap_or(false);
         match (locked, self.read()) {
             (true, Some(info)) if info.ended_at.is_none() && info.process.is_alive() => {
@@ -163,8 +163,8 @@ impl Instance {
     }
 
     /// Returns whether this daemon has ended or is replaced by another one. Waits briefly for that.
-    pub fn has_lost(&self, daemon: &InstanceInfo) -> bool {
-        let has_ended = || match self.glance() {
+    pub fn has_ended(&self, daemon: &InstanceInfo) -> bool {
+        let has_ended = || match self.presence_now() {
             Presence::Running(info) => info.process != daemon.process,
             Presence::Starting => false,
             Presence::Dead(_) | Presence::None => true,
@@ -191,7 +191,7 @@ impl Instance {
 ///
 /// # Errors
 /// When the lock's file cannot be opened.
-pub fn acquire_soon(path: &Path, holder_lives: impl Fn() -> bool) -> io::Result<Option<FileLock>> {
+pub fn acquire_with_wait(path: &Path, holder_lives: impl Fn() -> bool) -> io::Result<Option<FileLock>> {
     wait_until_stable(
         || FileLock::try_acquire(path),
         |lock| !matches!(lock, Ok(None)) || holder_lives(),

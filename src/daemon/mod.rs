@@ -10,5 +10,5 @@ mod state;
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
 pub use serve::{ServeOptions, exit_of, host, ledger_failure, serve};
-pub use signals::{Asked, Signals};
+pub use signals::{SignalRequest, Signals};
 pub use state::{ServiceState, enter as enter_state};

@@ -16,7 +16,7 @@ use vik_store::ledger::{self, Health, LedgerError};
 use vik_store::{AttemptRecord, Ledger};
 
 use super::Ready;
-use super::instance::{Instance, InstanceInfo, acquire_soon};
+use super::instance::{Instance, InstanceInfo, acquire_with_wait};
 use super::recover;
 use super::signals::Signals;
 use super::state::{self, ServiceState};
@@ -60,7 +60,7 @@ pub struct ServeOptions {
     /// The TCP address of the HTTP API, if it is served there.
     pub listen: Option<SocketAddr>,
     /// Called with the actual address of the HTTP API.
-    pub listening: fn(&ApiView),
+    pub on_listening: fn(&ApiView),
 }
 
 /// Runs a daemon to its end.
@@ -109,7 +109,7 @@ pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> R
         Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
     let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
     let environment = Environment::from(own_environment());
-    secrets::adopt(&environment, workflow);
+    secrets::protect_secrets(&environment, workflow);
     Ok(Host {
         workflow_path: workflow_path.to_owned(),
         workflow_dir: workflow_path.parent().unwrap_or(Path::new("/")).to_owned(),
@@ -346,7 +346,7 @@ impl Daemon {
         tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
         if let Some(api) = &api {
             tracing::info!(address = api.address, "HTTP is served");
-            (serve.listening)(api);
+            (serve.on_listening)(api);
         }
         if let Some(ready) = ready.take() {
             let log = self.host.layout.logs_dir().join("daemon.stderr.log");
@@ -356,7 +356,7 @@ impl Daemon {
             self.host.layout.logs_dir(),
             serve.loaded.workflow.retention_days,
         ));
-        let orphans = tokio::spawn(vik_proc::tend_orphans());
+        let orphans = tokio::spawn(vik_proc::reap_orphans_forever());
         let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
         let inherited: HashSet<_> = orchestrator.inherited().collect();
         tokio::task::spawn_blocking(move || {
@@ -367,7 +367,7 @@ impl Daemon {
         let summary = orchestrator.run(signals, receiver).await;
         #[cfg(feature = "otlp")]
         if let Some(traces) = traces {
-            tokio::task::block_in_place(|| traces.end());
+            tokio::task::block_in_place(|| traces.shutdown());
         }
         drop(webhooks);
         if let Some(schedule) = schedule {
@@ -486,7 +486,7 @@ pub fn ledger_failure(error: &LedgerError) -> Failure {
 
 fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
     let path = layout.service_dir().join("daemon.lock");
-    match acquire_soon(&path, || false) {
+    match acquire_with_wait(&path, || false) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(Failure::new(
             Exit::AlreadyRunning,

@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     Stop {
         /// Whether it came from a terminal (SIGINT).
         interrupt: bool,
@@ -35,11 +35,11 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop { interrupt: true },
-            _ = self.terminate.recv() => Asked::Stop { interrupt: false },
-            _ = self.hangup.recv() => Asked::Refresh,
+            _ = self.interrupt.recv() => SignalRequest::Stop { interrupt: true },
+            _ = self.terminate.recv() => SignalRequest::Stop { interrupt: false },
+            _ = self.hangup.recv() => SignalRequest::Refresh,
         }
     }
 }

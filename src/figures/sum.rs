@@ -34,12 +34,12 @@ pub fn figures(attempts: &[StoredFigures], runs: &[StoredRun], window: Window) -
             .or_insert_with(Sum::default)
             .add(attempt, ended);
         issues.insert(&attempt.issue);
-        if let Some((_, part)) = series.get_mut(window.place(attempt.started_at)) {
+        if let Some((_, part)) = series.get_mut(window.part_index(attempt.started_at)) {
             part.started += 1;
         }
         if let Some(ended) = ended {
             count_end(&mut ends, ended.outcome, ended.failure_class);
-            if let Some((_, part)) = series.get_mut(window.place(ended.at)) {
+            if let Some((_, part)) = series.get_mut(window.part_index(ended.at)) {
                 part.end(ended);
             }
         }

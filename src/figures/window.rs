@@ -79,7 +79,7 @@ impl Window {
 
     /// Returns the index in [`parts`](Self::parts) of the part that contains a time. A time outside
     /// of the window belongs to the nearest part.
-    pub fn place(&self, at: Timestamp) -> usize {
+    pub fn part_index(&self, at: Timestamp) -> usize {
         let from = self.number(self.since.as_millisecond());
         let last = self.until.as_millisecond().saturating_sub(1);
         let at = at.as_millisecond().min(last);

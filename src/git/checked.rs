@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
 use super::repository::is_id;
-use super::run::{could_not_start, ended, entries, output};
+use super::run::{check_status, could_not_start, entries, output};
 use super::view::View;
 use super::{GitError, files};
 
@@ -215,7 +215,7 @@ impl View {
             .status();
         let packed = pack.wait();
         for (verb, status) in [("pack-objects", packed), ("index-pack", index)] {
-            ended(verb, status)?;
+            check_status(verb, status)?;
         }
         Ok(())
     }

@@ -290,7 +290,7 @@ pub fn install(file: &Path, folder: &OwnedFd, name: &str) -> io::Result<()> {
 }
 
 /// Takes over one file into a folder, under its own name. Returns `false` if there is none.
-pub fn take_one(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
+pub fn take_over_file(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool> {
     let Ok(stat) = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
         return Ok(false);
     };

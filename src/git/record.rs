@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use serde::{Deserialize, Serialize};
 use vik_core::ids::IssueId;
 
-use super::repository::{Head, Place, Repository, WorkTree};
+use super::repository::{Head, Repository, RepositoryLocation, WorkTree};
 use super::settings::parse;
 use super::view::{Tracking, View};
 use super::{GitError, files, submodules};
 use crate::workspace::fs::{create_private_dir_all, write_json_atomic, write_private};
-use crate::workspace::{Layout, VIEW_PREFIX, Workspace, normal};
+use crate::workspace::{Layout, VIEW_PREFIX, Workspace, normalize};
 
 /// Settings of the clone that determine how files are written to the work tree. None of them runs a
 /// program or names a file.
@@ -36,7 +36,7 @@ const KEPT_SETTINGS: [&str; 10] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The location of the repository.
-    pub place: Place,
+    pub place: RepositoryLocation,
     /// The hash algorithm of its object ids, `sha1` or `sha256`.
     pub object_format: String,
     /// The content of `objects/info/alternates`; empty if there is none.
@@ -142,7 +142,7 @@ impl SavedRecord {
 impl Record {
     /// Returns the record of the repository in its present state; `None` if there is no repository.
     fn of(layout: &Layout, tree: WorkTree<'_>) -> Result<Option<Self>, GitError> {
-        let Some(place) = Place::find(&tree.folder, tree.path)? else {
+        let Some(place) = RepositoryLocation::find(&tree.folder, tree.path)? else {
             return Ok(None);
         };
         let repository = Repository::open(&tree.folder, tree.path, &place)?;
@@ -197,16 +197,16 @@ impl Record {
     /// # Errors
     /// Returns an error if there is no repository in the workspace, or if the repository does not
     /// refer back to the workspace.
-    pub fn given(
+    pub fn from_remote(
         layout: &Layout,
         workspace: &Workspace,
         remote: &str,
         url: &str,
         branch: Option<&str>,
     ) -> Result<Self, GitError> {
-        let place = Place::find(workspace, workspace.path())?
+        let place = RepositoryLocation::find(workspace, workspace.path())?
             .ok_or_else(|| GitError::NotUsable("the workspace is no git repository".to_owned()))?;
-        if matches!(&place, Place::Linked { own, common } if own == common) {
+        if matches!(&place, RepositoryLocation::Linked { own, common } if own == common) {
             let reason =
                 "its repository is elsewhere, and nothing there says that it belongs to this workspace";
             return Err(GitError::NotUsable(reason.to_owned()));
@@ -303,7 +303,7 @@ pub fn remotes(settings: &[(String, String)], workspace: &Path) -> BTreeMap<Stri
 /// folder. Other URLs stay unchanged.
 fn absolute_url(url: &str, workspace: &Path) -> String {
     match local_path(url) {
-        Some(path) if path.is_relative() => normal(&workspace.join(path)).to_string_lossy().into_owned(),
+        Some(path) if path.is_relative() => normalize(&workspace.join(path)).to_string_lossy().into_owned(),
         _ => url.to_owned(),
     }
 }

@@ -35,7 +35,7 @@ impl<'w> From<&'w Workspace> for WorkTree<'w> {
 /// The location of a workspace's repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Place {
+pub enum RepositoryLocation {
     /// The repository is the folder `.git`.
     Folder,
     /// The repository is elsewhere: `.git` is a file that names the folder, as in a linked work
@@ -68,7 +68,7 @@ pub enum Head {
     Commit(String),
 }
 
-impl Place {
+impl RepositoryLocation {
     /// Returns the present location of a workspace's repository; `None` if it has none. It verifies
     /// only that the repository of a linked work tree refers back to the work tree, so call it
     /// before an agent has worked there.
@@ -128,10 +128,10 @@ impl Repository {
     ///
     /// # Errors
     /// Returns an error if the repository is no longer there, or if the path leads elsewhere.
-    pub fn open(workspace: &impl AsFd, path: &Path, place: &Place) -> Result<Self, GitError> {
+    pub fn open(workspace: &impl AsFd, path: &Path, place: &RepositoryLocation) -> Result<Self, GitError> {
         let dot_git = path.join(".git");
         match place {
-            Place::Folder => {
+            RepositoryLocation::Folder => {
                 let own = files::descend(workspace, Path::new(".git")).map_err(|error| {
                     GitError::changed(
                         &dot_git,
@@ -153,7 +153,7 @@ impl Repository {
                     common_path: dot_git,
                 })
             }
-            Place::Linked { own, common } => {
+            RepositoryLocation::Linked { own, common } => {
                 if read_dot_git(workspace, path)? != *own {
                     let violation = format!("does not lead to {} any more", own.display());
                     return Err(GitError::changed(&dot_git, violation));
@@ -227,8 +227,8 @@ impl Repository {
     ///
     /// # Errors
     /// Returns an error if another branch is checked out, or `HEAD` cannot be read.
-    pub fn check_head(&self, place: &Place, branch: Option<&str>) -> Result<(), GitError> {
-        if !matches!(place, Place::Linked { own, common } if own != common) {
+    pub fn check_head(&self, place: &RepositoryLocation, branch: Option<&str>) -> Result<(), GitError> {
+        if !matches!(place, RepositoryLocation::Linked { own, common } if own != common) {
             return Ok(());
         }
         match self.head()? {

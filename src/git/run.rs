@@ -34,7 +34,7 @@ pub fn output(command: &mut Command) -> Result<Output, GitError> {
 ///
 /// # Errors
 /// Returns an error if git cannot be started, or fails.
-pub(super) fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> {
+pub(super) fn run_with_input(command: &mut Command, input: &[u8]) -> Result<(), GitError> {
     let verb = verb_of(command);
     let mut child = command
         .stdin(Stdio::piped())
@@ -44,7 +44,7 @@ pub(super) fn feed(command: &mut Command, input: &[u8]) -> Result<(), GitError> 
         // If git does not read its input, its exit status shows the error.
         let _ = stdin.write_all(input);
     }
-    ended(&verb, child.wait())
+    check_status(&verb, child.wait())
 }
 
 /// Runs git and passes each entry of its output to a function, without collecting them.
@@ -74,7 +74,7 @@ pub(super) fn entries(
         verb: verb.clone(),
         how: format!("could not be read: {error}"),
     })?;
-    ended(&verb, status)
+    check_status(&verb, status)
 }
 
 fn read_entries(stdout: &mut impl io::BufRead, separator: u8, each: &mut impl FnMut(&str)) -> io::Result<()> {
@@ -95,7 +95,7 @@ fn read_entries(stdout: &mut impl io::BufRead, separator: u8, each: &mut impl Fn
 }
 
 /// Returns an error if git could not be waited for, or failed.
-pub(super) fn ended(verb: &str, status: io::Result<ExitStatus>) -> Result<(), GitError> {
+pub(super) fn check_status(verb: &str, status: io::Result<ExitStatus>) -> Result<(), GitError> {
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(GitError::Git {

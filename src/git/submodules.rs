@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::record::SavedRecord;
-use super::repository::{Place, WorkTree, is_id};
+use super::repository::{RepositoryLocation, WorkTree, is_id};
 use super::run::output;
 use super::view::View;
 use super::{GitError, files};
@@ -27,13 +27,13 @@ impl Submodule {
     /// # Errors
     /// Returns an error if a link or a file is in its place, or if its recorded repository is
     /// missing.
-    pub fn open(parent: WorkTree<'_>, path: &str, place: &Place) -> Result<Self, GitError> {
+    pub fn open(parent: WorkTree<'_>, path: &str, place: &RepositoryLocation) -> Result<Self, GitError> {
         let full = parent.path.join(path);
         let folder = files::descend_or_make(&parent.folder, Path::new(path)).map_err(|error| {
             let violation = format!("is no folder that can be entered without following a link ({error})");
             GitError::changed(&full, violation)
         })?;
-        if let Place::Linked { own, .. } = place
+        if let RepositoryLocation::Linked { own, .. } = place
             && !files::exists(&folder, ".git")
         {
             if own.canonicalize().ok().as_ref() != Some(own) {
@@ -67,7 +67,7 @@ impl Submodule {
 ///
 /// # Errors
 /// Returns an error if git does not list them.
-pub fn named_by(view: &View, commit: &str) -> Result<BTreeMap<String, String>, GitError> {
+pub fn submodules_of_commit(view: &View, commit: &str) -> Result<BTreeMap<String, String>, GitError> {
     let list = output(&mut view.git(["ls-tree", "-r", "-z", "--full-tree", commit]))?;
     let text = String::from_utf8_lossy(&list.stdout);
     let entries = text.split('\0').filter_map(|entry| {
@@ -90,7 +90,7 @@ pub(super) fn records(
     let Some(head) = view.commit("HEAD")? else {
         return Ok(records);
     };
-    for path in named_by(view, &head)?.into_keys() {
+    for path in submodules_of_commit(view, &head)?.into_keys() {
         let Ok(folder) = files::descend(&tree.folder, Path::new(&path)) else {
             continue;
         };

@@ -11,7 +11,7 @@ use super::checked;
 use super::files::{self, Takeover};
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
 use super::repository::{Head, Repository, WorkTree, is_id, is_ref};
-use super::run::{could_not_start, feed, output};
+use super::run::{could_not_start, output, run_with_input};
 use super::{GitError, programs, settings};
 use crate::workspace::fs::{create_private_dir_all, write_private};
 use crate::workspace::{Layout, VIEW_PREFIX};
@@ -340,7 +340,7 @@ impl View {
     /// the files.
     pub(super) fn make_entries(&self) -> Result<(), GitError> {
         let own = self.folder.join("own");
-        let taken = files::take_one(&self.repository.own, c"index", &own);
+        let taken = files::take_over_file(&self.repository.own, c"index", &own);
         let taken = taken.map_err(GitError::io("read", &self.work_tree.join(".git/index")))?;
         let entries = taken.then(|| {
             let mut list = self.git_in_work_tree(["ls-files", "--stage", "--full-name", "-z"]);
@@ -350,7 +350,7 @@ impl View {
         match entries {
             Some(Ok(entries)) => {
                 let mut update = self.git_in_work_tree(["update-index", "-z", "--index-info"]);
-                feed(&mut update, &entries.stdout)?;
+                run_with_input(&mut update, &entries.stdout)?;
             }
             // An unreadable index contains no entry beyond the commit.
             Some(Err(_)) => {
@@ -415,7 +415,7 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if the objects cannot be written without following a link.
-    pub fn give_objects(&self) -> Result<(), GitError> {
+    pub fn copy_objects_to_workspace(&self) -> Result<(), GitError> {
         let is_alternates = |path: &Path| path == Path::new("info/alternates");
         self.give("objects", &is_alternates)?;
         if self.folder.join("lfs/objects").is_dir() {
@@ -441,7 +441,7 @@ impl View {
     /// # Errors
     /// Returns an error if a ref cannot be written without following a link; the other refs are
     /// written.
-    pub fn give_refs<'r>(
+    pub fn write_refs_to_workspace<'r>(
         &self,
         refs: impl IntoIterator<Item = (&'r String, &'r String)>,
     ) -> Result<(), GitError> {
@@ -468,7 +468,7 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if a file cannot be written without following a link.
-    pub fn give_reset(&self, commit: &str, before: Option<&str>) -> Result<(), GitError> {
+    pub fn apply_reset_to_workspace(&self, commit: &str, before: Option<&str>) -> Result<(), GitError> {
         let own = |name: &'static str| GitError::io("write", Path::new(name));
         let folder = &self.repository.own;
         for name in UNFINISHED {

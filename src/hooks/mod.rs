@@ -110,7 +110,7 @@ fn output_suffix(tail: &str) -> String {
 
 /// Where and how a script runs.
 #[derive(Clone, Debug)]
-pub struct Place<'a> {
+pub struct ScriptContext<'a> {
     pub cwd: &'a Path,
     pub env: BTreeMap<String, String>,
     pub attempt: &'a str,
@@ -135,7 +135,7 @@ pub async fn run(
     host: &Host,
     name: &str,
     script: &str,
-    place: Place<'_>,
+    place: ScriptContext<'_>,
     log: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<(), HookError> {
@@ -158,7 +158,7 @@ pub async fn run(
     let on_shim = note_shim(host, place.runs_agent_code);
     let result = host
         .supervisor
-        .output_noted(&spec, place.lock, limits, cancel, on_shim)
+        .output_with_callback(&spec, place.lock, limits, cancel, on_shim)
         .await;
     // The script may contain values of the environment: it is removed, only its output is kept.
     let _ = std::fs::remove_file(&file);
@@ -196,7 +196,7 @@ fn readable_script(sandbox: Option<Sandbox>, script: &Path) -> Option<Sandbox> {
 pub async fn prompt_command(
     host: &Host,
     script: &str,
-    place: Place<'_>,
+    place: ScriptContext<'_>,
     file: &Path,
     cancel: impl Future<Output = ()>,
 ) -> Result<String, HookError> {
@@ -215,7 +215,7 @@ pub async fn prompt_command(
     let on_shim = note_shim(host, place.runs_agent_code);
     let result = host
         .supervisor
-        .output_noted(&spec, place.lock, limits, cancel, on_shim)
+        .output_with_callback(&spec, place.lock, limits, cancel, on_shim)
         .await;
     let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
@@ -249,7 +249,7 @@ fn check_run(
         return Ok(());
     } else {
         code = run.exit.code.filter(|_| run.exit.proof.is_proven());
-        how_ended(&run.exit)
+        describe_exit(&run.exit)
     };
     Err(HookError::Failed {
         name,
@@ -260,12 +260,12 @@ fn check_run(
 }
 
 /// Returns how a process ended, as text to follow its name.
-pub fn how_ended(exit: &ExitRecord) -> String {
+pub fn describe_exit(exit: &ExitRecord) -> String {
     if let Some(failure) = &exit.spawn_error {
         return format!("could not be started: {}", failure.message);
     }
     if let Some(overrun) = &exit.overrun {
-        return used_too_much(overrun);
+        return describe_overrun(overrun);
     }
     if !exit.proof.is_proven() {
         return "left processes that could not be ended".to_owned();
@@ -278,7 +278,7 @@ pub fn how_ended(exit: &ExitRecord) -> String {
 }
 
 /// Returns why a process tree was killed, as text to follow its name.
-pub fn used_too_much(overrun: &Overrun) -> String {
+pub fn describe_overrun(overrun: &Overrun) -> String {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match *overrun {
         Overrun::Memory { used, limit } => format!(

@@ -9,7 +9,7 @@ mod shell_commands;
 
 use vik_core::workflow::{PromptSource, Workflow};
 
-use shell_commands::{Simple, commands};
+use shell_commands::{ScriptPart, commands};
 
 /// Programs that run code of a repository, or programs that its settings name.
 const RUNNERS: &[&str] = &[
@@ -130,7 +130,7 @@ const SAFE_VERBS: &[&str] = &[
 
 /// A command of a hook that runs code which an agent may have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outside {
+pub struct UnsandboxedCommand {
     /// The key of the hook, such as `issue.stages.review.hooks.after_run`.
     pub key: String,
     /// The line of the script, from 1.
@@ -139,7 +139,7 @@ pub struct Outside {
     pub command: String,
 }
 
-impl Outside {
+impl UnsandboxedCommand {
     /// Returns the message for people.
     pub fn message(&self) -> String {
         let risk = if self.command.starts_with("git ") || FORGES.contains(&&*self.command) {
@@ -175,13 +175,16 @@ impl Outside {
 }
 
 /// Returns all such commands in a workflow. `prompt` returns the text of a prompt.
-pub fn find(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String>) -> Vec<Outside> {
+pub fn find(
+    workflow: &Workflow,
+    prompt: impl Fn(&PromptSource) -> Option<String>,
+) -> Vec<UnsandboxedCommand> {
     let mut found = Vec::new();
     let mut add = |key: String, script: Option<&str>, starts_in_workspace: bool| {
         let commands = script
             .map(|script| scan(script, starts_in_workspace))
             .unwrap_or_default();
-        found.extend(commands.into_iter().map(|(line, command)| Outside {
+        found.extend(commands.into_iter().map(|(line, command)| UnsandboxedCommand {
             key: key.clone(),
             line,
             command,
@@ -243,13 +246,13 @@ fn scan(script: &str, starts_in_workspace: bool) -> Vec<(usize, String)> {
     let mut in_workspace = vec![starts_in_workspace];
     for command in commands(script) {
         match command {
-            Simple::Open => in_workspace.push(in_workspace.last().copied().unwrap_or(true)),
-            Simple::Close => {
+            ScriptPart::Open => in_workspace.push(in_workspace.last().copied().unwrap_or(true)),
+            ScriptPart::Close => {
                 if in_workspace.len() > 1 {
                     in_workspace.pop();
                 }
             }
-            Simple::Words(line, words) => {
+            ScriptPart::Words(line, words) => {
                 let here = in_workspace.last_mut();
                 let mut fallback = starts_in_workspace;
                 let here = here.unwrap_or(&mut fallback);

@@ -12,7 +12,7 @@ use vik_core::issue::{ParsePullError, Pull, Wanted};
 use vik_core::workflow::Workflow;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{how_ended, read_tail};
+use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 use crate::secrets::{Resolver, SecretError};
@@ -26,7 +26,7 @@ pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
 /// One finished pull.
 #[derive(Debug)]
 pub struct PullResult {
-    pub took: Duration,
+    pub duration: Duration,
     pub result: Result<Pull, PullError>,
 }
 
@@ -77,12 +77,12 @@ pub async fn pull(
     cancel: impl Future<Output = ()>,
 ) -> PullResult {
     let start = Instant::now();
-    let result = match print(host, workflow, stderr, cancel).await {
+    let result = match run_pull_command(host, workflow, stderr, cancel).await {
         Ok(output) => read(output, None).await,
         Err(error) => Err(error),
     };
     PullResult {
-        took: start.elapsed(),
+        duration: start.elapsed(),
         result,
     }
 }
@@ -92,7 +92,7 @@ pub async fn pull(
 ///
 /// # Errors
 /// When the command fails or exceeds its limits.
-pub async fn print(
+pub async fn run_pull_command(
     host: &Host,
     workflow: &Workflow,
     stderr: &Path,
@@ -144,7 +144,7 @@ pub async fn print(
     if run.exit.code != Some(0) {
         let stderr = report::tail_lines(&read_tail(stderr, 4096), 5);
         return Err(PullError::Failed {
-            how: how_ended(&run.exit),
+            how: describe_exit(&run.exit),
             stderr,
         });
     }

@@ -10,8 +10,8 @@ use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{Show, Workflow};
 use vik_proc::{Limits, Output};
 
-use crate::hooks::{how_ended, read_tail};
-use crate::host::{Host, fit};
+use crate::hooks::{describe_exit, read_tail};
+use crate::host::{Host, env_value};
 use crate::report;
 use crate::secrets::{Resolver, SecretError};
 use crate::template::{self, TemplateError};
@@ -89,7 +89,7 @@ pub async fn show(
     })?;
     let mut env = host.command_env();
     env.extend(values.of(&show.secrets));
-    env.insert("VIK_ISSUE_ID".to_owned(), fit(issue.as_str()));
+    env.insert("VIK_ISSUE_ID".to_owned(), env_value(issue.as_str()));
     let mut spec = host.script(&file, &host.workflow_dir, env, &name);
     spec.stderr = Output::Append(stderr.clone());
     let limits = Limits {
@@ -111,7 +111,7 @@ pub async fn show(
     }
     if run.exit.code != Some(0) {
         return Err(ShowError::Failed {
-            how: how_ended(&run.exit),
+            how: describe_exit(&run.exit),
             stderr: stderr_tail,
         });
     }

@@ -15,7 +15,7 @@ use vik_core::workflow::{NotifyEvent, Workflow};
 use vik_store::ledger::Reader;
 
 use super::daily::{self, Daily};
-use super::deliver::{DeliverError, Delivering, deliver, wait_after};
+use super::deliver::{DeliverError, Delivery, deliver, wait_after};
 use super::fact::Fact;
 use super::outbox::{self, Outbox};
 use super::{Health, Lost, message};
@@ -248,7 +248,7 @@ impl Dispatcher {
             self.is_dirty = true;
             let workflow = &self.host.workflow_path;
             if let Some(notification) = message::of_batch(name, &notifier.on, workflow, at, &batch) {
-                let lost = queue.post(notification);
+                let lost = queue.push(notification);
                 if lost > 0 {
                     tracing::error!(
                         notifier = name,
@@ -299,7 +299,7 @@ impl Dispatcher {
                     };
                     let notification = message::of_day(&name, &self.host.workflow_path, now, report);
                     if let Some(queue) = self.outbox.boxes.get_mut(&name) {
-                        queue.post(notification);
+                        queue.push(notification);
                     }
                 }
             }
@@ -340,7 +340,7 @@ impl Dispatcher {
                 continue;
             };
             state.busy = true;
-            let delivery = Delivering {
+            let delivery = Delivery {
                 host: Arc::clone(&self.host),
                 notifier: notifier.clone(),
                 notification: queued.notification.clone(),

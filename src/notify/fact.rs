@@ -83,7 +83,7 @@ impl Fact {
                     } else {
                         format!("{} issues wait", held.len())
                     },
-                    view::names(held)
+                    view::issue_list(held)
                 ),
             },
             freed_by: Some(parked.reason.freed_by().to_owned()),
@@ -103,7 +103,7 @@ impl Fact {
                 run: awaiting.run.to_string(),
             }),
             reason: "approval".to_owned(),
-            detail: one_line(&view::asks(request), DETAIL),
+            detail: one_line(&view::describe_request(request), DETAIL),
             freed_by: Some(request.freed_by()),
             day: None,
         }

@@ -30,7 +30,7 @@ use crate::orchestrator::{Observer, Parked};
 use fact::Fact;
 
 pub use daily::zone;
-pub use deliver::{DeliverError, Delivering, deliver};
+pub use deliver::{DeliverError, Delivery, deliver};
 pub use message::test as test_notification;
 pub use watcher::Watcher;
 

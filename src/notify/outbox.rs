@@ -89,7 +89,7 @@ pub(super) fn file(service: &Path) -> PathBuf {
 
 impl NotifierQueue {
     /// Adds a notification. Returns the number of items that were dropped for it.
-    pub(super) fn post(&mut self, notification: Notification) -> u64 {
+    pub(super) fn push(&mut self, notification: Notification) -> u64 {
         self.ready.push_back(QueuedNotification {
             notification,
             tries: 0,
@@ -125,7 +125,7 @@ mod tests {
         let mut outbox = Outbox::load(&path, now);
         assert_eq!(outbox, Outbox::new(now));
         let queue = outbox.boxes.entry("team".to_owned()).or_default();
-        queue.post(message::test("team", Path::new("/w/workflow.yml"), now));
+        queue.push(message::test("team", Path::new("/w/workflow.yml"), now));
         outbox.save(&path).unwrap();
         assert_eq!(Outbox::load(&path, now), outbox);
         std::fs::write(&path, "{").unwrap();
@@ -138,9 +138,9 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let mut queue = NotifierQueue::default();
         let first = message::test("a", Path::new("/w"), now);
-        queue.post(first.clone());
+        queue.push(first.clone());
         let lost: u64 = (0..MOST_WAITING + 4)
-            .map(|_| queue.post(message::test("a", Path::new("/w"), now)))
+            .map(|_| queue.push(message::test("a", Path::new("/w"), now)))
             .sum();
         assert_eq!((queue.ready.len(), lost), (MOST_WAITING, 5));
         assert_eq!(queue.ready[0].notification, first);

@@ -121,12 +121,12 @@ impl Watcher {
 }
 
 impl Observer for Watcher {
-    fn on(&mut self, progress: &Progress<'_>) {
+    fn on_progress(&mut self, progress: &Progress<'_>) {
         if let Some(fact) = self.fact(progress)
             && !self.workflow.borrow().notify.is_empty()
         {
             self.send(fact);
         }
-        self.next.on(progress);
+        self.next.on_progress(progress);
     }
 }

@@ -9,7 +9,7 @@ use super::{ControlRequest, Orchestrator};
 use crate::control::view;
 
 impl Orchestrator {
-    pub(super) fn on_ask(&mut self, control_request: ControlRequest) {
+    pub(super) fn on_control_request(&mut self, control_request: ControlRequest) {
         let ControlRequest {
             request,
             by,
@@ -127,9 +127,9 @@ impl Orchestrator {
             let message = crate::report::chain(&broken.error);
             return respond(answer, error("ledger", message, "the daemon is ending"));
         }
-        self.next_ask += 1;
-        self.answers.insert(self.next_ask, answer);
-        self.handle(Input::Command(self.next_ask, command, by));
+        self.next_request += 1;
+        self.answers.insert(self.next_request, answer);
+        self.handle(Input::Command(self.next_request, command, by));
     }
 }
 

@@ -88,7 +88,7 @@ impl Orchestrator {
 
     fn start(&mut self, start: Box<Start>) {
         crash::point("committed");
-        if self.keeping {
+        if self.keep_agents {
             // Only the decision is on disk: the next daemon finds it and starts the attempt.
             return;
         }
@@ -115,7 +115,7 @@ impl Orchestrator {
         let session = start.attempt_id;
         let live = Live::default();
         let (control, commands) = AttemptCommands::new(self.stop.1.clone());
-        self.observer.on(&Progress::Started(&start, &live));
+        self.observer.on_progress(&Progress::Started(&start, &live));
         self.running.insert(
             session,
             Running {
@@ -167,7 +167,11 @@ impl Orchestrator {
     }
 
     pub(super) fn on_attempt_update(&mut self, update: AttemptUpdate) {
-        let AttemptUpdate { issue, session, kind } = update;
+        let AttemptUpdate {
+            issue,
+            attempt_id: session,
+            kind,
+        } = update;
         match kind {
             AttemptUpdateKind::Spent(spend) => {
                 if let Some(running) = self.running.get_mut(&session) {
@@ -199,7 +203,7 @@ impl Orchestrator {
             outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
             reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
-        self.observer.on(&Progress::Ended(&start, &end));
+        self.observer.on_progress(&Progress::Ended(&start, &end));
         self.summary.add_attempt(&start, &end);
         self.handle(Input::Ended {
             issue: start.issue.id.clone(),
@@ -247,7 +251,7 @@ impl Orchestrator {
             }
             RunEvent::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
-        self.observer.on(&Progress::Note(issue, note));
+        self.observer.on_progress(&Progress::Note(issue, note));
         if let RunEvent::Parked { run, .. } = note {
             // The run may already be unparked, in which case there is nothing to report.
             let machine = self.scheduler.machine(issue);
@@ -257,13 +261,13 @@ impl Orchestrator {
                 parked(machine.issue(), own, &dependents)
             });
             if let Some(parked) = parked {
-                self.observer.on(&Progress::Parked(&parked));
+                self.observer.on_progress(&Progress::Parked(&parked));
             }
         }
         if let RunEvent::Awaiting { run, stage, request } = note
             && let Some(machine) = self.scheduler.machine(issue)
         {
-            self.observer.on(&Progress::Awaiting(&Awaiting {
+            self.observer.on_progress(&Progress::Awaiting(&Awaiting {
                 issue: machine.issue(),
                 run: *run,
                 stage,
@@ -283,7 +287,7 @@ impl Orchestrator {
                 result: LookupResult::Unknown,
             });
         };
-        self.chores += 1;
+        self.running_tasks += 1;
         let (host, cancel, slots) = (
             Arc::clone(&self.host),
             self.cancel_lookups.clone(),
@@ -299,7 +303,7 @@ impl Orchestrator {
     }
 
     pub(super) fn on_shown(&mut self, issue: IssueId, result: Result<LookupResult, String>) {
-        self.chores -= 1;
+        self.running_tasks -= 1;
         let result = match result {
             Ok(result) => {
                 self.lookup_errors.remove(&issue);
@@ -318,7 +322,7 @@ impl Orchestrator {
     }
 
     fn remove_workspace(&mut self, issue: Box<Issue>) {
-        self.chores += 1;
+        self.running_tasks += 1;
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let (stop, slots) = (self.stop.1.clone(), Arc::clone(&self.removal_slots));
         let events = self.events.0.clone();
@@ -330,7 +334,7 @@ impl Orchestrator {
     }
 
     pub(super) fn on_removed(&mut self, issue: IssueId, removal: &Removal) {
-        self.chores -= 1;
+        self.running_tasks -= 1;
         match removal {
             Removal::Removed => tracing::info!(issue = issue.as_str(), "workspace removed"),
             Removal::Absent => {}

@@ -187,18 +187,18 @@ pub struct Orchestrator {
     /// Cancels pulls and lookups when their results are no longer needed.
     cancel_lookups: CancellationToken,
     /// Whether the agents survive the end of the loop.
-    keeping: bool,
+    keep_agents: bool,
     broken: Option<Broken>,
     answers: HashMap<u64, oneshot::Sender<Response>>,
-    next_ask: u64,
+    next_request: u64,
     /// The number of lookups and removals that are running.
-    chores: usize,
+    running_tasks: usize,
     lookup_slots: Arc<Semaphore>,
     /// The issues whose last lookup failed, and why.
     lookup_errors: HashMap<IssueId, String>,
     removal_slots: Arc<Semaphore>,
     /// The last reported pressure, if there is any.
-    pressed: Option<String>,
+    pressure: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
     notify: Health,
@@ -278,15 +278,15 @@ impl Orchestrator {
             attempt_updates: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
             cancel_lookups: CancellationToken::new(),
-            keeping: false,
+            keep_agents: false,
             broken: None,
             answers: HashMap::new(),
-            next_ask: 0,
-            chores: 0,
+            next_request: 0,
+            running_tasks: 0,
             lookup_slots: Arc::new(Semaphore::new(CHORES_AT_ONCE.0)),
             lookup_errors: HashMap::new(),
             removal_slots: Arc::new(Semaphore::new(CHORES_AT_ONCE.1)),
-            pressed: None,
+            pressure: None,
             pressure_due: epoch,
             api,
             notify,
@@ -320,7 +320,7 @@ impl Orchestrator {
                 Some(update) = self.attempt_updates.1.recv() => self.on_attempt_update(update),
                 reload = self.edits.next() => self.on_reload(reload),
                 signal = signals.next() => self.on_signal(signal),
-                Some(control_request) = asks.recv() => self.on_ask(control_request),
+                Some(control_request) = asks.recv() => self.on_control_request(control_request),
                 () = sleep_until(wake) => self.handle(Input::Tick),
             }
         }
@@ -368,12 +368,12 @@ impl Orchestrator {
         self.pressure_due = Instant::now() + PRESSURE_EVERY;
         let layout = &self.host.layout;
         let folders = [layout.service_dir(), layout.root().to_owned()];
-        let pressed = pressure::pressure(&limits, &folders, self.pressed.is_some());
-        if pressed.is_some() != self.pressed.is_some() {
+        let pressed = pressure::pressure(&limits, &folders, self.pressure.is_some());
+        if pressed.is_some() != self.pressure.is_some() {
             tracing::info!(why = pressed, "memory or disk pressure");
             self.handle(Input::Pressure(pressed.clone()));
         }
-        self.pressed = pressed;
+        self.pressure = pressed;
     }
 
     fn now(&self) -> Now {
@@ -416,7 +416,7 @@ impl Orchestrator {
         if let Some(broken) = &self.broken {
             return self.running.is_empty() || Instant::now() >= broken.until;
         }
-        if self.pulling || !self.running.is_empty() || self.chores > 0 || !self.commits.is_settled() {
+        if self.pulling || !self.running.is_empty() || self.running_tasks > 0 || !self.commits.is_settled() {
             return false;
         }
         if matches!(self.state, DaemonState::Stopping | DaemonState::Draining) || !self.may_pull() {

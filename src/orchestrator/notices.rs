@@ -51,7 +51,7 @@ impl Orchestrator {
         let day: Date = now.wall.to_zoned(TimeZone::UTC).date();
         if self.day_limit_reported != Some(day) {
             self.day_limit_reported = Some(day);
-            self.observer.on(&Progress::DayLimit { day, hit });
+            self.observer.on_progress(&Progress::DayLimit { day, hit });
         }
     }
 }

@@ -98,7 +98,7 @@ pub struct Awaiting<'a> {
 
 /// Receives progress events.
 pub trait Observer: Send {
-    fn on(&mut self, progress: &Progress<'_>);
+    fn on_progress(&mut self, progress: &Progress<'_>);
 }
 
 /// Ignores all progress events.
@@ -106,5 +106,5 @@ pub trait Observer: Send {
 pub struct Silent;
 
 impl Observer for Silent {
-    fn on(&mut self, _: &Progress<'_>) {}
+    fn on_progress(&mut self, _: &Progress<'_>) {}
 }

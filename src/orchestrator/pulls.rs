@@ -73,7 +73,7 @@ impl Orchestrator {
         let started = Instant::now();
         tokio::spawn(async move {
             let stderr = host.layout.service_dir().join("pull.stderr.log");
-            let event = match intake::print(&host, &workflow, &stderr, cancel.cancelled()).await {
+            let event = match intake::run_pull_command(&host, &workflow, &stderr, cancel.cancelled()).await {
                 Ok(output) => Event::Printed(PullOutput {
                     started,
                     digest: key.hash_one(&*output),
@@ -157,7 +157,7 @@ impl Orchestrator {
         );
         let issues = pull.issues;
         let warnings = &self.field_warnings;
-        self.observer.on(&Progress::Pulled {
+        self.observer.on_progress(&Progress::Pulled {
             issues,
             skipped,
             warnings,
@@ -196,7 +196,7 @@ impl Orchestrator {
             in_a_row = self.counts.failed_in_a_row,
             "pull failed"
         );
-        self.observer.on(&Progress::PullFailed { error: &text });
+        self.observer.on_progress(&Progress::PullFailed { error: &text });
         last.error = Some(text);
         self.finish_pull(last);
     }
@@ -238,7 +238,7 @@ impl Orchestrator {
             .collect();
         for text in lines.iter().filter(|line| !self.misspelled.contains(line)) {
             tracing::warn!("{text}");
-            self.observer.on(&Progress::Warning { text });
+            self.observer.on_progress(&Progress::Warning { text });
         }
         self.misspelled = lines;
     }

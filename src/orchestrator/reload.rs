@@ -88,7 +88,7 @@ impl Orchestrator {
         // A change of a comment is not reported, but a fixed mistake is.
         if !edits.is_empty() || self.edits.view.rejected.is_some() {
             let workflow = &loaded.workflow;
-            self.observer.on(&Progress::Reloaded { edits, workflow });
+            self.observer.on_progress(&Progress::Reloaded { edits, workflow });
         }
         let restart = edits.iter().filter(|edit| edit.needs_restart);
         self.edits.view = WorkflowView {
@@ -98,7 +98,7 @@ impl Orchestrator {
             stages: stages(&loaded.workflow),
         };
         // The secrets must be known before the new workflow starts anything.
-        secrets::adopt(&self.host.environment, &loaded.workflow);
+        secrets::protect_secrets(&self.host.environment, &loaded.workflow);
         self.prompts = loaded.prompts;
         self.workflow = loaded.workflow;
         self.workflow_updates.send_replace(Arc::clone(&self.workflow));
@@ -115,7 +115,8 @@ impl Orchestrator {
             findings = diagnostics.len(),
             "the edited workflow is not valid; the one before it stays in force"
         );
-        self.observer.on(&Progress::EditRejected { first: &first });
+        self.observer
+            .on_progress(&Progress::EditRejected { first: &first });
         let more = diagnostics.len().saturating_sub(SHOWN_DIAGNOSTICS);
         diagnostics.truncate(SHOWN_DIAGNOSTICS);
         self.edits.view.rejected = Some(RejectedEdit {

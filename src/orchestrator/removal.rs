@@ -10,14 +10,14 @@ use vik_core::issue::Issue;
 use vik_core::workflow::{RemoveWorkspace, Workflow};
 use vik_proc::{FileLock, Graces};
 
-use crate::hooks::{self, Hook, Place};
-use crate::host::{Host, fit};
+use crate::hooks::{self, Hook, ScriptContext};
+use crate::host::{Host, env_value};
 use crate::report;
 use crate::sandbox;
 use crate::secrets::Resolver;
 use crate::session::issue_context;
 use crate::template;
-use crate::workspace::{self, Leftover, Locked, Workspace, fs as private};
+use crate::workspace::{self, UnsavedWork, Workspace, WorkspaceLock, fs as private};
 
 /// How often a workspace that is in use is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -76,8 +76,8 @@ async fn try_remove(
     if let Some(found) = &found {
         if policy == RemoveWorkspace::Clean {
             let scratch = host.layout.service_dir();
-            let leftover = workspace::leftover(&host.supervisor, found.path(), &scratch).await;
-            if let Some(why) = Leftover::reason(&leftover) {
+            let leftover = workspace::unsaved_work(&host.supervisor, found.path(), &scratch).await;
+            if let Some(why) = UnsavedWork::reason(&leftover) {
                 return Ok(Removal::Kept(why));
             }
         }
@@ -122,19 +122,19 @@ async fn before_remove(
     workspace.check(&host.layout).map_err(|error| message(&error))?;
     let mut env = host.command_env();
     env.extend([
-        ("VIK_ISSUE_ID".to_owned(), fit(issue.id.as_str())),
-        ("VIK_ISSUE_TITLE".to_owned(), fit(&issue.title)),
-        ("VIK_ISSUE_STATE".to_owned(), fit(&issue.state)),
+        ("VIK_ISSUE_ID".to_owned(), env_value(issue.id.as_str())),
+        ("VIK_ISSUE_TITLE".to_owned(), env_value(&issue.title)),
+        ("VIK_ISSUE_STATE".to_owned(), env_value(&issue.state)),
         (
             "VIK_WORKFLOW".to_owned(),
-            fit(&host.workflow_path.to_string_lossy()),
+            env_value(&host.workflow_path.to_string_lossy()),
         ),
         (
             "GIT_CEILING_DIRECTORIES".to_owned(),
             host.layout.issues_dir().to_string_lossy().into_owned(),
         ),
     ]);
-    let sandbox = sandbox::of_hook(host, workflow, &issue.id, workspace.path(), &mut env);
+    let sandbox = sandbox::confine_hook(host, workflow, &issue.id, workspace.path(), &mut env);
     let sandbox = sandbox.map_err(|error| message(&error))?;
     let resolver = Resolver {
         host,
@@ -148,7 +148,7 @@ async fn before_remove(
         .await
         .map_err(|error| message(&error))?;
     env.extend(values.of(names));
-    let place = Place {
+    let place = ScriptContext {
         cwd: workspace.path(),
         env,
         attempt: &record.id,
@@ -168,7 +168,7 @@ async fn before_remove(
 
 /// Takes the locks of the workspace, which is kept while any process uses it. Waits for a shim that
 /// is just ending.
-async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<Locked, String> {
+async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<WorkspaceLock, String> {
     let deadline = Instant::now() + Graces::default().total();
     loop {
         let locked = blocking(host, issue, |host, issue| {

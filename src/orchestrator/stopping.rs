@@ -7,7 +7,7 @@ use vik_core::scheduler::Input;
 use vik_store::ledger::CommitError;
 
 use super::{Orchestrator, Progress};
-use crate::daemon::{self, Asked};
+use crate::daemon::{self, SignalRequest};
 use crate::report::chain;
 use crate::session::StopLevel;
 
@@ -23,13 +23,13 @@ pub(super) struct Broken {
 }
 
 impl Orchestrator {
-    pub(super) fn on_signal(&mut self, signal: Asked) {
+    pub(super) fn on_signal(&mut self, signal: SignalRequest) {
         match signal {
-            Asked::Refresh => {
+            SignalRequest::Refresh => {
                 tracing::info!("asked to look at the workflow and the issues again");
                 self.refresh();
             }
-            Asked::Stop { interrupt } => {
+            SignalRequest::Stop { interrupt } => {
                 self.summary.interrupted |= interrupt;
                 self.stop();
             }
@@ -39,13 +39,13 @@ impl Orchestrator {
     /// Stops gracefully. A second call stops immediately.
     pub(super) fn stop(&mut self) {
         self.summary.stopped = true;
-        self.keeping = false;
+        self.keep_agents = false;
         let level = match self.stop.1.level() {
             StopLevel::Run => StopLevel::Stop,
             _ => StopLevel::Kill,
         };
         tracing::info!(running = self.running.len(), ?level, "stopping");
-        self.observer.on(&Progress::Stopping {
+        self.observer.on_progress(&Progress::Stopping {
             running: self.running.len(),
             force: level == StopLevel::Kill,
         });
@@ -60,7 +60,7 @@ impl Orchestrator {
         }
         tracing::info!(running = self.running.len(), "stopping; the agents live on");
         self.summary.stopped = true;
-        self.keeping = true;
+        self.keep_agents = true;
         for running in self.running.values() {
             running.control.detach();
         }
@@ -97,7 +97,8 @@ impl Orchestrator {
             running = self.running.len(),
             "what is decided and done cannot be kept any more: stopping"
         );
-        self.observer.on(&Progress::LedgerFailed { error: &text });
+        self.observer
+            .on_progress(&Progress::LedgerFailed { error: &text });
         self.state = DaemonState::Stopping;
         self.cancel_lookups.cancel();
         self.note_state("failed", Some(&text));
@@ -114,7 +115,7 @@ impl Orchestrator {
         }
         // The next daemon adopts the agents that survive, and reads from their files how the others
         // ended.
-        self.keeping = true;
+        self.keep_agents = true;
         if self.orphan_grace().is_zero() {
             self.stop.0.send_replace(StopLevel::Stop);
         } else {

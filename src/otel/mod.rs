@@ -47,7 +47,7 @@ const BATCH: usize = 512;
 
 /// An attempt or a run that has ended and can be read.
 #[derive(Debug)]
-enum Over {
+enum Finished {
     /// An attempt, identified by its log.
     Attempt(PathBuf),
     Run(Run),
@@ -68,7 +68,7 @@ struct Run {
 /// Sends traces until it is dropped.
 #[derive(Debug)]
 pub struct Traces {
-    notes: SyncSender<Over>,
+    notes: SyncSender<Finished>,
     done: Receiver<()>,
 }
 
@@ -122,7 +122,7 @@ impl Traces {
     }
 
     /// Sends the queued traces, within `FLUSH_TIMEOUT`. All observers must have been dropped.
-    pub fn end(self) {
+    pub fn shutdown(self) {
         drop(self.notes);
         if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FLUSH_TIMEOUT) {
             tracing::warn!("the last traces could not be sent in time: they are lost");
@@ -154,14 +154,14 @@ fn resource(instance: String) -> Resource {
 }
 
 /// Reads ended attempts and runs and exports their spans, until all senders are dropped.
-fn send(layout: &Layout, notes: &Receiver<Over>, mut export: impl FnMut(Vec<SpanData>)) {
+fn send(layout: &Layout, notes: &Receiver<Finished>, mut export: impl FnMut(Vec<SpanData>)) {
     while let Ok(first) = notes.recv() {
-        let mut spans = spans::of(layout, first);
+        let mut spans = spans::spans_of(layout, first);
         let until = std::time::Instant::now() + GATHER;
         while spans.len() < BATCH
             && let Ok(more) = notes.recv_timeout(until.saturating_duration_since(std::time::Instant::now()))
         {
-            spans.extend(spans::of(layout, more));
+            spans.extend(spans::spans_of(layout, more));
         }
         while !spans.is_empty() {
             let remaining = spans.split_off(spans.len().min(BATCH));
@@ -172,24 +172,24 @@ fn send(layout: &Layout, notes: &Receiver<Over>, mut export: impl FnMut(Vec<Span
 
 /// Queues ended attempts and runs, then calls the next observer.
 struct Watcher {
-    notes: SyncSender<Over>,
+    notes: SyncSender<Finished>,
     next: Box<dyn Observer>,
 }
 
 impl Observer for Watcher {
-    fn on(&mut self, progress: &Progress<'_>) {
-        if let Some(over) = over(progress)
+    fn on_progress(&mut self, progress: &Progress<'_>) {
+        if let Some(over) = finished(progress)
             && self.notes.try_send(over).is_err()
         {
             tracing::warn!("traces wait to be sent, and there are too many: one is lost");
         }
-        self.next.on(progress);
+        self.next.on_progress(progress);
     }
 }
 
-fn over(progress: &Progress<'_>) -> Option<Over> {
+fn finished(progress: &Progress<'_>) -> Option<Finished> {
     let (issue, note) = match progress {
-        Progress::Ended(_, end) => return Some(Over::Attempt(end.log.clone())),
+        Progress::Ended(_, end) => return Some(Finished::Attempt(end.log.clone())),
         Progress::Note(issue, note) => (issue, note),
         _ => return None,
     };
@@ -207,7 +207,7 @@ fn over(progress: &Progress<'_>) -> Option<Over> {
         RunEvent::Parked { run, stage, reason } => (run, stage, reason.as_str(), false),
         _ => return None,
     };
-    Some(Over::Run(Run {
+    Some(Finished::Run(Run {
         id: *id,
         issue: (*issue).clone(),
         stage: stage.clone(),

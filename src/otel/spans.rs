@@ -16,7 +16,7 @@ use vik_core::ids::RunId;
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_store::{AttemptFiles, AttemptRecord, History, PastAttempt};
 
-use super::{Over, Run};
+use super::{Finished, Run};
 use crate::report::one_line;
 use crate::workspace::Layout;
 
@@ -27,10 +27,10 @@ const TOOL_CALLS: usize = 1_000;
 const MAX_TEXT_CHARS: usize = 300;
 
 /// Returns the spans of an ended attempt or run. Unreadable records are logged and left out.
-pub(super) fn of(layout: &Layout, over: Over) -> Vec<SpanData> {
+pub(super) fn spans_of(layout: &Layout, over: Finished) -> Vec<SpanData> {
     match over {
-        Over::Attempt(log) => attempt_by_log(&log),
-        Over::Run(run) => run_span(layout, &run).into_iter().collect(),
+        Finished::Attempt(log) => attempt_by_log(&log),
+        Finished::Run(run) => run_span(layout, &run).into_iter().collect(),
     }
 }
 

@@ -55,7 +55,7 @@ impl Scene {
     }
 
     fn attempt(&self) -> Vec<SpanData> {
-        spans::of(&self.layout, Over::Attempt(self.log.clone()))
+        spans::spans_of(&self.layout, Finished::Attempt(self.log.clone()))
     }
 
     fn run(&self, succeeded: bool) -> Vec<SpanData> {
@@ -67,7 +67,7 @@ impl Scene {
             succeeded,
             at: "2026-01-01T00:01:00Z".parse().unwrap(),
         };
-        spans::of(&self.layout, Over::Run(run))
+        spans::spans_of(&self.layout, Finished::Run(run))
     }
 }
 
@@ -175,7 +175,7 @@ fn what_cannot_be_read_is_left_out() {
     let scene = Scene::new(&json!({"seq": 5, "torn": true}));
     assert_eq!(scene.attempt(), []);
     let nowhere = scene.layout.issue_sessions_dir(&"8".into()).join("work-x.jsonl");
-    assert_eq!(spans::of(&scene.layout, Over::Attempt(nowhere)), []);
+    assert_eq!(spans::spans_of(&scene.layout, Finished::Attempt(nowhere)), []);
     std::fs::remove_dir_all(Path::new(&scene.layout.issue_sessions_dir(&"7".into()))).unwrap();
     assert_eq!(scene.run(true), [], "a run without attempts has no start");
 }
@@ -185,7 +185,7 @@ fn spans_go_out_in_bounded_batches_and_all_of_them() {
     let scene = Scene::new(&ended("succeeded"));
     let (notes, receiver) = sync_channel(WAITING);
     for _ in 0..400 {
-        notes.send(Over::Attempt(scene.log.clone())).unwrap();
+        notes.send(Finished::Attempt(scene.log.clone())).unwrap();
     }
     drop(notes);
     let mut batches = Vec::new();
@@ -243,8 +243,8 @@ fn a_collector_gets_them_and_the_end_waits_for_it() {
         .unwrap();
     let scene = Scene::new(&ended("succeeded"));
     let traces = Traces::with_exporter(exporter, scene.layout).unwrap();
-    traces.notes.send(Over::Attempt(scene.log)).unwrap();
-    traces.end();
+    traces.notes.send(Finished::Attempt(scene.log)).unwrap();
+    traces.shutdown();
     let (head, body) = received.join().unwrap();
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
     assert!(

@@ -28,7 +28,7 @@ pub const FILE_NAME: &str = "outputs.jsonl";
 ///
 /// # Errors
 /// When the file exists and cannot be read as a regular file, or is too large.
-pub fn take(file: &Path) -> io::Result<Vec<u8>> {
+pub fn read_output_file(file: &Path) -> io::Result<Vec<u8>> {
     match untrusted::read(file, MAX_FILE_BYTES as u64) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(io::Error::other(format!(
@@ -74,19 +74,19 @@ mod tests {
     fn what_is_no_plain_file_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
-        assert_eq!(take(&file).unwrap(), b"", "nothing was asked for");
+        assert_eq!(read_output_file(&file).unwrap(), b"", "nothing was asked for");
         std::fs::write(&file, "x").unwrap();
-        assert_eq!(take(&file).unwrap(), b"x");
+        assert_eq!(read_output_file(&file).unwrap(), b"x");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        take(&link).unwrap_err();
-        take(folder.path()).unwrap_err();
+        read_output_file(&link).unwrap_err();
+        read_output_file(folder.path()).unwrap_err();
         let pipe = folder.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        take(&pipe).unwrap_err();
+        read_output_file(&pipe).unwrap_err();
         std::fs::write(&file, vec![b' '; MAX_FILE_BYTES]).unwrap();
-        assert_eq!(take(&file).unwrap().len(), MAX_FILE_BYTES);
+        assert_eq!(read_output_file(&file).unwrap().len(), MAX_FILE_BYTES);
         std::fs::write(&file, vec![b' '; MAX_FILE_BYTES + 1]).unwrap();
-        take(&file).unwrap_err();
+        read_output_file(&file).unwrap_err();
     }
 }

@@ -20,7 +20,7 @@ pub enum Author {
 
 /// The authors of a file, by line if it has lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blamed {
+pub enum Blame {
     /// The author of each line.
     Lines(Vec<Author>),
     /// The author of the last change, for a file that is binary, a link or too big.
@@ -32,13 +32,13 @@ struct Replay<'a> {
     store: &'a Store,
     /// The authors by path and content, so that a file that returns to an earlier state gets its
     /// authors of that state.
-    known: HashMap<(RelPath, ContentHash), Blamed>,
+    known: HashMap<(RelPath, ContentHash), Blame>,
     /// The last state of each path.
     last: BTreeMap<RelPath, ContentHash>,
 }
 
 /// Returns the authors of the lines of a file with this content.
-pub fn blame(records: &[Record], path: &RelPath, content: &[u8], store: &Store) -> Blamed {
+pub fn blame(records: &[Record], path: &RelPath, content: &[u8], store: &Store) -> Blame {
     let mut replay = Replay {
         store,
         known: HashMap::new(),
@@ -63,12 +63,12 @@ impl Replay<'_> {
         };
         let author = Author::Attempt(at);
         let authors = match (&change.hunks, change.old.as_ref()) {
-            (None, _) => Blamed::Whole(author),
+            (None, _) => Blame::Whole(author),
             (Some(hunks), None) => apply(&[], hunks, author),
             (Some(hunks), Some(old)) => {
                 let previous = old.hash.map(|hash| self.state(before, hash, None));
                 match previous {
-                    Some(Blamed::Lines(lines)) => apply(&lines, hunks, author),
+                    Some(Blame::Lines(lines)) => apply(&lines, hunks, author),
                     _ => self.unknown(hash, hunks, author),
                 }
             }
@@ -79,7 +79,7 @@ impl Replay<'_> {
 
     /// Returns the authors of a file with this content. If no record produced this content, the
     /// difference from the last recorded one was written outside of attempts.
-    fn state(&self, path: &RelPath, hash: ContentHash, content: Option<&[u8]>) -> Blamed {
+    fn state(&self, path: &RelPath, hash: ContentHash, content: Option<&[u8]>) -> Blame {
         if let Some(known) = self.known.get(&(path.clone(), hash)) {
             return known.clone();
         }
@@ -91,31 +91,31 @@ impl Replay<'_> {
                     kept = content;
                     &kept
                 }
-                None => return Blamed::Whole(Author::Unknown),
+                None => return Blame::Whole(Author::Unknown),
             },
         };
         if is_binary(content) {
-            return Blamed::Whole(Author::Outside);
+            return Blame::Whole(Author::Outside);
         }
         let last = self.last.get(path).copied();
         let Some(last) = last else {
-            return Blamed::Lines(vec![Author::Outside; lines(content).len()]);
+            return Blame::Lines(vec![Author::Outside; lines(content).len()]);
         };
         let known = self.known.get(&(path.clone(), last));
         match (known, self.store.get(last)) {
-            (Some(Blamed::Lines(authors)), Some(previous)) => {
+            (Some(Blame::Lines(authors)), Some(previous)) => {
                 apply(authors, &hunks(&previous, content), Author::Outside)
             }
-            (Some(Blamed::Whole(_)), _) => Blamed::Lines(vec![Author::Outside; lines(content).len()]),
-            _ => Blamed::Lines(vec![Author::Unknown; lines(content).len()]),
+            (Some(Blame::Whole(_)), _) => Blame::Lines(vec![Author::Outside; lines(content).len()]),
+            _ => Blame::Lines(vec![Author::Unknown; lines(content).len()]),
         }
     }
 
     /// Returns the authors if the previous state is unknown: only the lines of this change have a
     /// known author.
-    fn unknown(&self, hash: ContentHash, hunks: &[Hunk], author: Author) -> Blamed {
+    fn unknown(&self, hash: ContentHash, hunks: &[Hunk], author: Author) -> Blame {
         let Some(content) = self.store.get(hash) else {
-            return Blamed::Whole(Author::Unknown);
+            return Blame::Whole(Author::Unknown);
         };
         let mut authors = vec![Author::Unknown; lines(&content).len()];
         for hunk in hunks {
@@ -123,13 +123,13 @@ impl Replay<'_> {
                 lines.fill(author);
             }
         }
-        Blamed::Lines(authors)
+        Blame::Lines(authors)
     }
 }
 
 /// Returns the authors after a change. Hunks that do not fit the content drop lines and never add
 /// any.
-fn apply(before: &[Author], hunks: &[Hunk], author: Author) -> Blamed {
+fn apply(before: &[Author], hunks: &[Hunk], author: Author) -> Blame {
     let mut after = Vec::new();
     let mut at = 0;
     for hunk in hunks {
@@ -139,5 +139,5 @@ fn apply(before: &[Author], hunks: &[Hunk], author: Author) -> Blamed {
         at = removed.end;
     }
     after.extend_from_slice(before.get(at..).unwrap_or_default());
-    Blamed::Lines(after)
+    Blame::Lines(after)
 }

@@ -31,7 +31,7 @@ const END: &[u8] = b"\"}}}";
 const DIGITS: usize = 64;
 
 /// The time for which an append waits for another one.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The last record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +205,7 @@ impl Trace {
     }
 
     fn lock(&self) -> io::Result<FileLock> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             if let Some(lock) = FileLock::try_acquire(&self.dir.join("lock"))? {
                 return Ok(lock);

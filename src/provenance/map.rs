@@ -19,12 +19,12 @@ pub struct Intent {
     pub agents: BTreeSet<AgentName>,
     /// The models of these attempts, if known.
     pub models: BTreeSet<String>,
-    pub files: BTreeMap<RelPath, Sums>,
+    pub files: BTreeMap<RelPath, FileTotals>,
 }
 
 /// The changes of a file for an issue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sums {
+pub struct FileTotals {
     /// The number of attempts that changed the file.
     pub changes: u64,
     /// The number of added lines, over all attempts.
@@ -55,12 +55,12 @@ pub fn map<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<IssueI
                 let to = intent.files.entry(mutation.change.path.clone()).or_default();
                 to.add(&sums);
             }
-            let (added, removed) = mutation.sums();
+            let (added, removed) = mutation.line_counts();
             let class = mutation
                 .class
                 .map_or("null", vik_core::mutation::MutationClass::as_str);
             let sums = intent.files.entry(mutation.change.path.clone()).or_default();
-            sums.add(&Sums {
+            sums.add(&FileTotals {
                 changes: 1,
                 added,
                 removed,
@@ -73,7 +73,7 @@ pub fn map<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<IssueI
     intents
 }
 
-impl Sums {
+impl FileTotals {
     fn add(&mut self, other: &Self) {
         self.changes += other.changes;
         self.added += other.added;

@@ -108,13 +108,13 @@ pub struct Related {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
     #[serde(rename = "dev.vik")]
-    pub vik: Added,
+    pub vik: VikMetadata,
 }
 
 /// The fields that Vik adds to a record. The last one is at the end of a record's line and forms
 /// the chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Added {
+pub struct VikMetadata {
     /// The version of these fields.
     pub schema: u32,
     /// The position of the record in the trace, from 1.
@@ -163,7 +163,7 @@ pub struct Mutation {
 
 impl Mutation {
     /// Returns the numbers of added and of removed lines.
-    pub fn sums(&self) -> (u64, u64) {
+    pub fn line_counts(&self) -> (u64, u64) {
         let sum = |ranges: &mut dyn Iterator<Item = vik_core::file_change::LineRange>| {
             ranges.map(|range| u64::from(range.count)).sum()
         };
@@ -223,7 +223,7 @@ impl Record {
             },
             files: files.collect(),
             metadata: Metadata {
-                vik: Added {
+                vik: VikMetadata {
                     schema: 1,
                     seq: 0,
                     prev: ContentHash::default(),
@@ -264,7 +264,7 @@ impl Record {
     }
 
     /// Returns the fields that Vik adds.
-    pub fn vik(&self) -> &Added {
+    pub fn vik(&self) -> &VikMetadata {
         &self.metadata.vik
     }
 }

@@ -15,8 +15,8 @@ pub use table::{stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
 pub use text::{
-    ago, attempt_cost, clean, cost, cost_sum, count_short, lasting, one_line, short, spent, spent_cost,
-    tail_lines, tokens, until, when,
+    ago, attempt_cost, clean, cost, cost_sum, count_short, elapsed_suffix, one_line, short, spent,
+    spent_cost, tail_lines, tokens, until, when,
 };
 
 /// Returns an error and its causes on one line, outermost first.
@@ -66,12 +66,12 @@ impl Failure {
 
     /// Creates an error for a failure outside of Vik's control (exit 1).
     pub fn failed(code: &'static str, heading: impl Into<String>, source: &dyn Error) -> Self {
-        Self::new(Exit::Failed, code, heading).because(source)
+        Self::new(Exit::Failed, code, heading).with_source(source)
     }
 
     /// Adds an error and its whole chain of causes.
     #[must_use]
-    pub fn because(mut self, source: &dyn Error) -> Self {
+    pub fn with_source(mut self, source: &dyn Error) -> Self {
         let mut next = Some(source);
         while let Some(cause) = next {
             self.detail.causes.push(cause.to_string());
@@ -102,7 +102,7 @@ impl Failure {
     }
 
     /// Creates an error that another Vik process has already formatted.
-    pub fn passed_on(exit: u8, body: ErrorBody, text: String) -> Self {
+    pub fn forwarded(exit: u8, body: ErrorBody, text: String) -> Self {
         let exit = Exit::from_code(exit).unwrap_or(Exit::Failed);
         let mut failure = Self::from(body);
         failure.exit = exit;

@@ -120,7 +120,7 @@ pub fn spent(spent: &SpendView, limit: &LimitView) -> String {
 
 /// Formats a duration after the text `before`, as in ` for 5m`. Returns an empty text for less than
 /// a second.
-pub fn lasting(before: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> String {
+pub fn elapsed_suffix(before: &str, since: jiff::Timestamp, now: jiff::Timestamp) -> String {
     match now.duration_since(since).as_secs() {
         ..=0 => String::new(),
         _ => format!("{before}{}", ago(since, now)),
@@ -192,7 +192,10 @@ mod tests {
             then + jiff::SignedDuration::from_mins(5),
         );
         assert_eq!(
-            (lasting(" for ", then, soon), lasting(" for ", then, later)),
+            (
+                elapsed_suffix(" for ", then, soon),
+                elapsed_suffix(" for ", then, later)
+            ),
             (String::new(), " for 5m".into())
         );
         assert_eq!(

@@ -4,9 +4,9 @@
 //! is on unless the workflow says `sandbox: off`. A policy that this system cannot enforce is
 //! refused, never ignored.
 
+mod allowed_paths;
 mod homes;
 mod keys;
-mod opened;
 mod paths;
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ use crate::host::{Host, own_environment};
 use crate::report::{Exit, Failure};
 use crate::secrets::Environment;
 use crate::workspace::fs::{create_private_dir_all, create_private_dir_below};
+use allowed_paths::AllowedPaths;
 pub use homes::Homes;
-use opened::Opened;
 use paths::{below, resolve};
 
 /// The process for which a sandbox is made.
@@ -124,7 +124,7 @@ pub fn confine(
         ..subject
     };
     let homes = Homes::of_process(&host.environment, env, subject.workdir);
-    let opened = Opened::new(host, policy, subject, &homes)?;
+    let opened = AllowedPaths::new(host, policy, subject, &homes)?;
     let state_paths = subject.agent.map(|profile| vik_agents::state_paths(profile, env));
     let state_paths = state_paths.unwrap_or_default();
     let mut write = vec![scratch];
@@ -145,7 +145,7 @@ fn plan(
     host: &Host,
     policy: &SandboxPolicy,
     subject: SandboxSubject<'_>,
-    opened: &Opened<'_>,
+    opened: &AllowedPaths<'_>,
     mut hidden: Vec<PathBuf>,
     mut write: Vec<PathBuf>,
 ) -> Result<Sandbox, ConfineError> {
@@ -236,7 +236,7 @@ fn calls(policy: &SandboxPolicy) -> Calls {
 ///
 /// # Errors
 /// The same as [`confine`].
-pub fn of_hook(
+pub fn confine_hook(
     host: &Host,
     workflow: &Workflow,
     issue: &IssueId,

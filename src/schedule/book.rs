@@ -18,7 +18,7 @@ const FILE: &str = "schedule.json";
 
 /// The state of all entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Book {
+pub struct ScheduleState {
     /// Always 1.
     pub schema: u32,
     pub entries: BTreeMap<String, Record>,
@@ -51,7 +51,7 @@ impl Record {
     }
 }
 
-impl Default for Book {
+impl Default for ScheduleState {
     fn default() -> Self {
         Self {
             schema: 1,
@@ -60,7 +60,7 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl ScheduleState {
     /// Reads the book. A missing file is an empty book.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Book {
 
     /// Applies the entries of the current workflow: an entry that is new, or has another pattern or
     /// time zone, starts now.
-    pub fn take_up(&mut self, entries: &BTreeMap<String, ScheduleEntry>, now: Timestamp) {
+    pub fn apply_entries(&mut self, entries: &BTreeMap<String, ScheduleEntry>, now: Timestamp) {
         self.entries.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {
             let record = self.entries.entry(name.clone());

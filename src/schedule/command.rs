@@ -7,7 +7,7 @@ use vik_api::ScheduleResult;
 use vik_core::workflow::Job;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{how_ended, read_tail};
+use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 
@@ -83,7 +83,7 @@ pub(super) async fn run(
     } else if run.flooded {
         (ScheduleResult::Failed, "it printed too much".to_owned())
     } else {
-        (ScheduleResult::Failed, format!("it {}", how_ended(&run.exit)))
+        (ScheduleResult::Failed, format!("it {}", describe_exit(&run.exit)))
     };
     let output = match read_tail(&stderr, 4096) {
         output if output.trim().is_empty() => {

@@ -29,7 +29,7 @@ use crate::orchestrator::ControlRequest;
 use crate::report::chain;
 use crate::webhooks::refresh;
 
-pub use book::{Book, Record};
+pub use book::{Record, ScheduleState};
 pub use plan::{Due, Timing, TimingError};
 
 use command::Ended;
@@ -61,7 +61,7 @@ impl Schedule {
         let keeper = Keeper {
             setup,
             stop: stop.clone(),
-            book: Book::default(),
+            book: ScheduleState::default(),
             timings: BTreeMap::new(),
             running: JoinSet::new(),
             active: BTreeSet::new(),
@@ -84,7 +84,7 @@ impl Schedule {
 struct Keeper {
     setup: Setup,
     stop: CancellationToken,
-    book: Book,
+    book: ScheduleState,
     timings: BTreeMap<String, Timing>,
     running: JoinSet<(String, Ended)>,
     /// The entries whose commands run, including those that an edit has removed.
@@ -100,7 +100,7 @@ struct DueEntry {
 
 impl Keeper {
     async fn run(mut self) {
-        match Book::read(&self.setup.host.layout.service_dir()) {
+        match ScheduleState::read(&self.setup.host.layout.service_dir()) {
             Ok(book) => self.book = book,
             // Skipping a time is better than running it twice.
             Err(error) => {
@@ -127,7 +127,7 @@ impl Keeper {
     fn take_up(&mut self) {
         let workflow = Arc::clone(&self.setup.workflows.borrow_and_update());
         let previous = self.book.clone();
-        self.book.take_up(&workflow.schedule, wall_clock());
+        self.book.apply_entries(&workflow.schedule, wall_clock());
         self.timings.clear();
         for (name, entry) in &workflow.schedule {
             match Timing::of(entry) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use vik_api::{LastRun, ScheduleResult};
 use vik_core::workflow::ScheduleEntry;
 
-use super::{Book, Due, Timing};
+use super::{Due, ScheduleState, Timing};
 
 fn entry(cron: &str, zone: &str) -> ScheduleEntry {
     ScheduleEntry {
@@ -118,8 +118,8 @@ fn the_book_keeps_what_is_settled_and_begins_anew_with_a_new_pattern() {
     let folder = tempfile::tempdir().unwrap();
     let (monday, friday) = (at("2026-01-05T00:00:00Z"), at("2026-01-09T00:00:00Z"));
     let entries = |cron: &str| BTreeMap::from([("n".to_owned(), entry(cron, "UTC"))]);
-    let mut book = Book::read(folder.path()).unwrap();
-    book.take_up(&entries("@daily"), monday);
+    let mut book = ScheduleState::read(folder.path()).unwrap();
+    book.apply_entries(&entries("@daily"), monday);
     let record = book.entries.get_mut("n").unwrap();
     record.last = Some(LastRun {
         due_at: monday,
@@ -129,19 +129,19 @@ fn the_book_keeps_what_is_settled_and_begins_anew_with_a_new_pattern() {
         detail: None,
     });
     book.write(folder.path()).unwrap();
-    let mut reread = Book::read(folder.path()).unwrap();
+    let mut reread = ScheduleState::read(folder.path()).unwrap();
     assert_eq!(reread, book);
     reread.end_running();
-    reread.take_up(&entries("@daily"), friday);
+    reread.apply_entries(&entries("@daily"), friday);
     let record = &reread.entries["n"];
     assert_eq!(record.settled, monday);
     assert_eq!(record.last.as_ref().unwrap().result, ScheduleResult::Stopped);
-    reread.take_up(&entries("@hourly"), friday);
+    reread.apply_entries(&entries("@hourly"), friday);
     assert_eq!(reread.entries["n"].settled, friday);
-    reread.take_up(&BTreeMap::new(), friday);
+    reread.apply_entries(&BTreeMap::new(), friday);
     assert!(reread.entries.is_empty());
     std::fs::write(folder.path().join("schedule.json"), "{").unwrap();
-    assert!(Book::read(folder.path()).is_err());
+    assert!(ScheduleState::read(folder.path()).is_err());
 }
 
 fn patterns() -> impl Strategy<Value = (&'static str, &'static str)> {

@@ -51,7 +51,7 @@ pub fn learn_stored(workflow_path: &Path) {
 
 /// Prepares for a workflow: its secrets are withheld from processes that do not list them, and the
 /// keys in the workflow are masked.
-pub fn adopt(environment: &Environment, workflow: &Workflow) {
+pub fn protect_secrets(environment: &Environment, workflow: &Workflow) {
     environment.withhold(withheld(&workflow.secrets));
     let profiles = workflow.agents.values();
     let of_agents = profiles.flat_map(|AgentProfile { env, .. }| env.clone());

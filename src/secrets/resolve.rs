@@ -12,7 +12,7 @@ use vik_core::workflow::SecretSource;
 use vik_mask::{Label, MIN_BYTES};
 use vik_proc::{Limits, Mark, Output, ShimSpec, untrusted};
 
-use crate::hooks::{how_ended, read_tail};
+use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
 use crate::workspace::resolve_path;
@@ -175,7 +175,7 @@ impl Resolver<'_> {
             });
         }
         vik_mask::learn([(Label::Secret(name.to_owned()), value.clone())]);
-        if is_short(&value) && self.host.environment.first_time(name) {
+        if is_short(&value) && self.host.environment.is_first_warning(name) {
             tracing::warn!(
                 secret = name,
                 "a secret of fewer than {MIN_BYTES} bytes cannot be masked"
@@ -244,7 +244,7 @@ impl Resolver<'_> {
         } else if run.flooded {
             "printed more than 32 KiB".to_owned()
         } else {
-            how_ended(&run.exit)
+            describe_exit(&run.exit)
         };
         Err(SecretError::Failed { name, how, output })
     }

@@ -16,19 +16,19 @@ use vik_proc::{
     AdoptError, Cause, ExitRecord, Handle, Output, ProcessId, Proof, ShimLost, SpawnFailureKind, Stdin,
     StdoutMode, Supervised, identity::boot_id,
 };
-use vik_store::{AttemptFailure, ProcessNote, Step, StoreError};
+use vik_store::{AttemptFailure, ProcessRecord, Step, StoreError};
 
 use super::approval::AttemptUpdateKind;
 use super::attempt::{Abort, AttemptRunner};
 use super::commands::AttemptCommands;
-use super::conclude::{figures, unproven};
+use super::conclude::{reported_spend, unproven_end_failure};
 use super::follow::{FollowError, OutputReader};
 use super::full::overrun_failure;
 use super::live::LivePhase;
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
 use crate::crash;
-use crate::hooks::how_ended;
+use crate::hooks::describe_exit;
 use crate::host::os_env;
 use crate::report;
 use crate::secrets;
@@ -57,7 +57,7 @@ impl AttemptRunner<'_> {
                 before: before.map(|Fingerprint(before)| before),
             };
             let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = journal.note(step) {
+            if let Err(error) = journal.record(step) {
                 let _ = refusal.set(error);
             }
             crash::point("shim_started");
@@ -90,8 +90,8 @@ impl AttemptRunner<'_> {
     pub(super) async fn recover_agent(
         &mut self,
         boot: &str,
-        shim: ProcessNote,
-        agent: Option<ProcessNote>,
+        shim: ProcessRecord,
+        agent: Option<ProcessRecord>,
         stopping: Option<AttemptFailure>,
     ) -> Result<(), Abort> {
         let (shim, agent) = (process(shim), agent.map(process));
@@ -106,7 +106,7 @@ impl AttemptRunner<'_> {
                 let proof = end.map_or_else(|lost| lost.proof().clone(), |record| record.proof);
                 self.proof = Some(proof.name());
                 self.agent_ran = true;
-                return Err(unproven(&proof).unwrap_or(failure).into());
+                return Err(unproven_end_failure(&proof).unwrap_or(failure).into());
             }
         };
         if boot == boot_id() {
@@ -140,13 +140,13 @@ impl AttemptRunner<'_> {
             }
         }
         let end = vik_proc::recover(&spec, shim, agent, boot).await;
-        self.settle(end, reader, stopping).await
+        self.on_tree_ended(end, reader, stopping).await
     }
 
     /// Returns the specification of the process to start.
     async fn launch(&self, workdir: &Path) -> Result<vik_proc::ShimSpec, AttemptFailure> {
         let (start, host) = (self.start(), self.host());
-        let asks = self.asks();
+        let asks = self.asks_before_calls();
         if asks {
             // The shim reads this file, and its existence tells the next daemon that the agent asks
             // before calls.
@@ -178,8 +178,8 @@ impl AttemptRunner<'_> {
         })
         .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
         let mut env = launch.env;
-        self.add_own(&mut env);
-        let secret_variables = self.given(&profile.secrets);
+        self.add_vik_variables(&mut env);
+        let secret_variables = self.secret_variables(&profile.secrets);
         if !secret_variables.is_empty() {
             let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
             env.insert(secrets::NAMES.to_owned(), names.join(","));
@@ -197,7 +197,7 @@ impl AttemptRunner<'_> {
         self.separate_commits(workdir)
             .await
             .map_err(|error| broken("cannot make a repository for the linked work tree", &error))?;
-        self.wall_off(workdir, &mut env, spec.sandbox.as_mut())?;
+        self.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if asks {
             Stdin::Follow(self.files.stdin())
@@ -240,7 +240,7 @@ impl AttemptRunner<'_> {
 
     /// Maps the agent's output again to restore its conclusion. The log already contains every
     /// event.
-    pub(super) async fn recall(&mut self) {
+    pub(super) async fn restore_conclusion(&mut self) {
         self.events_written = u64::MAX;
         self.exit = vik_proc::read_exit_record(&self.files.exit()).ok();
         if let Ok(log) = vik_store::SessionLog::reopen(&self.files.log()) {
@@ -250,7 +250,7 @@ impl AttemptRunner<'_> {
             && let Ok(mut finished) = reader.finish().await
         {
             self.answered = Some(finished.answered);
-            self.take_in(&mut *finished.adapter);
+            self.evaluate_output(&mut *finished.adapter);
         }
     }
 
@@ -267,7 +267,7 @@ impl AttemptRunner<'_> {
         let stage = self.start().stage.clone();
         let mut timeouts = Timeouts::new(&stage, started, self.files.stderr());
         let (mut killed, mut detaching, mut warned) = (false, false, 0);
-        let mut approvals = self.gate().unwrap_or_else(|error| {
+        let mut approvals = self.tool_call_approvals().unwrap_or_else(|error| {
             self.fail(
                 &handle,
                 &FollowError::Answer(error),
@@ -279,15 +279,15 @@ impl AttemptRunner<'_> {
         let mut last_spend = Spend::default();
         let commands = self.attempt.commands.clone();
         let has_login = self.spec.profile.home == Home::Private;
-        let login_sync = has_login.then(|| self.logins().keep_up());
+        let login_sync = has_login.then(|| self.logins().spawn_sync());
         let end = loop {
             tokio::select! {
                 end = supervised.wait() => break end,
-                halt = commands.halted(), if stopping.is_none() => {
+                halt = commands.stopped(), if stopping.is_none() => {
                     if let Some(limit) = halt.limit() {
                         log_limit(&mut reader, limit);
                     }
-                    stopping = Some(self.stop(&handle, halt.trouble()));
+                    stopping = Some(self.stop(&handle, halt.failure()));
                 }
                 () = commands.killed(), if !killed => {
                     killed = true;
@@ -338,7 +338,7 @@ impl AttemptRunner<'_> {
             approvals.close();
         }
         self.agent_ran |= handle.agent().is_some();
-        self.settle(end, reader, stopping).await
+        self.on_tree_ended(end, reader, stopping).await
     }
 
     /// Writes the reason to the journal, so that the next daemon knows it, and stops the agent.
@@ -390,7 +390,7 @@ impl AttemptRunner<'_> {
 
     fn report_spend(&self, reader: &OutputReader, reported: &mut Spend) {
         let (usage, cost) = reader.usage();
-        let (spend, _) = figures(&self.spec.profile, usage, cost);
+        let (spend, _) = reported_spend(&self.spec.profile, usage, cost);
         if let Some(spend) = spend.filter(|spend| spend != reported) {
             *reported = spend;
             self.send_update(AttemptUpdateKind::Spent(spend));
@@ -398,7 +398,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Processes the end of the agent's process tree and its last output.
-    async fn settle(
+    async fn on_tree_ended(
         &mut self,
         end: Result<ExitRecord, ShimLost>,
         reader: OutputReader,
@@ -432,7 +432,9 @@ impl AttemptRunner<'_> {
             Ok(finished) => finished,
             Err(error) => {
                 // The reason of the stop takes precedence over later errors.
-                let known = unproven(&proof).or_else(|| self.overrun()).or(stopping);
+                let known = unproven_end_failure(&proof)
+                    .or_else(|| self.overrun())
+                    .or(stopping);
                 return Err(known
                     .unwrap_or_else(|| broken("its output was not kept", &error))
                     .into());
@@ -450,8 +452,8 @@ impl AttemptRunner<'_> {
             }
         }
         self.answered = Some(finished.answered);
-        self.take_in(&mut *finished.adapter);
-        match (unproven(&proof), stopping, lost) {
+        self.evaluate_output(&mut *finished.adapter);
+        match (unproven_end_failure(&proof), stopping, lost) {
             (Some(failure), ..) | (None, Some(failure), _) => Err(failure.into()),
             (None, None, Some(lost)) => {
                 let reason = match proof {
@@ -480,7 +482,7 @@ impl AttemptRunner<'_> {
                 };
                 return Err(AttemptFailure::failed(
                     class,
-                    format!("the agent {}", how_ended(record)),
+                    format!("the agent {}", describe_exit(record)),
                 ));
             }
             match record.cause {
@@ -491,8 +493,8 @@ impl AttemptRunner<'_> {
                     ));
                 }
                 Cause::Stopped | Cause::Killed => {
-                    if let Some(halt) = self.attempt.commands.halt() {
-                        return Err(halt.trouble());
+                    if let Some(halt) = self.attempt.commands.stop_cause() {
+                        return Err(halt.failure());
                     }
                     return Err(AttemptFailure::of(
                         Outcome::Lost,
@@ -503,7 +505,7 @@ impl AttemptRunner<'_> {
             }
         }
         // The agent reported the usage so late that it ended before it could be stopped.
-        if let Some(hit) = self.crossed().filter(|_| !self.conclusion.over_budget) {
+        if let Some(hit) = self.reached_limit().filter(|_| !self.conclusion.over_budget) {
             return Err(AttemptFailure::of(
                 Outcome::OverBudget,
                 format!("a limit is reached: {hit}"),
@@ -512,7 +514,7 @@ impl AttemptRunner<'_> {
         if self.conclusion.ok {
             return Ok(());
         }
-        let how = self.exit.as_ref().map(how_ended).unwrap_or_default();
+        let how = self.exit.as_ref().map(describe_exit).unwrap_or_default();
         let reported = self.conclusion.reason.clone();
         let reason = reported.unwrap_or_else(|| format!("the agent {how}"));
         if self.conclusion.over_budget {
@@ -543,14 +545,14 @@ fn broken(context: &str, error: &dyn std::error::Error) -> AttemptFailure {
     )
 }
 
-fn process_note(process: ProcessId) -> ProcessNote {
-    ProcessNote {
+fn process_note(process: ProcessId) -> ProcessRecord {
+    ProcessRecord {
         pid: process.pid,
         start_time: process.start_time,
     }
 }
 
-fn process(note: ProcessNote) -> ProcessId {
+fn process(note: ProcessRecord) -> ProcessId {
     ProcessId {
         pid: note.pid,
         start_time: note.start_time,
@@ -567,7 +569,7 @@ fn log_limit(reader: &mut OutputReader, hit: LimitHit) {
 
 /// Waits for the answer to the pending request; never returns if there is none.
 async fn answered(commands: &AttemptCommands, approvals: Option<&ToolCallApprovals>) -> Answered {
-    match approvals.and_then(ToolCallApprovals::awaits) {
+    match approvals.and_then(ToolCallApprovals::pending_request) {
         Some(request) => commands.answered(request).await,
         None => std::future::pending().await,
     }

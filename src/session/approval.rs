@@ -26,7 +26,7 @@ use crate::template;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptUpdate {
     pub issue: IssueId,
-    pub session: AttemptId,
+    pub attempt_id: AttemptId,
     pub kind: AttemptUpdateKind,
 }
 
@@ -48,7 +48,7 @@ impl AttemptRunner<'_> {
         let start = self.start();
         let _ = self.attempt.updates.send(AttemptUpdate {
             issue: start.issue.id.clone(),
-            session: start.attempt_id,
+            attempt_id: start.attempt_id,
             kind,
         });
     }
@@ -95,7 +95,7 @@ impl AttemptRunner<'_> {
         policy: &ApprovePolicy,
         outputs: Vec<String>,
     ) -> Result<Request, AttemptFailure> {
-        let known = self.journal().asked(&id).cloned();
+        let known = self.journal().request(&id).cloned();
         if let Some(request) = known {
             return Ok(request);
         }
@@ -121,10 +121,10 @@ impl AttemptRunner<'_> {
         tokio::select! {
             biased;
             answered = commands.answered(&request.id) => Ok(answered),
-            halt = commands.halted() => Err(match halt {
+            halt = commands.stopped() => Err(match halt {
                 // No process runs, and the finished work is not discarded.
                 StopCause::All => Abort::Detached,
-                StopCause::Own(_) => Abort::Failed(halt.trouble()),
+                StopCause::Own(_) => Abort::Failed(halt.failure()),
             }),
             () = commands.detached() => Err(Abort::Detached),
             () = sleep(remaining) => Ok(Answered {

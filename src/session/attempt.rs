@@ -18,8 +18,8 @@ use vik_core::workflow::Workflow;
 use vik_proc::{ExitRecord, FileLock, identity::boot_id};
 use vik_store::ledger::LedgerError;
 use vik_store::{
-    AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journal, Plan, Reopened, SessionLog, Step,
-    StoreError,
+    AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journal, Reopened, ResumePoint, SessionLog,
+    Step, StoreError,
 };
 
 use super::approval::AttemptUpdate;
@@ -79,7 +79,7 @@ pub(super) enum Abort {
     /// The attempt was detached, and its agent lives on.
     Detached,
     /// The disk accepts no more writes.
-    Unkept(Arc<LedgerError>),
+    StorageFailed(Arc<LedgerError>),
 }
 
 impl From<AttemptFailure> for Abort {
@@ -146,7 +146,7 @@ pub async fn run(attempt: Attempt) -> Finish {
             AttemptEnd::broken(&attempt.host, &attempt.start, failure).await,
         )),
         Err(Abort::Detached) => Finish::Detached,
-        Err(Abort::Unkept(error)) => Finish::StorageFailed(error),
+        Err(Abort::StorageFailed(error)) => Finish::StorageFailed(error),
     }
 }
 
@@ -161,7 +161,7 @@ impl<'a> AttemptRunner<'a> {
                 StoreError::Read { .. } => None,
             };
             match disk_error {
-                Some(disk_error) if !is_full(&disk_error) => Abort::Unkept(Arc::new(disk_error)),
+                Some(disk_error) if !is_full(&disk_error) => Abort::StorageFailed(Arc::new(disk_error)),
                 disk_error => {
                     let full = if disk_error.is_some() { FULL } else { "" };
                     let reason = format!("{full}{context}: {}", report::chain(&error));
@@ -177,7 +177,7 @@ impl<'a> AttemptRunner<'a> {
             Ok(Some(record)) => record,
             Ok(None) => {
                 let record = attempt.record()?;
-                private::write_json_soon(&files.record(), &record)
+                private::write_json_atomic_nosync(&files.record(), &record)
                     .map_err(write(files.record()))
                     .map_err(|error| fail("cannot record the attempt", error))?;
                 record
@@ -197,7 +197,7 @@ impl<'a> AttemptRunner<'a> {
             Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", error))?;
         if journal.steps().is_empty() {
             journal
-                .note(Step::Begun { boot_id: boot_id() })
+                .record(Step::Begun { boot_id: boot_id() })
                 .map_err(|error| fail("cannot begin the journal", error))?;
         }
         let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;
@@ -210,7 +210,7 @@ impl<'a> AttemptRunner<'a> {
             started_at: record.started_at,
             journal: Arc::new(Mutex::new(journal)),
             log: Some(log.log),
-            events_written: log.agents,
+            events_written: log.agent_events,
             log_is_ended: log.is_ended,
             conclusion: Conclusion::default(),
             exit: None,
@@ -249,7 +249,7 @@ impl<'a> AttemptRunner<'a> {
     /// Writes a step to the journal before it happens.
     pub(super) fn note(&self, step: Step) -> Result<(), AttemptFailure> {
         self.journal()
-            .note(step)
+            .record(step)
             .map_err(|error| self.cannot_note(&error))
     }
 
@@ -261,7 +261,7 @@ impl<'a> AttemptRunner<'a> {
             journal
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .note_for_good(step)
+                .record_durably(step)
         });
         match noted.await {
             Ok(noted) => noted.map_err(|error| self.cannot_note(&error)),
@@ -292,17 +292,17 @@ impl<'a> AttemptRunner<'a> {
     async fn run(mut self) -> Finish {
         let plan = self.journal().plan(&boot_id());
         let (ended, report) = match plan {
-            Plan::Over { ended, report } => {
+            ResumePoint::Over { ended, report } => {
                 self.close_log(&ended, &report);
                 if self.storage_failure.get().is_none() && self.needs_after_run(&ended) {
                     // If this fails, `after_run` reports the error.
                     let _ = self.resolve_secrets().await;
-                    self.recall().await;
+                    self.restore_conclusion().await;
                 }
                 (*ended, *report)
             }
             plan => {
-                let failure = match self.pursue(plan).await {
+                let failure = match self.execute(plan).await {
                     Ok(()) => None,
                     Err(Abort::Failed(failure)) => Some(failure),
                     Err(Abort::Detached) => {
@@ -311,7 +311,7 @@ impl<'a> AttemptRunner<'a> {
                             .take()
                             .map_or(Finish::Detached, Finish::StorageFailed);
                     }
-                    Err(Abort::Unkept(error)) => return Finish::StorageFailed(error),
+                    Err(Abort::StorageFailed(error)) => return Finish::StorageFailed(error),
                 };
                 let failed = failure
                     .as_ref()
@@ -346,12 +346,12 @@ impl<'a> AttemptRunner<'a> {
                         return Finish::StorageFailed(error);
                     }
                 }
-                self.forget_base();
+                self.remove_base_snapshot();
                 self.close_log(&ended, &report);
                 (ended, report)
             }
         };
-        self.forget_outputs();
+        self.remove_output_file();
         crash::point("log_ended");
         if self.storage_failure.get().is_none() && self.needs_after_run(&ended) {
             self.after_run(&ended).await;
@@ -371,7 +371,7 @@ impl<'a> AttemptRunner<'a> {
     /// failure. The next daemon runs the scripts again.
     fn excuse_agent(&self) {
         let failure = AttemptFailure::of(Outcome::Lost, "the disk took nothing more");
-        let _ = self.journal().note(Step::Stopping { trouble: failure });
+        let _ = self.journal().record(Step::Stopping { trouble: failure });
     }
 
     /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
@@ -380,12 +380,12 @@ impl<'a> AttemptRunner<'a> {
         ended.outcome != Outcome::Cancelled
             && self.start().stage.after_run.is_some()
             && self.journal().had_workspace()
-            && self.ended(Hook::AfterRun.as_str()).is_none()
+            && self.script_result(Hook::AfterRun.as_str()).is_none()
     }
 
-    async fn pursue(&mut self, plan: Plan) -> Result<(), Abort> {
+    async fn execute(&mut self, plan: ResumePoint) -> Result<(), Abort> {
         let (workdir, before, result) = match plan {
-            Plan::TakeUp {
+            ResumePoint::Attach {
                 boot_id,
                 shim,
                 agent,
@@ -401,7 +401,7 @@ impl<'a> AttemptRunner<'a> {
                     return result;
                 }
                 let entered = match self.lock_workspace().await {
-                    Ok(()) => self.enter_again().await,
+                    Ok(()) => self.reenter_workspace().await,
                     Err(failure) => Err(failure),
                 };
                 match entered {
@@ -410,13 +410,13 @@ impl<'a> AttemptRunner<'a> {
                     Err(failure) => return result.and(Err(failure.into())),
                 }
             }
-            Plan::Rebooted => {
+            ResumePoint::Rebooted => {
                 self.exchange_login().await;
                 self.proof = Some(vik_proc::Proof::Reboot.name());
                 let reason = "the machine was started anew before the agent ran";
                 return Err(AttemptFailure::of(Outcome::Lost, reason).into());
             }
-            Plan::Prepare | Plan::Over { .. } => {
+            ResumePoint::Prepare | ResumePoint::Over { .. } => {
                 self.resolve_secrets().await?;
                 self.lock_workspace().await?;
                 crash::point("locked");
@@ -437,12 +437,12 @@ impl<'a> AttemptRunner<'a> {
         };
         crash::point("agent_ended");
         let result = match result {
-            Err(Abort::Detached | Abort::Unkept(_)) => return result,
-            result => self.judge_changes(result).await,
+            Err(Abort::Detached | Abort::StorageFailed(_)) => return result,
+            result => self.check_changes(result).await,
         };
         crash::point("changes_traced");
         let result = match result {
-            Ok(()) => self.accept(&workdir).await,
+            Ok(()) => self.run_acceptance(&workdir).await,
             aborted => aborted,
         };
         if let Err(Abort::Detached) = result {
@@ -466,7 +466,7 @@ impl<'a> AttemptRunner<'a> {
             None => SessionLog::reopen(&self.files.log()).map(|reopened| reopened.log),
         };
         let closed = log.and_then(|mut log| {
-            self.own_lines(ended, report, &mut log)?;
+            self.write_own_events(ended, report, &mut log)?;
             log.push(Timestamp::now(), &Event::Ended(ended.clone()))?;
             log.flush()
         });
@@ -526,7 +526,7 @@ fn open_log(files: &AttemptFiles, spec: &AttemptSpec) -> Result<Reopened, StoreE
     } else {
         Reopened {
             log: SessionLog::create(&files.log())?,
-            agents: 0,
+            agent_events: 0,
             is_ended: false,
         }
     };

@@ -48,7 +48,7 @@ impl AttemptRunner<'_> {
                 earlier.as_ref(),
                 Bounds::default(),
             )?;
-            private::write_soon(&file, &serde_json::to_vec(&base)?)
+            private::write_atomic_nosync(&file, &serde_json::to_vec(&base)?)
         })
         .await
     }
@@ -85,7 +85,7 @@ impl AttemptRunner<'_> {
             let stop = async {
                 tokio::select! {
                     () = async {
-                        commands.halted().await;
+                        commands.stopped().await;
                         tokio::time::sleep(TAKE_OVER_TIMEOUT_AT_STOP).await;
                     } => {}
                     () = commands.killed() => {}
@@ -99,8 +99,8 @@ impl AttemptRunner<'_> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error @ TakeOverError::Stopped)) => {
                 tracing::warn!(session = self.id, "{error}");
-                let halt = self.attempt.commands.halt();
-                Err(halt.map_or_else(|| failed(&error), |halt| halt.trouble()))
+                let halt = self.attempt.commands.stop_cause();
+                Err(halt.map_or_else(|| failed(&error), |halt| halt.failure()))
             }
             Ok(Err(error)) => Err(failed(&error)),
             Err(error) => Err(failed(&error)),
@@ -162,8 +162,8 @@ impl AttemptRunner<'_> {
             if let Some(folder) = last.parent() {
                 private::create_private_dir_all(folder)?;
             }
-            private::write_soon(&last, &serde_json::to_vec(&now)?)?;
-            private::write_soon(&file, &serde_json::to_vec(&changes)?)
+            private::write_atomic_nosync(&last, &serde_json::to_vec(&now)?)?;
+            private::write_atomic_nosync(&file, &serde_json::to_vec(&changes)?)
         })
         .await
     }
@@ -179,12 +179,12 @@ impl AttemptRunner<'_> {
 
     /// Removes the first snapshot, which is no longer needed, and masks secrets in the list of
     /// changes, which is kept for people.
-    pub(super) fn forget_base(&self) {
+    pub(super) fn remove_base_snapshot(&self) {
         let _ = std::fs::remove_file(self.files.base());
         let file = self.files.changes();
         let found = private::read(&file).unwrap_or_default();
         if let Cow::Owned(masked) = vik_mask::mask_json(&String::from_utf8_lossy(&found)) {
-            let _ = private::write_soon(&file, masked.as_bytes());
+            let _ = private::write_atomic_nosync(&file, masked.as_bytes());
         }
     }
 
@@ -217,7 +217,7 @@ impl AttemptRunner<'_> {
             tokio::select! {
                 () = tokio::time::sleep(SNAPSHOT_TIMEOUT) => {}
                 () = async {
-                    self.attempt.commands.halted().await;
+                    self.attempt.commands.stopped().await;
                     tokio::time::sleep(SNAPSHOT_TIMEOUT_AT_STOP).await;
                 } => {}
             }

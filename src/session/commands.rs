@@ -68,7 +68,7 @@ pub enum StopCause {
 
 impl StopCause {
     /// Returns the failure with which the attempt ends.
-    pub fn trouble(&self) -> AttemptFailure {
+    pub fn failure(&self) -> AttemptFailure {
         let (outcome, reason) = match self {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
             Self::Own(StopReason::StateChanged) => (
@@ -107,17 +107,17 @@ impl AttemptCommands {
     }
 
     /// Returns why the attempt must stop now, or `None`.
-    pub fn halt(&self) -> Option<StopCause> {
+    pub fn stop_cause(&self) -> Option<StopCause> {
         let own = self.own.borrow().stop.clone();
         own.map(StopCause::Own)
             .or_else(|| self.all.is_set().then_some(StopCause::All))
     }
 
     /// Waits until the attempt must stop, and returns why.
-    pub async fn halted(&self) -> StopCause {
+    pub async fn stopped(&self) -> StopCause {
         tokio::select! {
             why = self.own(|state| state.stop.clone()) => StopCause::Own(why),
-            () = self.all.reached(StopLevel::Stop) => self.halt().unwrap_or(StopCause::All),
+            () = self.all.reached(StopLevel::Stop) => self.stop_cause().unwrap_or(StopCause::All),
         }
     }
 

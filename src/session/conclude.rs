@@ -26,7 +26,7 @@ const STDERR_TAIL_BYTES: u64 = 16 * 1024;
 
 impl AttemptRunner<'_> {
     /// Evaluates the agent's output and the end of its process.
-    pub(super) fn take_in(&mut self, adapter: &mut dyn vik_agents::Adapter) {
+    pub(super) fn evaluate_output(&mut self, adapter: &mut dyn vik_agents::Adapter) {
         let stderr = read_tail(&self.files.stderr(), STDERR_TAIL_BYTES);
         let exit = match self.exit.as_ref().map(|record| (record.code, record.signal)) {
             Some((Some(code), _)) => Exit::Code(code),
@@ -42,9 +42,9 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns the attempt's limit that the reported usage has reached.
-    pub(super) fn crossed(&self) -> Option<LimitHit> {
+    pub(super) fn reached_limit(&self) -> Option<LimitHit> {
         let conclusion = &self.conclusion;
-        let (spend, _) = figures(&self.spec.profile, conclusion.usage, conclusion.cost_usd);
+        let (spend, _) = reported_spend(&self.spec.profile, conclusion.usage, conclusion.cost_usd);
         self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
@@ -59,7 +59,7 @@ impl AttemptRunner<'_> {
             .as_ref()
             .map_or(Outcome::Succeeded, |failure| failure.outcome);
         let failure_class = failure.as_ref().and_then(|failure| failure.class);
-        let (spend, cost_source) = figures(profile, conclusion.usage, conclusion.cost_usd);
+        let (spend, cost_source) = reported_spend(profile, conclusion.usage, conclusion.cost_usd);
         let reason = failure.as_ref().map(|failure| failure.reason.clone());
         let resets_at = (failure_class == Some(FailureClass::RateLimit))
             .then(|| {
@@ -111,7 +111,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Writes Vik's own events to the log, before the last one.
-    pub(super) fn own_lines(
+    pub(super) fn write_own_events(
         &mut self,
         ended: &Ended,
         report: &AttemptResult,
@@ -131,16 +131,20 @@ impl AttemptRunner<'_> {
         let is_logged = self
             .attempt
             .commands
-            .halt()
+            .stop_cause()
             .is_some_and(|halt| halt.limit().is_some());
         let crossed = self
-            .crossed()
+            .reached_limit()
             .filter(|_| report.outcome == Outcome::OverBudget && !is_logged);
         if let Some(hit) = crossed {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
         }
-        for message in self.reverted().into_iter().chain(self.refused()) {
+        for message in self
+            .reverted_message()
+            .into_iter()
+            .chain(self.refused_host_messages())
+        {
             log.push(now, &Event::note(message))?;
         }
         for summary in self.take_output_summaries() {
@@ -177,7 +181,7 @@ fn shim_spec(files: &AttemptFiles, id: &str, program: &str, workdir: &Path) -> S
 }
 
 /// Returns the usage that the agent reported, as money and tokens; `None` if it reported nothing.
-pub(super) fn figures(
+pub(super) fn reported_spend(
     profile: &AgentProfile,
     usage: Usage,
     reported: Option<f64>,
@@ -235,7 +239,7 @@ impl AttemptEnd {
             Ok(record) => record.proof,
             Err(lost) => lost.proof().clone(),
         };
-        let failure = unproven(&proof).unwrap_or(failure);
+        let failure = unproven_end_failure(&proof).unwrap_or(failure);
         let ended = Ended {
             outcome: failure.outcome,
             failure_class: failure.class,
@@ -275,7 +279,7 @@ fn masked(text: String) -> String {
 }
 
 /// Returns the failure for an end that is not proven.
-pub(super) fn unproven(proof: &Proof) -> Option<AttemptFailure> {
+pub(super) fn unproven_end_failure(proof: &Proof) -> Option<AttemptFailure> {
     let reason = "some of its processes could not be ended";
     (!proof.is_proven()).then(|| AttemptFailure::failed(FailureClass::UnprovenEnd, reason))
 }

@@ -9,7 +9,7 @@ use vik_proc::Sandbox;
 use vik_store::AttemptFailure;
 
 use super::attempt::AttemptRunner;
-use crate::hooks::{Hook, Place};
+use crate::hooks::{Hook, ScriptContext};
 use crate::report;
 use crate::sandbox::{self, ConfineError, SandboxSubject};
 
@@ -37,7 +37,7 @@ impl AttemptRunner<'_> {
         &self,
         hook: Hook,
         workdir: &Path,
-        place: &mut Place<'_>,
+        place: &mut ScriptContext<'_>,
     ) -> Result<(), AttemptFailure> {
         place.runs_agent_code = match hook {
             Hook::Verify => true,
@@ -56,7 +56,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns the hosts that the sandbox refused, each once, for the session log.
-    pub(super) fn refused(&self) -> Vec<String> {
+    pub(super) fn refused_host_messages(&self) -> Vec<String> {
         let mut counts: BTreeMap<(String, u16), (String, usize)> = BTreeMap::new();
         for refusal in vik_proc::read_refusals(&self.files.refusals()) {
             let entry = counts

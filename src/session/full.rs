@@ -10,7 +10,7 @@ use vik_store::ledger::LedgerError;
 
 use super::attempt::AttemptRunner;
 use super::follow::KeptOutput;
-use crate::hooks::used_too_much;
+use crate::hooks::describe_overrun;
 use crate::workspace::fs as private;
 
 /// The start of the reason of an attempt that failed because of a full disk.
@@ -18,7 +18,7 @@ pub(super) const FULL: &str = "the disk is full: ";
 
 /// Returns the failure of an agent that was killed because it exceeded a limit.
 pub(super) fn overrun_failure(overrun: &Overrun) -> AttemptFailure {
-    let reason = format!("the agent {}", used_too_much(overrun));
+    let reason = format!("the agent {}", describe_overrun(overrun));
     AttemptFailure::failed(FailureClass::Agent, reason)
 }
 

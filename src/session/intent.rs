@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_strangers_say_of_it_stands_in_the_fence() {
         let fence = Fence::of(&json!({}), true);
-        let text = fence.explain(section(&intent(), "", &fence));
+        let text = fence.with_explanation(section(&intent(), "", &fence));
         let fenced = text.split("<issue-text-").count() - 1;
         // Once in the explanation, and once around the clause of the issue.
         assert_eq!(fenced, 2, "{text}");

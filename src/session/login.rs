@@ -46,9 +46,9 @@ pub(super) struct LoginSync {
 
 /// A task that synchronises logins until it is dropped.
 #[derive(Debug)]
-pub(super) struct Running(AbortHandle);
+pub(super) struct LoginSyncTask(AbortHandle);
 
-impl Drop for Running {
+impl Drop for LoginSyncTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -75,7 +75,7 @@ impl LoginSync {
     }
 
     /// Synchronises the logins every [`INTERVAL`].
-    pub(super) fn keep_up(self) -> Running {
+    pub(super) fn spawn_sync(self) -> LoginSyncTask {
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(INTERVAL).await;
@@ -83,7 +83,7 @@ impl LoginSync {
                 let _ = spawn_blocking(move || sync.exchange(true)).await;
             }
         });
-        Running(task.abort_handle())
+        LoginSyncTask(task.abort_handle())
     }
 }
 

@@ -21,7 +21,7 @@ use super::attempt::{Abort, AttemptRunner};
 use super::live::LivePhase;
 use crate::crash;
 use crate::hooks::{self, HookError};
-use crate::host::{ATTEMPT_MARK, fit};
+use crate::host::{ATTEMPT_MARK, env_value};
 use crate::outputs::{self, CredentialGuard, FILE, FILE_NAME};
 use crate::report::{self, one_line};
 use crate::template;
@@ -88,7 +88,7 @@ struct Checked {
 impl AttemptRunner<'_> {
     /// Withholds credentials from an agent that has outputs, and creates the file in which it
     /// requests them.
-    pub(super) fn wall_off(
+    pub(super) fn withhold_credentials(
         &self,
         workdir: &Path,
         env: &mut BTreeMap<String, String>,
@@ -129,7 +129,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Withholds the same from `verify`, which runs code that the agent wrote.
-    pub(super) fn wall_off_verify(
+    pub(super) fn withhold_credentials_from_verify(
         &self,
         workdir: &Path,
         env: &mut BTreeMap<String, String>,
@@ -176,7 +176,7 @@ impl AttemptRunner<'_> {
             host: self.host(),
             workdir,
             names: &names,
-            secrets: &self.given(&owned),
+            secrets: &self.secret_variables(&owned),
             files: &files,
         })
     }
@@ -228,7 +228,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Removes the agent's file, whose content is kept elsewhere.
-    pub(super) fn forget_outputs(&self) {
+    pub(super) fn remove_output_file(&self) {
         if self.start().stage.outputs.is_some() {
             let _ = std::fs::remove_dir_all(self.files.outputs_dir());
         }
@@ -236,7 +236,7 @@ impl AttemptRunner<'_> {
 
     /// Runs the steps between the agent's end and success: `verify`, a person's approval if one is
     /// required, and the outputs.
-    pub(super) async fn accept(&mut self, workdir: &Path) -> Result<(), Abort> {
+    pub(super) async fn run_acceptance(&mut self, workdir: &Path) -> Result<(), Abort> {
         // `verify` runs code that the agent wrote.
         self.take_outputs().await?;
         self.verify(workdir).await?;
@@ -247,7 +247,7 @@ impl AttemptRunner<'_> {
             .unwrap_or_default();
         self.accept_result(asked_for).await?;
         match checked {
-            Some(checked) => Ok(self.carry_out(checked, workdir).await?),
+            Some(checked) => Ok(self.apply_outputs(checked, workdir).await?),
             None => Ok(()),
         }
     }
@@ -259,7 +259,7 @@ impl AttemptRunner<'_> {
             return Ok(());
         }
         let path = to.clone();
-        let taken = spawn_blocking(move || match outputs::take(&from) {
+        let taken = spawn_blocking(move || match outputs::read_output_file(&from) {
             Ok(bytes) => private::write_atomic(&to, &bytes).map(Ok),
             Err(error) => Ok(Err(error)),
         });
@@ -316,14 +316,14 @@ impl AttemptRunner<'_> {
         Ok(Some(Checked { policy, lines, book }))
     }
 
-    async fn carry_out(&mut self, checked: Checked, workdir: &Path) -> Result<(), AttemptFailure> {
+    async fn apply_outputs(&mut self, checked: Checked, workdir: &Path) -> Result<(), AttemptFailure> {
         let Checked {
             policy,
             lines,
             mut book,
         } = checked;
-        if let Some(halt) = self.attempt.commands.halt() {
-            return Err(halt.trouble());
+        if let Some(halt) = self.attempt.commands.stop_cause() {
+            return Err(halt.failure());
         }
         self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
         for line in &lines {
@@ -434,10 +434,10 @@ impl AttemptRunner<'_> {
             Progress::Applied | Progress::Applying => return Ok(()),
             // The script was killed along with everything else.
             _ if self.attempt.commands.is_killed() => {
-                let halt = self.attempt.commands.halt();
+                let halt = self.attempt.commands.stop_cause();
                 return Err(halt.map_or_else(
                     || AttemptFailure::of(vik_core::outcome::Outcome::Cancelled, why),
-                    |halt| halt.trouble(),
+                    |halt| halt.failure(),
                 ));
             }
             Progress::Failed => format!("{name} is not done: {why}"),
@@ -463,7 +463,8 @@ impl AttemptRunner<'_> {
             output: line.output.clone(),
             detail,
         };
-        book.note_for_good(note).map_err(|error| self.cannot_keep(&error))
+        book.record_durably(note)
+            .map_err(|error| self.cannot_keep(&error))
     }
 
     fn cannot_keep(&self, error: &StoreError) -> AttemptFailure {
@@ -511,7 +512,7 @@ impl AttemptRunner<'_> {
         let kind = line.output.kind();
         let render = |name: &str, source: &str| {
             template::script(source, &context).map_err(|error| {
-                self.hook_trouble(&HookError::Template {
+                self.hook_failure(&HookError::Template {
                     name: format!("outputs.{kind}.{name}"),
                     source: Box::new(error),
                 })
@@ -568,7 +569,7 @@ impl AttemptRunner<'_> {
         }
         let own = own
             .into_iter()
-            .map(|(name, value)| (name.to_owned(), fit(&value)));
+            .map(|(name, value)| (name.to_owned(), env_value(&value)));
         place.env.extend(own);
         // The agent's work is complete. If the command were cut off, the tracker would not learn of
         // it. Its own timeout bounds the wait.

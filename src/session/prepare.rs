@@ -10,7 +10,7 @@ use vik_core::ids::IssueId;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::PromptSource;
 use vik_proc::{FileLock, Graces};
-use vik_store::{AttemptFailure, Ran, Step};
+use vik_store::{AttemptFailure, ScriptProgress, Step};
 
 use super::approval::human_message;
 use super::attempt::AttemptRunner;
@@ -74,7 +74,7 @@ impl AttemptRunner<'_> {
     async fn pause(&self) -> Result<(), AttemptFailure> {
         tokio::select! {
             () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
-            halt = self.attempt.commands.halted() => Err(halt.trouble()),
+            halt = self.attempt.commands.stopped() => Err(halt.failure()),
         }
     }
 
@@ -112,7 +112,7 @@ impl AttemptRunner<'_> {
     async fn workspace_alone(&mut self) -> Result<PathBuf, AttemptFailure> {
         // Without a hook, a workspace cannot be incomplete.
         let made_by_hook = self.spec.after_create.is_some();
-        let was_created = match self.ended(Hook::AfterCreate.as_str()) {
+        let was_created = match self.script_result(Hook::AfterCreate.as_str()) {
             Some(Some(failure)) => {
                 self.preparing = true;
                 return Err(failure);
@@ -167,7 +167,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Enters the workspace that an earlier daemon made ready.
-    pub(super) async fn enter_again(&mut self) -> Result<PathBuf, AttemptFailure> {
+    pub(super) async fn reenter_workspace(&mut self) -> Result<PathBuf, AttemptFailure> {
         let workspace = self
             .in_workspace(|host, id| workspace::open(&host.layout, id))
             .await?;
@@ -191,7 +191,7 @@ impl AttemptRunner<'_> {
 
     /// Renders the prompt. Its commands may have side effects, so they run only once.
     pub(super) async fn prompt(&mut self, workdir: &Path, context: &Value) -> Result<(), AttemptFailure> {
-        match self.ended(PROMPT) {
+        match self.script_result(PROMPT) {
             Some(None) => return Ok(()),
             Some(Some(failure)) => return Err(failure),
             None => {}
@@ -245,10 +245,10 @@ impl AttemptRunner<'_> {
                     self.confine_script(Hook::BeforeRun, workdir, &mut place)?;
                     let file = self.files.hook(PROMPT).with_extension("sh");
                     let stop = async {
-                        self.attempt.commands.halted().await;
+                        self.attempt.commands.stopped().await;
                     };
                     let output = hooks::prompt_command(self.host(), script, place, &file, stop).await;
-                    let output = output.map_err(|error| self.hook_trouble(&error))?;
+                    let output = output.map_err(|error| self.hook_failure(&error))?;
                     if *has_data && fence.is_closed() {
                         text.push_str(&fence.data(&output));
                     } else {
@@ -258,7 +258,7 @@ impl AttemptRunner<'_> {
             }
         }
         text.push_str(added);
-        let text = fence.explain(text);
+        let text = fence.with_explanation(text);
         // The prompt is sent to a provider and shown to people.
         let text = vik_mask::mask(&text);
         private::write_private(&self.files.prompt(), text.as_bytes()).map_err(|error| {
@@ -287,16 +287,16 @@ impl AttemptRunner<'_> {
                 Ok(source) => Ok((source.map_err(failed)?, name)),
                 Err(error) => Err(failed(format!("{name}: {error}"))),
             },
-            halt = self.attempt.commands.halted() => Err(halt.trouble()),
+            halt = self.attempt.commands.stopped() => Err(halt.failure()),
         }
     }
 
     /// Returns how a script of this attempt ended, if its end is known: `Some(None)` for success,
     /// `Some(Some(_))` for a failure.
-    pub(super) fn ended(&self, script: &str) -> Option<Option<AttemptFailure>> {
-        match self.journal().ran(script) {
-            Ran::Ended(failure) => Some(failure.cloned()),
-            Ran::Not | Ran::Begun => None,
+    pub(super) fn script_result(&self, script: &str) -> Option<Option<AttemptFailure>> {
+        match self.journal().script_progress(script) {
+            ScriptProgress::Ended(failure) => Some(failure.cloned()),
+            ScriptProgress::Not | ScriptProgress::Begun => None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl Owed {
 impl AttemptRunner<'_> {
     /// Determines the agent's changes and compares them with the scope. A failure of the agent
     /// takes precedence.
-    pub(super) async fn judge_changes(&mut self, result: Result<(), Abort>) -> Result<(), Abort> {
+    pub(super) async fn check_changes(&mut self, result: Result<(), Abort>) -> Result<(), Abort> {
         if let Err(failure) = self.take_over_commits().await {
             return result.and(Err(failure.into()));
         }
@@ -111,7 +111,7 @@ impl AttemptRunner<'_> {
             changes: self.files.changes(),
             verdict: self.files.scope_verdict(),
             last: self.host().layout.last_snapshot(issue),
-            owed: self.host().layout.owed(issue, stage),
+            owed: self.host().layout.unreverted_changes_file(issue, stage),
             run: self.start().run,
             reverts: intent.on_violation == OnViolation::Revert,
             scope: scope.clone(),
@@ -124,7 +124,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns a message about the reverted paths for the session log.
-    pub(super) fn reverted(&self) -> Option<String> {
+    pub(super) fn reverted_message(&self) -> Option<String> {
         let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
         let paths = named(&verdict.reverted, MAX_REPORTED);
         (!paths.is_empty()).then(|| format!("changed out of its scope, and put back as it was: {paths}"))
@@ -197,8 +197,8 @@ impl Judge {
         if let Some(folder) = self.owed.parent() {
             private::create_private_dir_all(folder)?;
         }
-        private::write_soon(&self.owed, &serde_json::to_vec(&owed)?)?;
-        private::write_soon(&self.verdict, &serde_json::to_vec(&verdict)?)?;
+        private::write_atomic_nosync(&self.owed, &serde_json::to_vec(&owed)?)?;
+        private::write_atomic_nosync(&self.verdict, &serde_json::to_vec(&verdict)?)?;
         Ok(verdict)
     }
 
@@ -218,7 +218,7 @@ impl Judge {
             let base_side = base.snapshot.files.get(&path).map(|found| &found.side);
             let why = if before.as_ref() != base_side {
                 EARLIER
-            } else if restore(&self.store, &self.folder, &base.snapshot, &path)? == Restored::NotKept {
+            } else if restore(&self.store, &self.folder, &base.snapshot, &path)? == Restored::ContentMissing {
                 NOT_KEPT
             } else {
                 continue;
@@ -231,7 +231,8 @@ impl Judge {
             let why = if before.as_ref() != base.snapshot.mark(&path) {
                 EARLIER
             } else if remaining.paths.keys().any(|kept| is_below(kept, &path))
-                || restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)? == Restored::NotKept
+                || restore_mark(&self.store, &self.folder, &base.snapshot, now, &path)?
+                    == Restored::ContentMissing
             {
                 NOT_KEPT
             } else {

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use vik_core::event::Ended;
 use vik_core::outcome::FailureClass;
 use vik_proc::Graces;
-use vik_store::{AttemptFailure, Ran, Step};
+use vik_store::{AttemptFailure, ScriptProgress, Step};
 
 use super::attempt::AttemptRunner;
 use super::commands::StopCause;
 use super::context::stage_context;
 use super::live::LivePhase;
 use crate::crash;
-use crate::hooks::{self, Hook, HookError, Place};
-use crate::host::{ATTEMPT_MARK, fit};
+use crate::hooks::{self, Hook, HookError, ScriptContext};
+use crate::host::{ATTEMPT_MARK, env_value};
 use crate::report;
 use crate::secrets::{Resolver, SecretError};
 use crate::template;
@@ -52,7 +52,7 @@ impl AttemptRunner<'_> {
         self.resolve_secrets().await?;
         let workdir = match self.workdir.clone() {
             Some(workdir) => workdir,
-            None => self.enter_again().await?,
+            None => self.reenter_workspace().await?,
         };
         let mut context = stage_context(self.host(), self.start(), &workdir);
         context.insert("session".to_owned(), self.session_value(ended));
@@ -90,11 +90,11 @@ impl AttemptRunner<'_> {
         workdir: &Path,
         context: &Value,
     ) -> Result<(), AttemptFailure> {
-        if let Some(failure) = self.ended(hook.as_str()) {
+        if let Some(failure) = self.script_result(hook.as_str()) {
             return failure.map_or(Ok(()), Err);
         }
         let script = template::script(source, context).map_err(|error| {
-            self.hook_trouble(&HookError::Template {
+            self.hook_failure(&HookError::Template {
                 name: hook.to_string(),
                 source: Box::new(error),
             })
@@ -112,12 +112,12 @@ impl AttemptRunner<'_> {
         let mut place = self.place(workdir, self.hook_timeout(hook), names);
         self.confine_script(hook, workdir, &mut place)?;
         if hook == Hook::Verify {
-            self.wall_off_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
+            self.withhold_credentials_from_verify(workdir, &mut place.env, place.sandbox.as_mut())?;
         }
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.verify_failure(error),
-            _ => self.hook_trouble(&error),
+            _ => self.hook_failure(&error),
         });
         if done.is_err() && self.disk_fails().await {
             // The journal gets no end, so the hook runs again when there is space.
@@ -140,7 +140,7 @@ impl AttemptRunner<'_> {
     /// Records the start of a script. Processes of the same script that an earlier daemon left are
     /// ended first.
     pub(super) async fn note_started(&self, script: &str) -> Result<(), AttemptFailure> {
-        let was_started = self.journal().ran(script) == Ran::Begun;
+        let was_started = self.journal().script_progress(script) == ScriptProgress::Begun;
         if was_started {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
             if !alive.is_empty() {
@@ -162,7 +162,7 @@ impl AttemptRunner<'_> {
         }
     }
 
-    async fn run_hook(&self, hook: Hook, script: &str, place: Place<'_>) -> Result<(), HookError> {
+    async fn run_hook(&self, hook: Hook, script: &str, place: ScriptContext<'_>) -> Result<(), HookError> {
         if let Some(folder) = &self.folder {
             folder
                 .check(&self.host().layout)
@@ -178,7 +178,7 @@ impl AttemptRunner<'_> {
             match hook {
                 Hook::AfterRun => commands.killed().await,
                 _ => {
-                    commands.halted().await;
+                    commands.stopped().await;
                 }
             }
         };
@@ -186,11 +186,11 @@ impl AttemptRunner<'_> {
         hooks::run(self.host(), hook.as_str(), script, place, &log, stop).await
     }
 
-    pub(super) fn hook_trouble(&self, error: &HookError) -> AttemptFailure {
+    pub(super) fn hook_failure(&self, error: &HookError) -> AttemptFailure {
         match error {
             HookError::Cancelled { .. } => {
-                let halt = self.attempt.commands.halt();
-                halt.unwrap_or(StopCause::All).trouble()
+                let halt = self.attempt.commands.stop_cause();
+                halt.unwrap_or(StopCause::All).failure()
             }
             error => AttemptFailure::failed(FailureClass::Hook, report::chain(error)),
         }
@@ -202,17 +202,22 @@ impl AttemptRunner<'_> {
                 feedback: Some(tail.clone()),
                 ..AttemptFailure::failed(FailureClass::Verify, error.to_string())
             },
-            error @ HookError::Cancelled { .. } => self.hook_trouble(&error),
+            error @ HookError::Cancelled { .. } => self.hook_failure(&error),
             error => AttemptFailure::failed(FailureClass::Verify, report::chain(&error)),
         }
     }
 
     /// Returns the folder, the environment and the secrets of a script.
-    pub(super) fn place<'p>(&'p self, workdir: &'p Path, timeout: Duration, names: &[String]) -> Place<'p> {
+    pub(super) fn place<'p>(
+        &'p self,
+        workdir: &'p Path,
+        timeout: Duration,
+        names: &[String],
+    ) -> ScriptContext<'p> {
         let mut env = self.host().environment.shared();
-        self.add_own(&mut env);
-        env.extend(self.given(names));
-        Place {
+        self.add_vik_variables(&mut env);
+        env.extend(self.secret_variables(names));
+        ScriptContext {
             cwd: workdir,
             env,
             attempt: &self.id,
@@ -243,10 +248,15 @@ impl AttemptRunner<'_> {
             folder: self.files.dir(),
         };
         let stop = async {
-            self.attempt.commands.halted().await;
+            self.attempt.commands.stopped().await;
         };
         let values = resolver.values(&names, stop).await.map_err(|error| match error {
-            SecretError::Cancelled { .. } => self.attempt.commands.halt().unwrap_or(StopCause::All).trouble(),
+            SecretError::Cancelled { .. } => self
+                .attempt
+                .commands
+                .stop_cause()
+                .unwrap_or(StopCause::All)
+                .failure(),
             error => AttemptFailure::failed(error.class(), report::chain(&error)),
         })?;
         self.secrets = Some(values);
@@ -254,12 +264,12 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns those of the attempt's secrets that `names` lists.
-    pub(super) fn given(&self, names: &[String]) -> Vec<(String, String)> {
+    pub(super) fn secret_variables(&self, names: &[String]) -> Vec<(String, String)> {
         self.secrets.iter().flat_map(|values| values.of(names)).collect()
     }
 
     /// Adds the variables that hooks and agents get in addition to their environment.
-    pub(super) fn add_own(&self, env: &mut BTreeMap<String, String>) {
+    pub(super) fn add_vik_variables(&self, env: &mut BTreeMap<String, String>) {
         let (host, start) = (self.host(), self.start());
         host.add_own(env);
         let own = [
@@ -276,6 +286,6 @@ impl AttemptRunner<'_> {
                 host.layout.issues_dir().to_string_lossy().into_owned(),
             ),
         ];
-        env.extend(own.map(|(name, value)| (name.to_owned(), fit(&value))));
+        env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
     }
 }

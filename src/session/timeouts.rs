@@ -35,12 +35,12 @@ impl<'a> Timeouts<'a> {
         approvals: Option<&ToolCallApprovals>,
     ) -> Option<AttemptFailure> {
         let stage = self.stage;
-        if approvals.is_some_and(|approvals| approvals.awaits().is_some()) {
+        if approvals.is_some_and(|approvals| approvals.pending_request().is_some()) {
             // The attempt waits for a person, not for its agent.
             reader.pause_timers();
             return None;
         }
-        let waited = approvals.map(ToolCallApprovals::waited).unwrap_or_default();
+        let waited = approvals.map(ToolCallApprovals::time_waited).unwrap_or_default();
         if self.started.elapsed().saturating_sub(waited) >= stage.timeout.0 {
             return Some(AttemptFailure::of(
                 Outcome::TimedOut,

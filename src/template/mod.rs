@@ -140,7 +140,7 @@ fn check(source: &str, names: &[&str], plan: Result<source::Plan, TemplateError>
     // Two passes: every condition true, and every condition false. A condition that opens a quote
     // and an equal one that closes it then agree.
     for cond in [true, false] {
-        if let Err(error) = plan.sketch(cond)
+        if let Err(error) = plan.check_shell_text(cond)
             && !errors.iter().any(|known| known.to_string() == error.to_string())
         {
             errors.push(error);

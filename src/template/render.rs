@@ -130,7 +130,7 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
         }
         inner.clone_into(&mut rendered.text);
         let is_data = |(at, (site, _)): (usize, &(usize, String))| {
-            plan.sites.get(*site).is_none_or(|site| !site.own)
+            plan.sites.get(*site).is_none_or(|site| !site.is_trusted)
                 && inner.contains(&source::placeholder(&plan.nonce, at))
         };
         let has_data = rendered.values.iter().enumerate().any(is_data);

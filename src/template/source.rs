@@ -30,7 +30,7 @@ pub(super) struct Site {
     /// The text with the braces, e.g. `{{ issue.title }}`.
     pub(super) text: String,
     /// Whether its value comes from the author or from Vik, not from the tracker or an agent.
-    pub(super) own: bool,
+    pub(super) is_trusted: bool,
 }
 
 /// A template that was parsed and passed all checks that need no values.
@@ -108,7 +108,7 @@ impl Plan {
     }
 
     /// Checks the shell text without values, with every condition equal to `cond`.
-    pub(super) fn sketch(&self, cond: bool) -> Result<(), TemplateError> {
+    pub(super) fn check_shell_text(&self, cond: bool) -> Result<(), TemplateError> {
         let template = parse(&self.rewritten)?;
         let mut text = String::new();
         let mut site = 0;
@@ -179,12 +179,12 @@ impl<'a> Walk<'a> {
         match stmt {
             Stmt::Template(inner) => self.script(&inner.children),
             Stmt::EmitExpr(emit) => {
-                let own = words::is_own(&emit.expr, &self.assigned);
+                let own = words::is_trusted_expr(&emit.expr, &self.assigned);
                 let line = usize::from(emit.span().start_line);
                 self.in_shell.push(Some(Site {
                     line,
                     text: String::new(),
-                    own,
+                    is_trusted: own,
                 }));
                 Ok(())
             }

@@ -15,7 +15,7 @@ use super::source::Site;
 
 /// Whether a piece of text is in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Open {
+pub(super) enum Quoting {
     Bare,
     Quoted,
 }
@@ -130,9 +130,9 @@ impl Command {
         self.words.is_empty()
     }
 
-    pub(super) fn push(&mut self, text: &str, open: Open) {
+    pub(super) fn push(&mut self, text: &str, open: Quoting) {
         let word = self.word.get_or_insert_default();
-        if open == Open::Quoted {
+        if open == Quoting::Quoted {
             word.quoted = true;
         } else if text == "=" && !word.quoted && !word.value_first && !word.assignment && word.value.is_none()
         {
@@ -147,7 +147,7 @@ impl Command {
             word.value_first = true;
         }
         word.quoted = true;
-        if !site.own {
+        if !site.is_trusted {
             self.tainted.get_or_insert_with(|| site.clone());
             word.value.get_or_insert_with(|| site.clone());
         }
@@ -456,8 +456,8 @@ fn is_name(text: &str) -> bool {
 
 /// Returns whether an expression contains only values of the author and of Vik: paths of the
 /// workflow, the daemon's environment, constants.
-pub(super) fn is_own(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
-    let own = |inner: &Expr<'_>| is_own(inner, assigned);
+pub(super) fn is_trusted_expr(expr: &Expr<'_>, assigned: &HashSet<String>) -> bool {
+    let own = |inner: &Expr<'_>| is_trusted_expr(inner, assigned);
     let own_opt = |inner: &Option<Expr<'_>>| inner.as_ref().is_none_or(own);
     let own_args = |args: &[CallArg<'_>]| {
         args.iter().all(|arg| match arg {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::error::{Broken, TrackerError};
+use super::error::{BrokenFile, TrackerError};
 use super::front;
 use super::issue::{Comment, TrackedIssue};
 use super::yaml::{self, Entry};
@@ -61,8 +61,8 @@ pub(super) fn may_have_id(text: &str, id: &str) -> bool {
 }
 
 impl Document {
-    pub(super) fn parse(path: &Path, text: String) -> Result<Self, Broken> {
-        let broken = |line, reason: String, hint| Broken {
+    pub(super) fn parse(path: &Path, text: String) -> Result<Self, BrokenFile> {
+        let broken = |line, reason: String, hint| BrokenFile {
             path: path.to_owned(),
             line,
             reason,
@@ -106,15 +106,15 @@ impl Document {
     }
 
     /// Returns the whole file as an issue.
-    pub(super) fn issue(&self, path: &Path) -> Result<TrackedIssue, Broken> {
-        let broken = |line, reason: String, hint| Broken {
+    pub(super) fn issue(&self, path: &Path) -> Result<TrackedIssue, BrokenFile> {
+        let broken = |line, reason: String, hint| BrokenFile {
             path: path.to_owned(),
             line,
             reason,
             hint,
         };
         let line = |entry: &Entry| entry.line + self.front_line - 1;
-        let text = |key: &'static str, hint| -> Result<Option<(String, usize)>, Broken> {
+        let text = |key: &'static str, hint| -> Result<Option<(String, usize)>, BrokenFile> {
             match self.entry(key) {
                 None => Ok(None),
                 Some(entry) if entry.value.is_null() => Ok(None),
@@ -154,7 +154,7 @@ impl Document {
 
     /// Sets the value of an existing key.
     pub(super) fn set(&mut self, key: &str, value: &str, path: &Path) -> Result<(), TrackerError> {
-        let entangled = || TrackerError::Entangled {
+        let entangled = || TrackerError::NotEditable {
             key: key.to_owned(),
             path: path.to_owned(),
         };

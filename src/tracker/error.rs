@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A file that is no issue, and the place of the error.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}:{line}: {reason}", path = path.display())]
-pub struct Broken {
+pub struct BrokenFile {
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -39,7 +39,7 @@ pub enum TrackerError {
     Write { path: PathBuf, source: std::io::Error },
     /// The file of the issue is broken.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Broken(#[from] BrokenFile),
     /// No file has this id.
     #[error("there is no issue {id:?} in {dir}", dir = dir.display())]
     NotFound { id: String, dir: PathBuf },
@@ -48,7 +48,7 @@ pub enum TrackerError {
     Ambiguous { id: String, paths: Box<[PathBuf; 2]> },
     /// The id of a new issue is already in use.
     #[error("the id {id:?} is taken by {path}", path = path.display())]
-    Taken {
+    IdInUse {
         id: String,
         /// The file with this id.
         path: PathBuf,
@@ -75,10 +75,10 @@ pub enum TrackerError {
     },
     /// The value of a key cannot be changed without changing other bytes.
     #[error("cannot change `{key}` in {path} without touching more than that", path = path.display())]
-    Entangled { key: String, path: PathBuf },
+    NotEditable { key: String, path: PathBuf },
     /// Another program keeps writing to the file.
     #[error("{path} changes all the time", path = path.display())]
-    Changing { path: PathBuf },
+    ConcurrentWrites { path: PathBuf },
     #[error("cannot read the text from stdin")]
     Input(#[source] std::io::Error),
     #[error("cannot print the result")]
@@ -91,10 +91,10 @@ impl TrackerError {
         match self {
             Self::Open { .. } | Self::List { .. } => "issues_folder",
             Self::Lock { .. } | Self::LockHeld { .. } => "issues_locked",
-            Self::Write { .. } | Self::Entangled { .. } | Self::Changing { .. } => "issue_write",
+            Self::Write { .. } | Self::NotEditable { .. } | Self::ConcurrentWrites { .. } => "issue_write",
             Self::Broken(_) => "issue_broken",
             Self::NotFound { .. } => "issue_not_found",
-            Self::Ambiguous { .. } | Self::Taken { .. } => "issue_id_taken",
+            Self::Ambiguous { .. } | Self::IdInUse { .. } => "issue_id_taken",
             Self::BadId { .. } | Self::BadTitle | Self::BadState | Self::EmptyComment => "issue_usage",
             Self::WrongState { .. } => "issue_wrong_state",
             Self::Input(_) | Self::Output(_) => "issue_io",
@@ -120,11 +120,11 @@ impl TrackerError {
             Self::Broken(broken) => broken.hint,
             Self::NotFound { .. } => "`vik issue list` shows all ids",
             Self::Ambiguous { .. } => "give one of them another id",
-            Self::Taken { .. } => "leave --id out to get the next free number",
+            Self::IdInUse { .. } => "leave --id out to get the next free number",
             Self::BadId { .. } => {
                 "use letters, digits, `.`, `_` and `-`, at most 100, and begin with a letter or a digit"
             }
-            Self::Entangled { .. } => "change it by hand, or make it a plain `key: value` line",
+            Self::NotEditable { .. } => "change it by hand, or make it a plain `key: value` line",
             Self::LockHeld { .. } => {
                 "`fuser` or `lsof` shows who uses it; if that is no writer, a killed one left it: \
                 run `rm .vik-lock` in the issues folder"

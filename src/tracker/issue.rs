@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::document::Document;
-use super::error::Broken;
+use super::error::BrokenFile;
 
 /// One issue of the embedded tracker.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl TrackedIssue {
     ///
     /// # Errors
     /// When it is no issue.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, Broken> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, BrokenFile> {
         Document::parse(path, text.to_owned())?.issue(path)
     }
 

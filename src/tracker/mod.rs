@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-pub use error::{Broken, TrackerError};
+pub use error::{BrokenFile, TrackerError};
 pub use issue::{Comment, TrackedIssue};
 
 use document::Document;
-use store::{Locked, Store};
+use store::{LockedStore, Store};
 
 /// The most tries of a change while an editor saves the file at the same time.
 const TRIES: usize = 10;
@@ -44,7 +44,7 @@ pub struct Listing {
     /// The issues; each id once.
     pub issues: Vec<TrackedIssue>,
     /// Files that cannot be parsed or repeat an id, sorted by name.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenFile>,
 }
 
 /// The data of a new issue.
@@ -102,7 +102,7 @@ impl Tracker {
                         free.insert(name);
                         listing.issues.push(issue);
                     }
-                    std::collections::hash_map::Entry::Occupied(first) => listing.broken.push(Broken {
+                    std::collections::hash_map::Entry::Occupied(first) => listing.broken.push(BrokenFile {
                         path: store.path(&name),
                         line: issue.id_line,
                         reason: format!("the id {:?} is taken by {}", issue.id, first.get().display()),
@@ -146,7 +146,7 @@ impl Tracker {
         let store = Store::create(&self.dir)?.lock()?;
         let (highest, taken) = survey(&store, issue.id.as_deref())?;
         let id = match (&issue.id, taken) {
-            (Some(id), Some(path)) => return Err(TrackerError::Taken { id: id.clone(), path }),
+            (Some(id), Some(path)) => return Err(TrackerError::IdInUse { id: id.clone(), path }),
             (Some(id), None) => id.clone(),
             (None, _) => highest.saturating_add(1).to_string(),
         };
@@ -248,7 +248,7 @@ impl Tracker {
             // An editor has saved it since: apply the change to the new content.
             text = store.read(&name)?;
         }
-        Err(TrackerError::Changing { path })
+        Err(TrackerError::ConcurrentWrites { path })
     }
 }
 
@@ -297,7 +297,7 @@ fn find(store: &Store, id: &str) -> Result<(OsString, String), TrackerError> {
 
 /// Returns the highest number that any file uses as its id or at the start of its name, and the
 /// file with the id `id`.
-fn survey(store: &Locked, id: Option<&str>) -> Result<(u64, Option<PathBuf>), TrackerError> {
+fn survey(store: &LockedStore, id: Option<&str>) -> Result<(u64, Option<PathBuf>), TrackerError> {
     let mut highest = 0;
     let mut taken = None;
     for name in store.names()? {

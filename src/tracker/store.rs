@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::unistd::{Uid, User};
 use vik_proc::untrusted;
 
-use super::error::{Broken, TrackerError};
+use super::error::{BrokenFile, TrackerError};
 use super::lock::{self, FolderLock};
 use crate::workspace::fs::{list_folder, open_folder};
 
@@ -29,12 +29,12 @@ pub(super) struct Store {
 /// A folder in which no other process writes, as far as programs take the lock. Nothing stays in it
 /// that git would show.
 #[derive(Debug)]
-pub(super) struct Locked {
+pub(super) struct LockedStore {
     store: Store,
     _lock: FolderLock,
 }
 
-impl Deref for Locked {
+impl Deref for LockedStore {
     type Target = Store;
 
     fn deref(&self) -> &Store {
@@ -63,13 +63,13 @@ impl Store {
         Self::open(dir)
     }
 
-    pub(super) fn lock(self) -> Result<Locked, TrackerError> {
+    pub(super) fn lock(self) -> Result<LockedStore, TrackerError> {
         let fail = |source| TrackerError::Lock {
             dir: self.dir.clone(),
             source,
         };
         match FolderLock::acquire(&self.dir, PATIENCE).map_err(fail)? {
-            Some(lock) => Ok(Locked {
+            Some(lock) => Ok(LockedStore {
                 store: self,
                 _lock: lock,
             }),
@@ -130,9 +130,9 @@ impl Store {
 
     /// Returns the content of a file. Refuses links and everything that is no regular file: they
     /// could lead anywhere, or block.
-    pub(super) fn read(&self, name: &OsStr) -> Result<String, Broken> {
+    pub(super) fn read(&self, name: &OsStr) -> Result<String, BrokenFile> {
         let path = self.path(name);
-        let broken = |reason: String, hint| Broken {
+        let broken = |reason: String, hint| BrokenFile {
             path: path.clone(),
             line: 1,
             reason,
@@ -154,7 +154,7 @@ impl Store {
         String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
             let line = error.as_bytes()[..good].iter().filter(|&&b| b == b'\n').count() + 1;
-            Broken {
+            BrokenFile {
                 path: path.clone(),
                 line,
                 reason: "it is not UTF-8 text".to_owned(),
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-impl Locked {
+impl LockedStore {
     /// Writes a new file; never replaces an existing one.
     pub(super) fn create_file(&self, name: &str, text: &str) -> Result<(), TrackerError> {
         let path = self.store.dir.join(name);

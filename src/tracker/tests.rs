@@ -410,7 +410,7 @@ fn an_editor_that_saves_in_between_is_noticed() {
         put(&tracker, "1.md", &format!("---\nid: 1\nstate: a\n---\n{tries}\n"));
         document.set("state", "c", path)
     });
-    assert!(matches!(error, Err(TrackerError::Changing { .. })));
+    assert!(matches!(error, Err(TrackerError::ConcurrentWrites { .. })));
     assert_eq!(
         std::fs::read_dir(tracker.dir()).unwrap().count(),
         1,

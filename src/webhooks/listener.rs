@@ -106,7 +106,7 @@ pub(super) async fn answer(verifier: &WebhookVerifier, request: Request<Body>, p
     match tokio::time::timeout(BODY_WITHIN, read(body)).await {
         Err(_) => empty_response(StatusCode::REQUEST_TIMEOUT),
         Ok(Err(status)) => empty_response(status),
-        Ok(Ok(body)) => empty_response(status(verifier.judge(
+        Ok(Ok(body)) => empty_response(status(verifier.verify_call(
             &name,
             &hook,
             &secret,

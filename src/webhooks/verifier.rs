@@ -78,7 +78,7 @@ impl WebhookVerifier {
     }
 
     /// Verifies a call whose body was read.
-    pub(super) fn judge(
+    pub(super) fn verify_call(
         &self,
         name: &str,
         hook: &Hook,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use vik_core::workflow::{Hook, HookKind};
 
-use crate::control::http::{same, unhex};
+use crate::control::http::{constant_time_eq, unhex};
 
 /// How far the time of a call of Linear may differ from ours, as its documentation recommends.
 const LINEAR_WITHIN_MS: i64 = 60_000;
@@ -171,7 +171,7 @@ pub fn verify(
             }
         }
         HookKind::Gitlab => {
-            if !same(proof, secret) {
+            if !constant_time_eq(proof, secret) {
                 return Err(Refused::Forged);
             }
             Delivery {

@@ -48,7 +48,7 @@ impl WorkflowFile {
                 "workflow_unreadable",
                 format!("cannot read {}", path.display()),
             )
-            .because(&error);
+            .with_source(&error);
             if error.kind() == io::ErrorKind::NotFound {
                 failure.hint("make one with `vik init`, or name it with --workflow FILE")
             } else {

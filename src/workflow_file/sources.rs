@@ -72,7 +72,7 @@ pub(crate) struct Source<'w> {
     pub(crate) file: Option<PathBuf>,
     pub(crate) text: String,
     /// Whether its text has no findings.
-    pub(crate) sound: bool,
+    pub(crate) is_valid: bool,
 }
 
 /// All templates of a workflow, with the findings about their texts.
@@ -179,7 +179,7 @@ impl<'w> Sources<'w> {
             path,
             file: None,
             text: text.to_owned(),
-            sound,
+            is_valid: sound,
         });
     }
 
@@ -236,7 +236,7 @@ impl<'w> Sources<'w> {
             path,
             file: Some(file),
             text,
-            sound,
+            is_valid: sound,
         });
     }
 }

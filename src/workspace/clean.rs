@@ -29,7 +29,7 @@ const GIT_BYTES: usize = 64 * 1024 * 1024;
 
 /// The work that removing a workspace would lose.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leftover {
+pub enum UnsavedWork {
     Nothing,
     /// Files that are in no repository.
     Files,
@@ -43,7 +43,7 @@ pub enum Leftover {
     Unknown(String),
 }
 
-impl Leftover {
+impl UnsavedWork {
     /// Returns the reason why the workspace is kept, for people.
     pub fn reason(&self) -> Option<String> {
         Some(match self {
@@ -58,26 +58,26 @@ impl Leftover {
 }
 
 /// Checks a workspace. `scratch` is a folder of Vik's for the view, which is removed afterwards.
-pub async fn leftover(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> Leftover {
+pub async fn unsaved_work(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> UnsavedWork {
     let view = match View::make(workspace, scratch) {
         Ok(Some(view)) => view,
-        Ok(None) => return Leftover::Nothing,
-        Err(Blind::NoRepository) => return Leftover::Files,
-        Err(Blind::Io(error)) => return Leftover::Unknown(error.to_string()),
+        Ok(None) => return UnsavedWork::Nothing,
+        Err(ViewError::NoRepository) => return UnsavedWork::Files,
+        Err(ViewError::Io(error)) => return UnsavedWork::Unknown(error.to_string()),
     };
     let found = classify(supervisor, &view).await;
     view.remove();
-    found.unwrap_or_else(Leftover::Unknown)
+    found.unwrap_or_else(UnsavedWork::Unknown)
 }
 
-async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, String> {
+async fn classify(supervisor: &Supervisor, view: &View) -> Result<UnsavedWork, String> {
     // `git status` would run git in each submodule, with the settings of that submodule.
     let staged = view.git(supervisor, &["ls-files", "--stage", "-z"]).await?;
     if staged
         .split(|byte| *byte == 0)
         .any(|entry| entry.starts_with(b"160000 "))
     {
-        return Ok(Leftover::Submodules);
+        return Ok(UnsavedWork::Submodules);
     }
     let status = [
         "status",
@@ -87,7 +87,7 @@ async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, Stri
         "--ignore-submodules=all",
     ];
     if !view.git(supervisor, &status).await?.is_empty() {
-        return Ok(Leftover::Uncommitted);
+        return Ok(UnsavedWork::Uncommitted);
     }
     // In a linked work tree, only the commits of its `HEAD` count: its branches belong to the main
     // repository, which stays.
@@ -104,9 +104,9 @@ async fn classify(supervisor: &Supervisor, view: &View) -> Result<Leftover, Stri
         ]
     };
     if !view.git(supervisor, own).await?.is_empty() {
-        return Ok(Leftover::Unpushed);
+        return Ok(UnsavedWork::Unpushed);
     }
-    Ok(Leftover::Nothing)
+    Ok(UnsavedWork::Nothing)
 }
 
 /// A repository as git may see it: without its settings.
@@ -120,12 +120,12 @@ pub(super) struct View {
 }
 
 /// Why no view could be made.
-pub(super) enum Blind {
+pub(super) enum ViewError {
     NoRepository,
     Io(io::Error),
 }
 
-impl From<io::Error> for Blind {
+impl From<io::Error> for ViewError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -159,26 +159,29 @@ pub(super) fn sweep_views(scratch: &Path) -> io::Result<()> {
 
 impl View {
     /// Makes a view; `None` if the workspace is empty.
-    pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, Blind> {
+    pub(super) fn make(workspace: &Path, scratch: &Path) -> Result<Option<Self>, ViewError> {
         if list_folder(workspace)?.next().is_none() {
             return Ok(None);
         }
         let dot_git = workspace.join(".git");
         let kind = match dot_git.symlink_metadata() {
             Ok(metadata) => metadata.file_type(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Blind::NoRepository),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ViewError::NoRepository),
             Err(error) => return Err(error.into()),
         };
         let (own, common) = if kind.is_dir() {
             (dot_git.clone(), dot_git)
         } else if kind.is_file() {
             let text = small_file(&dot_git)?;
-            let own = text.strip_prefix("gitdir:").ok_or(Blind::NoRepository)?.trim();
+            let own = text
+                .strip_prefix("gitdir:")
+                .ok_or(ViewError::NoRepository)?
+                .trim();
             let own = workspace.join(own);
             let common = own.join(small_file(&own.join("commondir"))?.trim_end());
             (own, common)
         } else {
-            return Err(Blind::NoRepository);
+            return Err(ViewError::NoRepository);
         };
         let git_dir = scratch.join(format!("{VIEW_PREFIX}{}", uuid::Uuid::now_v7().simple()));
         create_private_dir_all(&git_dir.join("info"))?;
@@ -283,7 +286,7 @@ impl View {
         }
         if run.exit.code != Some(0) {
             let verb = args.first().copied().unwrap_or_default();
-            return Err(format!("`git {verb}` {}", crate::hooks::how_ended(&run.exit)));
+            return Err(format!("`git {verb}` {}", crate::hooks::describe_exit(&run.exit)));
         }
         Ok(run.stdout)
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use vik_api::{DiffView, FileChange, FileDiff, SCHEMA};
 use vik_proc::Supervisor;
 
-use super::clean::{Blind, View};
+use super::clean::{View, ViewError};
 
 /// The most files in a diff.
 const MAX_FILES: usize = 500;
@@ -26,11 +26,13 @@ pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> 
     let view = match View::make(workspace, scratch) {
         Ok(Some(view)) => view,
         Ok(None) => return empty_diff("the workspace is empty"),
-        Err(Blind::NoRepository) => return empty_diff("the workspace is no git work tree"),
-        Err(Blind::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(ViewError::NoRepository) => return empty_diff("the workspace is no git work tree"),
+        Err(ViewError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             return empty_diff("there is no workspace any more");
         }
-        Err(Blind::Io(error)) => return empty_diff(&format!("the workspace cannot be looked at: {error}")),
+        Err(ViewError::Io(error)) => {
+            return empty_diff(&format!("the workspace cannot be looked at: {error}"));
+        }
     };
     let found = collect(supervisor, &view).await;
     view.remove();

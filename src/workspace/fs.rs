@@ -194,7 +194,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_soon(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomic_nosync(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (_, temporary) = temporary(path)?;
     replace(path, &temporary, bytes, false)
 }
@@ -224,8 +224,8 @@ pub fn write_json_atomic<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::R
 ///
 /// # Errors
 /// When it cannot be written, or cannot be serialised.
-pub fn write_json_soon<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
-    write_soon(path, &json(value)?)
+pub fn write_json_atomic_nosync<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::Result<()> {
+    write_atomic_nosync(path, &json(value)?)
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {

@@ -59,7 +59,7 @@ impl Layout {
                 _ => folder.join(path),
             },
         };
-        let home = normal(&home);
+        let home = normalize(&home);
         let root_dir = key_folder(&home.join("workflows"), &workflow_path);
         let beside_workflow = !matches!(root, WorkspaceRoot::UserHome);
         Ok(Self {
@@ -268,7 +268,7 @@ impl Layout {
     }
 
     /// The changes out of scope of a stage of an issue that were not taken back yet.
-    pub fn owed(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
+    pub fn unreverted_changes_file(&self, issue: &IssueId, stage: &StageName) -> PathBuf {
         let folder = self.trace_dir().join("owed").join(folder_name(issue));
         folder.join(format!("{stage}.json"))
     }
@@ -304,7 +304,7 @@ pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
         source,
     })?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
-    let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normal(folder));
+    let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normalize(folder));
     Ok(folder.join(name))
 }
 
@@ -332,7 +332,7 @@ pub(super) fn user_home() -> Result<PathBuf, WorkspaceError> {
 }
 
 /// Removes `.` and `..` from an absolute path, by its text alone.
-pub(crate) fn normal(path: &Path) -> PathBuf {
+pub(crate) fn normalize(path: &Path) -> PathBuf {
     let mut result = PathBuf::new();
     for component in path.components() {
         match component {

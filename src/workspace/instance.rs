@@ -25,13 +25,13 @@ pub struct InstanceDir {
 
 /// The environment that determines the folder of the instances.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surroundings {
+pub(super) struct InstanceEnv {
     pub(super) state_home: Option<PathBuf>,
     pub(super) runtime_dir: Option<PathBuf>,
     pub(super) home: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl InstanceEnv {
     fn of_process() -> Self {
         let absolute = |name: &str| {
             std::env::var_os(name)
@@ -61,10 +61,10 @@ impl InstanceDir {
     /// # Errors
     /// When the path names no file, or the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, WorkspaceError> {
-        Self::at(workflow_path, &Surroundings::of_process())
+        Self::at(workflow_path, &InstanceEnv::of_process())
     }
 
-    pub(super) fn at(workflow_path: &Path, surroundings: &Surroundings) -> Result<Self, WorkspaceError> {
+    pub(super) fn at(workflow_path: &Path, surroundings: &InstanceEnv) -> Result<Self, WorkspaceError> {
         let workflow_path = resolve_links(absolute_workflow_path(workflow_path)?)?;
         let name = short_hash(workflow_path.as_os_str().as_bytes());
         Ok(Self::named(&surroundings.instances()?, &name, surroundings))
@@ -72,10 +72,10 @@ impl InstanceDir {
 
     /// Returns the instance folders of all workflows of this user, sorted by name.
     pub fn all() -> Vec<Self> {
-        Self::all_at(&Surroundings::of_process())
+        Self::all_at(&InstanceEnv::of_process())
     }
 
-    pub(super) fn all_at(surroundings: &Surroundings) -> Vec<Self> {
+    pub(super) fn all_at(surroundings: &InstanceEnv) -> Vec<Self> {
         let Ok(instances) = surroundings.instances() else {
             return Vec::new();
         };
@@ -95,7 +95,7 @@ impl InstanceDir {
             .collect()
     }
 
-    fn named(instances: &Path, name: &str, surroundings: &Surroundings) -> Self {
+    fn named(instances: &Path, name: &str, surroundings: &InstanceEnv) -> Self {
         let path = instances.join(name);
         let fits = |folder: &Path| folder.as_os_str().len() + "/vik.sock".len() < MAX_SOCKET_BYTES;
         let uid = nix::unistd::getuid();
@@ -206,7 +206,7 @@ fn own_folder(path: &Path) -> Result<(), WorkspaceError> {
     if ours {
         Ok(())
     } else {
-        Err(WorkspaceError::Foreign {
+        Err(WorkspaceError::NotPrivate {
             path: path.to_owned(),
         })
     }

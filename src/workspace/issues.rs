@@ -65,7 +65,7 @@ impl Workspace {
     /// # Errors
     /// When the path leads to something else.
     pub fn check(&self, layout: &Layout) -> Result<(), WorkspaceError> {
-        let exchanged = || WorkspaceError::Exchanged {
+        let exchanged = || WorkspaceError::Replaced {
             path: self.path.clone(),
         };
         let name = self.path.file_name().ok_or_else(exchanged)?;
@@ -148,7 +148,7 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
                 Prepared::Existing(workspace)
             })
         }
-        None => Err(WorkspaceError::Exchanged { path }),
+        None => Err(WorkspaceError::Replaced { path }),
     }
 }
 

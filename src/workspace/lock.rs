@@ -11,12 +11,12 @@ use super::{Layout, WorkspaceError, fs as private};
 
 /// All locks of an issue's workspace: nothing lives in it, and no attempt can enter it.
 #[derive(Debug)]
-pub struct Locked {
+pub struct WorkspaceLock {
     issue: FileLock,
     _stages: Vec<FileLock>,
 }
 
-impl Locked {
+impl WorkspaceLock {
     /// The lock of the issue, for commands that run in the workspace meanwhile.
     pub fn issue(&self) -> &FileLock {
         &self.issue
@@ -28,7 +28,7 @@ impl Locked {
 ///
 /// # Errors
 /// When the locks cannot be found or opened.
-pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, WorkspaceError> {
+pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<WorkspaceLock>, WorkspaceError> {
     let folder = layout.records_dir();
     private::create_private_dir_all(&folder)
         .map_err(|source| WorkspaceError::CreateFolder { path: folder, source })?;
@@ -42,7 +42,7 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, Workspac
             None => return Ok(None),
         }
     }
-    Ok(Some(Locked {
+    Ok(Some(WorkspaceLock {
         issue: held,
         _stages: stages,
     }))
@@ -53,7 +53,7 @@ pub fn lock(layout: &Layout, issue: &IssueId) -> Result<Option<Locked>, Workspac
 ///
 /// # Errors
 /// When the locks cannot be found or opened.
-pub fn lock_beside(
+pub fn lock_free_stages(
     layout: &Layout,
     issue: &IssueId,
     held: usize,

@@ -22,15 +22,15 @@ pub mod worktree;
 mod tests;
 
 pub(crate) use clean::VIEW_PREFIX;
-pub use clean::{Leftover, leftover};
+pub use clean::{UnsavedWork, unsaved_work};
 pub use diff::diff;
 pub use fingerprint::{Fingerprint, fingerprint};
-pub(crate) use home::normal;
+pub(crate) use home::normalize;
 pub use home::{Layout, absolute_workflow_path, resolve_path};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;
-pub use lock::{Locked, lock, lock_beside};
+pub use lock::{WorkspaceLock, lock, lock_free_stages};
 pub use name::folder_name;
 
 use std::io;
@@ -59,10 +59,10 @@ pub enum WorkspaceError {
     },
     /// A folder of Vik's belongs to another user, or others may write to it.
     #[error("{} belongs to another user or is open to others", path.display())]
-    Foreign { path: PathBuf },
+    NotPrivate { path: PathBuf },
     /// The folder was replaced by another one while it was in use.
     #[error("{} is not the folder it was when it was opened", path.display())]
-    Exchanged { path: PathBuf },
+    Replaced { path: PathBuf },
     #[error("cannot lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
     #[error("cannot remove {}", path.display())]

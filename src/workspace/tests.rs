@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use vik_core::ids::IssueId;
 use vik_core::workflow::model::WorkspaceRoot;
 
-use super::instance::Surroundings;
+use super::instance::InstanceEnv;
 use super::*;
 
 mod layout;
@@ -77,7 +77,7 @@ fn a_half_made_workspace_is_cleaned_and_made_anew() {
     assert_eq!(std::fs::read_dir(again.path()).unwrap().count(), 0);
     assert!(matches!(
         workspace.check(&layout),
-        Err(WorkspaceError::Exchanged { .. })
+        Err(WorkspaceError::Replaced { .. })
     ));
     again.check(&layout).unwrap();
     // The record exists, but the folder was never created.
@@ -190,7 +190,7 @@ fn a_workspace_that_was_exchanged_is_noticed() {
     std::fs::create_dir(workspace.path()).unwrap();
     assert!(matches!(
         workspace.check(&layout),
-        Err(WorkspaceError::Exchanged { .. })
+        Err(WorkspaceError::Replaced { .. })
     ));
 }
 

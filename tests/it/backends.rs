@@ -17,14 +17,14 @@ use crate::support::*;
 /// Returns a world outside of `/tmp`, which is private in the sandbox. Returns `None`, and prints
 /// the reason, where bubblewrap does not work.
 fn world(test: &str, issues: &[(&str, &str)]) -> Option<World> {
-    works(test).then(|| World::below(Path::new(ELSEWHERE), issues))
+    has_bubblewrap(test).then(|| World::below(Path::new(ELSEWHERE), issues))
 }
 
 /// A folder that is the same inside and outside of the sandbox.
 pub const ELSEWHERE: &str = "/var/tmp";
 
 /// Returns whether bubblewrap works here, and prints the reason where it does not.
-pub fn works(test: &str) -> bool {
+pub fn has_bubblewrap(test: &str) -> bool {
     let sandbox = Sandbox {
         backend: Backend::Bubblewrap,
         ..Sandbox::default()

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vik::workspace::{Leftover, leftover};
+use vik::workspace::{UnsavedWork, unsaved_work};
 use vik_proc::{SHIM_VERB, Supervisor};
 
 use crate::support::*;
@@ -62,18 +62,18 @@ impl Repo {
         );
     }
 
-    fn left(&self) -> Leftover {
+    fn left(&self) -> UnsavedWork {
         self.left_in(&self.path)
     }
 
-    fn left_in(&self, folder: &Path) -> Leftover {
+    fn left_in(&self, folder: &Path) -> UnsavedWork {
         let scratch = self.world.env.path("scratch");
         let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_vik"), [SHIM_VERB.into()]).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let left = runtime.block_on(leftover(&supervisor, folder, &scratch));
+        let left = runtime.block_on(unsaved_work(&supervisor, folder, &scratch));
         assert_eq!(
             list(&scratch),
             Vec::<PathBuf>::new(),
@@ -86,12 +86,12 @@ impl Repo {
 #[test]
 fn what_was_pushed_is_no_leftover() {
     let repo = Repo::new();
-    assert_eq!(repo.left(), Leftover::Nothing);
+    assert_eq!(repo.left(), UnsavedWork::Nothing);
     repo.write("x.log", "ignored");
-    assert_eq!(repo.left(), Leftover::Nothing, "an ignored file is no work");
+    assert_eq!(repo.left(), UnsavedWork::Nothing, "an ignored file is no work");
     repo.git(&["pack-refs", "--all"]);
     repo.git(&["gc", "-q"]);
-    assert_eq!(repo.left(), Leftover::Nothing, "packed as well as loose");
+    assert_eq!(repo.left(), UnsavedWork::Nothing, "packed as well as loose");
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn an_empty_folder_is_no_leftover_and_files_without_a_repository_are() {
     let repo = Repo::new();
     let folder = repo.world.env.work().join("plain");
     std::fs::create_dir(&folder).unwrap();
-    assert_eq!(repo.left_in(&folder), Leftover::Nothing);
+    assert_eq!(repo.left_in(&folder), UnsavedWork::Nothing);
     std::fs::write(folder.join("a"), "").unwrap();
-    assert_eq!(repo.left_in(&folder), Leftover::Files);
+    assert_eq!(repo.left_in(&folder), UnsavedWork::Files);
 }
 
 #[test]
@@ -111,15 +111,15 @@ fn what_is_in_no_commit_is_kept() {
         change(&repo);
         repo.left()
     };
-    assert_eq!(change(&|repo| repo.write("a", "two\n")), Leftover::Uncommitted);
-    assert_eq!(change(&|repo| repo.write("new", "")), Leftover::Uncommitted);
+    assert_eq!(change(&|repo| repo.write("a", "two\n")), UnsavedWork::Uncommitted);
+    assert_eq!(change(&|repo| repo.write("new", "")), UnsavedWork::Uncommitted);
     let staged = change(&|repo| {
         repo.write("new", "");
         repo.git(&["add", "new"]);
     });
-    assert_eq!(staged, Leftover::Uncommitted);
+    assert_eq!(staged, UnsavedWork::Uncommitted);
     let nested = change(&|repo| repo.git(&["init", "-q", "nested"]));
-    assert_eq!(nested, Leftover::Uncommitted);
+    assert_eq!(nested, UnsavedWork::Uncommitted);
 }
 
 #[test]
@@ -132,30 +132,30 @@ fn commits_that_no_remote_has_are_kept() {
         repo.left()
     };
     let made: &[&str] = &["commit", "-q", "--allow-empty", "-m", "two"];
-    assert_eq!(commit(&[made]), Leftover::Unpushed);
+    assert_eq!(commit(&[made]), UnsavedWork::Unpushed);
     assert_eq!(
         commit(&[made, &["push", "-q", "origin", "HEAD"]]),
-        Leftover::Nothing
+        UnsavedWork::Nothing
     );
     // On a branch that is not checked out, on no branch, and in the stash.
     assert_eq!(
         commit(&[&["checkout", "-qb", "other"], made, &["checkout", "-q", "-"]]),
-        Leftover::Unpushed
+        UnsavedWork::Unpushed
     );
     assert_eq!(
         commit(&[&["checkout", "-q", "--detach"], made]),
-        Leftover::Unpushed
+        UnsavedWork::Unpushed
     );
     let repo = Repo::new();
     repo.write("a", "two\n");
     repo.git(&["stash", "-q"]);
-    assert_eq!(repo.left(), Leftover::Unpushed);
+    assert_eq!(repo.left(), UnsavedWork::Unpushed);
     // Without a remote nothing is pushed; without a commit there is nothing to push.
     let alone = repo.world.env.work().join("alone");
     repo.git_in(&repo.world.env.work(), &["init", "-q", "alone"]);
-    assert_eq!(repo.left_in(&alone), Leftover::Nothing);
+    assert_eq!(repo.left_in(&alone), UnsavedWork::Nothing);
     repo.git_in(&alone, made);
-    assert_eq!(repo.left_in(&alone), Leftover::Unpushed);
+    assert_eq!(repo.left_in(&alone), UnsavedWork::Unpushed);
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn a_linked_work_tree_answers_for_its_own_commits() {
     repo.git(&["worktree", "add", "-q", "--detach", "../linked"]);
     // A commit of the repository around it, not of this work tree.
     repo.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
-    assert_eq!(repo.left_in(&linked), Leftover::Nothing);
+    assert_eq!(repo.left_in(&linked), UnsavedWork::Nothing);
     repo.git_in(&linked, &["commit", "-q", "--allow-empty", "-m", "own"]);
-    assert_eq!(repo.left_in(&linked), Leftover::Unpushed);
+    assert_eq!(repo.left_in(&linked), UnsavedWork::Unpushed);
     std::fs::write(linked.join("new"), "").unwrap();
-    assert_eq!(repo.left_in(&linked), Leftover::Uncommitted);
+    assert_eq!(repo.left_in(&linked), UnsavedWork::Uncommitted);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn submodules_are_not_looked_into() {
     repo.git(&["submodule", "--quiet", "add", "../up.git", "sub"]);
     repo.git(&["commit", "-qm", "sub"]);
     repo.git(&["push", "-q", "origin", "HEAD"]);
-    assert_eq!(repo.left(), Leftover::Submodules);
+    assert_eq!(repo.left(), UnsavedWork::Submodules);
 }
 
 #[test]
@@ -220,9 +220,9 @@ fn nothing_that_an_agent_put_into_the_repository_is_run() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    assert_eq!(repo.left(), Leftover::Nothing);
+    assert_eq!(repo.left(), UnsavedWork::Nothing);
     repo.write("a", "two\n");
-    assert_eq!(repo.left(), Leftover::Uncommitted);
+    assert_eq!(repo.left(), UnsavedWork::Uncommitted);
     assert!(!trap.exists(), "a program of the repository was run");
 }
 
@@ -233,11 +233,11 @@ fn what_cannot_be_told_is_kept() {
     std::fs::remove_file(repo.path.join(".git/HEAD")).unwrap();
     nix::unistd::mkfifo(&repo.path.join(".git/HEAD"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert!(
-        matches!(repo.left(), Leftover::Unknown(_)),
+        matches!(repo.left(), UnsavedWork::Unknown(_)),
         "a pipe is not waited for"
     );
     std::fs::remove_file(repo.path.join(".git/HEAD")).unwrap();
     repo.write(".git/HEAD", &text);
     repo.write(".git/index", "garbage");
-    assert!(matches!(repo.left(), Leftover::Unknown(_)));
+    assert!(matches!(repo.left(), UnsavedWork::Unknown(_)));
 }

@@ -75,7 +75,7 @@ impl Asking {
     }
 
     /// Returns the events about outputs: the kind and the status.
-    fn told(&self) -> Vec<(String, String)> {
+    fn output_events(&self) -> Vec<(String, String)> {
         let sessions = self.world.sessions("1");
         let events = sessions.iter().flat_map(|session| session.of_kind("output"));
         let text = |event: &Value, name: &str| event[name].as_str().unwrap_or_default().to_owned();
@@ -85,7 +85,7 @@ impl Asking {
     }
 }
 
-fn told(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+fn expected_events(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs
         .iter()
         .map(|(kind, status)| ((*kind).to_owned(), (*status).to_owned()))
@@ -110,8 +110,8 @@ fn what_is_allowed_is_done_in_order_and_told() {
     let session = asking.world.session("1");
     session.expect("succeeded", None);
     assert_eq!(
-        asking.told(),
-        told(&[("comment", "applied"), ("label", "applied"), ("state", "applied")])
+        asking.output_events(),
+        expected_events(&[("comment", "applied"), ("label", "applied"), ("state", "applied")])
     );
     let events = session.of_kind("output");
     assert_eq!(events[0]["summary"], "Done.");
@@ -234,7 +234,10 @@ fn what_is_no_file_of_the_agents_own_is_not_read() {
     for script in ["ok", "run rm $VIK_OUTPUTS; ok"] {
         let asking = Asking::with(World::new(&[("1", "todo")]).script(script));
         asking.world.once().expect(0);
-        assert_eq!((asking.told(), asking.text("done")), (Vec::new(), String::new()));
+        assert_eq!(
+            (asking.output_events(), asking.text("done")),
+            (Vec::new(), String::new())
+        );
     }
 }
 

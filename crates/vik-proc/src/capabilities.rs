@@ -28,7 +28,7 @@ pub fn capabilities() -> Vec<Capability> {
     use crate::{cgroup, reap, sandbox::bubblewrap, sys};
 
     let me = i32::try_from(std::process::id()).unwrap_or(1);
-    let group = cgroup::place();
+    let group = cgroup::group_folder();
     let landlock = sys::landlock_abi().ok();
     let bubblewrap = bubblewrap::find();
     vec![
@@ -142,7 +142,7 @@ const LANDLOCK: [(i64, &str); 4] = [
 pub fn unenforced_limits() -> Vec<&'static str> {
     use crate::cgroup;
 
-    let group = cgroup::place();
+    let group = cgroup::group_folder();
     let divided = group.map(|own| cgroup::divisible(&own)).unwrap_or_default();
     let mut gaps = Vec::new();
     if !divided.contains(&"memory") {

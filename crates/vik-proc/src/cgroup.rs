@@ -29,7 +29,7 @@ pub(crate) struct Cgroup {
 impl Cgroup {
     /// Creates a group for the tree of this shim, below the group of this process.
     pub(crate) fn make(shim: ProcessId) -> Option<Self> {
-        let folder = place()
+        let folder = group_folder()
             .ok()?
             .join(format!("{PREFIX}{}-{}", shim.pid, shim.start_time));
         fs::create_dir(&folder).ok()?;
@@ -167,7 +167,7 @@ fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
 /// Returns the folder in which groups can be created, or the reason why there is none. It is the
 /// group of this process; if that is the subgroup of a delegated service, it is the group of the
 /// service, as a group that contains processes divides neither memory nor tasks.
-pub(crate) fn place() -> Result<PathBuf, String> {
+pub(crate) fn group_folder() -> Result<PathBuf, String> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return Err("there is no cgroup v2 here".to_owned());

@@ -54,7 +54,7 @@ pub use heap::{lean_code, lean_heap};
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peek, peer_pid};
-pub use reap::{adopt_orphans, is_init, tend_orphans};
+pub use reap::{adopt_orphans, is_init, reap_orphans_forever};
 pub use sandbox::{
     Backend, Calls, DEVICES, DiskLimit, Fence, HostRule, Network, Overrun, PROXY_PORT, Reads, Refusal,
     Sandbox, SandboxError, SandboxLimits, hidden_places, read_refusals, repository_in, repository_of,

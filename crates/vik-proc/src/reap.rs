@@ -44,7 +44,7 @@ pub(crate) fn adopts() -> bool {
 
 /// Returns the living processes that lost shims have left to this process.
 pub(crate) fn orphans() -> Vec<ProcessId> {
-    let mut orphans = shims::all_but(own_children);
+    let mut orphans = shims::without_shims(own_children);
     orphans.retain(|stat| !stat.dead && session_of(stat).is_some() && is_left_behind(stat));
     orphans.iter().map(Stat::id).collect()
 }
@@ -56,7 +56,7 @@ pub(crate) fn is_orphan(child: i32) -> bool {
         return false;
     }
     let Some(stat) = sys::stat(child) else { return true };
-    shims::all_but(|| vec![stat]).iter().any(is_left_behind)
+    shims::without_shims(|| vec![stat]).iter().any(is_left_behind)
 }
 
 /// Returns whether a child that is no shim is in another session. The other children of this
@@ -102,7 +102,7 @@ pub(crate) fn own_children() -> Vec<Stat> {
 /// Reaps orphans for as long as it is polled, without taking the exit status of this process's own
 /// children from the tasks that wait for them. It is for a daemon that [adopts](adopt_orphans) or
 /// [is process 1](is_init).
-pub async fn tend_orphans() {
+pub async fn reap_orphans_forever() {
     let mut reaper = OrphanReaper::default();
     loop {
         tokio::time::sleep(REAP_INTERVAL).await;
@@ -119,7 +119,7 @@ struct OrphanReaper {
 
 impl OrphanReaper {
     fn reap(&mut self) -> usize {
-        let zombies = shims::all_but(own_children)
+        let zombies = shims::without_shims(own_children)
             .into_iter()
             .filter(|stat| stat.dead)
             .map(|stat| stat.id());

@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// process, its ancestors, and the pids in `except`. Only Linux supports this; other systems return
 /// an empty list.
 pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
-    let spared = spared();
+    let spared = protected_processes();
     tree::marked(&Mark::new(name, value))
         .into_iter()
         .filter(|process| !spared.contains(process) && !except.contains(&process.pid))
@@ -24,7 +24,7 @@ pub fn sweep(name: &str, value: &str, except: &[i32]) -> Vec<ProcessId> {
 }
 
 /// Returns this process and its ancestors.
-pub(crate) fn spared() -> HashSet<ProcessId> {
+pub(crate) fn protected_processes() -> HashSet<ProcessId> {
     let me = ProcessId::current();
     ancestors(me.pid).into_iter().chain([me]).collect()
 }
@@ -81,7 +81,7 @@ pub(crate) struct Ending {
 impl Ending {
     pub(crate) fn start(graces: Graces) -> Self {
         Self {
-            spared: spared(),
+            spared: protected_processes(),
             known: HashSet::new(),
             terminated: HashSet::new(),
             graces,

@@ -12,14 +12,14 @@ use crate::StoreError;
 
 /// The file, open at its end.
 #[derive(Debug)]
-pub(crate) struct Appended {
+pub(crate) struct AppendOnlyFile {
     path: PathBuf,
     file: File,
     /// The number of bytes in complete lines.
     size: u64,
 }
 
-impl Appended {
+impl AppendOnlyFile {
     /// Opens or creates the file (0600) and returns its lines. A torn last line is cut off: its
     /// action was not started.
     pub(crate) fn open<L: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<L>), StoreError> {

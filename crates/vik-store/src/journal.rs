@@ -11,7 +11,7 @@ use vik_core::machine::{Answered, AttemptResult};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;
-use crate::appended::Appended;
+use crate::appended::AppendOnlyFile;
 
 /// The reason why an attempt did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl AttemptFailure {
 
 /// A process as the journal records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessNote {
+pub struct ProcessRecord {
     pub pid: i32,
     /// The start time in the units of the operating system.
     pub start_time: u64,
@@ -80,12 +80,12 @@ pub enum Step {
     /// The shim runs and is about to receive the command to start. From here on the agent may have
     /// run.
     Shim {
-        shim: ProcessNote,
+        shim: ProcessRecord,
         /// The fingerprint of the workspace before the agent ran.
         before: Option<u64>,
     },
     AgentStarted {
-        agent: ProcessNote,
+        agent: ProcessRecord,
     },
     /// The agent is about to be stopped.
     Stopping {
@@ -115,7 +115,7 @@ pub enum Step {
 
 /// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran<'a> {
+pub enum ScriptProgress<'a> {
     /// The command was not started.
     Not,
     /// The command was started and its end is unknown, so it runs again.
@@ -126,16 +126,16 @@ pub enum Ran<'a> {
 
 /// The point at which an attempt resumes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Plan {
+pub enum ResumePoint {
     /// The steps before the agent; commands that ended do not run again.
     Prepare,
     /// The agent was started: it still runs, or it has ended in the meantime.
-    TakeUp {
+    Attach {
         /// The boot id of the machine at the start of the attempt.
         boot_id: String,
-        shim: ProcessNote,
+        shim: ProcessRecord,
         /// The agent, if it is known.
-        agent: Option<ProcessNote>,
+        agent: Option<ProcessRecord>,
         /// The fingerprint of the workspace before the agent ran.
         before: Option<u64>,
         /// The reason for the stop, if the agent is being stopped.
@@ -171,7 +171,7 @@ pub fn steps(journal: &Path) -> Vec<Step> {
 /// Returns the commands of an attempt that were started more than once because a daemon died
 /// between the start of one and the record of its end. It changes nothing, so the attempt may be
 /// under way. A missing journal has no commands.
-pub fn begun_again(journal: &Path) -> Vec<String> {
+pub fn commands_run_twice(journal: &Path) -> Vec<String> {
     let started: Vec<String> = steps(journal)
         .into_iter()
         .filter_map(|step| match step {
@@ -190,7 +190,7 @@ pub fn begun_again(journal: &Path) -> Vec<String> {
 
 /// Returns whether the result of an attempt waits for a person, according to the journal. If it
 /// does, nothing of it is lost while no daemon runs.
-pub fn result_waits(journal: &Path) -> bool {
+pub fn is_awaiting_result_approval(journal: &Path) -> bool {
     steps(journal)
         .iter()
         .rev()
@@ -205,7 +205,7 @@ pub fn result_waits(journal: &Path) -> bool {
 /// The journal of one attempt, append-only.
 #[derive(Debug)]
 pub struct Journal {
-    file: Appended,
+    file: AppendOnlyFile,
     steps: Vec<Step>,
     /// The time at which each step was recorded.
     times: Vec<Timestamp>,
@@ -217,7 +217,7 @@ impl Journal {
     /// # Errors
     /// Returns an error if the file cannot be read or written, or if a complete line is not a step.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let (file, lines) = Appended::open::<Line<Step>>(path)?;
+        let (file, lines) = AppendOnlyFile::open::<Line<Step>>(path)?;
         Ok(Self {
             file,
             times: lines.iter().map(|line| line.at).collect(),
@@ -239,7 +239,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the step cannot be written; then it must not be taken.
-    pub fn note(&mut self, step: Step) -> Result<(), StoreError> {
+    pub fn record(&mut self, step: Step) -> Result<(), StoreError> {
         let line = Line {
             at: Timestamp::now(),
             step,
@@ -255,18 +255,18 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the step cannot be written; then it must not be taken.
-    pub fn note_for_good(&mut self, step: Step) -> Result<(), StoreError> {
-        self.note(step)?;
+    pub fn record_durably(&mut self, step: Step) -> Result<(), StoreError> {
+        self.record(step)?;
         self.file.sync()
     }
 
     /// Returns the progress of a command.
-    pub fn ran(&self, script: &str) -> Ran<'_> {
+    pub fn script_progress(&self, script: &str) -> ScriptProgress<'_> {
         ran(&self.steps, script)
     }
 
     /// Returns the request with this id, if it was recorded.
-    pub fn asked(&self, id: &str) -> Option<&Request> {
+    pub fn request(&self, id: &str) -> Option<&Request> {
         self.steps.iter().find_map(|step| match step {
             Step::Asked { request } if request.id == id => Some(&**request),
             _ => None,
@@ -282,7 +282,7 @@ impl Journal {
     }
 
     /// Returns the point at which the attempt resumes on a machine with this boot id.
-    pub fn plan(&self, boot_id: &str) -> Plan {
+    pub fn plan(&self, boot_id: &str) -> ResumePoint {
         plan(&self.steps, boot_id)
     }
 
@@ -292,16 +292,18 @@ impl Journal {
     }
 }
 
-fn ran<'a>(steps: &'a [Step], wanted: &str) -> Ran<'a> {
+fn ran<'a>(steps: &'a [Step], wanted: &str) -> ScriptProgress<'a> {
     let last = steps.iter().rev().find_map(|step| match step {
-        Step::Started { script } if script == wanted => Some(Ran::Begun),
-        Step::Finished { script, trouble } if script == wanted => Some(Ran::Ended(trouble.as_ref())),
+        Step::Started { script } if script == wanted => Some(ScriptProgress::Begun),
+        Step::Finished { script, trouble } if script == wanted => {
+            Some(ScriptProgress::Ended(trouble.as_ref()))
+        }
         _ => None,
     });
-    last.unwrap_or(Ran::Not)
+    last.unwrap_or(ScriptProgress::Not)
 }
 
-fn plan(steps: &[Step], boot: &str) -> Plan {
+fn plan(steps: &[Step], boot: &str) -> ResumePoint {
     let mut start_boot = boot;
     let mut shim = None;
     let mut agent = None;
@@ -314,7 +316,7 @@ fn plan(steps: &[Step], boot: &str) -> Plan {
             // The first reason applies.
             Step::Stopping { trouble } => stopping = stopping.or(Some(trouble)),
             Step::Over { ended, report } => {
-                return Plan::Over {
+                return ResumePoint::Over {
                     ended: ended.clone(),
                     report: report.clone(),
                 };
@@ -328,15 +330,15 @@ fn plan(steps: &[Step], boot: &str) -> Plan {
         }
     }
     match shim {
-        Some((shim, before)) => Plan::TakeUp {
+        Some((shim, before)) => ResumePoint::Attach {
             boot_id: start_boot.to_owned(),
             shim,
             agent,
             before,
             stopping: stopping.cloned(),
         },
-        None if start_boot == boot => Plan::Prepare,
-        None => Plan::Rebooted,
+        None if start_boot == boot => ResumePoint::Prepare,
+        None => ResumePoint::Rebooted,
     }
 }
 

@@ -11,7 +11,10 @@ mod outputs;
 mod read;
 
 pub use attempt::{AttemptFiles, AttemptRecord, AttemptSpec, StoreError};
-pub use journal::{AttemptFailure, Journal, Plan, ProcessNote, Ran, Step, begun_again, result_waits, steps};
+pub use journal::{
+    AttemptFailure, Journal, ProcessRecord, ResumePoint, ScriptProgress, Step, commands_run_twice,
+    is_awaiting_result_approval, steps,
+};
 pub use ledger::Ledger;
 pub use log::{LONGEST_EVENT, Reopened, SessionLog};
 pub use outputs::{OutputBook, OutputNote, output_notes};

@@ -18,7 +18,7 @@ const BUFFER_BYTES: usize = 128 * 1024;
 pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
 
 /// The number of bytes kept of an event that is too long.
-const KEPT_OF_LONG: usize = 64 * 1024;
+const TRUNCATED_EVENT_BYTES: usize = 64 * 1024;
 
 /// The length of the part of a line that contains its kind.
 const HEAD_BYTES: usize = 128;
@@ -76,7 +76,7 @@ impl SessionLog {
             .append(true)
             .open(path)
             .map_err(write)?;
-        let found = Found::read(&mut file).map_err(|source| StoreError::Read {
+        let found = LogScan::read(&mut file).map_err(|source| StoreError::Read {
             path: path.to_owned(),
             source,
         })?;
@@ -92,7 +92,7 @@ impl SessionLog {
         };
         Ok(Reopened {
             log,
-            agents: found.lines - found.own,
+            agent_events: found.lines - found.own,
             is_ended: found.ended,
         })
     }
@@ -140,7 +140,8 @@ impl SessionLog {
         let left_out = bounded.left_out;
         if left_out > 0 {
             let bytes = (self.buffer.len() - comma) as u64 + left_out;
-            let text = String::from_utf8_lossy(&self.buffer[comma..comma + KEPT_OF_LONG]).into_owned();
+            let text =
+                String::from_utf8_lossy(&self.buffer[comma..comma + TRUNCATED_EVENT_BYTES]).into_owned();
             self.buffer.truncate(comma);
             self.buffer.shrink_to(BUFFER_BYTES);
             let long = Event::Malformed {
@@ -238,14 +239,14 @@ impl Write for Bounded<'_> {
 pub struct Reopened {
     pub log: SessionLog,
     /// The number of the agent's events: all except Vik's own.
-    pub agents: u64,
+    pub agent_events: u64,
     /// Whether the last line is `ended`.
     pub is_ended: bool,
 }
 
 /// The result of scanning a log.
 #[derive(Debug, Default)]
-struct Found {
+struct LogScan {
     lines: u64,
     /// The number of lines that are Vik's own events.
     own: u64,
@@ -255,7 +256,7 @@ struct Found {
     torn: bool,
 }
 
-impl Found {
+impl LogScan {
     fn read(file: &mut File) -> std::io::Result<Self> {
         let mut found = Self::default();
         let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
@@ -340,7 +341,7 @@ mod tests {
                 .starts_with("{\"kind\":\"message\"")
         );
         assert_eq!(lines[1]["text"], "after");
-        assert_eq!(SessionLog::reopen(&path).unwrap().agents, 2);
+        assert_eq!(SessionLog::reopen(&path).unwrap().agent_events, 2);
     }
 
     #[test]
@@ -374,7 +375,7 @@ mod tests {
                     {\"seq\":2,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"message\",\"text\":\"\"}\n";
         std::fs::write(&path, format!("{head}{{\"seq\":3,\"ki")).unwrap();
         let mut reopened = SessionLog::reopen(&path).unwrap();
-        assert_eq!((reopened.agents, reopened.is_ended), (1, false));
+        assert_eq!((reopened.agent_events, reopened.is_ended), (1, false));
         reopened.log.push(Timestamp::UNIX_EPOCH, &malformed()).unwrap();
         reopened.log.sync().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -398,7 +399,7 @@ mod tests {
             log.push(Timestamp::UNIX_EPOCH, &event).unwrap();
         }
         log.flush().unwrap();
-        assert_eq!(SessionLog::reopen(&path).unwrap().agents, 1);
+        assert_eq!(SessionLog::reopen(&path).unwrap().agent_events, 1);
     }
 
     #[test]

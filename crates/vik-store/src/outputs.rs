@@ -10,7 +10,7 @@ use vik_core::ids::AttemptId;
 use vik_core::outputs::{Output, OutputKey, Progress};
 
 use crate::StoreError;
-use crate::appended::Appended;
+use crate::appended::AppendOnlyFile;
 
 /// The progress of one output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct OutputNote {
 /// The book of one run, append-only.
 #[derive(Debug)]
 pub struct OutputBook {
-    file: Appended,
+    file: AppendOnlyFile,
     notes: Vec<OutputNote>,
 }
 
@@ -43,7 +43,7 @@ impl OutputBook {
     /// Returns an error if the file cannot be read or written, or if a complete line is not a note.
     /// In that case it is unknown which outputs were carried out.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let (file, notes) = Appended::open(path)?;
+        let (file, notes) = AppendOnlyFile::open(path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let synced = match File::open(folder).and_then(|folder| folder.sync_all()) {
             // Some file systems cannot sync a folder.
@@ -71,7 +71,7 @@ impl OutputBook {
     ///
     /// # Errors
     /// Returns an error if the note cannot be written; then no effect may follow from it.
-    pub fn note_for_good(&mut self, note: OutputNote) -> Result<(), StoreError> {
+    pub fn record_durably(&mut self, note: OutputNote) -> Result<(), StoreError> {
         self.file.append(&note)?;
         self.notes.push(note);
         self.file.sync()
@@ -126,7 +126,7 @@ mod tests {
             ("b", Progress::Applying),
             ("a", Progress::Applied),
         ] {
-            book.note_for_good(note(body, progress)).unwrap();
+            book.record_durably(note(body, progress)).unwrap();
         }
         let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"at\":").unwrap();

@@ -14,7 +14,7 @@ use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
 
 use super::check::{Check, Group};
-use super::probe::{self, NoVersion, Scratch, patiently};
+use super::probe::{self, NoVersion, Scratch, with_progress_message};
 use crate::host::Host;
 use crate::report::chain;
 
@@ -214,7 +214,7 @@ async fn version(
     }
     let program_path = program.display();
     let run = probe::version(host, scratch, program, args, env, cancel);
-    match patiently(&format!("the version of {program_path}"), run).await {
+    match with_progress_message(&format!("the version of {program_path}"), run).await {
         Ok(version) => Check::ok(GROUP, check, described(profile, program, Some(&version))),
         Err(NoVersion::Silent | NoVersion::Cancelled) => Check::warning(
             GROUP,

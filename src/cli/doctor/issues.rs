@@ -14,7 +14,7 @@ const SHOWN: usize = 3;
 
 /// Returns the checks of one pull, and its issues.
 pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<Issue>) {
-    let took = pull.took.as_secs_f64();
+    let took = pull.duration.as_secs_f64();
     match pull.result {
         Err(error) => (vec![failed(&error)], Vec::new()),
         Ok(Pull {

@@ -7,10 +7,10 @@
 
 mod agents;
 mod check;
+mod environment_checks;
 mod issues;
 mod notify;
 mod orphans;
-mod places;
 mod probe;
 mod repair;
 mod sandbox;
@@ -42,7 +42,7 @@ use crate::report::{Exit, Failure};
 use crate::workflow_file::{FileFindings, WorkflowFile, absolute};
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
-use probe::patiently;
+use probe::with_progress_message;
 
 /// Checks the workflow and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {
@@ -171,12 +171,12 @@ fn workflow_check(examination: &Examination, workflow: Option<&Workflow>) -> Che
 fn instance(checks: &mut Vec<Check>, workflow_path: &Path) -> Option<Instance> {
     match Instance::of(workflow_path) {
         Ok(instance) => {
-            checks.push(places::writable(
+            checks.push(environment_checks::writable(
                 "instance",
                 "the instance folder",
                 instance.dir().path(),
             ));
-            checks.push(places::daemon(&instance));
+            checks.push(environment_checks::daemon(&instance));
             Some(instance)
         }
         Err(failure) => {
@@ -195,17 +195,17 @@ fn host(
     match daemon::host(workflow_path, workflow, instance?) {
         Ok(host) => {
             let home = host.layout.home();
-            checks.push(places::writable("home", "the workspace root", home));
+            checks.push(environment_checks::writable("home", "the workspace root", home));
             // Owners inside the home may have changed.
             for folder in [host.layout.root().to_owned(), host.layout.issues_dir()] {
                 if folder.exists() {
-                    let check = places::writable("home.workflow", "the folder", &folder);
+                    let check = environment_checks::writable("home.workflow", "the folder", &folder);
                     if check.status != Status::Ok {
                         checks.push(check);
                     }
                 }
             }
-            checks.push(places::ledger(&host.layout.service_dir()));
+            checks.push(environment_checks::ledger(&host.layout.service_dir()));
             Some(host)
         }
         Err(failure) => {
@@ -260,12 +260,12 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
 async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
     let stderr = scratch.path().join("pull.stderr");
     let pull = crate::intake::pull(host, workflow, &stderr, cancel.cancelled());
-    patiently("the pull command", pull).await
+    with_progress_message("the pull command", pull).await
 }
 
 fn system() -> Vec<Check> {
     let path = own_environment().remove("PATH").unwrap_or_default();
-    let mut checks = vec![places::platform(), places::git(&path)];
-    checks.extend(places::kernel());
+    let mut checks = vec![environment_checks::platform(), environment_checks::git(&path)];
+    checks.extend(environment_checks::kernel());
     checks
 }

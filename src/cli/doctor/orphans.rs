@@ -24,7 +24,7 @@ pub(super) enum Owner {
 
 /// A process of Vik.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Found {
+pub(super) struct OwnedProcess {
     pid: i32,
     command: String,
     pub(super) owner: Owner,
@@ -37,7 +37,7 @@ pub(super) struct Found {
 }
 
 /// An instance that is, or was, on this host.
-pub(super) struct Known {
+pub(super) struct KnownInstance {
     pub(super) info: InstanceInfo,
     pub(super) runs: bool,
 }
@@ -53,7 +53,7 @@ pub fn run(json: bool) -> CliResult {
     let ancestors = |pid| vik_proc::identity::ancestors(pid);
     let found: Vec<_> = audited
         .iter()
-        .map(|process| judge(process, &audited, &known, ancestors))
+        .map(|process| find_owner(process, &audited, &known, ancestors))
         .collect();
     if json {
         let orphans = found
@@ -76,24 +76,24 @@ pub fn run(json: bool) -> CliResult {
 }
 
 /// Returns all instances of this user, by name.
-fn known() -> HashMap<String, Known> {
+fn known() -> HashMap<String, KnownInstance> {
     Instance::all()
         .into_iter()
         .filter_map(|instance| {
             let info = instance.read()?;
             let runs = matches!(instance.presence(), Presence::Running(_));
-            Some((instance.name(), Known { info, runs }))
+            Some((instance.name(), KnownInstance { info, runs }))
         })
         .collect()
 }
 
 /// Determines the owner of a process.
-pub(super) fn judge(
+pub(super) fn find_owner(
     audited: &Audited,
     all: &[Audited],
-    known: &HashMap<String, Known>,
+    known: &HashMap<String, KnownInstance>,
     ancestors: impl Fn(i32) -> Vec<ProcessId>,
-) -> Found {
+) -> OwnedProcess {
     let mark = |source: &Audited, name: &str| {
         let mark = source.marks.iter().find(|mark| mark.name == name)?;
         Some(mark.value.clone())
@@ -101,7 +101,7 @@ pub(super) fn judge(
     let shim = audited.shim;
     let owning_shim = shim.and_then(|shim| all.iter().find(|other| other.process == shim));
     let by_root = audited.census.as_ref().and_then(|census| {
-        let has = |(_, known): &(&String, &Known)| census.starts_with(&known.info.root);
+        let has = |(_, known): &(&String, &KnownInstance)| census.starts_with(&known.info.root);
         known.iter().find(has).map(|(name, _)| name.clone())
     });
     let instance = owning_shim
@@ -130,7 +130,7 @@ pub(super) fn judge(
         let stem = census.file_stem()?.to_str()?;
         stem.get(stem.len().checked_sub(36)?..).map(str::to_owned)
     };
-    Found {
+    OwnedProcess {
         pid: audited.process.pid,
         command: audited.command.clone(),
         owner,
@@ -144,7 +144,7 @@ pub(super) fn judge(
     }
 }
 
-pub(super) fn text(found: &[Found], width: usize) -> String {
+pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
     if found.is_empty() {
         return "no process of Vik's is on this host, as far as this user may look\n".to_owned();
     }
@@ -175,7 +175,7 @@ pub(super) fn text(found: &[Found], width: usize) -> String {
     out
 }
 
-fn summary(found: &[Found]) -> String {
+fn summary(found: &[OwnedProcess]) -> String {
     let count = |owner| found.iter().filter(|process| process.owner == owner).count();
     let (orphans, waiting) = (count(Owner::Nobody), count(Owner::Shim));
     let mut out = format!(

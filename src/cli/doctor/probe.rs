@@ -12,7 +12,7 @@ use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{how_ended, read_tail};
+use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report::{one_line, tail_lines};
 use crate::workspace::fs::{create_private_dir_all, write_private};
@@ -111,7 +111,10 @@ pub(super) async fn version(
         } else {
             format!("; it said: {message}")
         };
-        return Err(NoVersion::Failed(format!("{}{message}", how_ended(&run.exit))));
+        return Err(NoVersion::Failed(format!(
+            "{}{message}",
+            describe_exit(&run.exit)
+        )));
     }
     let output = String::from_utf8_lossy(&run.stdout);
     match output.lines().find(|line| !line.trim().is_empty()) {
@@ -152,7 +155,7 @@ pub(super) async fn shell_syntax(
 }
 
 /// Waits for a future and prints a message if that takes long.
-pub(super) async fn patiently<T>(description: &str, work: impl Future<Output = T>) -> T {
+pub(super) async fn with_progress_message<T>(description: &str, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     tokio::select! {
         done = &mut work => return done,

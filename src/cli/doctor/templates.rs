@@ -97,7 +97,7 @@ pub(super) fn render(
     sources: &Sources<'_>,
     pulled: &[Issue],
 ) -> Vec<Rendered> {
-    let valid = sources.all.iter().filter(|source| source.sound);
+    let valid = sources.all.iter().filter(|source| source.is_valid);
     valid
         .filter_map(|source| render_one(host, workflow, source, pulled))
         .collect()

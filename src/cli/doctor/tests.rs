@@ -219,7 +219,7 @@ fn pull_text(result: Result<&str, PullError>) -> String {
     let (checks, _) = issues::check(
         &workflow,
         PullResult {
-            took: Duration::from_millis(120),
+            duration: Duration::from_millis(120),
             result,
         },
     );
@@ -285,18 +285,24 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
 fn folders_are_tried_where_they_are_and_asked_about_where_not() {
     let folder = tempfile::tempdir().unwrap();
     let deep = folder.path().join("a/b/c");
-    assert_eq!(places::writable("home", "the root", &deep).status, Status::Ok);
+    assert_eq!(
+        environment_checks::writable("home", "the root", &deep).status,
+        Status::Ok
+    );
     assert!(!folder.path().join("a").exists());
     assert_eq!(
-        places::writable("home", "the root", folder.path()).status,
+        environment_checks::writable("home", "the root", folder.path()).status,
         Status::Ok
     );
     assert_eq!(entries(folder.path()), Vec::<PathBuf>::new());
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    assert_eq!(places::writable("home", "the root", &file).status, Status::Error);
     assert_eq!(
-        places::writable("home", "the root", &file.join("below")).status,
+        environment_checks::writable("home", "the root", &file).status,
+        Status::Error
+    );
+    assert_eq!(
+        environment_checks::writable("home", "the root", &file.join("below")).status,
         Status::Error
     );
 }

@@ -59,7 +59,7 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
             match client::request(&instance, &info, verb)? {
                 Some(Response::Explanation(explanation)) => Some(*explanation),
                 Some(Response::NotFound) => None,
-                Some(_) => return Err(client::nonsense()),
+                Some(_) => return Err(client::unexpected_response()),
                 None => return Err(client::no_daemon(path)),
             }
         }

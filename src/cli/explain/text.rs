@@ -8,7 +8,7 @@ use vik_api::{
 };
 
 use crate::cli::show;
-use crate::report::{self, count, lasting, one_line, spent, table_within, wrap};
+use crate::report::{self, count, elapsed_suffix, one_line, spent, table_within, wrap};
 
 /// The maximum number of decisions shown.
 const MAX_DECISIONS: usize = 30;
@@ -135,7 +135,7 @@ fn sentence(stage: &StageView, now: Timestamp) -> Option<String> {
 fn held_by(hold: &HoldView, now: Timestamp) -> String {
     let mut text = one_line(hold.detail.trim_end_matches('.'), 400);
     if let Some(since) = hold.since {
-        let lasted = lasting("for ", since, now);
+        let lasted = elapsed_suffix("for ", since, now);
         if !lasted.is_empty() {
             let _ = write!(text, " ({lasted})");
         }

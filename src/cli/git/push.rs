@@ -1,6 +1,6 @@
 //! `vik git push`
 
-use super::{failure, through};
+use super::{failure, run_git};
 use crate::git::{View, output};
 use crate::report::{Exit, Failure};
 
@@ -63,7 +63,7 @@ impl Push<'_> {
         });
         args.push(self.remote.to_owned());
         args.push(format!("{commit}:{target}"));
-        through(&mut self.view.git(args)).map(drop)?;
+        run_git(&mut self.view.git(args)).map(drop)?;
         // A clone of a single branch tracks no other branch.
         output(&mut self.view.git(["update-ref", tracked, &commit]))
             .map(drop)

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::{CliResult, Target, failure, fetch, give, print, reset, warn};
-use crate::git::submodules::{Submodule, named_by};
+use super::{CliResult, Target, failure, fetch, print, reset, update_workspace_refs, warn};
+use crate::git::submodules::{Submodule, submodules_of_commit};
 use crate::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
 use crate::report::{Exit, Failure, one_line};
-use crate::workspace::normal;
+use crate::workspace::normalize;
 
 /// What `vik git submodule` does.
 #[derive(Debug, Subcommand)]
@@ -69,7 +69,7 @@ impl Update {
             paths: self
                 .paths
                 .iter()
-                .map(|path| normal(&tree.path.join(path)))
+                .map(|path| normalize(&tree.path.join(path)))
                 .collect(),
             left: Vec::new(),
         };
@@ -92,7 +92,7 @@ impl Run<'_> {
         commit: &str,
         record: &mut Record,
     ) -> Result<(), Failure> {
-        let named = named_by(view, commit).map_err(|error| failure(&error))?;
+        let named = submodules_of_commit(view, commit).map_err(|error| failure(&error))?;
         let is_top = parent.path == parent.workspace;
         let unknown = self.paths.iter().find(|wanted| {
             let is_below = |path: &String| parent.path.join(path).starts_with(wanted);
@@ -159,7 +159,7 @@ impl Run<'_> {
                 failure.hint(format!("the remote of the submodule must have {id}: push it"))
             })?;
         }
-        give(view, record, None)
+        update_workspace_refs(view, record, None)
     }
 
     /// Lists the submodules that were not updated. They are an error if paths were requested.

@@ -23,7 +23,7 @@ const AGENTS: &[(AgentKind, &str)] = &[
 ];
 
 /// Asks for the choices that the flags do not make. `found` is the installed agent.
-pub(super) fn both(
+pub(super) fn ask_tracker_and_agent(
     input: &mut impl BufRead,
     output: &mut impl Write,
     args: &InitArgs,

@@ -164,7 +164,7 @@ fn what_a_person_gets() {
         "files_vex",
         files::plan(Path::new("/w/workflow.yml"), &choice)[0].text
     );
-    insta::assert_snapshot!(next(&choice, Path::new("w.yml")), @r#"
+    insta::assert_snapshot!(next_steps(&choice, Path::new("w.yml")), @r#"
 
     Next:
       vik issue new "TITLE" --body "TEXT"
@@ -216,7 +216,7 @@ fn nothing_is_overwritten_without_force_and_issues_never() {
 fn questions_take_numbers_names_and_nothing() {
     let ask = |flags: &[&str], input: &str| {
         let mut output = Vec::new();
-        let answer = ask::both(
+        let answer = ask::ask_tracker_and_agent(
             &mut input.as_bytes(),
             &mut output,
             &args(flags),

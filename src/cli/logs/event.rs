@@ -9,7 +9,7 @@ use vik_core::event::Ended;
 use vik_core::limits::LimitHit;
 use vik_core::outcome::{Outcome, Usage};
 
-use super::style::{Line, Tone};
+use super::style::{Line, TextStyle};
 use super::tool::{self, Call, text};
 use crate::report::{attempt_cost, cost, one_line, short};
 
@@ -23,49 +23,49 @@ const REASONING_LINES: (usize, usize) = (10, 2);
 const NEAR_LIMIT: f64 = 0.8;
 
 /// An event with the mark before it.
-pub type Marked = ((Tone, char), Vec<Line>);
+pub type Marked = ((TextStyle, char), Vec<Line>);
 
 /// Formats an event. `call` is the label of the tool call that a result answers, if the call is not
 /// directly above; the result then names it.
 pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
     let field = |name: &str| text(&event[name]);
-    let plain = |lines: Vec<Line>| Some(((Tone::Plain, ' '), lines));
-    let marked = |tone: Tone, mark: char, line: &str| Some(((tone, mark), vec![Line::of(tone, line)]));
+    let plain = |lines: Vec<Line>| Some(((TextStyle::Plain, ' '), lines));
+    let marked = |tone: TextStyle, mark: char, line: &str| Some(((tone, mark), vec![Line::of(tone, line)]));
     match event["kind"].as_str().unwrap_or("") {
-        "session_started" => plain(vec![Line::of(Tone::Dim, &session(event))]),
-        "message" => plain(block(Tone::Plain, &field("text"))),
+        "session_started" => plain(vec![Line::of(TextStyle::Dim, &session(event))]),
+        "message" => plain(block(TextStyle::Plain, &field("text"))),
         "reasoning" => {
             let lines: Vec<_> = field("text")
                 .trim_end()
                 .lines()
-                .map(|line| (Tone::Dim, line.to_owned()))
+                .map(|line| (TextStyle::Dim, line.to_owned()))
                 .collect();
             let lines = tool::shortened(&lines, REASONING_LINES, full);
-            (!lines.is_empty()).then_some(((Tone::Dim, '~'), lines))
+            (!lines.is_empty()).then_some(((TextStyle::Dim, '~'), lines))
         }
         "tool_call" => {
             let lines = Call::of(&event["input"]).lines(&field("tool"), full);
-            Some(((Tone::Cyan, '→'), lines))
+            Some(((TextStyle::Cyan, '→'), lines))
         }
         "tool_result" => Some(result(event, call, full)),
-        "token_usage" => marked(Tone::Dim, '·', &usage(event)),
+        "token_usage" => marked(TextStyle::Dim, '·', &usage(event)),
         "error" => Some(error(event)),
         "resumed" => marked(
-            Tone::Dim,
+            TextStyle::Dim,
             '·',
             &format!("goes on with session {}", field("provider_session_id")),
         ),
         "resume_failed" => Some((
-            (Tone::Yellow, '!'),
+            (TextStyle::Yellow, '!'),
             block(
-                Tone::Yellow,
+                TextStyle::Yellow,
                 &format!("the earlier session is not gone on with: {}", field("reason")),
             ),
         )),
         "limit" => {
             let hit = LimitHit::deserialize(event).map_or_else(|_| String::new(), |hit| hit.to_string());
             marked(
-                Tone::Yellow,
+                TextStyle::Yellow,
                 '!',
                 &format!("{hit} ({} %)", text(&event["percent"])),
             )
@@ -73,15 +73,18 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "output" => Some(output(event)),
         "rate_limit" => rate_limit(event, full),
         "approval" => {
-            let line = Line::of(Tone::Yellow, &format!("{} {}", field("decision"), field("tool")))
-                .and(Tone::Plain, "  ")
-                .and(Tone::Plain, &one_line(&field("detail"), MAX_TEXT_CHARS));
-            Some(((Tone::Yellow, '?'), vec![line]))
+            let line = Line::of(
+                TextStyle::Yellow,
+                &format!("{} {}", field("decision"), field("tool")),
+            )
+            .and(TextStyle::Plain, "  ")
+            .and(TextStyle::Plain, &one_line(&field("detail"), MAX_TEXT_CHARS));
+            Some(((TextStyle::Yellow, '?'), vec![line]))
         }
         "subagent" => {
             let description = one_line(&field("description"), MAX_TEXT_CHARS);
             marked(
-                Tone::Dim,
+                TextStyle::Dim,
                 '·',
                 &format!("sub-agent {} {description}", field("status")),
             )
@@ -89,16 +92,16 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "completed" => completed(event, full),
         "ended" => Some(ended(event)),
         // Output that no adapter knows is shown as the agent printed it.
-        "unknown" => marked(Tone::Dim, '?', &one_line(&field("raw"), MAX_TEXT_CHARS)),
+        "unknown" => marked(TextStyle::Dim, '?', &one_line(&field("raw"), MAX_TEXT_CHARS)),
         "malformed" => {
             let cut = event["bytes"]
                 .as_u64()
                 .map(|bytes| format!("{bytes} bytes, cut: "));
             let start = one_line(&field("line"), MAX_TEXT_CHARS);
-            marked(Tone::Dim, '?', &(cut.unwrap_or_default() + &start))
+            marked(TextStyle::Dim, '?', &(cut.unwrap_or_default() + &start))
         }
         kind => marked(
-            Tone::Dim,
+            TextStyle::Dim,
             '·',
             &format!(
                 "{} {}",
@@ -110,7 +113,7 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
 }
 
 /// Returns a text as one line per text line.
-fn block(tone: Tone, text: &str) -> Vec<Line> {
+fn block(tone: TextStyle, text: &str) -> Vec<Line> {
     let lines: Vec<_> = text.trim_end().lines().map(|line| Line::of(tone, line)).collect();
     if lines.is_empty() {
         vec![Line::default()]
@@ -129,9 +132,9 @@ fn result(event: &Value, call: Option<&str>, full: bool) -> Marked {
     let is_error = event["is_error"] == true;
     let code = event["exit_code"].as_i64();
     let (mark, tone) = if is_error {
-        ('✗', Tone::Red)
+        ('✗', TextStyle::Red)
     } else {
-        ('←', Tone::Dim)
+        ('←', TextStyle::Dim)
     };
     let mut lines = tool::output(&event["output"], is_error, full);
     let exit = match code {
@@ -140,9 +143,9 @@ fn result(event: &Value, call: Option<&str>, full: bool) -> Marked {
         _ if lines.is_empty() => "done".to_owned(),
         _ => String::new(),
     };
-    let heading = call.map_or_else(Line::default, |call| Line::of(Tone::Bold, call));
+    let heading = call.map_or_else(Line::default, |call| Line::of(TextStyle::Bold, call));
     let heading = match (call.is_some(), exit.is_empty()) {
-        (true, false) => heading.and(Tone::Plain, "  ").and(tone, &exit),
+        (true, false) => heading.and(TextStyle::Plain, "  ").and(tone, &exit),
         (false, false) => heading.and(tone, &exit),
         (_, true) => heading,
     };
@@ -179,7 +182,7 @@ pub fn tokens(event: &Value) -> Option<u64> {
 
 fn error(event: &Value) -> Marked {
     let fatal = event["fatal"] == true;
-    let tone = if fatal { Tone::Red } else { Tone::Yellow };
+    let tone = if fatal { TextStyle::Red } else { TextStyle::Yellow };
     let mut lines = block(tone, &text(&event["message"]));
     let mut notes: Vec<String> = Vec::new();
     notes.extend(event["failure_class"].as_str().map(str::to_owned));
@@ -192,7 +195,7 @@ fn error(event: &Value) -> Marked {
         notes.push("it goes on".to_owned());
     }
     if !notes.is_empty() {
-        lines.push(Line::of(Tone::Dim, &format!("({})", notes.join(", "))));
+        lines.push(Line::of(TextStyle::Dim, &format!("({})", notes.join(", "))));
     }
     ((tone, '!'), lines)
 }
@@ -202,15 +205,15 @@ fn output(event: &Value) -> Marked {
     let field = |name: &str| text(&event[name]);
     let status = field("status");
     let (tone, mark) = match &*status {
-        "applied" => (Tone::Green, '✓'),
-        "skipped" => (Tone::Dim, '·'),
-        _ => (Tone::Red, '✗'),
+        "applied" => (TextStyle::Green, '✓'),
+        "skipped" => (TextStyle::Dim, '·'),
+        _ => (TextStyle::Red, '✗'),
     };
     let kind = field("output").replace('_', " ");
     let kind = if kind.is_empty() { "output" } else { &kind };
     let line = Line::of(tone, &format!("{kind} {status}"))
-        .and(Tone::Plain, "  ")
-        .and(Tone::Plain, &one_line(&field("summary"), MAX_TEXT_CHARS));
+        .and(TextStyle::Plain, "  ")
+        .and(TextStyle::Plain, &one_line(&field("summary"), MAX_TEXT_CHARS));
     let mut lines = vec![line];
     let reason = field("reason");
     if !reason.is_empty() {
@@ -235,7 +238,11 @@ fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
     {
         line.push_str(&format!(", opens at {at}"));
     }
-    let tone = if is_normal { Tone::Dim } else { Tone::Yellow };
+    let tone = if is_normal {
+        TextStyle::Dim
+    } else {
+        TextStyle::Yellow
+    };
     Some(((tone, '!'), vec![Line::of(tone, &line)]))
 }
 
@@ -246,14 +253,14 @@ fn completed(event: &Value, full: bool) -> Option<Marked> {
     if event["ok"] == true {
         return full.then(|| {
             (
-                (Tone::Dim, '·'),
-                vec![Line::of(Tone::Dim, &format!("done {reason}"))],
+                (TextStyle::Dim, '·'),
+                vec![Line::of(TextStyle::Dim, &format!("done {reason}"))],
             )
         });
     }
     Some((
-        (Tone::Yellow, '!'),
-        vec![Line::of(Tone::Yellow, &format!("not done {reason}"))],
+        (TextStyle::Yellow, '!'),
+        vec![Line::of(TextStyle::Yellow, &format!("not done {reason}"))],
     ))
 }
 
@@ -261,12 +268,15 @@ fn ended(event: &Value) -> Marked {
     let Ok(ended) = Ended::deserialize(event) else {
         // An event of an older log: its known fields are shown.
         let line = format!("{} {}", text(&event["outcome"]), text(&event["failure_class"]));
-        return ((Tone::Bold, '■'), vec![Line::of(Tone::Bold, line.trim_end())]);
+        return (
+            (TextStyle::Bold, '■'),
+            vec![Line::of(TextStyle::Bold, line.trim_end())],
+        );
     };
     let tone = match ended.outcome {
-        Outcome::Succeeded => Tone::Green,
-        Outcome::Cancelled => Tone::Yellow,
-        _ => Tone::Red,
+        Outcome::Succeeded => TextStyle::Green,
+        Outcome::Cancelled => TextStyle::Yellow,
+        _ => TextStyle::Red,
     };
     let mut outcome = ended.outcome.to_string();
     if let Some(class) = ended.failure_class {
@@ -285,7 +295,7 @@ fn ended(event: &Value) -> Marked {
     if let Some(usd) = ended.cost_usd {
         details.push_str(&format!(" · {}", attempt_cost(Some(usd), ended.cost_source)));
     }
-    let mut lines = vec![Line::of(tone, &outcome).and(Tone::Plain, &details)];
+    let mut lines = vec![Line::of(tone, &outcome).and(TextStyle::Plain, &details)];
     if let Some(reason) = &ended.reason {
         lines.extend(block(tone, reason));
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use vik_store::PastAttempt;
 
-use self::style::Paper;
+use self::style::OutputStyle;
 use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
@@ -48,7 +48,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
             })
     };
     let has_filter = args.issue.is_some() || args.session.is_some();
-    let mut transcript = Transcript::new(Paper {
+    let mut transcript = Transcript::new(OutputStyle {
         width: stdout_width(),
         color: colored(&io::stdout()),
         full: args.full,

@@ -37,7 +37,7 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
         let heading =
             "what the agent printed is not shown: a secret cannot be looked up, and so not be masked";
         Failure::new(Exit::Failed, "secret_unknown", heading)
-            .because(&error)
+            .with_source(&error)
             .hint(HINT)
     })
 }

@@ -14,7 +14,7 @@ const NARROWEST: usize = 24;
 
 /// The meaning of a piece of text, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum TextStyle {
     /// Text without emphasis.
     Plain,
     /// Less important text.
@@ -31,7 +31,7 @@ pub enum Tone {
     Cyan,
 }
 
-impl Tone {
+impl TextStyle {
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -49,18 +49,18 @@ impl Tone {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     indent: usize,
-    pieces: Vec<(Tone, String)>,
+    pieces: Vec<(TextStyle, String)>,
 }
 
 impl Line {
     /// Creates a line of one piece.
-    pub fn of(tone: Tone, text: &str) -> Self {
+    pub fn of(tone: TextStyle, text: &str) -> Self {
         Self::default().and(tone, text)
     }
 
     /// Appends a piece. The text may be hostile; its newlines are replaced.
     #[must_use]
-    pub fn and(mut self, tone: Tone, text: &str) -> Self {
+    pub fn and(mut self, tone: TextStyle, text: &str) -> Self {
         let text = clean(text).replace('\t', "    ").replace('\n', " ");
         if !text.is_empty() {
             self.pieces.push((tone, text));
@@ -77,7 +77,7 @@ impl Line {
 
     /// Breaks the line into lines of at most `max_width` columns, at spaces unless that wastes much
     /// space. Spaces are kept.
-    fn folded(self, max_width: usize) -> Vec<Vec<(Tone, String)>> {
+    fn folded(self, max_width: usize) -> Vec<Vec<(TextStyle, String)>> {
         let width: usize = self.pieces.iter().map(|(_, text)| text.width()).sum();
         if width <= max_width {
             return vec![self.pieces];
@@ -87,7 +87,7 @@ impl Line {
             .iter()
             .flat_map(|(tone, text)| text.chars().map(|c| (*tone, c)));
         let mut lines = Vec::new();
-        let (mut line, mut used): (Vec<(Tone, char)>, usize) = (Vec::new(), 0);
+        let (mut line, mut used): (Vec<(TextStyle, char)>, usize) = (Vec::new(), 0);
         for (tone, c) in chars {
             let char_width = c.width().unwrap_or(0);
             if used + char_width > max_width && !line.is_empty() {
@@ -112,8 +112,8 @@ impl Line {
 }
 
 /// Joins characters into pieces of one colour each.
-fn joined(chars: Vec<(Tone, char)>) -> Vec<(Tone, String)> {
-    let mut pieces: Vec<(Tone, String)> = Vec::new();
+fn joined(chars: Vec<(TextStyle, char)>) -> Vec<(TextStyle, String)> {
+    let mut pieces: Vec<(TextStyle, String)> = Vec::new();
     for (tone, c) in chars {
         match pieces.last_mut() {
             Some((last, text)) if *last == tone => text.push(c),
@@ -125,7 +125,7 @@ fn joined(chars: Vec<(Tone, char)>) -> Vec<(Tone, String)> {
 
 /// The output medium of a transcript.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper {
+pub struct OutputStyle {
     /// The width, in columns.
     pub width: usize,
     /// Whether the output has colours.
@@ -134,7 +134,7 @@ pub struct Paper {
     pub full: bool,
 }
 
-impl Paper {
+impl OutputStyle {
     /// Formats lines from the first column.
     pub fn lines(&self, lines: Vec<Line>) -> String {
         let mut out = String::new();
@@ -145,11 +145,11 @@ impl Paper {
     }
 
     /// Formats an event: time and mark before its first line, further lines below.
-    pub fn event(&self, time: &str, mark: (Tone, char), lines: Vec<Line>) -> String {
+    pub fn event(&self, time: &str, mark: (TextStyle, char), lines: Vec<Line>) -> String {
         let mut out = String::new();
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
-                let time = self.painted(Tone::Dim, &format!("{time:>8}"));
+                let time = self.painted(TextStyle::Dim, &format!("{time:>8}"));
                 let mark = self.painted(mark.0, &mark.1.to_string());
                 format!("{time} {mark} ")
             });
@@ -159,7 +159,7 @@ impl Paper {
     }
 
     /// Formats lines that belong to the event above: the mark is in the column of its text.
-    pub fn below(&self, mark: (Tone, char), lines: Vec<Line>) -> String {
+    pub fn below(&self, mark: (TextStyle, char), lines: Vec<Line>) -> String {
         let mut out = String::new();
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
@@ -185,8 +185,8 @@ impl Paper {
         }
     }
 
-    fn painted(&self, tone: Tone, text: &str) -> String {
-        if self.color && tone != Tone::Plain {
+    fn painted(&self, tone: TextStyle, text: &str) -> String {
+        if self.color && tone != TextStyle::Plain {
             format!("\x1b[{}m{text}\x1b[0m", tone.code())
         } else {
             text.to_owned()

@@ -4,10 +4,10 @@ use uuid::Uuid;
 use vik_core::ids::{AttemptId, RunId};
 use vik_store::AttemptRecord;
 
-use super::style::{Line, Paper, Tone};
+use super::style::{Line, OutputStyle, TextStyle};
 use super::transcript::Transcript;
 
-const PLAIN: Paper = Paper {
+const PLAIN: OutputStyle = OutputStyle {
     width: 100,
     color: false,
     full: false,
@@ -33,7 +33,7 @@ fn record(number: u64) -> AttemptRecord {
 }
 
 /// Returns the transcript of events of one session, one second apart.
-fn transcript_text(paper: Paper, events: &[Value]) -> String {
+fn transcript_text(paper: OutputStyle, events: &[Value]) -> String {
     let mut transcript = Transcript::new(paper);
     let mut text = String::new();
     for (number, event) in events.iter().enumerate() {
@@ -54,7 +54,7 @@ fn stamped(second: usize, event: &Value) -> Vec<u8> {
 }
 
 /// Returns the text of events without the heading of their session.
-fn body(paper: Paper, events: &[Value]) -> String {
+fn body(paper: OutputStyle, events: &[Value]) -> String {
     let text = transcript_text(paper, events);
     let mut lines = text.split_inclusive('\n');
     let heading: Vec<_> = lines.by_ref().take(2).collect();
@@ -147,7 +147,7 @@ fn a_session_as_a_transcript() {
 
 #[test]
 fn a_session_in_full() {
-    let paper = Paper { full: true, ..PLAIN };
+    let paper = OutputStyle { full: true, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_full", text);
     assert!(!text.contains("left out"));
@@ -155,7 +155,7 @@ fn a_session_in_full() {
 
 #[test]
 fn a_session_at_60_columns() {
-    let paper = Paper { width: 60, ..PLAIN };
+    let paper = OutputStyle { width: 60, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_60", text);
     for line in text.lines() {
@@ -165,7 +165,7 @@ fn a_session_at_60_columns() {
 
 #[test]
 fn colours_say_what_a_line_is() {
-    let paper = Paper { color: true, ..PLAIN };
+    let paper = OutputStyle { color: true, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_colours", text.replace('\x1b', "␛"));
     for (tone, shown) in [
@@ -241,7 +241,7 @@ fn a_transcript_is_text_whatever_the_agent_says() {
         json!({"kind": "ended", "outcome": hostile, "failure_class": hostile}),
     ];
     for full in [false, true] {
-        let text = transcript_text(Paper { full, ..PLAIN }, &events);
+        let text = transcript_text(OutputStyle { full, ..PLAIN }, &events);
         let hostile = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(hostile), "{text:?}");
     }
@@ -294,7 +294,7 @@ fn long_texts_are_shortened_and_say_by_how_much() {
         &[call("1", "Bash", &json!("echo")), result("1", &json!(lines(8)))],
     );
     assert!(!text.contains("left out"), "{text}");
-    let wide = Paper {
+    let wide = OutputStyle {
         width: usize::MAX,
         ..PLAIN
     };
@@ -327,9 +327,9 @@ fn usage_is_told_where_it_changes_much() {
 
 #[test]
 fn lines_are_folded_between_words_and_in_words_that_are_too_long() {
-    let paper = Paper { width: 24, ..PLAIN };
+    let paper = OutputStyle { width: 24, ..PLAIN };
     let line = Line::of(
-        Tone::Plain,
+        TextStyle::Plain,
         "some words that do not fit 京京京京京京京京京京京京京京京京 end",
     );
     assert_eq!(

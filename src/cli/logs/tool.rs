@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::style::{Line, Tone};
+use super::style::{Line, TextStyle};
 
 /// How many lines of a tool's input are shown: the first and the last ones.
 const INPUT: (usize, usize) = (8, 2);
@@ -29,10 +29,10 @@ const TEXTS: [&str; 6] = ["text", "content", "output", "stdout", "stderr", "mess
 #[derive(Debug, Default)]
 pub struct Call {
     /// The most informative value, such as the command or the file.
-    pub about: String,
+    pub summary: String,
     /// Further short values.
     pub more: String,
-    body: Vec<(Tone, String)>,
+    body: Vec<(TextStyle, String)>,
 }
 
 impl Call {
@@ -42,7 +42,7 @@ impl Call {
         match input {
             Value::Null => {}
             Value::Object(fields) => call.fields(fields.clone()),
-            Value::Array(items) => call.about = list(items),
+            Value::Array(items) => call.summary = list(items),
             value => call.text(&text(value)),
         }
         call
@@ -50,12 +50,14 @@ impl Call {
 
     /// Returns the lines, with the tool's name first.
     pub fn lines(&self, tool: &str, full: bool) -> Vec<Line> {
-        let mut first = Line::of(Tone::Bold, tool);
-        if !self.about.is_empty() {
-            first = first.and(Tone::Plain, "  ").and(Tone::Plain, &self.about);
+        let mut first = Line::of(TextStyle::Bold, tool);
+        if !self.summary.is_empty() {
+            first = first
+                .and(TextStyle::Plain, "  ")
+                .and(TextStyle::Plain, &self.summary);
         }
         if !self.more.is_empty() {
-            first = first.and(Tone::Plain, "  ").and(Tone::Dim, &self.more);
+            first = first.and(TextStyle::Plain, "  ").and(TextStyle::Dim, &self.more);
         }
         let mut lines = vec![first];
         lines.extend(
@@ -73,15 +75,16 @@ impl Call {
             return;
         }
         let mut lines = text.trim_end().lines();
-        self.about = lines.next().unwrap_or("").to_owned();
-        self.body.extend(lines.map(|line| (Tone::Plain, line.to_owned())));
+        self.summary = lines.next().unwrap_or("").to_owned();
+        self.body
+            .extend(lines.map(|line| (TextStyle::Plain, line.to_owned())));
     }
 
     fn fields(&mut self, mut fields: Map<String, Value>) {
         let path = take(&mut fields, &PATHS).map(|path| text(&path));
         if let Some(command) = take(&mut fields, &COMMANDS) {
             match &command {
-                Value::Array(items) => self.about = list(items),
+                Value::Array(items) => self.summary = list(items),
                 command => self.text(&text(command)),
             }
             if let Some(path) = &path {
@@ -89,7 +92,7 @@ impl Call {
             }
         } else if let Some(path) = path {
             self.edit(&mut fields);
-            self.about = path;
+            self.summary = path;
         }
         for name in PATCHES {
             if fields.get(name).and_then(Value::as_str).is_some_and(is_diff)
@@ -109,11 +112,11 @@ impl Call {
                 };
                 self.more = format!("{}{gap}{value}", self.more);
             } else {
-                self.body.push((Tone::Dim, format!("{name}:")));
+                self.body.push((TextStyle::Dim, format!("{name}:")));
                 self.body.extend(
                     text.trim_end()
                         .lines()
-                        .map(|line| (Tone::Plain, format!("  {line}"))),
+                        .map(|line| (TextStyle::Plain, format!("  {line}"))),
                 );
             }
         }
@@ -132,7 +135,7 @@ impl Call {
             }
         }
         if let Some(content) = take(fields, &CONTENTS) {
-            self.marked(&content, Tone::Green, '+');
+            self.marked(&content, TextStyle::Green, '+');
         }
     }
 
@@ -142,14 +145,14 @@ impl Call {
             return;
         }
         if let Some(before) = take(fields, &BEFORE) {
-            self.marked(&before, Tone::Red, '-');
+            self.marked(&before, TextStyle::Red, '-');
         }
         if let Some(after) = take(fields, &AFTER) {
-            self.marked(&after, Tone::Green, '+');
+            self.marked(&after, TextStyle::Green, '+');
         }
     }
 
-    fn marked(&mut self, value: &Value, tone: Tone, mark: char) {
+    fn marked(&mut self, value: &Value, tone: TextStyle, mark: char) {
         let text = text(value);
         self.body.extend(
             text.trim_end()
@@ -168,34 +171,34 @@ pub fn output(value: &Value, is_error: bool, full: bool) -> Vec<Line> {
     } else if is_diff(text) {
         diff(text).collect()
     } else {
-        let tone = if is_error { Tone::Red } else { Tone::Dim };
+        let tone = if is_error { TextStyle::Red } else { TextStyle::Dim };
         text.lines().map(|line| (tone, line.to_owned())).collect()
     };
     shortened(&body, if is_error { FAILURE } else { OUTPUT }, full)
 }
 
 /// Returns the first and the last lines, with the number of omitted lines between.
-pub fn shortened(body: &[(Tone, String)], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
-    let line = |(tone, text): &(Tone, String)| cut(*tone, text, full);
+pub fn shortened(body: &[(TextStyle, String)], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
+    let line = |(tone, text): &(TextStyle, String)| cut(*tone, text, full);
     // Omitting a single line would save nothing.
     if full || body.len() <= head + tail + 1 {
         return body.iter().map(line).collect();
     }
     let left_out = body.len() - head - tail;
     let mut lines: Vec<_> = body[..head].iter().map(line).collect();
-    lines.push(Line::of(Tone::Dim, &format!("… {left_out} lines left out")));
+    lines.push(Line::of(TextStyle::Dim, &format!("… {left_out} lines left out")));
     lines.extend(body[body.len() - tail..].iter().map(line));
     lines
 }
 
-fn cut(tone: Tone, text: &str, full: bool) -> Line {
+fn cut(tone: TextStyle, text: &str, full: bool) -> Line {
     let length = text.chars().count();
     if full || length <= MAX_LINE_CHARS {
         return Line::of(tone, text);
     }
     let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
     Line::of(tone, &shown).and(
-        Tone::Dim,
+        TextStyle::Dim,
         &format!(" … {} characters left out", length - MAX_LINE_CHARS),
     )
 }
@@ -213,17 +216,17 @@ fn is_diff(text: &str) -> bool {
     })
 }
 
-fn diff(text: &str) -> impl Iterator<Item = (Tone, String)> {
+fn diff(text: &str) -> impl Iterator<Item = (TextStyle, String)> {
     text.trim_end().lines().map(|line| {
         let tone = match line.as_bytes() {
             [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] | [b'*', b'*', b'*', ..] => {
-                Tone::Bold
+                TextStyle::Bold
             }
-            [b'd', b'i', b'f', b'f', b' ', ..] => Tone::Bold,
-            [b'+', ..] => Tone::Green,
-            [b'-', ..] => Tone::Red,
-            [b'@', b'@', ..] => Tone::Cyan,
-            _ => Tone::Plain,
+            [b'd', b'i', b'f', b'f', b' ', ..] => TextStyle::Bold,
+            [b'+', ..] => TextStyle::Green,
+            [b'-', ..] => TextStyle::Red,
+            [b'@', b'@', ..] => TextStyle::Cyan,
+            _ => TextStyle::Plain,
         };
         (tone, line.to_owned())
     })

@@ -7,7 +7,7 @@ use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
 
 use super::event;
-use super::style::{Line, Paper, Tone};
+use super::style::{Line, OutputStyle, TextStyle};
 use super::tool::{Call, text};
 use crate::report::one_line;
 
@@ -20,7 +20,7 @@ const LABEL: usize = 60;
 /// The state of the transcript so far.
 #[derive(Debug)]
 pub struct Transcript {
-    paper: Paper,
+    paper: OutputStyle,
     sessions: HashMap<AttemptId, SessionState>,
     /// The session of the last event.
     last: Option<AttemptId>,
@@ -38,7 +38,7 @@ struct SessionState {
 
 impl Transcript {
     /// Creates an empty transcript.
-    pub fn new(paper: Paper) -> Self {
+    pub fn new(paper: OutputStyle) -> Self {
         Self {
             paper,
             sessions: HashMap::new(),
@@ -77,10 +77,10 @@ impl Transcript {
 }
 
 impl SessionState {
-    fn line(&mut self, paper: Paper, line: &[u8]) -> Option<String> {
+    fn line(&mut self, paper: OutputStyle, line: &[u8]) -> Option<String> {
         let Ok(event) = serde_json::from_slice::<Value>(line) else {
             let text = one_line(&String::from_utf8_lossy(line), 200);
-            return Some(paper.event("", (Tone::Dim, '?'), vec![Line::of(Tone::Dim, &text)]));
+            return Some(paper.event("", (TextStyle::Dim, '?'), vec![Line::of(TextStyle::Dim, &text)]));
         };
         if let Some(tokens) = event::tokens(&event) {
             let is_significant = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
@@ -101,7 +101,7 @@ impl SessionState {
         let (mark, lines) = event::event(&event, call.as_deref().filter(|_| !is_below), paper.full)?;
         self.open = None;
         if kind == "tool_call" {
-            let about = Call::of(&event["input"]).about;
+            let about = Call::of(&event["input"]).summary;
             let label = format!("{} {}", text(&event["tool"]), one_line(&about, LABEL));
             self.calls.insert(id.clone(), label.trim_end().to_owned());
             self.open = Some(id);
@@ -126,15 +126,18 @@ fn heading(record: &AttemptRecord) -> Vec<Line> {
     if !details.is_empty() {
         agent = format!("{agent} ({})", details.join(", "));
     }
-    let first = short(record).and(Tone::Plain, &format!(" · {agent} · {:.0}", record.started_at));
-    let title = Line::of(Tone::Dim, &one_line(&record.issue_title, 100)).indented(3);
+    let first = short(record).and(
+        TextStyle::Plain,
+        &format!(" · {agent} · {:.0}", record.started_at),
+    );
+    let title = Line::of(TextStyle::Dim, &one_line(&record.issue_title, 100)).indented(3);
     vec![first, title]
 }
 
 /// Returns the short heading of a session that was introduced before.
 fn short(record: &AttemptRecord) -> Line {
     Line::of(
-        Tone::Bold,
+        TextStyle::Bold,
         &format!(
             "── {} {} · attempt {}",
             one_line(record.issue_id.as_str(), 40),

@@ -15,7 +15,7 @@ use vik_api::{AttemptView, LimitView, RunState, RunView};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 
-use self::timeline::{Life, timeline};
+use self::timeline::{TimelineInput, timeline};
 use super::args::ShowArgs;
 use super::{CliResult, explain, history, print, print_json, runs};
 use crate::daemon::ledger_failure;
@@ -44,11 +44,11 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
         };
         agents = attempts.into_iter().map(agent_of).collect();
     }
-    let life = Life {
+    let life = TimelineInput {
         explained: &explained,
         decisions: &decisions,
         agents: &agents,
-        most: usize::try_from(MAX_DECISIONS).unwrap_or(usize::MAX),
+        max_decisions: usize::try_from(MAX_DECISIONS).unwrap_or(usize::MAX),
     };
     print(&timeline(&life, Timestamp::now(), stdout_width()));
     Ok(Exit::Done)

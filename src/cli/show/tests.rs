@@ -11,7 +11,7 @@ use vik_core::changes::Decision;
 use vik_core::ids::AttemptId;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
 
-use super::timeline::{Life, timeline};
+use super::timeline::{TimelineInput, timeline};
 
 fn at(seconds: i64) -> Timestamp {
     let start: Timestamp = "2026-03-03T23:50:00Z".parse().unwrap();
@@ -211,11 +211,11 @@ fn decisions() -> Vec<Decision> {
 
 fn timeline_text(explained: &Explained, decisions: &[Decision], width: usize) -> String {
     let agents = HashMap::from([(session(1).to_string(), "coder".into())]);
-    let life = Life {
+    let life = TimelineInput {
         explained,
         decisions,
         agents: &agents,
-        most: 2000,
+        max_decisions: 2000,
     };
     let text = timeline(&life, at(4000), width);
     assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));

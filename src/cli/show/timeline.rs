@@ -24,7 +24,7 @@ const NARROWEST: usize = 34;
 
 /// The input of the timeline.
 #[derive(Debug)]
-pub struct Life<'a> {
+pub struct TimelineInput<'a> {
     /// The current holds of the issue, and its runs.
     pub explained: &'a Explained,
     /// The decisions about the issue and about all issues, oldest first.
@@ -32,7 +32,7 @@ pub struct Life<'a> {
     /// The agent profile of each attempt, by its session.
     pub agents: &'a HashMap<String, AgentName>,
     /// The limit on the number of decisions. If it is reached, older decisions are missing.
-    pub most: usize,
+    pub max_decisions: usize,
 }
 
 /// An entry of the timeline.
@@ -44,12 +44,12 @@ struct Item {
 }
 
 /// Formats the whole timeline, in at most `width` columns if possible.
-pub fn timeline(life: &Life<'_>, now: Timestamp, width: usize) -> String {
+pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> String {
     let explained = life.explained;
     let mut out = explain::heading(explained);
     explain::paragraph(&mut out, "", &explain::answer(explained, now), width);
     let items = items(life);
-    if life.decisions.len() >= life.most {
+    if life.decisions.len() >= life.max_decisions {
         out.push_str("\nolder decisions are left out\n");
     }
     let stage_width = items.iter().map(|item| item.stage.width()).max().unwrap_or(0);
@@ -102,7 +102,7 @@ fn beside(out: &mut String, head: &str, detail: &[String], width: usize) {
     }
 }
 
-fn items(life: &Life<'_>) -> Vec<Item> {
+fn items(life: &TimelineInput<'_>) -> Vec<Item> {
     let runs = &life.explained.runs;
     let attempts: HashMap<&str, (&RunView, &AttemptView)> = runs
         .iter()

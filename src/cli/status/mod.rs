@@ -31,13 +31,14 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
         print_json(&status);
     } else if is_absent {
         let failure = client::no_daemon(&path);
-        return Err(match (stop::left_alone(&instance), status.daemon.state) {
-            (0, DaemonState::Dead) => {
-                failure.cause("the last one ended without cleaning up; `vik run -d` finishes what it was at")
-            }
-            (0, _) => failure,
-            (count, _) => failure.cause(stop::orphan_notice(count)),
-        });
+        return Err(
+            match (stop::count_orphaned_agents(&instance), status.daemon.state) {
+                (0, DaemonState::Dead) => failure
+                    .cause("the last one ended without cleaning up; `vik run -d` finishes what it was at"),
+                (0, _) => failure,
+                (count, _) => failure.cause(stop::orphan_notice(count)),
+            },
+        );
     } else {
         print(&text(&status, Timestamp::now(), stdout_width()));
         if status.api.is_some()
@@ -55,14 +56,14 @@ fn status_of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     if let Presence::Running(info) = &presence {
         match client::request(instance, info, Verb::Status)? {
             Some(Response::Status(status)) => return Ok(*status),
-            Some(_) => return Err(client::nonsense()),
+            Some(_) => return Err(client::unexpected_response()),
             None => presence = instance.presence(),
         }
     }
     match presence {
         Presence::Dead(info) => Ok(absent(DaemonState::Dead, Some(&info), path)),
         Presence::None => Ok(absent(DaemonState::NotRunning, None, path)),
-        Presence::Running(_) | Presence::Starting => Err(client::between(path)),
+        Presence::Running(_) | Presence::Starting => Err(client::daemon_starting(path)),
     }
 }
 

@@ -8,7 +8,9 @@ use vik_api::{
 };
 
 use super::state;
-use crate::report::{ago, cost, count, lasting, one_line, short, spent, table_within, until, when, wrap};
+use crate::report::{
+    ago, cost, count, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
+};
 
 /// The maximum number of waiting issues shown.
 const MAX_WAITING: usize = 20;
@@ -46,7 +48,7 @@ fn head(status: &Status, now: Timestamp) -> String {
     let daemon = &status.daemon;
     let since = daemon
         .started_at
-        .map(|at| lasting(" for ", at, now))
+        .map(|at| elapsed_suffix(" for ", at, now))
         .unwrap_or_default();
     let mut out = format!(
         "vik {}{since} (pid {}) · {} running · {} waiting · {} parked\n",
@@ -131,7 +133,7 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
             let text = format!(
                 "notify {}: {undelivered} failing{}: {}",
                 one_line(&notifier.name, 64),
-                lasting(" for ", since, now),
+                elapsed_suffix(" for ", since, now),
                 one_line(notifier.error.as_deref().unwrap_or_default(), 300),
             );
             push_wrapped(&mut out, &text, width);
@@ -198,7 +200,7 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
             "  {} {}{}: {} ({} {})",
             one_line(approval.issue_id.as_str(), 30),
             approval.stage,
-            lasting(" for ", request.since, now),
+            elapsed_suffix(" for ", request.since, now),
             one_line(&approval.detail, 400),
             request.on_timeout.done(),
             until(request.until, now),

@@ -10,7 +10,7 @@ use vik_proc::untrusted;
 
 use super::{text, unreadable, view};
 use crate::cli::{CliResult, print, print_json};
-use crate::provenance::blame::{self, Blamed};
+use crate::provenance::blame::{self, Blame};
 use crate::provenance::record::masked;
 use crate::provenance::{Record, Trace};
 use crate::report::{Exit, Failure};
@@ -53,7 +53,7 @@ pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: b
     Ok(Exit::Done)
 }
 
-fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, blamed: &Blamed) -> BlameView {
+fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, blamed: &Blame) -> BlameView {
     let author = |author: blame::Author| match author {
         blame::Author::Attempt(at) => records.get(at).map_or(Author::Unknown, |record| {
             Author::Attempt(Box::new(view::attempt(record)))
@@ -63,8 +63,8 @@ fn blame_view(records: &[Record], path: &RelPath, issue_id: Option<IssueId>, bla
     };
     let (mut lines, mut whole): (Vec<BlamedLines>, _) = (Vec::new(), None);
     match blamed {
-        Blamed::Whole(whole_author) => whole = Some(author(*whole_author)),
-        Blamed::Lines(authors) => {
+        Blame::Whole(whole_author) => whole = Some(author(*whole_author)),
+        Blame::Lines(authors) => {
             let mut number = 0;
             for group in authors.chunk_by(|a, b| a == b) {
                 let start = number + 1;

@@ -51,7 +51,7 @@ fn file(mutation: &Mutation) -> TracedFile {
         ChangeKind::TypeChanged => ("type_changed", None),
         ChangeKind::Renamed { from } => ("renamed", Some(from.text().into_owned())),
     };
-    let (added, removed) = mutation.sums();
+    let (added, removed) = mutation.line_counts();
     TracedFile {
         path: change.path.text().into_owned(),
         change: kind.to_owned(),

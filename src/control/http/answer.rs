@@ -59,7 +59,7 @@ impl Refusal {
     }
 
     /// Returns the refusal for a response of the daemon that does not match the request.
-    pub fn nonsense() -> Self {
+    pub fn unexpected_response() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "daemon_nonsense",

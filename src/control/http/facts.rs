@@ -89,12 +89,12 @@ impl Reporter {
 }
 
 impl Observer for Reporter {
-    fn on(&mut self, progress: &Progress<'_>) {
+    fn on_progress(&mut self, progress: &Progress<'_>) {
         self.metrics.count(progress);
         if let Some(fact) = fact(progress) {
             self.feed.publish(fact);
         }
-        self.next.on(progress);
+        self.next.on_progress(progress);
     }
 }
 

@@ -61,7 +61,7 @@ impl Keys {
     /// # Errors
     /// When a configured token cannot be used: no other token replaces it.
     pub fn load(file: &Path) -> Result<Self, KeyError> {
-        let token = match Self::given()? {
+        let token = match Self::from_environment()? {
             Some(token) => token,
             None => {
                 if !file.exists() {
@@ -85,7 +85,7 @@ impl Keys {
     ///
     /// # Errors
     /// When the token cannot be used.
-    pub fn given() -> Result<Option<String>, KeyError> {
+    pub fn from_environment() -> Result<Option<String>, KeyError> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         if let Some(token) = variable(API_TOKEN) {
             return checked_token(&token.to_string_lossy(), API_TOKEN).map(Some);
@@ -111,7 +111,7 @@ impl Keys {
 
     /// Returns whether this is the token, in constant time.
     pub fn is_token(&self, given: &str) -> bool {
-        same(given, &self.token)
+        constant_time_eq(given, &self.token)
     }
 
     /// Returns the code of a one-time link: the current code if it is still valid, else a new one.
@@ -138,7 +138,7 @@ impl Keys {
     pub fn is_link(&self, code: &str) -> bool {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         link.as_ref()
-            .is_some_and(|open| Instant::now() < open.until && same(code, &open.code))
+            .is_some_and(|open| Instant::now() < open.until && constant_time_eq(code, &open.code))
     }
 
     /// Redeems the code of a link: it is invalid afterwards. Returns whether it was valid.
@@ -146,7 +146,7 @@ impl Keys {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let is_valid = link
             .as_ref()
-            .is_some_and(|open| Instant::now() < open.until && same(code, &open.code));
+            .is_some_and(|open| Instant::now() < open.until && constant_time_eq(code, &open.code));
         if is_valid {
             *link = None;
         }
@@ -181,7 +181,7 @@ fn checked_token(token: &str, from: &str) -> Result<String, KeyError> {
 }
 
 /// Compares in a time that reveals neither where the texts differ nor how long the secret is.
-pub(crate) fn same(given: &str, secret: &str) -> bool {
+pub(crate) fn constant_time_eq(given: &str, secret: &str) -> bool {
     let digest = |text: &str| Sha256::digest(text.as_bytes());
     digest(given).ct_eq(&digest(secret)).into()
 }

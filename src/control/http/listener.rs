@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::Keys;
-use super::tcp::{Identify, LogLimit, TcpConnection, TcpPlaces};
+use super::tcp::{Identify, LogLimit, TcpConnection, TcpConnectionLimits};
 use super::{Tcp, guard, pages};
 
 /// The maximum number of concurrent connections to the control socket.
@@ -58,7 +58,7 @@ pub struct Connection(pub CancellationToken);
 /// The state that both transports share.
 pub struct ServerContext {
     app: Router,
-    tcp: Arc<TcpPlaces>,
+    tcp: Arc<TcpConnectionLimits>,
     sockets: Arc<Semaphore>,
     trouble: LogLimit,
     stop: CancellationToken,
@@ -72,7 +72,7 @@ impl ServerContext {
             .layer(axum::middleware::map_response(pages::headers));
         Self {
             app,
-            tcp: Arc::new(TcpPlaces::new(identify)),
+            tcp: Arc::new(TcpConnectionLimits::new(identify)),
             sockets: Arc::new(Semaphore::new(MAX_SOCKETS)),
             trouble: LogLimit::default(),
             stop,

@@ -40,7 +40,7 @@ use crate::workspace::Layout;
 pub use facts::Reporter;
 pub use feed::Feed;
 pub use keys::{KeyError, Keys};
-pub(crate) use keys::{same, unhex};
+pub(crate) use keys::{constant_time_eq, unhex};
 pub(crate) use listener::connections;
 pub use metrics::Metrics;
 pub use openapi::openapi;

@@ -60,7 +60,7 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     }
     let media = |kind: &str, schema: Value| json!({ kind: { "schema": schema } });
     let mut responses = Map::new();
-    let success = match &route.gives {
+    let success = match &route.response {
         ResponseBody::Json(schema) | ResponseBody::Health(schema) => {
             media("application/json", schema(generator).into())
         }
@@ -71,7 +71,7 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
         }
         ResponseBody::Text(kind) => media(kind, json!({ "type": "string" })),
     };
-    if matches!(route.gives, ResponseBody::Health(_)) {
+    if matches!(route.response, ResponseBody::Health(_)) {
         responses.insert(
             "503".to_owned(),
             json!({ "description": "It is not", "content": &success }),
@@ -84,7 +84,7 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     let problem_response =
         |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
     responses.insert("401".to_owned(), problem_response("No token, or a wrong one"));
-    if route.names {
+    if route.names_item {
         responses.insert("404".to_owned(), problem_response("It is not known"));
     }
     responses.insert(

@@ -117,7 +117,7 @@ impl Daemon {
             return Ok(Arc::clone(status));
         }
         let Response::Status(status) = self.ask(Verb::Status, Actor::default()).await? else {
-            return Err(Refusal::nonsense());
+            return Err(Refusal::unexpected_response());
         };
         let status = Arc::new(*status);
         *latest = Some((Instant::now(), Arc::clone(&status)));
@@ -130,7 +130,7 @@ impl Daemon {
     }
 
     /// Runs `read` on a blocking thread, so that file access does not delay other requests.
-    pub async fn reading<T: Send + 'static>(
+    pub async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -207,7 +207,7 @@ pub async fn issues(
     };
     match daemon.ask(verb, Actor::default()).await? {
         Response::Issues(page) => Ok(Json(*page)),
-        _ => Err(Refusal::nonsense()),
+        _ => Err(Refusal::unexpected_response()),
     }
 }
 
@@ -218,10 +218,10 @@ pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueI
     let now: Option<Explanation> = match daemon.ask(verb, Actor::default()).await? {
         Response::Explanation(now) => Some(*now),
         Response::NotFound => None,
-        _ => return Err(Refusal::nonsense()),
+        _ => return Err(Refusal::unexpected_response()),
     };
     let explained = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
             let mut decisions = ledger
                 .decisions(Some(&issue), DECISIONS)
@@ -262,7 +262,7 @@ pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQ
     let status = daemon.status().await?;
     let limit = Limit::or(query.limit, 100);
     let page = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
             let (runs, more) = match query.issue {
                 None => history::latest(&daemon.layout, &ledger, Some(&status), limit)
@@ -294,7 +294,7 @@ pub async fn decisions(
 ) -> Answer<DecisionsPage> {
     let limit = Limit::or(query.limit, 100);
     let page = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let mut found = daemon
                 .ledger()?
                 .decisions(query.issue.as_ref(), limit + 1)
@@ -348,7 +348,7 @@ pub async fn report(
     // A time in the future gives an empty time span.
     let since = since.before(now);
     let report = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
             let report = figures::report(Some(&ledger), Window::new(since, now, None));
             Ok(report.map_err(|error| ledger_failure(&error))?)

@@ -50,9 +50,9 @@ pub struct Route {
     pub summary: &'static str,
     pub query: Option<SchemaOf>,
     pub body: Option<SchemaOf>,
-    pub gives: ResponseBody,
+    pub response: ResponseBody,
     /// Whether the path names an item, so that it can respond with 404.
-    pub names: bool,
+    pub names_item: bool,
     pub needs_token: bool,
     handler: MethodRouter<Arc<Daemon>>,
 }
@@ -70,8 +70,8 @@ impl Route {
             summary,
             query: None,
             body: None,
-            gives,
-            names: path.contains('{'),
+            response: gives,
+            names_item: path.contains('{'),
             needs_token: true,
             handler,
         }
@@ -95,7 +95,7 @@ impl Route {
     }
 
     fn gives(mut self, gives: ResponseBody) -> Self {
-        self.gives = gives;
+        self.response = gives;
         self
     }
 
@@ -105,7 +105,7 @@ impl Route {
     }
 
     fn may_be_unknown(mut self) -> Self {
-        self.names = true;
+        self.names_item = true;
         self
     }
 }

@@ -32,7 +32,7 @@ pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -
     let status = daemon.status().await?;
     let id = session.0;
     let detail = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let ledger = daemon.ledger()?;
             let found = history::attempt(&daemon.layout, &ledger, Some(&status), id)
                 .map_err(|error| ledger_failure(&error))?;
@@ -109,7 +109,7 @@ pub async fn events(
     Params(query): Params<EventsQuery>,
 ) -> Answer<EventsPage> {
     let page = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let files = files(daemon, &session)?;
             let limit = Limit::or(query.limit, 200) as usize;
             let page = daemon
@@ -152,7 +152,7 @@ pub async fn stderr(
         ));
     }
     let tail = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let files = files(daemon, &session)?;
             let (text, left_out) = end_of(&files.stderr(), bytes).unwrap_or_default();
             Ok(StderrTail {
@@ -168,7 +168,7 @@ pub async fn stderr(
 /// `GET /api/v1/sessions/{id}/diff`
 pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
     let workdir = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             Ok(daemon
                 .layout
                 .issue_dir(&find_attempt(daemon, &session)?.started.issue))

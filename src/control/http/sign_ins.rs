@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use vik_api::SignInView;
 use vik_mask::Label;
 
-use super::keys::{hex, new_secret, same};
+use super::keys::{constant_time_eq, hex, new_secret};
 use crate::crash::wall_clock;
 use crate::report::one_line;
-use crate::workspace::fs::{write_atomic, write_soon};
+use crate::workspace::fs::{write_atomic, write_atomic_nosync};
 
 /// How long a browser stays signed in.
 const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
@@ -130,7 +130,7 @@ impl SignIns {
             read => read?,
         };
         let file: File = serde_json::from_slice(&bytes)?;
-        let ours = file.schema == SCHEMA && same(&file.api_token_proof, &self.api_token_proof());
+        let ours = file.schema == SCHEMA && constant_time_eq(&file.api_token_proof, &self.api_token_proof());
         Ok(if ours { file.sign_ins } else { Vec::new() })
     }
 
@@ -138,7 +138,7 @@ impl SignIns {
     ///
     /// # Errors
     /// When the sign-in cannot be saved. Nothing has changed then.
-    pub fn begin(
+    pub fn create(
         &self,
         address: IpAddr,
         user_agent: &str,
@@ -181,7 +181,7 @@ impl SignIns {
         let (id, _) = token.split_once('.')?;
         let mut entries = self.current(now);
         let entry = entries.iter_mut().find(|entry| entry.record.id == id)?;
-        if !same(&self.token_proof(token), &entry.record.token_proof) {
+        if !constant_time_eq(&self.token_proof(token), &entry.record.token_proof) {
             return None;
         }
         entry.record.last_used_at = now;
@@ -192,7 +192,7 @@ impl SignIns {
             revoked: entry.revoked.clone(),
         };
         if now.duration_since(entry.saved_use) > SAVE_USE_AFTER
-            && let Err(error) = self.save(&mut entries, write_soon)
+            && let Err(error) = self.save(&mut entries, write_atomic_nosync)
         {
             tracing::debug!(%error, "the last use of a sign-in cannot be saved");
         }
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn a_token_holds_until_it_expires_and_cannot_be_guessed() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
-        let (token, expires_at) = sign_ins.begin(here(), "Firefox", seconds(0)).unwrap();
+        let (token, expires_at) = sign_ins.create(here(), "Firefox", seconds(0)).unwrap();
         assert!(sign_ins.find(&token, here(), seconds(1)).is_some());
         let (id, secret) = token.split_once('.').unwrap();
         let other = if secret.starts_with('0') { "1" } else { "0" };
@@ -330,7 +330,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sign_ins.json");
         let (token, _) = SignIns::load(&file, API_TOKEN)
-            .begin(here(), "Firefox", seconds(0))
+            .create(here(), "Firefox", seconds(0))
             .unwrap();
         let stored = std::fs::read_to_string(&file).unwrap();
         assert!(
@@ -359,7 +359,7 @@ mod tests {
     fn a_revoked_sign_in_ends_what_runs_for_it_and_no_other() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
         let [one, other] = ["one", "other"].map(|name| {
-            let (token, _) = sign_ins.begin(here(), name, seconds(0)).unwrap();
+            let (token, _) = sign_ins.create(here(), name, seconds(0)).unwrap();
             sign_ins.find(&token, here(), seconds(1)).unwrap()
         });
         assert_eq!(sign_ins.revoke(Some(&one.id), seconds(2)).unwrap(), 1);
@@ -376,13 +376,13 @@ mod tests {
     fn the_number_of_sign_ins_is_bounded_and_names_of_browsers_are_plain_text() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
         let (first, _) = sign_ins
-            .begin(here(), "\u{1b}[31mred\u{202e}\n", seconds(0))
+            .create(here(), "\u{1b}[31mred\u{202e}\n", seconds(0))
             .unwrap();
         let shown = sign_ins.list(seconds(0))[0].user_agent.clone();
         assert!(!shown.contains(['\u{1b}', '\u{202e}', '\n']), "{shown:?}");
         for second in 1..=i64::try_from(MAX_SIGN_INS).unwrap() {
             sign_ins
-                .begin(here(), &"x".repeat(10_000), seconds(second))
+                .create(here(), &"x".repeat(10_000), seconds(second))
                 .unwrap();
         }
         let all = sign_ins.list(seconds(99));
@@ -400,12 +400,12 @@ mod tests {
         let sign_ins = SignIns::load(&folder.path().join("sign_ins.json"), API_TOKEN);
         let all: Vec<_> = (0..MAX_SIGN_INS)
             .map(|_| {
-                let (token, _) = sign_ins.begin(here(), "Firefox", seconds(0)).unwrap();
+                let (token, _) = sign_ins.create(here(), "Firefox", seconds(0)).unwrap();
                 sign_ins.find(&token, here(), seconds(1)).unwrap()
             })
             .collect();
         folder.close().unwrap();
-        sign_ins.begin(here(), "late", seconds(2)).unwrap_err();
+        sign_ins.create(here(), "late", seconds(2)).unwrap_err();
         let listed = sign_ins.list(seconds(2));
         assert_eq!(listed.len(), MAX_SIGN_INS);
         for one in all {

@@ -49,8 +49,8 @@ pub async fn sign_in(
     let user_agent = String::from_utf8_lossy(user_agent.unwrap_or_default()).into_owned();
     let address = connection.peer();
     let (token, expires_at) = daemon
-        .reading(move |daemon| {
-            let sign_in = daemon.keys.sign_ins().begin(address, &user_agent, wall_clock());
+        .run_blocking(move |daemon| {
+            let sign_in = daemon.keys.sign_ins().create(address, &user_agent, wall_clock());
             sign_in.map_err(|error| Failure::failed("sign_in", "cannot save the sign-in", &error).into())
         })
         .await?;
@@ -89,7 +89,7 @@ pub async fn revoke(
     let unknown = Refusal::new(StatusCode::NOT_FOUND, "no_sign_in", "there is no such sign-in")
         .hint("`GET /api/v1/sign-ins` lists all");
     let count = daemon
-        .reading(move |daemon| {
+        .run_blocking(move |daemon| {
             let revoked = daemon.keys.sign_ins().revoke(Some(&id), wall_clock());
             let revoked = revoked.map_err(|error| {
                 Failure::failed(

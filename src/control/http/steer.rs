@@ -106,6 +106,6 @@ async fn steer(daemon: &Daemon, verb: Verb, by: Actor, issue: Option<IssueId>) -
         Response::Accepted => done(0, None),
         Response::Nothing { why } => done(0, Some(why)),
         Response::NotFound => Err(Refusal::unknown_issue(&issue.unwrap_or_else(|| "".into()))),
-        _ => Err(Refusal::nonsense()),
+        _ => Err(Refusal::unexpected_response()),
     }
 }

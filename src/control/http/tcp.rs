@@ -115,7 +115,7 @@ impl Newcomers {
 }
 
 /// The places for connections over TCP.
-pub struct TcpPlaces {
+pub struct TcpConnectionLimits {
     newcomers: Mutex<Newcomers>,
     authorised: Arc<Semaphore>,
     identify: Identify,
@@ -123,7 +123,7 @@ pub struct TcpPlaces {
     agents: LogLimit,
 }
 
-impl TcpPlaces {
+impl TcpConnectionLimits {
     /// Creates places that are all free.
     pub fn new(identify: Identify) -> Self {
         Self {
@@ -192,7 +192,7 @@ pub struct TcpConnection {
     peer: SocketAddr,
     local: SocketAddr,
     number: u64,
-    places: Arc<TcpPlaces>,
+    places: Arc<TcpConnectionLimits>,
     admission: OnceCell<Result<Admitted, Denied>>,
 }
 
@@ -331,7 +331,7 @@ mod tests {
             ends.lock().unwrap().recv().unwrap();
             TcpPeer::Other
         });
-        let places = Arc::new(TcpPlaces::new(identify));
+        let places = Arc::new(TcpConnectionLimits::new(identify));
         let (peer, local) = ("192.0.2.1:5".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
         let connection = places.enter(peer, local, CancellationToken::new());
         let client = tokio::spawn(async move { connection.admit(Token::Api).await.is_ok() });

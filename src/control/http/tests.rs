@@ -209,7 +209,7 @@ fn a_stream_ends_with_its_sign_in() {
     let served = Served::new();
     let now = jiff::Timestamp::now();
     let here = "127.0.0.1".parse().unwrap();
-    let (token, _) = served.keys.sign_ins().begin(here, "Firefox", now).unwrap();
+    let (token, _) = served.keys.sign_ins().create(here, "Firefox", now).unwrap();
     let reader = HttpClient::tcp(&served.address).with_header("Authorization", &format!("Bearer {token}"));
     let mut events = reader.events("/api/v1/events");
     served.readers(1);
@@ -218,7 +218,7 @@ fn a_stream_ends_with_its_sign_in() {
     served.readers(0);
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2)
         - jiff::SignedDuration::from_hours(7 * 24);
-    let (token, _) = served.keys.sign_ins().begin(here, "Firefox", soon).unwrap();
+    let (token, _) = served.keys.sign_ins().create(here, "Firefox", soon).unwrap();
     let reader = HttpClient::tcp(&served.address).with_header("Authorization", &format!("Bearer {token}"));
     assert_eq!(reader.events("/api/v1/events").next(), None);
     let _ = reader.get("/api/v1/events").expect_status(401);

@@ -2,7 +2,7 @@
 
 /// A part of a script.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Simple {
+pub enum ScriptPart {
     Open,
     Close,
     /// A command: its line, and its words without quotes. Template expressions are written without
@@ -11,7 +11,7 @@ pub enum Simple {
 }
 
 /// Returns the commands of a script in order. Statements and comments of templates are left out.
-pub fn commands(script: &str) -> Vec<Simple> {
+pub fn commands(script: &str) -> Vec<ScriptPart> {
     let mut reader = Reader {
         letters: script.chars().collect(),
         at: 0,
@@ -29,7 +29,7 @@ struct Reader {
     letters: Vec<char>,
     at: usize,
     line: usize,
-    parts: Vec<Simple>,
+    parts: Vec<ScriptPart>,
     words: Vec<String>,
     word: Option<String>,
     line_of_words: usize,
@@ -67,7 +67,7 @@ impl Reader {
                         self.word.take().unwrap_or_default(),
                     ));
                     in_double = false;
-                    self.parts.push(Simple::Open);
+                    self.parts.push(ScriptPart::Open);
                 }
                 '`' => {
                     self.at += 1;
@@ -78,7 +78,7 @@ impl Reader {
                         let word = self.word.take().unwrap_or_default();
                         open.push((mark, std::mem::take(&mut self.words), word));
                         in_double = false;
-                        self.parts.push(Simple::Open);
+                        self.parts.push(ScriptPart::Open);
                     }
                 }
                 _ if in_double => {
@@ -92,12 +92,12 @@ impl Reader {
                 }
                 '(' => {
                     self.end_command();
-                    self.parts.push(Simple::Open);
+                    self.parts.push(ScriptPart::Open);
                     self.at += 1;
                 }
                 ')' => {
                     self.end_command();
-                    self.parts.push(Simple::Close);
+                    self.parts.push(ScriptPart::Close);
                     self.at += 1;
                 }
                 '#' if self.word.is_none() => {
@@ -130,7 +130,7 @@ impl Reader {
     /// Ends a substitution. Returns whether the word around it is in double quotes.
     fn end_substitution(&mut self, outer: Option<(char, Vec<String>, String)>) -> bool {
         self.end_command();
-        self.parts.push(Simple::Close);
+        self.parts.push(ScriptPart::Close);
         let Some((mark, words, mut word)) = outer else {
             return false;
         };
@@ -195,7 +195,7 @@ impl Reader {
         self.end_word();
         if !self.words.is_empty() {
             let words = std::mem::take(&mut self.words);
-            self.parts.push(Simple::Words(self.line_of_words, words));
+            self.parts.push(ScriptPart::Words(self.line_of_words, words));
         }
     }
 }

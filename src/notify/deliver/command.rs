@@ -4,9 +4,9 @@ use std::future::Future;
 
 use vik_proc::{Limits, Mark, Output, ShimSpec, Stdin};
 
-use super::{DeliverError, Delivering};
-use crate::hooks::{how_ended, read_tail};
-use crate::host::{ATTEMPT_MARK, fit, os_env};
+use super::{DeliverError, Delivery};
+use crate::hooks::{describe_exit, read_tail};
+use crate::host::{ATTEMPT_MARK, env_value, os_env};
 use crate::report;
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// Runs the command like a pull: in the folder of the workflow file, with the daemon's environment.
 /// The notification is passed on standard input and in variables, and is never part of the command.
 pub(super) async fn run(
-    delivery: &Delivering,
+    delivery: &Delivery,
     script: &str,
     body: &[u8],
     cancel: impl Future<Output = ()>,
@@ -46,7 +46,7 @@ pub(super) async fn run(
         ("VIK_STAGE", stage.map_or("", |stage| stage.as_str())),
         ("VIK_REASON", item.map_or("", |item| &item.reason)),
     ] {
-        env.insert(variable.to_owned(), fit(&vik_mask::mask(value)));
+        env.insert(variable.to_owned(), env_value(&vik_mask::mask(value)));
     }
     let mut spec = ShimSpec::command("sh", &delivery.host.workflow_dir);
     spec.args = vec!["-c".into(), script.into()];
@@ -73,7 +73,7 @@ pub(super) async fn run(
         let how = if run.flooded {
             "printed without end".to_owned()
         } else {
-            how_ended(&run.exit)
+            describe_exit(&run.exit)
         };
         return Err(DeliverError::Command {
             how,

@@ -65,7 +65,7 @@ fn output_suffix(text: &str) -> String {
 
 /// The parts of one try.
 #[derive(Clone, Debug)]
-pub struct Delivering {
+pub struct Delivery {
     /// The host, with the daemon's environment.
     pub host: Arc<Host>,
     pub notifier: Notifier,
@@ -78,7 +78,7 @@ pub struct Delivering {
 ///
 /// # Errors
 /// When the notification is not known to have arrived.
-pub async fn deliver(delivery: &Delivering, cancel: impl Future<Output = ()>) -> Result<(), DeliverError> {
+pub async fn deliver(delivery: &Delivery, cancel: impl Future<Output = ()>) -> Result<(), DeliverError> {
     let body = serde_json::to_string(&delivery.notification).map_err(DeliverError::Encode)?;
     // The notification leaves the machine, so its secrets are masked.
     let body = vik_mask::mask_json(&body).into_owned().into_bytes();

@@ -6,7 +6,7 @@ use reqwest::header::CONTENT_TYPE;
 use sha2::Sha256;
 use vik_core::workflow::NotifyAddress;
 
-use super::{DeliverError, Delivering};
+use super::{DeliverError, Delivery};
 use crate::crash::wall_clock;
 use crate::outbound;
 
@@ -16,7 +16,7 @@ const MAX_ANSWER: usize = 4096;
 /// Posts the notification. The signature covers the time, a dot and the body, so that nobody can
 /// replay the request later.
 pub(super) async fn post(
-    delivery: &Delivering,
+    delivery: &Delivery,
     address: &NotifyAddress,
     secret_env: Option<&str>,
     body: Vec<u8>,
@@ -72,7 +72,7 @@ pub(super) async fn post(
         .await
         .map_err(|error| DeliverError::Send {
             host: host.clone(),
-            why: mask(outbound::why(&error.without_url())),
+            why: mask(outbound::failure_message(&error.without_url())),
         })?;
     let status = response.status();
     if status.is_success() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::provenance::blame::{Author, Blamed, blame};
+use crate::provenance::blame::{Author, Blame, blame};
 
 /// An edit of a file.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ proptest! {
             let author = line.split(' ').next().unwrap();
             author.strip_prefix("attempt").map_or(Author::Outside, |at| Author::Attempt(at.parse().unwrap()))
         });
-        prop_assert_eq!(blamed, Blamed::Lines(expected.collect()));
+        prop_assert_eq!(blamed, Blame::Lines(expected.collect()));
     }
 }
 
@@ -93,7 +93,7 @@ fn a_file_put_back_has_its_authors_again() {
         vec![change(&store, "a", Some(("a", b"1\n2\n")), Some(b"3\n"))],
     );
     let both = [first, second];
-    let attempts = |at| Blamed::Lines(vec![Author::Attempt(at); if at == 0 { 2 } else { 1 }]);
+    let attempts = |at| Blame::Lines(vec![Author::Attempt(at); if at == 0 { 2 } else { 1 }]);
     assert_eq!(blame(&both, &path, b"3\n", &store), attempts(1));
     assert_eq!(blame(&both, &path, b"1\n2\n", &store), attempts(0));
 }
@@ -105,15 +105,15 @@ fn what_has_no_lines_is_told_as_a_whole() {
     let records = [record(&store, "1", vec![change(&store, "a", None, Some(b"\0"))])];
     assert_eq!(
         blame(&records, &path, b"\0", &store),
-        Blamed::Whole(Author::Attempt(0))
+        Blame::Whole(Author::Attempt(0))
     );
     assert_eq!(
         blame(&records, &path, b"\0x", &store),
-        Blamed::Whole(Author::Outside)
+        Blame::Whole(Author::Outside)
     );
     assert_eq!(
         blame(&[], &path, b"1\n", &store),
-        Blamed::Lines(vec![Author::Outside])
+        Blame::Lines(vec![Author::Outside])
     );
 }
 
@@ -140,6 +140,6 @@ fn what_cannot_be_told_any_more_says_so() {
     let expected = vec![Unknown, Unknown, Unknown, Attempt(1)];
     assert_eq!(
         blame(&records, &path, b"1\n2\n3\n4\n", &store),
-        Blamed::Lines(expected)
+        Blame::Lines(expected)
     );
 }

@@ -81,7 +81,7 @@ impl Files {
             &self.raw,
             adapter,
             reopened.log,
-            reopened.agents,
+            reopened.agent_events,
             Live::default(),
             kept,
         )

@@ -106,7 +106,7 @@ struct Waiting {
 
 impl AttemptRunner<'_> {
     /// Returns whether the agent is to ask before each call.
-    pub(super) fn asks(&self) -> bool {
+    pub(super) fn asks_before_calls(&self) -> bool {
         let start = self.start();
         // vex enforces a scope itself; an agent that cannot ask is checked at its end.
         start.stage.asks_before_calls()
@@ -138,7 +138,7 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns the approvals of an agent that asks before calls; `None` for any other.
-    pub(super) fn gate(&self) -> Result<Option<ToolCallApprovals>, StoreError> {
+    pub(super) fn tool_call_approvals(&self) -> Result<Option<ToolCallApprovals>, StoreError> {
         let path = self.files.stdin();
         if !path.exists() {
             return Ok(None);
@@ -213,12 +213,12 @@ impl ToolCallApprovals {
 
     /// Returns the id of the request that is shown to people. While there is one, no timeout of the
     /// attempt runs.
-    pub(super) fn awaits(&self) -> Option<&str> {
+    pub(super) fn pending_request(&self) -> Option<&str> {
         self.waiting.first().map(|waiting| waiting.request.id.as_str())
     }
 
     /// Returns how long the attempt has waited for people since its start.
-    pub(super) fn waited(&self) -> Duration {
+    pub(super) fn time_waited(&self) -> Duration {
         self.waited.total(Timestamp::now())
     }
 
@@ -243,7 +243,7 @@ impl ToolCallApprovals {
         let Some(why) = policy.rule_for(&call).map(CallRule::message) else {
             return self.write_answer(&ask, Verdict::Allow, reader);
         };
-        let known = self.journal().asked(&id).cloned();
+        let known = self.journal().request(&id).cloned();
         let request = match known {
             Some(request) => request,
             None => {
@@ -362,7 +362,7 @@ impl ToolCallApprovals {
     }
 
     fn log_approval(&self, step: Step) -> Result<(), FollowError> {
-        self.journal().note(step).map_err(FollowError::Answer)
+        self.journal().record(step).map_err(FollowError::Answer)
     }
 
     /// Drops all waiting requests because the agent has ended.
@@ -381,7 +381,7 @@ impl ToolCallApprovals {
         let kind = AttemptUpdateKind::Awaits(first.cloned().map(Box::new));
         let _ = self.updates.send(AttemptUpdate {
             issue: self.issue.clone(),
-            session: self.session,
+            attempt_id: self.session,
             kind,
         });
     }

@@ -113,7 +113,8 @@ impl Scene {
             files: vec![path("raw")],
             limit: None,
         };
-        let reader = OutputReader::open(&path("raw"), adapter, log.log, log.agents, live, kept).unwrap();
+        let reader =
+            OutputReader::open(&path("raw"), adapter, log.log, log.agent_events, live, kept).unwrap();
         let policy = json!({"before": false, "after": false, "timeout": "1h", "on_timeout": "deny",
             "calls": [{"tool": [], "command": ["git push"], "path": null}]});
         let approvals = ToolCallApprovals {
@@ -153,7 +154,7 @@ impl Scene {
             }
             Act::Answer(yes) => {
                 let (approvals, reader) = self.daemon.as_mut().unwrap();
-                if let Some(request) = approvals.awaits().map(str::to_owned) {
+                if let Some(request) = approvals.pending_request().map(str::to_owned) {
                     let answer = if yes {
                         Answer::Approve { message: None }
                     } else {
@@ -209,7 +210,7 @@ proptest! {
             scene.act(Act::Answer(true));
         }
         let (approvals, reader) = scene.daemon.take().unwrap();
-        prop_assert!(approvals.awaits().is_none());
+        prop_assert!(approvals.pending_request().is_none());
         reader.detach().unwrap();
 
         let sent = scene.lines_of("stdin");

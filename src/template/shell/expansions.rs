@@ -2,7 +2,7 @@
 //! because no value may be in it. After any other one, the reader is "unclear".
 
 use super::super::error::Place;
-use super::super::words::{Command, Open};
+use super::super::words::{Command, Quoting};
 use super::{Frame, Reader, Step, refuse};
 
 impl Reader<'_> {
@@ -33,20 +33,20 @@ impl Reader<'_> {
             || inner.contains("$(")
             || inner.contains("${")
         {
-            self.unclear("quotes in backticks");
+            self.mark_unclear("quotes in backticks");
         }
         self.word_text(end + 1 - self.at);
         Ok(())
     }
 
-    pub(super) fn dollar(&mut self, open: Open) -> Step {
+    pub(super) fn dollar(&mut self, open: Quoting) -> Step {
         let dollar = self.at;
         let mut next = self.remaining()[1..].chars();
         match next.next() {
             Some('(') if next.next() == Some('(') => self.arithmetic(),
             Some('(') => {
                 if !self.heredocs.is_empty() {
-                    self.unclear("a command substitution on a line with `<<`");
+                    self.mark_unclear("a command substitution on a line with `<<`");
                 }
                 self.word_text(2);
                 self.frames.push(Frame::Substitution);
@@ -55,11 +55,11 @@ impl Reader<'_> {
             }
             Some('{') => self.parameter(),
             Some('[') => {
-                self.unclear("`$[`");
+                self.mark_unclear("`$[`");
                 self.word_text(2);
                 Ok(())
             }
-            Some('\'') if open == Open::Bare => self.ansi_quotes(),
+            Some('\'') if open == Quoting::Bare => self.ansi_quotes(),
             Some('\\') => {
                 self.word_text(1);
                 Ok(())
@@ -78,7 +78,7 @@ impl Reader<'_> {
             }
             _ => {
                 self.word_text(1);
-                match self.here() {
+                match self.placeholder_here() {
                     Some(placeholder) if self.at == dollar + 1 => {
                         Err(refuse(placeholder.site, Place::AfterDollar))
                     }
@@ -119,7 +119,7 @@ impl Reader<'_> {
                 self.word_text(end - self.at);
             }
             None => {
-                self.unclear("`$((`");
+                self.mark_unclear("`$((`");
                 if let Some(placeholder) = self.placeholders.get(self.next) {
                     return Err(refuse(placeholder.site, Place::Arithmetic));
                 }
@@ -150,7 +150,7 @@ impl Reader<'_> {
         // `${ command; }` is a substitution in some shells.
         let name = |c: char| c == '_' || c.is_ascii_alphanumeric() || "@*#?$!-".contains(c);
         if !self.remaining()[2..].starts_with(name) {
-            self.unclear("`${` without a name");
+            self.mark_unclear("`${` without a name");
         }
         for (offset, c) in self.remaining().char_indices().skip(2) {
             match c {
@@ -176,7 +176,7 @@ impl Reader<'_> {
                     .find('}')
                     .map_or(self.text.len(), |offset| self.at + offset);
                 self.no_value_before(inside, Place::Parameter)?;
-                self.unclear("quotes in `${…}`");
+                self.mark_unclear("quotes in `${…}`");
                 self.word_text(2);
             }
         }
@@ -193,7 +193,7 @@ impl Reader<'_> {
         let end = self.at + 2 + length;
         self.no_value_before(end, Place::AnsiQuotes)?;
         if self.text[self.at..end].contains(['\\', '\n']) {
-            self.unclear("`$'…'` with a backslash or a line break");
+            self.mark_unclear("`$'…'` with a backslash or a line break");
         }
         self.quoted_text(end + 1 - self.at);
         Ok(())

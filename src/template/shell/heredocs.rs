@@ -10,18 +10,18 @@ impl Reader<'_> {
         let mut quoted = false;
         let mut quote = None;
         loop {
-            if let Some(placeholder) = self.here() {
+            if let Some(placeholder) = self.placeholder_here() {
                 return Err(refuse(placeholder.site, Place::Heredoc));
             }
             let Some(c) = self.peek() else { break };
             match (quote, c) {
                 (Some(open), c) if c == open => quote = None,
                 (Some('"'), '\\' | '$' | '`') | (None, '$' | '`') => {
-                    self.unclear("a here-document whose end mark is no plain word");
+                    self.mark_unclear("a here-document whose end mark is no plain word");
                     end.push(c);
                 }
                 (Some(_), '\n') => {
-                    self.unclear("a here-document whose end mark is no plain word");
+                    self.mark_unclear("a here-document whose end mark is no plain word");
                     end.push(c);
                 }
                 (Some(_), c) => end.push(c),
@@ -32,10 +32,10 @@ impl Reader<'_> {
                 (None, '\\') => {
                     quoted = true;
                     self.at += 1;
-                    if self.here().is_none() {
+                    if self.placeholder_here().is_none() {
                         match self.peek() {
                             Some('\n') | None => {
-                                self.unclear("a here-document whose end mark is no plain word");
+                                self.mark_unclear("a here-document whose end mark is no plain word");
                             }
                             Some(next) => end.push(next),
                         }
@@ -49,7 +49,7 @@ impl Reader<'_> {
             self.at += c.len_utf8();
         }
         if !self.inner.is_empty() {
-            self.unclear("a here-document in a command substitution");
+            self.mark_unclear("a here-document in a command substitution");
         }
         self.heredocs.push(Heredoc {
             end,
@@ -79,7 +79,7 @@ impl Reader<'_> {
                     break;
                 }
                 if !heredoc.quoted && (line.ends_with('\\') || line.contains("$(") || line.contains('`')) {
-                    self.unclear("a here-document that holds commands or a broken line");
+                    self.mark_unclear("a here-document that holds commands or a broken line");
                 }
             }
         }

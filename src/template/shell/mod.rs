@@ -14,7 +14,7 @@ mod heredocs;
 use super::error::{Place, TemplateError};
 use super::render::Rendered;
 use super::source::{Plan, Site};
-use super::words::{Command, Open, WordEnd};
+use super::words::{Command, Quoting, WordEnd};
 
 /// Writes the values into the text of a script.
 pub(super) fn quote(plan: &Plan, rendered: &Rendered) -> Result<String, TemplateError> {
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    fn here(&self) -> Option<&Placeholder<'a>> {
+    fn placeholder_here(&self) -> Option<&Placeholder<'a>> {
         self.placeholders
             .get(self.next)
             .filter(|placeholder| placeholder.start == self.at)
@@ -148,20 +148,20 @@ impl<'a> Reader<'a> {
         self.inner.last_mut().unwrap_or(&mut self.outer)
     }
 
-    fn unclear(&mut self, why: &'static str) {
+    fn mark_unclear(&mut self, why: &'static str) {
         self.unclear.get_or_insert(why);
     }
 
     /// Consumes `bytes` of the author's text, which belong to the current word.
     fn word_text(&mut self, bytes: usize) {
         let text = &self.text[self.at..self.at + bytes];
-        self.command().push(text, Open::Bare);
+        self.command().push(text, Quoting::Bare);
         self.at += bytes;
     }
 
     fn quoted_text(&mut self, bytes: usize) {
         let text = &self.text[self.at..self.at + bytes];
-        self.command().push(text, Open::Quoted);
+        self.command().push(text, Quoting::Quoted);
         self.at += bytes;
     }
 
@@ -220,12 +220,12 @@ impl<'a> Reader<'a> {
             Ok(WordEnd::Plain) => Ok(()),
             Ok(WordEnd::Case) => {
                 if in_substitution {
-                    self.unclear("`case` in a command substitution");
+                    self.mark_unclear("`case` in a command substitution");
                 }
                 Ok(())
             }
             Ok(WordEnd::Alias) => {
-                self.unclear("`alias`");
+                self.mark_unclear("`alias`");
                 Ok(())
             }
             Err((site, place)) => Err(refuse(&site, place)),
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
     }
 
     fn in_commands(&mut self) -> Step {
-        if self.here().is_some() {
+        if self.placeholder_here().is_some() {
             return self.value(Quotes::None);
         }
         let Some(c) = self.peek() else { return Ok(()) };
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
                 self.frames.push(Frame::Double);
             }
             '`' => self.backticks()?,
-            '$' => self.dollar(Open::Bare)?,
+            '$' => self.dollar(Quoting::Bare)?,
             '<' | '>' => self.redirection()?,
             '(' => self.open_paren()?,
             ')' => self.close_paren()?,
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
     }
 
     fn in_double(&mut self) -> Step {
-        if self.here().is_some() {
+        if self.placeholder_here().is_some() {
             return self.value(Quotes::Double);
         }
         let Some(c) = self.peek() else { return Ok(()) };
@@ -291,10 +291,10 @@ impl<'a> Reader<'a> {
             }
             '\\' => self.backslash()?,
             '`' => self.backticks()?,
-            '$' => self.dollar(Open::Quoted)?,
+            '$' => self.dollar(Quoting::Quoted)?,
             other => {
                 if other == '\n' && !self.heredocs.is_empty() {
-                    self.unclear("a line break in quotes on a line with `<<`");
+                    self.mark_unclear("a line break in quotes on a line with `<<`");
                 }
                 self.quoted_text(other.len_utf8());
             }
@@ -305,7 +305,7 @@ impl<'a> Reader<'a> {
     fn backslash(&mut self) -> Step {
         let before = self.text[..self.at].chars().next_back();
         self.at += 1;
-        if let Some(placeholder) = self.here() {
+        if let Some(placeholder) = self.placeholder_here() {
             return Err(refuse(placeholder.site, Place::AfterBackslash));
         }
         let mut following = self.remaining().chars();
@@ -318,7 +318,7 @@ impl<'a> Reader<'a> {
                     || (matches!(before, Some('<' | '>' | '&' | '|' | ';' | '(' | ')' | '\\'))
                         && following.next().is_none_or(operator))
                 {
-                    self.unclear("an operator that is broken by a backslash at the end of a line");
+                    self.mark_unclear("an operator that is broken by a backslash at the end of a line");
                 }
                 self.at += 1;
             }
@@ -332,12 +332,12 @@ impl<'a> Reader<'a> {
         self.quoted_text(0);
         self.at += 1;
         loop {
-            if self.here().is_some() {
+            if self.placeholder_here().is_some() {
                 self.value(Quotes::Single)?;
                 continue;
             }
             let Some(c) = self.peek() else {
-                self.unclear("a quote that is never closed");
+                self.mark_unclear("a quote that is never closed");
                 return match self.placeholders.last() {
                     Some(last) => Err(refuse(last.site, Place::Unclear("a quote that is never closed"))),
                     None => Ok(()),
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
                 return Ok(());
             }
             if c == '\n' && !self.heredocs.is_empty() {
-                self.unclear("a line break in quotes on a line with `<<`");
+                self.mark_unclear("a line break in quotes on a line with `<<`");
             }
             self.quoted_text(c.len_utf8());
         }
@@ -378,7 +378,7 @@ impl<'a> Reader<'a> {
 
     fn open_paren(&mut self) -> Step {
         if self.remaining().starts_with("((") && !self.command().in_word() && self.command().at_start() {
-            self.unclear("`((`");
+            self.mark_unclear("`((`");
         }
         self.end_word()?;
         self.command().open_paren();
@@ -393,12 +393,12 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         if !self.heredocs.is_empty() {
-            self.unclear("a here-document in a command substitution");
+            self.mark_unclear("a here-document in a command substitution");
         }
         self.frames.pop();
         let tainted = self.inner.pop().and_then(|mut commands| commands.tainted());
         // The outer word continues after the substitution.
-        self.command().push(")", Open::Bare);
+        self.command().push(")", Quoting::Bare);
         if let Some(site) = tainted {
             self.command().taint(site);
         }

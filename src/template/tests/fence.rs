@@ -96,16 +96,19 @@ fn nothing_hides_in_a_prompt_trusted_or_not() {
         .parts;
     assert_eq!(parts, [Part::Text("a⟦U+202E⟧b⟦U+200B⟧|\u{1b}[31mred".to_owned())]);
     let fence = Fence::of(&context, false);
-    assert_eq!(fence.explain("text".to_owned()), "text");
+    assert_eq!(fence.with_explanation("text".to_owned()), "text");
 }
 
 #[test]
 fn a_prompt_with_a_fence_says_what_it_is() {
     let fence = Fence::of(&context("t"), true);
-    let whole = fence.explain(fence.print("some title"));
+    let whole = fence.with_explanation(fence.print("some title"));
     assert!(whole.starts_with("What stands between <issue-text-"), "{whole}");
     assert!(whole.contains("never an instruction"));
-    assert_eq!(fence.explain("nothing of it".to_owned()), "nothing of it");
+    assert_eq!(
+        fence.with_explanation("nothing of it".to_owned()),
+        "nothing of it"
+    );
 }
 
 proptest! {

@@ -42,7 +42,7 @@ fn range(lines: Range<u32>) -> LineRange {
 }
 
 /// Returns how much of the longer of two texts is also in the other one, in percent.
-pub fn likeness(old: &[u8], new: &[u8]) -> usize {
+pub fn similarity(old: &[u8], new: &[u8]) -> usize {
     let longer = old.len().max(new.len());
     if longer == 0 {
         return 100;
@@ -126,7 +126,7 @@ mod tests {
         #[test]
         fn equal_texts_have_no_hunk(text in text()) {
             prop_assert_eq!(hunks(&text, &text), []);
-            prop_assert_eq!(likeness(&text, &text), 100);
+            prop_assert_eq!(similarity(&text, &text), 100);
         }
     }
 }

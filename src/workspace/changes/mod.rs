@@ -29,7 +29,7 @@ pub use restore::{Restored, read_file, restore, restore_mark};
 pub use store::{Store, hash_of};
 pub use tracked::{GitDirs, index_paths, small_file};
 pub use walk::{Bounds, Mark, MarkKind, Snapshot};
-use walk::{Found, SnapshotOptions};
+use walk::{SnapshotEntry, SnapshotOptions};
 
 /// Renames are not searched among more pairs of files than this.
 const MAX_PAIRS: usize = 10_000;
@@ -242,7 +242,7 @@ fn compare_marks(before: &Snapshot, after: &Snapshot) -> BTreeSet<RelPath> {
 }
 
 /// Returns whether nothing changed. If a file is too big to be read, its stamp decides.
-fn is_same(old: &Found, new: &Found) -> bool {
+fn is_same(old: &SnapshotEntry, new: &SnapshotEntry) -> bool {
     let (one, other) = (&old.side, &new.side);
     // The mode of a link has no meaning.
     let modes = one.mode == other.mode || one.link;
@@ -253,11 +253,11 @@ fn is_same(old: &Found, new: &Found) -> bool {
 fn change(
     path: &RelPath,
     kind: ChangeKind,
-    old: Option<&Found>,
-    new: Option<&Found>,
+    old: Option<&SnapshotEntry>,
+    new: Option<&SnapshotEntry>,
     store: &Store,
 ) -> FileChange {
-    let side = |found: Option<&Found>| found.map(|found| found.side.clone());
+    let side = |found: Option<&SnapshotEntry>| found.map(|found| found.side.clone());
     let (old, new) = (side(old), side(new));
     let hunks = hunks_between(old.as_ref(), new.as_ref(), store);
     FileChange {
@@ -287,15 +287,16 @@ fn hunks_between(old: Option<&Side>, new: Option<&Side>, store: &Store) -> Optio
 
 /// Returns the pairs of removed and added files that are one renamed file.
 fn renamed<'a>(
-    removed: &BTreeMap<&'a RelPath, &Found>,
-    added: &BTreeMap<&'a RelPath, &Found>,
+    removed: &BTreeMap<&'a RelPath, &SnapshotEntry>,
+    added: &BTreeMap<&'a RelPath, &SnapshotEntry>,
     store: &Store,
 ) -> Vec<(&'a RelPath, &'a RelPath)> {
     let mut pairs = Vec::new();
     let mut remaining: BTreeMap<_, _> = removed.clone();
     let mut fresh = Vec::new();
     for (to, new) in added {
-        let is_candidate = |old: &Found| old.side.hash == new.side.hash && old.side.link == new.side.link;
+        let is_candidate =
+            |old: &SnapshotEntry| old.side.hash == new.side.hash && old.side.link == new.side.link;
         let same = || {
             remaining
                 .iter()
@@ -321,7 +322,7 @@ fn renamed<'a>(
     if remaining.len().saturating_mul(fresh.len()) > MAX_PAIRS {
         return pairs;
     }
-    let text = |found: &Found| {
+    let text = |found: &SnapshotEntry| {
         let is_text = !found.side.link && found.side.size > 0;
         let content = is_text
             .then_some(found.side.hash?)
@@ -336,7 +337,7 @@ fn renamed<'a>(
     for (to, found) in fresh {
         let Some(new) = text(found) else { continue };
         for (from, old) in &old {
-            let score = lines::likeness(old, &new);
+            let score = lines::similarity(old, &new);
             if score >= RENAMED_FROM {
                 scores.push((score, *from, to));
             }

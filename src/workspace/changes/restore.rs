@@ -23,11 +23,11 @@ use crate::workspace::removal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// The file is as before.
-    Back,
+    Restored,
     /// The file did not exist before, and was removed.
     Removed,
     /// The old content is not stored: it was too big, or was lost. The file stays as it is.
-    NotKept,
+    ContentMissing,
 }
 
 /// Restores a file to its state in a snapshot, or removes it if the snapshot has none. Blocks.
@@ -48,7 +48,7 @@ pub fn restore(
         None => None,
         Some(side) => match side.hash.and_then(|hash| store.get(hash)) {
             Some(content) => Some((side, content)),
-            None => return Ok(Restored::NotKept),
+            None => return Ok(Restored::ContentMissing),
         },
     };
     let Some(folder) = parent(workspace, path, content.is_some())? else {
@@ -63,7 +63,7 @@ pub fn restore(
         Some((side, content)) => {
             clear(&folder, name, false)?;
             write(&folder, name, side, &content)?;
-            Ok(Restored::Back)
+            Ok(Restored::Restored)
         }
     }
 }
@@ -84,14 +84,14 @@ pub fn restore_mark(
         // A file that had no extended attributes is written again without them.
         None => return restore(store, workspace, before, path),
         Some(mark) if mark.kind == MarkKind::Folder => mark,
-        Some(_) => return Ok(Restored::NotKept),
+        Some(_) => return Ok(Restored::ContentMissing),
     };
     let now = now.mark(path).filter(|now| now.kind == MarkKind::Folder);
     if now.and_then(|now| now.attributes) != mark.attributes {
-        return Ok(Restored::NotKept);
+        return Ok(Restored::ContentMissing);
     }
     let Some(folder) = parent(workspace, path, true)? else {
-        return Ok(Restored::NotKept);
+        return Ok(Restored::ContentMissing);
     };
     let name = OsStr::from_bytes(path.name());
     let there = fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW);
@@ -102,7 +102,7 @@ pub fn restore_mark(
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     let mode = Mode::from_bits_truncate(mark.mode as nix::libc::mode_t);
     fchmodat(&folder, name, mode, FchmodatFlags::NoFollowSymlink)?;
-    Ok(Restored::Back)
+    Ok(Restored::Restored)
 }
 
 /// The size limit of a file of a workspace that is shown.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use vik_core::file_change::ContentHash;
 
 use crate::workspace::fs as private;
-use crate::workspace::fs::{create_private_dir_all, write_soon};
+use crate::workspace::fs::{create_private_dir_all, write_atomic_nosync};
 
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -44,12 +44,12 @@ impl Store {
         if is_kept {
             return Ok(hash);
         }
-        match write_soon(&path, content) {
+        match write_atomic_nosync(&path, content) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if let Some(folder) = path.parent() {
                     create_private_dir_all(folder)?;
                 }
-                write_soon(&path, content)?;
+                write_atomic_nosync(&path, content)?;
             }
             written => written?,
         }

@@ -318,7 +318,7 @@ fn a_folder_that_was_swapped_for_a_link_is_not_followed() {
     // Restoring the file does not write through the link either.
     assert_eq!(
         scene.restore(&base, &RelPath::new("folder/a")).unwrap(),
-        Restored::Back
+        Restored::Restored
     );
     assert_eq!(std::fs::read_to_string(outside.join("a")).unwrap(), "secret\n");
     assert_eq!(summary(&scene.changes(&base)), Vec::<String>::new());
@@ -353,7 +353,7 @@ fn what_is_too_big_is_told_without_lines() {
     assert_eq!(changes.files[1].new.as_ref().unwrap().hash, None);
     assert_eq!(
         scene.restore(&base, &RelPath::new("huge")).unwrap(),
-        Restored::NotKept
+        Restored::ContentMissing
     );
 }
 

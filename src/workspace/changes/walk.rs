@@ -74,7 +74,7 @@ impl Stamp {
 
 /// A file or a link in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct SnapshotEntry {
     /// Its mode, size and content.
     #[serde(flatten)]
     pub side: Side,
@@ -111,7 +111,7 @@ pub struct Mark {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The files and links, by path.
-    pub files: BTreeMap<RelPath, Found>,
+    pub files: BTreeMap<RelPath, SnapshotEntry>,
     /// Folders, special files and files with extended attributes; `None` in a snapshot of an older
     /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -446,7 +446,7 @@ impl Walk<'_> {
 
     #[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
     fn add(&mut self, stat: &FileStat, size: u64, hash: Option<ContentHash>, link: bool) {
-        let found = Found {
+        let found = SnapshotEntry {
             side: Side {
                 mode: stat.st_mode as u32 & 0o7777,
                 size,

@@ -225,7 +225,7 @@ fn a_workflow_path_is_absolute_and_may_be_missing() {
 fn an_instance_is_found_by_the_workflow_path_alone() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
-    let surroundings = Surroundings {
+    let surroundings = InstanceEnv {
         state_home: Some(base.join("state")),
         runtime_dir: None,
         home: Some(base.join("h")),
@@ -240,7 +240,7 @@ fn an_instance_is_found_by_the_workflow_path_alone() {
     assert_eq!(mode(one.path()), 0o700);
     assert_eq!(InstanceDir::all_at(&surroundings).len(), 2);
     assert!(InstanceDir::all_at(&surroundings).contains(&one));
-    let at_home = Surroundings {
+    let at_home = InstanceEnv {
         state_home: None,
         ..surroundings
     };
@@ -252,7 +252,7 @@ fn an_instance_is_found_by_the_workflow_path_alone() {
 fn a_link_to_a_workflow_is_the_same_instance() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
-    let surroundings = Surroundings {
+    let surroundings = InstanceEnv {
         state_home: Some(base.join("state")),
         runtime_dir: None,
         home: None,
@@ -274,7 +274,7 @@ fn a_socket_path_always_fits() {
     let long = folder.path().join("x".repeat(120));
     let runtime = folder.path().join("run");
     std::fs::create_dir(&runtime).unwrap();
-    let with_runtime = Surroundings {
+    let with_runtime = InstanceEnv {
         state_home: Some(long.clone()),
         runtime_dir: Some(runtime.clone()),
         home: None,
@@ -283,7 +283,7 @@ fn a_socket_path_always_fits() {
     assert!(instance.socket().starts_with(&runtime) && instance.socket().as_os_str().len() < 100);
     instance.create().unwrap();
     assert_eq!(mode(instance.socket().parent().unwrap()), 0o700);
-    let without = Surroundings {
+    let without = InstanceEnv {
         state_home: Some(long),
         runtime_dir: None,
         home: None,
@@ -296,5 +296,8 @@ fn a_socket_path_always_fits() {
     std::fs::remove_dir_all(runtime.join("vik")).unwrap();
     symlink(runtime.join("open"), runtime.join("vik")).unwrap();
     let instance = InstanceDir::at(Path::new("/w.yml"), &with_runtime).unwrap();
-    assert!(matches!(instance.create(), Err(WorkspaceError::Foreign { .. })));
+    assert!(matches!(
+        instance.create(),
+        Err(WorkspaceError::NotPrivate { .. })
+    ));
 }

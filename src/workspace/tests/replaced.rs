@@ -135,7 +135,7 @@ fn rows() -> Vec<Row> {
             let _ = small_file(&apart.join("objects/info/alternates"));
             if let Ok(folder) = open_folder(&apart) {
                 let _ = git::files::read(&folder, "packed-refs");
-                let _ = git::files::take_one(&folder, c"packed-refs", &scene.root.join("views"));
+                let _ = git::files::take_over_file(&folder, c"packed-refs", &scene.root.join("views"));
             }
         },
     };
@@ -188,7 +188,7 @@ fn rows() -> Vec<Row> {
         Row {
             path: "outputs/outputs.jsonl",
             read: |scene| {
-                let _ = outputs::take(&scene.at("outputs/outputs.jsonl"));
+                let _ = outputs::read_output_file(&scene.at("outputs/outputs.jsonl"));
             },
         },
         Row {

@@ -51,7 +51,7 @@ fn an_attempt_goes_on_after_a_death_at_any_point() {
         if point != "agent_started" {
             std::fs::write(scene.file("go"), "").unwrap();
         }
-        let first = scene.begin();
+        let first = scene.spawn();
         eventually(&format!("the point {point}"), || !armed.exists());
         first.die();
         let _ = std::fs::remove_file(armed.with_extension("hit"));
@@ -97,7 +97,7 @@ fn a_hook_that_was_cut_off_is_ended_and_run_again() {
         let script =
             format!("echo ran >> {root}/hook; test -e {root}/go || {{ touch {root}/waits; sleep 1000; }}");
         let scene = Scene::new(world.work("hooks", json!({hook: script})));
-        let first = scene.begin();
+        let first = scene.spawn();
         eventually("the hook waits", || scene.file("waits").exists());
         first.die();
         std::fs::write(scene.file("go"), "").unwrap();
@@ -132,7 +132,7 @@ fn a_login_that_was_refreshed_without_a_daemon_reaches_the_profile() {
     let login = profile.join("auth.json");
     std::fs::write(&login, r#"{"last_refresh":"old"}"#).unwrap();
     let scene = Scene::new(world);
-    let first = scene.begin();
+    let first = scene.spawn();
     eventually("the agent waits", || scene.file("waits").exists());
     first.die();
     std::fs::write(scene.file("go"), "").unwrap();
@@ -152,7 +152,7 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
         "append {root}/agent ran\\n; start; repeat 40 \"flood-events 500 100; sleep 50\"; done fine"
     )));
     for deaths in 1..=6 {
-        let made = scene.begin();
+        let made = scene.spawn();
         let min_bytes = 225_000 * deaths;
         let printed = || {
             let sessions = scene.world.sessions("1");
@@ -188,7 +188,7 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
 #[test]
 fn an_agent_that_is_let_go_is_taken_up() {
     let scene = with_hooks();
-    let first = scene.begin();
+    let first = scene.spawn();
     let has_output = || {
         scene
             .world
@@ -198,7 +198,7 @@ fn an_agent_that_is_let_go_is_taken_up() {
     };
     eventually("the agent is heard", has_output);
     std::fs::write(scene.file("detach"), "").unwrap();
-    assert_eq!(first.word(), "detached");
+    assert_eq!(first.result(), "detached");
     std::fs::remove_file(scene.file("detach")).unwrap();
     assert_eq!(scene.count("after_run"), 0, "it is not over");
     std::fs::write(scene.file("go"), "").unwrap();
@@ -215,7 +215,7 @@ fn a_stop_that_was_begun_is_finished_by_the_next() {
         .script("start; ignore INT,TERM; message one; hang")
         .work("timeout", json!("1s"));
     let scene = Scene::new(world);
-    let first = scene.begin();
+    let first = scene.spawn();
     let stopping = || {
         let sessions = scene.world.sessions("1");
         sessions
@@ -237,7 +237,7 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
     let scene = Scene::new(world.script(&format!(
         "start 01a1ffcd-34e9-78d1-bc6d-b647a491f028; daemonise 100000 clearenv,pid={root}/daemon; pidfile {root}/agent; message one; hang"
     )));
-    let first = scene.begin();
+    let first = scene.spawn();
     let has_output = || {
         scene
             .world
@@ -275,7 +275,7 @@ fn a_parallel_stage_works_beside_another() {
         .stage("beside", "todo", "SCRIPT: unless-file made \"exit 3\"; ok")
         .set("/issue/stages/beside/parallel", json!(true));
     let mut scene = Scene::new(world);
-    let first = scene.begin();
+    let first = scene.spawn();
     eventually("the first works", || scene.file("up").exists());
     let alone = scene.start.clone();
     scene.become_another("beside");
@@ -309,7 +309,7 @@ fn a_death_neither_loses_nor_doubles_a_record_and_takes_no_hook_for_the_agent() 
         std::fs::create_dir_all(scene.file("points")).unwrap();
         let armed = scene.file(&format!("points/{point}.armed"));
         std::fs::write(&armed, "").unwrap();
-        let first = scene.begin();
+        let first = scene.spawn();
         eventually(&format!("the point {point}"), || !armed.exists());
         first.die();
         let _ = std::fs::remove_file(armed.with_extension("hit"));

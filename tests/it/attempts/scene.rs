@@ -162,7 +162,7 @@ impl Scene {
     }
 
     /// Starts a process that runs or recovers the attempt.
-    pub fn begin(&self) -> Made {
+    pub fn spawn(&self) -> AttemptProcess {
         let folder = self.world.env.root().to_owned();
         std::fs::write(
             folder.join("start.json"),
@@ -186,13 +186,13 @@ impl Scene {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Made { child, folder }
+        AttemptProcess { child, folder }
     }
 
     /// Runs or recovers the attempt, and returns its result.
     #[track_caller]
     pub fn finish(&self) -> AttemptResult {
-        self.begin().report()
+        self.spawn().report()
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -229,12 +229,12 @@ impl Scene {
 }
 
 /// A process that runs the attempt.
-pub struct Made {
+pub struct AttemptProcess {
     child: Child,
     pub folder: PathBuf,
 }
 
-impl Made {
+impl AttemptProcess {
     /// Kills the process at once, as `kill -9` kills a daemon.
     pub fn die(mut self) {
         self.child.kill().unwrap();
@@ -249,7 +249,7 @@ impl Made {
     }
 
     #[track_caller]
-    pub fn word(mut self) -> Value {
+    pub fn result(mut self) -> Value {
         let ended = wait_for_value(LONG, || self.child.try_wait().unwrap());
         assert!(ended.is_some(), "it did not end");
         serde_json::from_str(&std::fs::read_to_string(self.folder.join("end.json")).unwrap()).unwrap()
@@ -257,12 +257,12 @@ impl Made {
 
     #[track_caller]
     pub fn report(self) -> AttemptResult {
-        let result = self.word();
+        let result = self.result();
         serde_json::from_value(result.clone()).unwrap_or_else(|error| panic!("{error}: {result}"))
     }
 }
 
-impl Drop for Made {
+impl Drop for AttemptProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -15,7 +15,7 @@ fn every_point(target: Target) {
         rig.up();
         rig.wait_for(point);
         rig.kill(target);
-        rig.go_on(point);
+        rig.resume(point);
         if target.hits_daemon() {
             rig.up();
         }
@@ -43,7 +43,7 @@ fn every_point(target: Target) {
         }
         for hook in ["before_run", "verify", "after_run"] {
             let between = format!("{hook}_started");
-            let twice = rig.begins(hook).values().any(|&count| count > 1);
+            let twice = rig.hook_starts(hook).values().any(|&count| count > 1);
             // A kill of the hook itself can fall between its records, too.
             assert!(
                 !twice || between == *point || target != Target::Daemon,

@@ -75,7 +75,7 @@ fn random_blows_under_load_lose_double_and_leave_nothing() {
         if !rig.is_up() {
             rig.up();
         } else if dice.roll(4) == 0 {
-            rig.free();
+            rig.unpark_all();
         }
         // Reads all states at once: on a slow machine issues are done while they are counted.
         open.retain(|issue| rig.world.tracker.state(issue).as_deref() != Some("done"));

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vik_testkit::RealAgent;
 
-use super::rig::{Target, blow};
+use super::rig::{Target, kill_processes};
 use crate::real_agents::Real;
 use crate::support::eventually;
 
@@ -27,7 +27,7 @@ fn survives(test: &str, agent: RealAgent, target: Target) {
                 .text(".jsonl")
                 .contains(r#""kind":"tool_call""#)
     });
-    assert!(blow(&world, target) > 0);
+    assert!(kill_processes(&world, target) > 0);
     if target.hits_daemon() {
         world.vik(&["run", "-d"]).expect(0);
     }

@@ -95,7 +95,7 @@ fn processes(world: &World, target: Target) -> Vec<i32> {
 }
 
 /// Kills the processes of a target, and returns their number.
-pub fn blow(world: &World, target: Target) -> usize {
+pub fn kill_processes(world: &World, target: Target) -> usize {
     let pids = processes(world, target);
     for &pid in &pids {
         let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -213,7 +213,7 @@ impl Rig {
     }
 
     /// Resumes a daemon that stopped at this point.
-    pub fn go_on(&self, point: &str) {
+    pub fn resume(&self, point: &str) {
         let _ = std::fs::remove_file(self.crash.join(format!("{point}.hit")));
         for pid in self.of(Target::Daemon) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGCONT);
@@ -234,7 +234,7 @@ impl Rig {
 
     /// Kills the processes of a target, and returns their number.
     pub fn kill(&self, target: Target) -> usize {
-        blow(&self.world, target)
+        kill_processes(&self.world, target)
     }
 
     pub fn is_up(&self) -> bool {
@@ -243,7 +243,7 @@ impl Rig {
 
     /// Retries what a kill of a hook has parked, as a person would.
     #[track_caller]
-    pub fn free(&self) {
+    pub fn unpark_all(&self) {
         for entry in self.listed("parked") {
             let (reason, issue) = (entry["reason"].as_str().unwrap(), entry["issue_id"].as_str());
             let issue = issue.unwrap().to_owned();
@@ -261,7 +261,7 @@ impl Rig {
     pub fn settle(&self, issues: &[String]) {
         let is_done = |issue: &String| self.world.tracker.state(issue).as_deref() == Some("done");
         let done = wait_for(LONG, || {
-            self.free();
+            self.unpark_all();
             issues.iter().all(is_done) && self.listed("sessions").is_empty()
         });
         if !done {
@@ -289,7 +289,7 @@ impl Rig {
     }
 
     /// Returns how often a hook was started, by attempt.
-    pub fn begins(&self, hook: &str) -> BTreeMap<String, usize> {
+    pub fn hook_starts(&self, hook: &str) -> BTreeMap<String, usize> {
         let mut count = BTreeMap::new();
         for line in self.trace(hook) {
             if let Some(attempt) = line.strip_suffix(" start") {
@@ -317,7 +317,7 @@ impl Rig {
             .flat_map(|issue| self.world.sessions(issue))
             .collect();
         for hook in ["before_run", "verify", "after_run"] {
-            for (attempt, count) in self.begins(hook) {
+            for (attempt, count) in self.hook_starts(hook) {
                 let session = sessions.iter().find(|session| session.id() == attempt);
                 let journal = session.unwrap_or_else(|| panic!("no session {attempt}")).steps();
                 check_hook(hook, count, &journal);

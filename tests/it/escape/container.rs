@@ -57,7 +57,7 @@ impl Place {
 const NAMESPACES: &str = "unshare --mount --pid --fork --kill-child --ipc --uts --mount-proc";
 
 /// Returns whether the place can be created; where it cannot, prints that the test is skipped.
-pub(super) fn can_be_made(place: Place, test: &str) -> bool {
+pub(super) fn is_available(place: Place, test: &str) -> bool {
     if matches!(place, Place::Here) {
         return true;
     }
@@ -158,7 +158,7 @@ fn own(path: &Path) {
 }
 
 fn is_held_in(test: &str, place: Place, mut prison: Prison, min_stopped: usize) {
-    if !can_be_made(place, test) {
+    if !is_available(place, test) {
         return;
     }
     once_in(place, &prison.world).expect(0);
@@ -199,7 +199,7 @@ fn in_a_container_a_hostile_agent_without_a_network_gets_nowhere() {
 /// the alternative.
 #[test]
 fn in_a_container_a_list_of_hosts_is_refused_at_the_start() {
-    if !can_be_made(
+    if !is_available(
         Place::Container,
         "in_a_container_a_list_of_hosts_is_refused_at_the_start",
     ) {
@@ -235,7 +235,7 @@ const FLOODS: [(&str, &str, &str); 2] = [
 
 #[test]
 fn in_a_container_what_uses_too_much_is_killed_and_told() {
-    if !can_be_made(
+    if !is_available(
         Place::Container,
         "in_a_container_what_uses_too_much_is_killed_and_told",
     ) {

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use vik_testkit::bins;
 
-use crate::backends::{ELSEWHERE, works};
+use crate::backends::{ELSEWHERE, has_bubblewrap};
 use crate::reconcile::decided;
 use crate::support::*;
 
@@ -390,7 +390,7 @@ fn within_namespaces_a_hostile_agent_gets_nowhere() {
         json!({"backend": "bubblewrap"}),
         json!({"backend": "bubblewrap", "network": "off"}),
     ] {
-        if works("within_namespaces_a_hostile_agent_gets_nowhere") {
+        if has_bubblewrap("within_namespaces_a_hostile_agent_gets_nowhere") {
             let lines = Prison::new(&sandbox).run();
             let out = escaped(&lines)
                 .into_iter()

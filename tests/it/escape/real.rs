@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
 
-use super::container::{Place, can_be_made, once_in};
+use super::container::{Place, is_available, once_in};
 use super::{NAMES, Prison, all_stopped};
 use crate::real_agents::profile;
 
@@ -112,7 +112,7 @@ fn is_held(
 /// skipped.
 fn of(agent: RealAgent, place: Place, test: &str, server: &ModelServer) -> Option<Prison> {
     let installed = agent.or_skip(test)?;
-    if !can_be_made(place, test) {
+    if !is_available(place, test) {
         return None;
     }
     let mut profile = profile(agent, server);
@@ -149,7 +149,7 @@ fn through_claude_code(place: Place, test: &str) {
 }
 
 fn through_vex(place: Place, test: &str) {
-    if !can_be_made(place, test) {
+    if !is_available(place, test) {
         return;
     }
     let server = ModelServer::start_json(json!([])).unwrap();

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::{Asking, COMMENT, LABEL, STATE, told};
+use super::{Asking, COMMENT, LABEL, STATE, expected_events};
 use crate::support::*;
 
 #[test]
@@ -37,8 +37,8 @@ fn what_was_done_is_not_done_again_by_another_attempt() {
         "comment||Done.\nSee `a`; it's \"fine\" $(touch pwned)\nlabel\n"
     );
     assert_eq!(
-        asking.told(),
-        told(&[
+        asking.output_events(),
+        expected_events(&[
             ("comment", "applied"),
             ("label", "failed"),
             ("comment", "skipped"),
@@ -91,11 +91,15 @@ fn a_death_never_has_it_done_twice() {
                 "{reason}"
             );
             assert!(!done.contains("label"), "what follows is not done");
-            assert_eq!(asking.told(), told(&[("comment", "unknown")]), "{point}");
+            assert_eq!(
+                asking.output_events(),
+                expected_events(&[("comment", "unknown")]),
+                "{point}"
+            );
         } else {
             assert_eq!(
-                asking.told(),
-                told(&[("comment", "applied"), ("label", "applied")]),
+                asking.output_events(),
+                expected_events(&[("comment", "applied"), ("label", "applied")]),
                 "{point}"
             );
         }
@@ -115,8 +119,8 @@ fn a_check_tells_what_a_death_left_open() {
         asking.world.session("1").expect("succeeded", None);
         assert_eq!(asking.text("done"), "comment||x\nlabel|area/ui|\n", "{point}");
         assert_eq!(
-            asking.told(),
-            told(&[("comment", "applied"), ("label", "applied")]),
+            asking.output_events(),
+            expected_events(&[("comment", "applied"), ("label", "applied")]),
             "{point}"
         );
     }
@@ -136,7 +140,7 @@ fn a_check_proves_what_a_command_says() {
         asking.world.once().expect(1);
         let reason = asking.world.session("1").expect("failed", Some("hook"))["reason"].clone();
         assert!(reason.as_str().unwrap().contains(why), "{reason}");
-        assert_eq!(asking.told(), told(&[("comment", status)]));
+        assert_eq!(asking.output_events(), expected_events(&[("comment", status)]));
     }
 }
 

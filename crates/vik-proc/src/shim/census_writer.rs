@@ -69,17 +69,17 @@ impl CensusWriter {
 
 impl Shim {
     /// Records the agent once it runs.
-    pub(super) fn note_agent(&mut self, agent: ProcessId) {
+    pub(super) fn record_agent(&mut self, agent: ProcessId) {
         let members = [&[agent], self.sandbox_parents.as_slice()].concat();
-        if let Some(roll) = &mut self.roll {
+        if let Some(roll) = &mut self.census_writer {
             roll.census.agent = Some(agent);
             roll.set_members(members);
             (roll.next_check_at, roll.pause) = (Instant::now() + FIRST, FIRST);
         }
     }
 
-    pub(super) fn note_census(&mut self, members: Vec<ProcessId>) {
-        if let Some(roll) = &mut self.roll {
+    pub(super) fn record_members(&mut self, members: Vec<ProcessId>) {
+        if let Some(roll) = &mut self.census_writer {
             roll.set_members(members);
         }
     }
@@ -91,7 +91,7 @@ impl Shim {
             return;
         }
         let members = self.members();
-        if let Some(roll) = &mut self.roll {
+        if let Some(roll) = &mut self.census_writer {
             let changed = roll.set_members(members);
             roll.pause = if changed {
                 CHANGING
@@ -105,7 +105,7 @@ impl Shim {
     /// Schedules a check soon: a process of the tree was reaped, so other processes may have
     /// changed too.
     pub(super) fn census_is_old(&mut self) {
-        if let Some(roll) = &mut self.roll {
+        if let Some(roll) = &mut self.census_writer {
             roll.pause = CHANGING;
             roll.next_check_at = roll.next_check_at.min(Instant::now() + CHANGING);
         }
@@ -117,7 +117,7 @@ impl Shim {
             && self.report.is_none()
             && self.agent.is_some()
             && self.ended.is_none();
-        self.roll
+        self.census_writer
             .as_ref()
             .filter(|_| running)
             .map(|roll| roll.next_check_at)

@@ -25,7 +25,7 @@ const END: u8 = 0;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The shim's end of the agent's standard input. Dropping it closes the input.
-pub(super) struct Feed {
+pub(super) struct StdinFeed {
     pipe: OwnedFd,
     source: File,
     chunk: Vec<u8>,
@@ -45,7 +45,7 @@ enum More {
     Ended,
 }
 
-impl Feed {
+impl StdinFeed {
     /// Opens the source. Also returns the agent's end of the pipe.
     pub(super) fn open(path: &Path) -> io::Result<(OwnedFd, Self)> {
         Self::with(path, More::None)
@@ -156,7 +156,7 @@ mod tests {
             let path = folder.path().join("stdin");
             let mut file = File::create(&path).unwrap();
             let watch = watched.then(|| Watch::new(&path).unwrap());
-            let (agent, mut feed) = Feed::with(&path, More::Added(watch)).unwrap();
+            let (agent, mut feed) = StdinFeed::with(&path, More::Added(watch)).unwrap();
             for piece in &pieces {
                 prop_assert!(feed.pump());
                 prop_assert_eq!(feed.poll().is_some(), watched);

@@ -63,7 +63,7 @@ impl Shim {
             return;
         }
         self.cause = Some(cause);
-        self.note_census(self.members());
+        self.record_members(self.members());
         if let Some(agent) = self.agent {
             interrupt(agent);
         }
@@ -146,7 +146,7 @@ impl Shim {
 
     fn start_terminating(&mut self, grace: Duration) {
         let now = Instant::now();
-        self.note_census(self.members());
+        self.record_members(self.members());
         self.terminate_members();
         self.phase = Phase::Terminating {
             until: now + grace,

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use nix::libc;
 
-use super::feed::Feed;
+use super::feed::StdinFeed;
 #[cfg(target_os = "linux")]
-use super::within::{self, Given, Inside};
+use super::within::{self, Inside, InsideDescriptors};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Backend, bubblewrap};
 use crate::sandbox::{Fence, Sandbox, SandboxError};
@@ -29,7 +29,7 @@ use crate::sys::{self, ChildStep, Image};
 pub(super) struct Launched {
     pub(super) pid: i32,
     pub(super) evidence: Evidence,
-    pub(super) feed: Option<Feed>,
+    pub(super) feed: Option<StdinFeed>,
 }
 
 /// The evidence that the agent runs.
@@ -98,7 +98,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
         .write(true)
         .open("/dev/null")
         .map_err(made)?;
-    let given = Given {
+    let given = InsideDescriptors {
         spec: spec_file.as_raw_fd(),
         messages: theirs.as_raw_fd(),
         stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
@@ -152,7 +152,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
     let _ = io::Read::read_to_end(&mut report, &mut bytes);
     if let Some((_, errno)) = sys::parse_report(&bytes) {
         let error = io::Error::from_raw_os_error(errno);
-        return Err(not_put_up(&format!("bubblewrap: {error}")));
+        return Err(sandbox_failure(&format!("bubblewrap: {error}")));
     }
     Ok(Launched {
         pid,
@@ -217,7 +217,7 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
     let error = io::Error::from_raw_os_error(errno);
     match step {
         ChildStep::Prepare => os_failure("cannot prepare the process", &error),
-        ChildStep::Confine => not_put_up(&error.to_string()),
+        ChildStep::Confine => sandbox_failure(&error.to_string()),
         ChildStep::Cwd => failed(
             Kind::BadCwd,
             format!("cannot enter {}: {error}", spec.cwd.display()),
@@ -259,7 +259,7 @@ fn gate(_: &ShimSpec) -> Result<GateOf, SpawnFailure> {
 fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     let ports = spec.sandbox.as_ref().and_then(Sandbox::ports);
     let gate = ports.map(Gate::new).transpose();
-    gate.map_err(|error| not_put_up(&error.to_string()))
+    gate.map_err(|error| sandbox_failure(&error.to_string()))
 }
 
 /// Creates the rules of the sandbox, before the fork.
@@ -270,10 +270,10 @@ fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
 
 pub(super) fn no_sandbox(error: &SandboxError) -> SpawnFailure {
     let why = std::error::Error::source(error).map(|why| format!(": {why}"));
-    not_put_up(&format!("{error}{}", why.unwrap_or_default()))
+    sandbox_failure(&format!("{error}{}", why.unwrap_or_default()))
 }
 
-pub(super) fn not_put_up(why: &str) -> SpawnFailure {
+pub(super) fn sandbox_failure(why: &str) -> SpawnFailure {
     failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {why}"))
 }
 
@@ -376,13 +376,13 @@ impl Stdio {
     fn lifted(self) -> io::Result<[OwnedFd; 3]> {
         Ok([
             self.stdin,
-            sys::lifted(self.stdout.1)?,
-            sys::lifted(self.stderr.1)?,
+            sys::duplicate_above_stdio(self.stdout.1)?,
+            sys::duplicate_above_stdio(self.stderr.1)?,
         ])
     }
 }
 
-fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<Feed>), SpawnFailure> {
+fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<StdinFeed>), SpawnFailure> {
     let (stdin, feed) = open_stdin(&spec.stdin)?;
     let stdout = open_output(&spec.stdout, 1, 1)?;
     let stderr = open_output(&spec.stderr, 2, stdout.1)?;
@@ -396,18 +396,21 @@ fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<Feed>), SpawnFailure> {
     ))
 }
 
-fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
+fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailure> {
     match stdin {
         Stdin::Null => match File::open("/dev/null") {
             Ok(null) => Ok((null.into(), None)),
             Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
         },
-        Stdin::File(path) => fed(path, Feed::open(path)),
-        Stdin::Follow(path) => fed(path, Feed::follow(path)),
+        Stdin::File(path) => fed(path, StdinFeed::open(path)),
+        Stdin::Follow(path) => fed(path, StdinFeed::follow(path)),
     }
 }
 
-fn fed(path: &Path, feed: io::Result<(OwnedFd, Feed)>) -> Result<(OwnedFd, Option<Feed>), SpawnFailure> {
+fn fed(
+    path: &Path,
+    feed: io::Result<(OwnedFd, StdinFeed)>,
+) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailure> {
     feed.map(|(read, feed)| (read, Some(feed)))
         .map_err(|error| failed(Kind::BadStdin, format!("cannot read {}: {error}", path.display())))
 }

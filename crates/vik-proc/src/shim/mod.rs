@@ -51,7 +51,7 @@ use nix::unistd::Pid;
 use self::census_writer::CensusWriter;
 use self::control::{Control, ControlMessage, Owner};
 use self::disk::Disk;
-use self::feed::Feed;
+use self::feed::StdinFeed;
 use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
 use self::lifeline::{Command, Lifeline};
@@ -130,7 +130,7 @@ struct Shim {
     owner: Option<Owner>,
     /// The deadline for a later daemon, while there is none.
     orphan_until: Option<Instant>,
-    roll: Option<CensusWriter>,
+    census_writer: Option<CensusWriter>,
     /// The tree's own cgroup, if one could be created.
     cgroup: Option<Cgroup>,
     signals: OwnedFd,
@@ -147,7 +147,7 @@ struct Shim {
     /// The messages of the process that was started within namespaces.
     #[cfg(target_os = "linux")]
     inside: Option<Inside>,
-    feed: Option<Feed>,
+    feed: Option<StdinFeed>,
     spawn_error: Option<SpawnFailure>,
     cause: Option<Cause>,
     phase: Phase,
@@ -180,7 +180,7 @@ impl Shim {
             control: None,
             owner: None,
             orphan_until: None,
-            roll: None,
+            census_writer: None,
             cgroup: None,
             signals,
             subreaper,
@@ -220,7 +220,7 @@ impl Shim {
                 cgroup.limit(sandbox.limits, self.tasks.limit());
             }
             roll.set_cgroup(self.cgroup.as_ref());
-            self.roll = Some(roll);
+            self.census_writer = Some(roll);
         }
         if !self.spec.orphan_grace.is_zero() {
             // Without the FIFO no daemon can take over, and the agent ends with its daemon.
@@ -230,7 +230,7 @@ impl Shim {
                 .as_deref()
                 .and_then(|path| Control::make(path).ok());
         }
-        self.begin_disk_watch();
+        self.start_disk_watch();
         let allowed = self.tasks.limit().min(self.limits().tasks());
         self.task_group = TaskGroup::create(ProcessId::current(), allowed);
         let group = self.task_group.as_ref();
@@ -277,7 +277,7 @@ impl Shim {
                 self.finish(proof);
                 return;
             }
-            let feed_at = self.feed.as_ref().and_then(Feed::poll_at);
+            let feed_at = self.feed.as_ref().and_then(StdinFeed::poll_at);
             let timeout = [
                 self.unreaped.then(Instant::now),
                 self.wake_at(),
@@ -344,8 +344,8 @@ impl Shim {
     fn on_agent_started(&mut self, agent: ProcessId) {
         self.started_at = SystemTime::now();
         self.check_cgroup();
-        self.note_agent(agent);
-        self.begin_watch();
+        self.record_agent(agent);
+        self.start_limit_watch();
         self.send_status(&Status::Started(agent));
     }
 
@@ -361,7 +361,7 @@ impl Shim {
             match message {
                 within::InsideMessage::Runs(pid) => {
                     let outermost = self.child.unwrap_or(0);
-                    let found = within::find(outermost, pid);
+                    let found = within::find_agent(outermost, pid);
                     // The agent is found, unless there is no /proc; then signals go to the whole
                     // tree.
                     let (agent, sandbox_parents) = found.unwrap_or((identity(outermost), Vec::new()));
@@ -394,7 +394,7 @@ impl Shim {
             return;
         }
         if self.agent.is_none() && self.phase == Phase::Running {
-            self.spawn_error = Some(launch::not_put_up(&inside.complaint()));
+            self.spawn_error = Some(launch::sandbox_failure(&inside.complaint()));
             return;
         }
         // The inside was killed before it reported the end; the exit code of `bwrap` contains the
@@ -414,7 +414,7 @@ impl Shim {
             .is_some_and(|cgroup| !cgroup.is_populated().unwrap_or(false))
         {
             self.drop_cgroup();
-            if let Some(roll) = &mut self.roll {
+            if let Some(roll) = &mut self.census_writer {
                 roll.set_cgroup(None);
             }
         }
@@ -451,7 +451,7 @@ impl Shim {
         let report = watch(self.report.as_ref().map(AsFd::as_fd), PollFlags::POLLIN);
         #[cfg(target_os = "linux")]
         let inside = watch(self.inside.as_ref().and_then(Inside::fd), PollFlags::POLLIN);
-        let (feed, feed_for) = self.feed.as_ref().and_then(Feed::poll).unzip();
+        let (feed, feed_for) = self.feed.as_ref().and_then(StdinFeed::poll).unzip();
         let feed = watch(feed, feed_for.unwrap_or(PollFlags::empty()));
         let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
             // The timeout is rounded up, so that the deadline has passed at the wakeup.
@@ -473,7 +473,7 @@ impl Shim {
             self.read_inside_messages();
         }
         let unwatched = self.feed.as_ref().is_some_and(|feed| feed.poll().is_none());
-        if (feed || unwatched) && !self.feed.as_mut().is_some_and(Feed::pump) {
+        if (feed || unwatched) && !self.feed.as_mut().is_some_and(StdinFeed::pump) {
             self.feed = None;
         }
         if signals {

@@ -14,7 +14,7 @@ impl Shim {
     pub(super) fn finish(&mut self, proof: Proof) {
         self.feed = None;
         if let Proof::Unproven { survivors } = &proof {
-            self.note_census(survivors.clone());
+            self.record_members(survivors.clone());
         }
         let proven = proof.is_proven();
         // The kernel may have refused something since the last check.
@@ -27,7 +27,7 @@ impl Shim {
         }
         // These files are removed after the record is written: if this process dies in between, a
         // later daemon needs them.
-        if let Some(roll) = self.roll.take().filter(|_| proven) {
+        if let Some(roll) = self.census_writer.take().filter(|_| proven) {
             let _ = fs::remove_file(roll.path());
         }
         if let Some(control) = self

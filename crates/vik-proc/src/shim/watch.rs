@@ -30,7 +30,7 @@ impl Shim {
 
     /// Starts to watch disk and shared memory. Called before the agent starts, as the limits follow
     /// from what is free then.
-    pub(super) fn begin_disk_watch(&mut self) {
+    pub(super) fn start_disk_watch(&mut self) {
         let sandbox = self.spec.sandbox.as_ref();
         let limit = sandbox.and_then(|sandbox| sandbox.limits.disk);
         let places = sandbox.filter(|_| limit.is_some());
@@ -49,7 +49,7 @@ impl Shim {
         }
     }
 
-    pub(super) fn begin_watch(&mut self) {
+    pub(super) fn start_limit_watch(&mut self) {
         let now = Instant::now();
         self.check_at = Some(now + NEAR_INTERVAL.min(self.tasks.pause()));
         self.disk_check_at = self.disk.as_ref().map(|_| now);

@@ -47,7 +47,7 @@ pub(super) enum InsideMessage {
 
 /// The numbers of the descriptors that the inside gets.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Given {
+pub(super) struct InsideDescriptors {
     pub(super) spec: i32,
     pub(super) messages: i32,
     pub(super) stdio: [i32; 3],
@@ -130,7 +130,7 @@ pub(super) fn nameless(bytes: &[u8]) -> io::Result<File> {
 
 /// Finds the process with this pid in the namespace below `outermost`. Also returns the processes
 /// of the sandbox above it: `bwrap` and the inside.
-pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId>)> {
+pub(super) fn find_agent(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId>)> {
     let depth = sys::pids_within(i32::try_from(std::process::id()).ok()?).len();
     let around = tree::descendants(&[outermost]);
     let parents = around.iter().map(|process| process.pid).chain([outermost]);
@@ -155,7 +155,7 @@ pub(super) fn find(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<ProcessId
 pub(super) fn main(given: Option<String>) -> ExitCode {
     crate::set_non_dumpable();
     let _ = nix::sys::prctl::set_name(c"vik-shim");
-    let given = given.and_then(|given| serde_json::from_str::<Given>(&given).ok());
+    let given = given.and_then(|given| serde_json::from_str::<InsideDescriptors>(&given).ok());
     let Some((spec, messages, stdio)) = given.and_then(|given| {
         let [stdin, stdout, stderr] = given.stdio.map(sys::inherited);
         let stdio = [stdin?, stdout?, stderr?];

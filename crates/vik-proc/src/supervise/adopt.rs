@@ -81,7 +81,7 @@ impl Supervisor {
         pump::run(task, StatusSource::watch(shim, census.clone()));
         let mut supervised = Supervised { handle, stdout: None };
         if census.is_some() {
-            supervised.handle.known().await;
+            supervised.handle.wait_until_known().await;
         }
         Ok(supervised)
     }

@@ -72,13 +72,14 @@ impl Supervisor {
         limits: Limits,
         cancel: impl Future<Output = ()>,
     ) -> Result<CommandRun, ProcError> {
-        self.output_noted(spec, None, limits, cancel, |_| {}).await
+        self.output_with_callback(spec, None, limits, cancel, |_| {})
+            .await
     }
 
     /// Like [`output`](Self::output). The shim also holds the lock, as long as any process of the
     /// command lives; `note` is called with the shim's identity before the shim has started
     /// anything.
-    pub async fn output_noted(
+    pub async fn output_with_callback(
         &self,
         spec: &ShimSpec,
         lock: Option<&FileLock>,

@@ -161,7 +161,7 @@ fn end_tree(
     let inherits = lost.orphans_are_ours && reap::adopts();
     // The files can be manipulated; their content must never cause a signal to this process or its
     // ancestors.
-    let spared = sweep::spared();
+    let spared = sweep::protected_processes();
     let cgroup = census
         .as_ref()
         .and_then(|census| Cgroup::at(census.cgroup.as_deref()?))

@@ -175,7 +175,7 @@ impl Supervisor {
             Ok(supervised) => supervised?,
             Err(error) => return Err(self.start_error(io::Error::other(error))),
         };
-        supervised.handle.known().await;
+        supervised.handle.wait_until_known().await;
         Ok(supervised)
     }
 
@@ -295,7 +295,7 @@ impl Handle {
     }
 
     /// Waits until the agent runs or the shim has ended.
-    async fn known(&mut self) {
+    async fn wait_until_known(&mut self) {
         let known = |state: &State| state.agent.is_some() || state.end.is_some();
         let _ = self.state.wait_for(known).await;
     }

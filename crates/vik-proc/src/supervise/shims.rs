@@ -40,7 +40,7 @@ pub(super) fn forget(pid: i32) {
 }
 
 /// Returns the processes that the function finds, without the shims.
-pub(crate) fn all_but(find: impl FnOnce() -> Vec<Stat>) -> Vec<Stat> {
+pub(crate) fn without_shims(find: impl FnOnce() -> Vec<Stat>) -> Vec<Stat> {
     let _none_starting = STARTING.write().unwrap_or_else(PoisonError::into_inner);
     let mut found = find();
     if let Some(shims) = listed().as_ref() {

@@ -51,12 +51,12 @@ impl Prepared {
             StdoutMode::Null => (None, OpenOptions::new().write(true).open("/dev/null")?.into()),
         };
         let mut given = vec![
-            (sys::lifted(lifeline_read.as_raw_fd())?, 0),
-            (sys::lifted(stdout_write.as_raw_fd())?, 1),
-            (sys::lifted(status_write.as_raw_fd())?, 3),
+            (sys::duplicate_above_stdio(lifeline_read.as_raw_fd())?, 0),
+            (sys::duplicate_above_stdio(stdout_write.as_raw_fd())?, 1),
+            (sys::duplicate_above_stdio(status_write.as_raw_fd())?, 3),
         ];
         if let Some(lock) = lock {
-            given.push((sys::lifted(lock.as_raw_fd())?, 4));
+            given.push((sys::duplicate_above_stdio(lock.as_raw_fd())?, 4));
         }
         Ok(Self {
             lifeline: pipe::Sender::from_owned_fd(lifeline)?,

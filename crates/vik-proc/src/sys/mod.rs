@@ -410,7 +410,7 @@ pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
 /// Duplicates a descriptor of an open file. The copy is close-on-exec, and its number is above
 /// those that programs are given.
 #[allow(unsafe_code)]
-pub(crate) fn lifted(fd: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn duplicate_above_stdio(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; one that is not open results in an error.
     owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) })
 }

@@ -22,7 +22,7 @@ async fn adopt(scene: &Scene, spec: &ShimSpec, shim: ProcessId) -> Supervised {
 #[tokio::test]
 async fn a_second_daemon_stops_what_the_first_has_left() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", LONG);
+    let spec = scene.spec_with_grace("ready @up hang", LONG);
     let first = scene.start(&spec).await;
     let agent = scene.ready("up").await;
     let control = scene.path("control").metadata().unwrap();
@@ -43,12 +43,12 @@ async fn a_second_daemon_stops_what_the_first_has_left() {
 #[tokio::test]
 async fn the_grace_passes() {
     let scene = Scene::new();
-    let spec = scene.lasting("also sd 5 ignore SIGTERM ready @tool hang ready @up hang", SHORT);
+    let spec = scene.spec_with_grace("also sd 5 ignore SIGTERM ready @tool hang ready @up hang", SHORT);
     let first = scene.start(&spec).await;
     scene.ready("tool").await;
     let agent = scene.ready("up").await;
     let shim = left(first).await;
-    gone(agent).await;
+    wait_for_exit(agent).await;
     // The leftover is not ended yet: a daemon that comes now still gets the result.
     assert!(shim.is_alive());
     let second = adopt(&scene, &spec, shim).await;
@@ -64,7 +64,7 @@ async fn the_grace_passes() {
 async fn an_end_in_the_very_moment_is_not_missed() {
     let scene = Scene::new();
     for _ in 0..20 {
-        let spec = scene.lasting("ready @up await @go exit 3", LONG);
+        let spec = scene.spec_with_grace("ready @up await @go exit 3", LONG);
         let first = scene.start(&spec).await;
         scene.ready("up").await;
         let shim = left(first).await;
@@ -81,7 +81,7 @@ async fn an_end_in_the_very_moment_is_not_missed() {
 #[tokio::test]
 async fn a_shim_that_only_begins_is_waited_for() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", LONG);
+    let spec = scene.spec_with_grace("ready @up hang", LONG);
     let (noted, shim) = tokio::sync::oneshot::channel();
     let note = |shim| noted.send(shim).unwrap();
     let starting = scene.supervisor.spawn_noted(&spec, None, StdoutMode::Null, note);
@@ -97,7 +97,7 @@ async fn a_shim_that_only_begins_is_waited_for() {
 #[tokio::test]
 async fn a_stopped_shim_is_continued() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up await @go exit 0", LONG);
+    let spec = scene.spec_with_grace("ready @up await @go exit 0", LONG);
     let first = scene.start(&spec).await;
     let agent = scene.ready("up").await;
     send(first.shim(), Signal::SIGSTOP);
@@ -111,7 +111,7 @@ async fn a_stopped_shim_is_continued() {
 #[tokio::test]
 async fn the_agent_gets_none_of_it() {
     let scene = Scene::new();
-    let supervised = scene.start(&scene.lasting("fds", LONG)).await;
+    let supervised = scene.start(&scene.spec_with_grace("fds", LONG)).await;
     assert!(scene.end(&supervised).await.is_clean());
     assert_eq!(scene.out(), "3\n");
 }

@@ -8,7 +8,7 @@ use crate::support::*;
 #[tokio::test]
 async fn what_has_lost_its_shim_belongs_to_nobody() {
     let scene = Scene::new();
-    let spec = scene.lasting(
+    let spec = scene.spec_with_grace(
         "also scdn 3 ready @far hang also sd 3 ready @tool hang ready @up hang",
         LONG,
     );
@@ -39,8 +39,8 @@ async fn what_has_lost_its_shim_belongs_to_nobody() {
     }
     daemon.die();
     send(shim, Signal::SIGKILL);
-    gone(shim).await;
-    gone(agent).await;
+    wait_for_exit(shim).await;
+    wait_for_exit(agent).await;
     assert_eq!(find().len(), 2);
     expected(tool, &mark, None);
     expected(far, &[], None);

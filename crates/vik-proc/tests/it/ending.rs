@@ -149,7 +149,7 @@ async fn dropping_the_supervised_closes_the_lifeline() {
     scene.ready("up").await;
     let shim = supervised.shim();
     drop(supervised);
-    gone(shim).await;
+    wait_for_exit(shim).await;
     let record = vik_proc::read_exit_record(&scene.path("exit.json")).unwrap();
     assert_eq!((record.signal, record.cause), (Some(2), Cause::LifelineLost));
     scene.assert_nothing_left();

@@ -25,7 +25,7 @@ async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessI
 #[tokio::test]
 async fn daemon_the_agent_lives_and_its_output_goes_on() {
     let scene = Scene::new();
-    let spec = scene.lasting("say one ready @up await @go say two", LONG);
+    let spec = scene.spec_with_grace("say one ready @up await @go say two", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     daemon.die();
@@ -42,12 +42,12 @@ async fn daemon_the_agent_lives_and_its_output_goes_on() {
 #[tokio::test]
 async fn daemon_and_nobody_comes() {
     let scene = Scene::new();
-    let mut spec = scene.lasting(WITH_ESCAPEE, SHORT);
+    let mut spec = scene.spec_with_grace(WITH_ESCAPEE, SHORT);
     spec.graces.leftover = SHORT;
     spec.graces.term = SHORT;
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
-    gone(daemon.shim).await;
+    wait_for_exit(daemon.shim).await;
     assert!(!agent.is_alive() && !tool.is_alive());
     let record = recover(&spec, daemon.shim, Some(agent), &boot_id())
         .await
@@ -61,7 +61,7 @@ async fn daemon_and_nobody_comes() {
 #[tokio::test]
 async fn shim_under_a_daemon_that_has_adopted_it() {
     let scene = Scene::new();
-    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
     let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, Some(agent)))
@@ -79,14 +79,14 @@ async fn shim_under_a_daemon_that_has_adopted_it() {
 #[tokio::test]
 async fn daemon_and_shim_at_once() {
     let scene = Scene::new();
-    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     let grade = scene.best_grade();
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
-    gone(daemon.shim).await;
+    wait_for_exit(daemon.shim).await;
     // The kernel kills the agent with its parent, but not a process that has left it.
-    gone(agent).await;
+    wait_for_exit(agent).await;
     assert!(tool.is_alive());
     let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
     assert_eq!((lost.agent, lost.found.as_slice()), (Some(agent), &[tool][..]));
@@ -99,13 +99,13 @@ async fn daemon_and_shim_at_once() {
 #[tokio::test]
 async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
     let scene = Scene::new();
-    let mut spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let mut spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
-    gone(daemon.shim).await;
+    wait_for_exit(daemon.shim).await;
     // The agent dies with its parent, but not at the same moment.
-    gone(agent).await;
+    wait_for_exit(agent).await;
     let cgroup = forget_cgroup(&scene);
     spec.mark = None;
     let lost = recover(&spec, daemon.shim, None, &boot_id()).await.unwrap_err();
@@ -130,7 +130,7 @@ fn forget_cgroup(scene: &Scene) -> Option<std::path::PathBuf> {
 #[tokio::test]
 async fn agent_while_there_is_no_daemon() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", LONG);
+    let spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     daemon.die();
@@ -145,14 +145,14 @@ async fn agent_while_there_is_no_daemon() {
 #[tokio::test]
 async fn all() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", LONG);
+    let spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     let grade = scene.best_grade();
     daemon.die();
     send(daemon.shim, Signal::SIGKILL);
-    gone(daemon.shim).await;
-    gone(agent).await;
+    wait_for_exit(daemon.shim).await;
+    wait_for_exit(agent).await;
     // An ended shim can be adopted too: its result is determined in the same way.
     let adopted = within(scene.supervisor.adopt(&spec, daemon.shim, None))
         .await
@@ -166,7 +166,7 @@ async fn all() {
 #[tokio::test]
 async fn the_machine() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", LONG);
+    let spec = scene.spec_with_grace("ready @up hang", LONG);
     // In the new boot the pids belong to other processes, with other start times or even the same.
     let innocent = scene.start(&spec).await;
     let agent = scene.ready("up").await;
@@ -189,7 +189,7 @@ async fn the_machine() {
 #[tokio::test]
 async fn a_shim_that_cannot_be_adopted() {
     let scene = Scene::new();
-    let spec = scene.lasting(WITH_ESCAPEE, LONG);
+    let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
     daemon.die();
     std::fs::remove_file(scene.path("control")).unwrap();

@@ -20,7 +20,7 @@ fn stray(scene: &Scene) -> File {
 #[tokio::test]
 async fn a_stranger_neither_commands_nor_keeps_anything_alive() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", SHORT);
+    let spec = scene.spec_with_grace("ready @up hang", SHORT);
     let mut daemon = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     let mut stray = stray(&scene);
@@ -33,20 +33,20 @@ async fn a_stranger_neither_commands_nor_keeps_anything_alive() {
     stray.write_all(nobody.as_bytes()).unwrap();
     stray.write_all(b"stop\nkill 1.1.0\nstop\n").unwrap();
     daemon.die();
-    gone(agent).await;
+    wait_for_exit(agent).await;
     let record = eventually("the record is written", || {
         vik_proc::read_exit_record(&scene.path("exit.json")).ok()
     })
     .await;
     assert_eq!(record.cause, Cause::LifelineLost);
-    gone(daemon.shim).await;
+    wait_for_exit(daemon.shim).await;
     scene.assert_nothing_left();
 }
 
 #[tokio::test]
 async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
     let scene = Scene::new();
-    let mut spec = scene.lasting("ready @up hang", LONG);
+    let mut spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut first = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     let mut stray = stray(&scene);
@@ -68,7 +68,7 @@ async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
 #[tokio::test]
 async fn the_grace_begins_anew_with_each_daemon_that_goes() {
     let scene = Scene::new();
-    let spec = scene.lasting("ready @up hang", SHORT);
+    let spec = scene.spec_with_grace("ready @up hang", SHORT);
     let mut first = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     let _stray = stray(&scene);
@@ -77,8 +77,8 @@ async fn the_grace_begins_anew_with_each_daemon_that_goes() {
     first.die();
     assert!(agent.is_alive());
     second.die();
-    gone(agent).await;
-    gone(second.shim).await;
+    wait_for_exit(agent).await;
+    wait_for_exit(second.shim).await;
     let record = vik_proc::read_exit_record(&scene.path("exit.json")).unwrap();
     assert_eq!(record.cause, Cause::LifelineLost);
 }
@@ -86,11 +86,11 @@ async fn the_grace_begins_anew_with_each_daemon_that_goes() {
 #[tokio::test]
 async fn without_a_fifo_the_agent_ends_with_its_daemon() {
     let scene = Scene::new();
-    let mut spec = scene.lasting("ready @up hang", LONG);
+    let mut spec = scene.spec_with_grace("ready @up hang", LONG);
     spec.control = Some(scene.path("no/such/folder"));
     let mut daemon = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     daemon.die();
-    gone(agent).await;
-    gone(daemon.shim).await;
+    wait_for_exit(agent).await;
+    wait_for_exit(daemon.shim).await;
 }

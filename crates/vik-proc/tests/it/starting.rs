@@ -124,7 +124,7 @@ async fn a_stdin_that_is_followed_gets_what_is_added_and_ends_at_its_end() {
 #[tokio::test]
 async fn a_stdin_is_followed_while_there_is_no_daemon() {
     let scene = Scene::new();
-    let spec = echoing(&scene, scene.lasting("", LONG));
+    let spec = echoing(&scene, scene.spec_with_grace("", LONG));
     let mut first = scene.daemon("daemon", &spec).await;
     first.die();
     append_input(&scene, b"alone\n");

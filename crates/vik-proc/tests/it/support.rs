@@ -32,7 +32,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// Creates a scene whose agents run in namespaces, with their folder writable. Returns `None`,
     /// and prints that, without bubblewrap.
-    pub(crate) fn walled(test: &str) -> Option<Self> {
+    pub(crate) fn with_bubblewrap(test: &str) -> Option<Self> {
         bubblewrap(test).then(|| {
             let mut scene = Self::new();
             scene.walled = true;
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// Like [`spec`](Self::spec), with an agent that outlives its daemon.
-    pub(crate) fn lasting(&self, args: &str, orphan_grace: Duration) -> ShimSpec {
+    pub(crate) fn spec_with_grace(&self, args: &str, orphan_grace: Duration) -> ShimSpec {
         let mut spec = self.spec(args);
         spec.control = Some(self.path("control"));
         spec.orphan_grace = orphan_grace;
@@ -280,7 +280,7 @@ pub(crate) async fn eventually<T>(description: &str, mut poll: impl FnMut() -> O
     }
 }
 
-pub(crate) async fn gone(process: ProcessId) {
+pub(crate) async fn wait_for_exit(process: ProcessId) {
     eventually(&format!("{process:?} is gone"), || {
         (!process.is_alive()).then_some(())
     })

@@ -145,5 +145,5 @@ async fn an_end_that_cannot_be_had_is_not_claimed() {
     assert!(agent.is_alive() && !record.is_clean());
     assert_eq!(scene.census().members, [agent], "the survivors stay on record");
     send(agent, Signal::SIGKILL);
-    gone(agent).await;
+    wait_for_exit(agent).await;
 }

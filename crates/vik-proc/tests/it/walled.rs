@@ -15,7 +15,7 @@ use crate::support::*;
 /// Creates a scene with namespaces, or ends the test with a message that it was skipped.
 macro_rules! walled {
     ($name:literal) => {
-        match Scene::walled($name) {
+        match Scene::with_bubblewrap($name) {
             Some(scene) => scene,
             None => return,
         }
@@ -156,8 +156,8 @@ async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
     assert!(found.contains(&agent), "{found:?}");
     send(supervised.shim(), Signal::SIGKILL);
     // The kernel ends all processes of the namespace before any search for them.
-    gone(agent).await;
-    gone(tool).await;
+    wait_for_exit(agent).await;
+    wait_for_exit(tool).await;
     let lost = within(supervised.wait()).await.unwrap_err();
     assert!(lost.proof().is_proven(), "{lost:?}");
     scene.assert_nothing_left();
@@ -166,7 +166,7 @@ async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
 #[tokio::test]
 async fn a_later_daemon_takes_it_over() {
     let scene = walled!("walled::a_later_daemon_takes_it_over");
-    let spec = scene.lasting("ready @up await @go exit 5", LONG);
+    let spec = scene.spec_with_grace("ready @up await @go exit 5", LONG);
     let mut first = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
     first.die();

@@ -7,8 +7,8 @@ use super::*;
 const BOOT: &str = "boot";
 const SCRIPTS: [&str; 5] = ["after_create", "before_run", "prompt", "verify", "after_run"];
 
-fn process(pid: i32) -> ProcessNote {
-    ProcessNote { pid, start_time: 7 }
+fn process(pid: i32) -> ProcessRecord {
+    ProcessRecord { pid, start_time: 7 }
 }
 
 fn started(script: &str) -> Step {
@@ -40,7 +40,7 @@ fn written(steps: &[Step]) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.steps.jsonl");
     for step in steps {
-        Journal::open(&path).unwrap().note(step.clone()).unwrap();
+        Journal::open(&path).unwrap().record(step.clone()).unwrap();
     }
     (dir, path)
 }
@@ -101,20 +101,20 @@ proptest! {
             let plan_here = plan(done, BOOT);
             match &plan_here {
                 // An agent is started only if none was started before.
-                Plan::Prepare => prop_assert!(!was_started && !is_over),
-                Plan::TakeUp { boot_id, shim, agent, before, stopping } => {
+                ResumePoint::Prepare => prop_assert!(!was_started && !is_over),
+                ResumePoint::Attach { boot_id, shim, agent, before, stopping } => {
                     prop_assert!(was_started && !is_over);
                     prop_assert_eq!((boot_id.as_str(), *shim, *before), (BOOT, process(5), Some(9)));
                     prop_assert_eq!(agent.is_some(), has(&|step| matches!(step, Step::AgentStarted { .. })));
                     prop_assert_eq!(stopping.is_some(), has(&|step| matches!(step, Step::Stopping { .. })));
                 }
-                Plan::Over { .. } => prop_assert!(is_over),
-                Plan::Rebooted => prop_assert!(false, "it is the same boot"),
+                ResumePoint::Over { .. } => prop_assert!(is_over),
+                ResumePoint::Rebooted => prop_assert!(false, "it is the same boot"),
             }
             match plan(done, "another boot") {
                 // No process of the attempt runs, and an attempt that is over stays over.
-                Plan::Rebooted => prop_assert!(!was_started && !is_over),
-                Plan::Prepare => prop_assert!(false, "nothing is started under the id of another boot"),
+                ResumePoint::Rebooted => prop_assert!(!was_started && !is_over),
+                ResumePoint::Prepare => prop_assert!(false, "nothing is started under the id of another boot"),
                 other => prop_assert_eq!(other, plan_here),
             }
             for script in SCRIPTS {
@@ -124,9 +124,9 @@ proptest! {
                     _ => None,
                 });
                 let expected = match (script_started, end) {
-                    (_, Some(trouble)) => Ran::Ended(trouble),
-                    (true, None) => Ran::Begun,
-                    (false, None) => Ran::Not,
+                    (_, Some(trouble)) => ScriptProgress::Ended(trouble),
+                    (true, None) => ScriptProgress::Begun,
+                    (false, None) => ScriptProgress::Not,
                 };
                 prop_assert_eq!(ran(done, script), expected);
             }
@@ -144,7 +144,7 @@ proptest! {
         let whole_lines = whole[..cut].iter().filter(|&&byte| byte == b'\n').count();
         let mut journal = Journal::open(&path).unwrap();
         prop_assert_eq!(journal.steps(), &steps[..whole_lines]);
-        journal.note_for_good(Step::WorkspaceReady).unwrap();
+        journal.record_durably(Step::WorkspaceReady).unwrap();
         let reopened = Journal::open(&path).unwrap();
         prop_assert_eq!(&reopened.steps()[..whole_lines], &steps[..whole_lines]);
         prop_assert_eq!(&reopened.steps()[whole_lines..], &[Step::WorkspaceReady]);
@@ -154,8 +154,8 @@ proptest! {
 #[test]
 fn a_script_that_was_cut_off_and_run_again_shows_both() {
     let steps = [started("verify"), started("verify"), finished("verify", None)];
-    assert_eq!(ran(&steps[..2], "verify"), Ran::Begun);
-    assert_eq!(ran(&steps, "verify"), Ran::Ended(None));
+    assert_eq!(ran(&steps[..2], "verify"), ScriptProgress::Begun);
+    assert_eq!(ran(&steps, "verify"), ScriptProgress::Ended(None));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn the_first_reason_for_a_stop_stands() {
         shim: process(5),
         before: None,
     };
-    let Plan::TakeUp { stopping, .. } = plan(&[shim, stop("one"), stop("two")], BOOT) else {
+    let ResumePoint::Attach { stopping, .. } = plan(&[shim, stop("one"), stop("two")], BOOT) else {
         panic!("it is to be taken up")
     };
     assert_eq!(stopping.unwrap().reason, "one");
@@ -189,11 +189,11 @@ fn a_step_of_a_later_version_is_passed_over_and_a_broken_line_is_not() {
 #[test]
 fn what_cannot_be_noted_is_not_a_step() {
     let mut journal = Journal {
-        file: Appended::full().unwrap(),
+        file: AppendOnlyFile::full().unwrap(),
         steps: Vec::new(),
         times: Vec::new(),
     };
-    assert!(journal.note(Step::WorkspaceReady).is_err());
+    assert!(journal.record(Step::WorkspaceReady).is_err());
     assert_eq!(journal.steps(), []);
 }
 
@@ -201,7 +201,7 @@ fn what_cannot_be_noted_is_not_a_step() {
 fn what_was_begun_again_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.steps.jsonl");
-    assert_eq!(begun_again(&path), [""; 0]);
+    assert_eq!(commands_run_twice(&path), [""; 0]);
     let mut journal = Journal::open(&path).unwrap();
     for step in [
         started("after_create"),
@@ -211,7 +211,7 @@ fn what_was_begun_again_is_told() {
         started("before_run"),
         finished("before_run", None),
     ] {
-        journal.note(step).unwrap();
+        journal.record(step).unwrap();
     }
-    assert_eq!(begun_again(&path), ["before_run"]);
+    assert_eq!(commands_run_twice(&path), ["before_run"]);
 }

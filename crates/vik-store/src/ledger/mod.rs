@@ -8,7 +8,7 @@
 mod error;
 mod figures;
 mod files;
-mod place;
+mod network_fs;
 mod read;
 mod repair;
 mod reserve;
@@ -50,22 +50,22 @@ const OPENED: &str = "opened";
 
 /// The time for which another process may hold a lock of the database, for example an open
 /// `sqlite3` or a checkpoint.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The options that tests override.
 struct Options {
-    probe: place::Probe,
-    patience: Duration,
+    probe: network_fs::Probe,
+    lock_timeout: Duration,
     /// The page limit of the database.
-    most_pages: Option<u32>,
+    max_pages: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            probe: place::network,
-            patience: PATIENCE,
-            most_pages: None,
+            probe: network_fs::network,
+            lock_timeout: LOCK_TIMEOUT,
+            max_pages: None,
         }
     }
 }
@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     fn open_with(service_dir: &Path, options: &Options) -> Result<(Self, Stored), LedgerError> {
-        place::refuse_network(service_dir, options.probe)?;
+        network_fs::refuse_network(service_dir, options.probe)?;
         let files = Files::new(service_dir);
         let path = files.db();
         let lock = Lock::acquire(&files)?;
@@ -104,8 +104,8 @@ impl Ledger {
         retention::trim_all(&db, now).map_err(fail)?;
         // A disk that refuses writes is detected here, before anything is decided.
         write::put_meta(&db, OPENED, &now.to_string()).map_err(fail)?;
-        db.busy_timeout(options.patience).map_err(fail)?;
-        if let Some(pages) = options.most_pages {
+        db.busy_timeout(options.lock_timeout).map_err(fail)?;
+        if let Some(pages) = options.max_pages {
             db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
                 .map_err(fail)?;
         }
@@ -115,8 +115,8 @@ impl Ledger {
             lock,
             reserve: Reserve::new(files.reserve()),
             commits,
-            fresh: retention::Fresh::default(),
-            broken: None,
+            fresh: retention::NewDecisions::default(),
+            first_error: None,
         };
         let open = Some(writer.spawn(&files)?);
         Ok((Self { path, open }, stored))
@@ -249,7 +249,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
             source: std::io::Error::from(std::io::ErrorKind::PermissionDenied).into(),
         });
     }
-    sound(&db, &path, "quick_check")?;
+    check_integrity(&db, &path, "quick_check")?;
     let commits = commits(&db).map_err(fail)?;
     if commits < lock.acknowledged() {
         return Err(LedgerError::Behind {
@@ -274,7 +274,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
 
 /// Applies the settings of every connection. It writes nothing.
 fn configure(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(PATIENCE)?;
+    db.busy_timeout(LOCK_TIMEOUT)?;
     db.set_prepared_statement_cache_capacity(64);
     // Every commit waits for the disk; on macOS also for the disk's own cache.
     db.execute_batch(
@@ -285,7 +285,7 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Runs an integrity check of SQLite.
-fn sound(db: &Connection, path: &Path, check: &str) -> Result<(), LedgerError> {
+fn check_integrity(db: &Connection, path: &Path, check: &str) -> Result<(), LedgerError> {
     let found: String = db
         .query_row(&format!("PRAGMA {check}(1)"), [], |row| row.get(0))
         .map_err(|error| LedgerError::of(path, error))?;

@@ -11,8 +11,8 @@ use vik_core::limits::Spend;
 
 use super::files::Files;
 use super::sql::{
-    read_day, read_json, read_name, read_optional_name, read_optional_run, read_optional_session,
-    read_optional_time, read_run, read_session, read_spend, read_time, read_variant,
+    read_attempt_id, read_day, read_json, read_name, read_optional_attempt_id, read_optional_name,
+    read_optional_run, read_optional_time, read_run, read_spend, read_time, read_variant,
 };
 use super::{LedgerError, schema, write};
 
@@ -263,14 +263,14 @@ pub(super) fn run(row: &Row<'_>) -> rusqlite::Result<StoredRun> {
 
 fn started(row: &Row<'_>) -> rusqlite::Result<StartedAttempt> {
     Ok(StartedAttempt {
-        attempt_id: read_session(row, 0)?,
+        attempt_id: read_attempt_id(row, 0)?,
         run: read_run(row, 1)?,
         issue: read_name(row, 2)?,
         stage: read_name(row, 3)?,
         agent: read_name(row, 4)?,
         attempt: row.get(5)?,
         at: read_time(row, 6)?,
-        resumed_from: read_optional_session(row, 7)?,
+        resumed_from: read_optional_attempt_id(row, 7)?,
     })
 }
 
@@ -296,7 +296,7 @@ pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
         issue: read_optional_name(row, 1)?,
         stage: read_optional_name(row, 2)?,
         run: read_optional_run(row, 3)?,
-        attempt_id: read_optional_session(row, 4)?,
+        attempt_id: read_optional_attempt_id(row, 4)?,
         kind: row.get(5)?,
         detail: row.get(6)?,
     })

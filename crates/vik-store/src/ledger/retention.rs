@@ -24,12 +24,12 @@ const SLACK: usize = 5_000;
 
 /// The numbers of decisions written since old ones were last deleted.
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
+pub(super) struct NewDecisions {
     of_issue: HashMap<Option<IssueId>, usize>,
     all: usize,
 }
 
-impl Fresh {
+impl NewDecisions {
     /// Counts a new decision.
     pub(super) fn note(&mut self, issue: Option<&IssueId>) {
         *self.of_issue.entry(issue.cloned()).or_default() += 1;

@@ -57,12 +57,12 @@ pub(super) fn read_day(row: &Row<'_>, at: usize) -> rusqlite::Result<Date> {
     text(row, at, str::parse)
 }
 
-pub(super) fn read_session(row: &Row<'_>, at: usize) -> rusqlite::Result<AttemptId> {
+pub(super) fn read_attempt_id(row: &Row<'_>, at: usize) -> rusqlite::Result<AttemptId> {
     text(row, at, Uuid::try_parse).map(AttemptId)
 }
 
-pub(super) fn read_optional_session(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AttemptId>> {
-    optional(row, at, read_session)
+pub(super) fn read_optional_attempt_id(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<AttemptId>> {
+    optional(row, at, read_attempt_id)
 }
 
 pub(super) fn read_run(row: &Row<'_>, at: usize) -> rusqlite::Result<RunId> {

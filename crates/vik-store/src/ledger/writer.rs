@@ -12,7 +12,7 @@ use vik_core::changes::Changes;
 
 use super::files::{Files, Lock};
 use super::reserve::Reserve;
-use super::retention::Fresh;
+use super::retention::NewDecisions;
 use super::{CommitError, LedgerError, write};
 
 /// The limit on waiting commits; further callers block until there is room.
@@ -35,9 +35,9 @@ pub(super) struct Writer {
     pub(super) reserve: Reserve,
     pub(super) commits: u64,
     /// Decisions that were written since old ones were deleted.
-    pub(super) fresh: Fresh,
+    pub(super) fresh: NewDecisions,
     /// The first error; nothing is stored after it.
-    pub(super) broken: Option<CommitError>,
+    pub(super) first_error: Option<CommitError>,
 }
 
 impl Writer {
@@ -68,12 +68,12 @@ impl Writer {
     /// unknown until it is read. A full disk is different, because SQLite then rolls back the whole
     /// transaction.
     fn commit_batch(&mut self, batch: &[Item]) -> Result<(), CommitError> {
-        if let Some(broken) = &self.broken {
+        if let Some(broken) = &self.first_error {
             return Err(broken.clone());
         }
         self.commit_with_reserve(batch).map_err(|error| {
             let cause = Arc::new(error);
-            self.broken.insert(CommitError { cause }).clone()
+            self.first_error.insert(CommitError { cause }).clone()
         })
     }
 
@@ -119,7 +119,7 @@ impl Writer {
 
     /// Merges the write-ahead log into the database, so that one file is the whole ledger.
     fn close(self) -> Result<(), LedgerError> {
-        if self.broken.is_none() {
+        if self.first_error.is_none() {
             let checkpoint = self
                 .db
                 .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use vik_proc::{Audited, Mark, ProcessId};
 
-use super::super::orphans::{Found, Known, Owner, judge, text};
+use super::super::orphans::{KnownInstance, OwnedProcess, Owner, find_owner, text};
 use crate::daemon::InstanceInfo;
 use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 
@@ -12,7 +12,7 @@ fn process(pid: i32) -> ProcessId {
     ProcessId { pid, start_time: 9 }
 }
 
-fn known(runs: bool) -> HashMap<String, Known> {
+fn known(runs: bool) -> HashMap<String, KnownInstance> {
     let info = InstanceInfo {
         schema: 1,
         process: process(10),
@@ -25,7 +25,7 @@ fn known(runs: bool) -> HashMap<String, Known> {
         options: Vec::new(),
         ended_at: None,
     };
-    HashMap::from([("inst".to_owned(), Known { info, runs })])
+    HashMap::from([("inst".to_owned(), KnownInstance { info, runs })])
 }
 
 fn shim() -> Audited {
@@ -69,9 +69,9 @@ fn stranger() -> Audited {
     }
 }
 
-fn owners(all: &[Audited], known: &HashMap<String, Known>) -> Vec<Found> {
+fn owners(all: &[Audited], known: &HashMap<String, KnownInstance>) -> Vec<OwnedProcess> {
     all.iter()
-        .map(|audited| judge(audited, all, known, |_| vec![process(1)]))
+        .map(|audited| find_owner(audited, all, known, |_| vec![process(1)]))
         .collect()
 }
 
@@ -109,14 +109,14 @@ fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
 #[test]
 fn what_descends_from_a_daemon_is_its_own() {
     let all = [agent(None)];
-    let of_daemon = judge(&all[0], &all, &known(true), |_| vec![process(10), process(1)]);
+    let of_daemon = find_owner(&all[0], &all, &known(true), |_| vec![process(10), process(1)]);
     assert_eq!(of_daemon.owner, Owner::Daemon);
     // The same pid of another process.
     let other = ProcessId {
         start_time: 1,
         ..process(10)
     };
-    let of_other = judge(&all[0], &all, &known(true), |_| vec![other]);
+    let of_other = find_owner(&all[0], &all, &known(true), |_| vec![other]);
     assert_eq!(of_other.owner, Owner::Nobody);
 }
 

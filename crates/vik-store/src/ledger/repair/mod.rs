@@ -13,7 +13,7 @@ use vik_core::changes::Changes;
 use vik_core::ids::AttemptId;
 
 use super::files::{self, Files, Lock};
-use super::{COMMITS, LedgerError, commits, read, schema, sound, write};
+use super::{COMMITS, LedgerError, check_integrity, commits, read, schema, write};
 
 /// The condition of a ledger.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
     }
     let db = read::connect_to_read(&path)?;
     let schema = schema::version(&db, &path)?;
-    sound(&db, &path, "integrity_check")?;
+    check_integrity(&db, &path, "integrity_check")?;
     read::stored(&db, &path)?;
     let commits = commits(&db).map_err(|error| LedgerError::of(&path, error))?;
     if commits < expected {

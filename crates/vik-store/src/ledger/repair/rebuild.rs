@@ -28,7 +28,7 @@ struct Known {
 /// Merges both sources. Each counter becomes the larger one of the two values.
 pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> Changes {
     let mut changes = Changes {
-        runs_over: salvaged.over,
+        runs_over: salvaged.runs_over,
         paused: Some(salvaged.paused),
         decisions: salvaged.decisions,
         ..Changes::default()

@@ -25,7 +25,7 @@ pub(super) struct Salvaged {
     pub(super) commits: u64,
     pub(super) machines: BTreeMap<IssueId, IssueMachine>,
     pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
-    pub(super) over: Vec<RunOver>,
+    pub(super) runs_over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
     pub(super) paused: bool,
     /// Oldest first.
@@ -63,7 +63,7 @@ impl Salvaged {
         if self.decisions.is_empty() {
             self.decisions = older.decisions;
         }
-        self.over.extend(older.over);
+        self.runs_over.extend(older.runs_over);
     }
 }
 
@@ -89,7 +89,7 @@ fn read_database(path: &Path) -> Option<Salvaged> {
             .into_iter()
             .map(|attempt| (attempt.started.attempt_id, attempt))
             .collect(),
-        over: rows(
+        runs_over: rows(
             &db,
             "SELECT id, issue, succeeded, over_at FROM runs
              WHERE over_at IS NOT NULL AND succeeded IS NOT NULL ORDER BY id",
@@ -159,14 +159,14 @@ fn machines(db: &Connection) -> BTreeMap<IssueId, IssueMachine> {
         db,
         "SELECT id, title, state, paused, attempts, extra_attempts, tokens, usd_micro, machine_version, machine
          FROM issues ORDER BY id",
-        |kept: &Kept| kept.id.clone(),
-        Kept::read,
+        |kept: &IssueRow| kept.id.clone(),
+        IssueRow::read,
     );
     let parked = rows(
         db,
         "SELECT run, issue, stage, reason, since FROM parked ORDER BY run",
-        |parked: &Parked| parked.run,
-        Parked::read,
+        |parked: &ParkedRow| parked.run,
+        ParkedRow::read,
     );
     issues
         .into_iter()
@@ -178,7 +178,7 @@ fn machines(db: &Connection) -> BTreeMap<IssueId, IssueMachine> {
 }
 
 /// A row of `issues`.
-struct Kept {
+struct IssueRow {
     id: IssueId,
     title: String,
     state: String,
@@ -188,7 +188,7 @@ struct Kept {
     machine: Option<IssueMachine>,
 }
 
-struct Parked {
+struct ParkedRow {
     run: RunId,
     issue: IssueId,
     stage: StageName,
@@ -196,7 +196,7 @@ struct Parked {
     since: jiff::Timestamp,
 }
 
-impl Kept {
+impl IssueRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let version: i64 = row.get(8)?;
         let text = row.get_ref(9)?.as_str().ok();
@@ -218,7 +218,7 @@ impl Kept {
     }
 
     /// Returns the machine; if it cannot be read, builds one from the other columns.
-    fn machine(self, parked: &[Parked]) -> Option<IssueMachine> {
+    fn machine(self, parked: &[ParkedRow]) -> Option<IssueMachine> {
         if let Some(mut machine) = self.machine {
             machine.raise_usage(&self.life);
             return Some(machine);
@@ -242,7 +242,7 @@ impl Kept {
     }
 }
 
-impl Parked {
+impl ParkedRow {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             run: read_run(row, 0)?,

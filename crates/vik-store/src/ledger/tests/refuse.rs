@@ -24,7 +24,7 @@ fn one_process_writes() {
 fn a_stranger_that_writes_is_waited_for_and_then_told_of() {
     let folder = TempDir::new().unwrap();
     let options = Options {
-        patience: Duration::from_millis(20),
+        lock_timeout: Duration::from_millis(20),
         ..Options::default()
     };
     let (ledger, _) = Ledger::open_with(folder.path(), &options).unwrap();
@@ -55,7 +55,7 @@ fn a_network_file_system_is_refused() {
 fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
     let folder = TempDir::new().unwrap();
     let options = Options {
-        most_pages: Some(64),
+        max_pages: Some(64),
         ..Options::default()
     };
     let (ledger, _) = Ledger::open_with(folder.path(), &options).unwrap();

@@ -11,7 +11,7 @@ use crate::host::Host;
 
 /// Resolves the places that one sandbox opens.
 #[derive(Debug)]
-pub(super) struct Opened<'a> {
+pub(super) struct AllowedPaths<'a> {
     policy: &'a SandboxPolicy,
     workdir: &'a Path,
     home: &'a Path,
@@ -19,7 +19,7 @@ pub(super) struct Opened<'a> {
     writable: Vec<PathBuf>,
 }
 
-impl<'a> Opened<'a> {
+impl<'a> AllowedPaths<'a> {
     /// # Errors
     /// When no home directory is known.
     pub(super) fn new(
