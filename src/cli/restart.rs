@@ -22,7 +22,7 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
             DetachOutcome::Nothing => print("no daemon ran\n"),
             DetachOutcome::Agents(0) => print("the old daemon has stopped; no agent ran\n"),
             DetachOutcome::Agents(count) => {
-                print(&format!("the old daemon has stopped, and left {count} running\n"))
+                print(&format!("the old daemon has stopped, and left {count} running\n"));
             }
             DetachOutcome::Asked => return Err(own_daemon()),
         }

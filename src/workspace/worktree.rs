@@ -13,21 +13,23 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
-use vik_proc::{Limits, ShimSpec, Stdin, Supervisor, untrusted};
+use vik_proc::{Limits, ShimSpec, Stdin, Supervisor};
 
 use super::changes::small_file;
 use super::fs::{create_private_dir_all, list_folder, write_atomic, write_json_atomic, write_private};
 use super::removal;
 use crate::crash;
 
+mod refs;
+
+pub(super) use self::refs::refs;
+use self::refs::{branch_of, copy, copy_refs, is_hash, packed_refs};
+
 /// The name of the separate repository, in the work tree's folder of the main one.
 const SEPARATE: &str = "vik";
 
 /// The time limit of one git call.
 const GIT_TIMEOUT: Duration = Duration::from_mins(5);
-
-/// The size limit of a file of packed refs.
-const MAX_PACKED_REFS: u64 = 64 * 1024 * 1024;
 
 /// The most branches and tags that an attempt may create.
 const MAX_NEW_REFS: usize = 10_000;
@@ -537,71 +539,4 @@ fn is_plain(folder: &Path, depth: u32) -> io::Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// Returns the refs of a repository that an agent may have written.
-pub(super) fn refs(repository: &Path) -> io::Result<BTreeMap<String, String>> {
-    let mut refs = packed_refs(&repository.join("packed-refs"));
-    loose_refs(repository, Path::new("refs"), &mut refs)?;
-    Ok(refs)
-}
-
-/// Returns the refs in a file of packed refs, which an agent may have written.
-fn packed_refs(file: &Path) -> BTreeMap<String, String> {
-    let text = untrusted::read(file, MAX_PACKED_REFS).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let pairs = text.lines().filter_map(|line| line.split_once(' '));
-    pairs
-        .filter(|(hash, name)| is_hash(hash) && name.starts_with("refs/"))
-        .map(|(hash, name)| (name.to_owned(), hash.to_owned()))
-        .collect()
-}
-
-/// Returns the branch in the content of a `HEAD` file.
-fn branch_of(head: &str) -> Option<&str> {
-    head.strip_prefix("ref:").map(str::trim)
-}
-
-fn is_hash(text: &str) -> bool {
-    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Adds the refs below `path` of a repository that have their own files.
-fn loose_refs(repository: &Path, path: &Path, refs: &mut BTreeMap<String, String>) -> io::Result<()> {
-    let folder = repository.join(path);
-    if !folder.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
-        return Ok(());
-    }
-    for entry in list_folder(&folder)? {
-        let entry = entry?;
-        let path = path.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            loose_refs(repository, &path, refs)?;
-        } else if let (Some(name), Ok(hash)) = (path.to_str(), small_file(&entry.path()))
-            && is_hash(hash.trim())
-        {
-            refs.insert(name.to_owned(), hash.trim().to_owned());
-        }
-    }
-    Ok(())
-}
-
-/// Copies a file of the user's repository.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    write_private(to, &untrusted::read(from, MAX_PACKED_REFS)?)
-}
-
-/// Copies the refs of the user's repository.
-fn copy_refs(from: &Path, to: &Path) -> io::Result<()> {
-    create_private_dir_all(to)?;
-    for entry in list_folder(from)? {
-        let entry = entry?;
-        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy_refs(&entry.path(), &to)?;
-        } else if kind.is_file() {
-            copy(&entry.path(), &to)?;
-        }
-    }
-    Ok(())
 }

@@ -26,7 +26,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/cli/trace/blame.rs", "a path that a person names"),
     ("src/git/files.rs", ""),
     ("src/outputs/mod.rs", ""),
-    ("src/outputs/wall.rs", ""),
+    ("src/outputs/credential_guard.rs", ""),
     ("src/secrets/resolve.rs", "a path that a person names"),
     ("src/tracker/lock.rs", "has tests of its own"),
     ("src/tracker/store.rs", ""),
@@ -35,7 +35,7 @@ const READERS: &[(&str, &str)] = &[
     ("src/workspace/changes/tracked.rs", ""),
     ("src/workspace/changes/walk.rs", ""),
     ("src/workspace/clean.rs", ""),
-    ("src/workspace/worktree.rs", ""),
+    ("src/workspace/worktree/refs.rs", ""),
 ];
 
 /// A path that an agent can write, and everything that reads it.
