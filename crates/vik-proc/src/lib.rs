@@ -38,9 +38,9 @@ mod spec;
 mod supervise;
 mod sweep;
 mod sys;
-#[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod task_group;
+#[cfg_attr(target_os = "macos", path = "tcp_peer/macos.rs")]
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tcp_peer;
 mod tree;

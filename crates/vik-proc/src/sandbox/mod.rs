@@ -34,6 +34,10 @@ use linux::Walls;
 #[cfg(not(target_os = "linux"))]
 use other::Walls;
 pub use places::{DEVICES, repository_in, repository_of};
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused_imports, reason = "only Linux has the proxy")
+)]
 pub(crate) use proxy::serve;
 pub use proxy::{PROXY_PORT, Refusal, read_refusals};
 pub use readable::{hidden_places, without_hidden};

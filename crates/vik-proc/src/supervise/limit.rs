@@ -11,9 +11,10 @@ static ORIGINAL_UMASK: OnceLock<u32> = OnceLock::new();
 
 /// Makes every file that this process creates from now on accessible to its user only. Agents and
 /// hooks still get the original umask.
+#[allow(clippy::useless_conversion, reason = "a mode has 16 bits on macOS")]
 pub fn keep_files_private() {
     let original = umask(Mode::S_IRWXG | Mode::S_IRWXO);
-    ORIGINAL_UMASK.get_or_init(|| original.bits());
+    ORIGINAL_UMASK.get_or_init(|| original.bits().into());
 }
 
 /// Returns the umask before [`keep_files_private`].

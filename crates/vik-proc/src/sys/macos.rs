@@ -87,7 +87,7 @@ pub(crate) fn boot_id() -> String {
 }
 
 /// Returns an error: macOS has no such handles.
-pub(crate) fn pidfd_open(_pid: i32) -> std::io::Result<std::os::fd::OwnedFd> {
+pub(crate) fn pidfd_open(_pid: i32) -> std::io::Result<OwnedFd> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
@@ -127,11 +127,11 @@ pub(crate) fn is_elsewhere(_: std::net::IpAddr) -> std::io::Result<bool> {
 }
 
 /// Returns an empty list: extended attributes are not read on macOS.
-pub(crate) fn attribute_names(_: std::os::fd::BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+pub(crate) fn attribute_names(_: std::os::fd::BorrowedFd<'_>) -> std::io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
 /// Returns an empty value, like [`attribute_names`].
-pub(crate) fn attribute(_: std::os::fd::BorrowedFd<'_>, _: &std::ffi::CStr) -> io::Result<Vec<u8>> {
+pub(crate) fn attribute(_: std::os::fd::BorrowedFd<'_>, _: &std::ffi::CStr) -> std::io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
