@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
 
-use crate::secrets::Environment;
 use crate::workspace::Layout;
+
+mod environment;
+
+pub use environment::Environment;
 
 /// The variable that marks every process of one attempt or hook. The shim uses it to find processes
 /// that escaped.

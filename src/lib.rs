@@ -4,6 +4,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod api_view;
 pub mod cli;
 pub mod control;
 pub mod crash;
@@ -26,7 +27,9 @@ pub mod report;
 pub mod sandbox;
 pub mod schedule;
 pub mod secrets;
+pub mod service_state;
 pub mod session;
+pub mod signals;
 pub mod template;
 pub mod tracker;
 pub mod webhooks;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use vik_api::{Response, Verb};
 
-use crate::control::{STOPPING, ask, unknown_issue};
+use crate::api_view::unknown_issue;
+use crate::control::{STOPPING, ask};
 use crate::daemon::{Instance, InstanceInfo, Presence};
 use crate::report::{Exit, Failure};
 use crate::workflow_file::absolute;

@@ -112,7 +112,7 @@ fn held(scheduler: &Scheduler, now: Now) -> String {
             _ => None,
         });
         if let Some(hold) = hold {
-            let why = crate::control::view::hold(hold).detail;
+            let why = crate::api_view::hold(hold).detail;
             out.push_str(&format!("\n── {} is held: {why}\n", one_line(id.as_str(), 60)));
         }
     }

@@ -8,8 +8,9 @@ use vik_store::History;
 use vik_store::ledger::Reader;
 
 use super::client;
-use crate::daemon::{Instance, ledger_failure};
+use crate::daemon::Instance;
 use crate::history::{StoredHistory, join};
+use crate::report::ledger_failure;
 use crate::report::{Failure, chain};
 use crate::workflow_file::{WorkflowFile, absolute};
 use crate::workspace::Layout;

@@ -14,8 +14,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::args::{AgentKind, InitArgs, TrackerKind};
-use super::{CliResult, colored, doctor, print};
+use super::{CliResult, doctor, print};
 use crate::host::own_environment;
+use crate::report::colored;
 use crate::report::{Exit, Failure, clean};
 use crate::tracker::{NewIssue, Tracker};
 use crate::workflow_file::absolute;

@@ -47,13 +47,6 @@ pub use args::{Cli, Verb};
 /// The result of a verb.
 pub type CliResult = Result<Exit, Failure>;
 
-/// Returns whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set.
-pub fn colored(stream: &impl IsTerminal) -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !unwanted && stream.is_terminal()
-}
-
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -91,7 +84,7 @@ fn print_failure(failure: &Failure, json: bool) {
         print(&format!("{body}\n"));
     }
     let stderr = std::io::stderr();
-    let text = failure.text(colored(&stderr));
+    let text = failure.text(crate::report::colored(&stderr));
     let _ = stderr.lock().write_all(vik_mask::mask(&text).as_bytes());
 }
 

@@ -9,9 +9,10 @@ use super::args::{NotifyArgs, NotifyVerb};
 use super::doctor::Scratch;
 use super::{CliResult, print, print_json};
 use crate::crash::wall_clock;
-use crate::daemon::{self, Instance, Signals};
+use crate::daemon::{self, Instance};
 use crate::notify::{Delivery, deliver, test_notification};
 use crate::report::{Exit, Failure, chain, one_line};
+use crate::signals::Signals;
 use crate::workflow_file::WorkflowFile;
 
 /// Sends a test notification once, immediately.

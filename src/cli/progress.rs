@@ -154,7 +154,7 @@ impl Lines {
         let screen = Screen {
             writer: Some(StderrWriter::new()),
             terminal,
-            color: super::colored(&stderr),
+            color: crate::report::colored(&stderr),
             running: HashMap::new(),
             dirty: false,
         };

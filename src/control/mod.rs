@@ -3,8 +3,6 @@
 mod client;
 pub mod http;
 mod server;
-pub mod view;
 
 pub use client::{AskError, ask};
 pub use server::{ControlContext, ControlServer, IsRefused, REFUSED, STOPPING};
-pub use view::unknown_issue;

@@ -4,11 +4,7 @@ mod detach;
 mod instance;
 mod recover;
 mod serve;
-mod signals;
-mod state;
 
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};
-pub use serve::{ServeOptions, exit_of, host, ledger_failure, serve};
-pub use signals::{SignalRequest, Signals};
-pub use state::{ServiceState, enter as enter_state};
+pub use serve::{ServeOptions, exit_of, host, serve};

@@ -18,18 +18,19 @@ use vik_store::{AttemptRecord, Ledger};
 use super::Ready;
 use super::instance::{Instance, InstanceInfo, acquire_with_wait};
 use super::recover;
-use super::signals::Signals;
-use super::state::{self, ServiceState};
 use crate::control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use crate::control::{ControlContext, ControlServer};
+use crate::host::Environment;
 use crate::host::{AgentShims, Host, SHIM_MARK, own_environment};
 use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::orchestrator::{Observer, Options, Orchestrator, RunSummary, Setup};
-use crate::report::{Exit, Failure, chain};
+use crate::report::{self, Exit, Failure, chain, ledger_failure};
 use crate::sandbox;
 use crate::schedule::{self, Schedule};
-use crate::secrets::{self, Environment};
+use crate::secrets;
+use crate::service_state::{self, ServiceState};
+use crate::signals::Signals;
 use crate::webhooks::{self, Webhooks};
 use crate::workflow_file::{LoadedWorkflow, Watch};
 use crate::workspace::{self, Layout};
@@ -173,7 +174,7 @@ impl Daemon {
             workflow_path: serve.loaded.path.to_string_lossy().into_owned(),
             error: None,
         };
-        state::write(&host.layout.state_file(), &state).map_err(|error| {
+        service_state::write(&host.layout.state_file(), &state).map_err(|error| {
             io(
                 format!("cannot write {}", host.layout.state_file().display()),
                 &error,
@@ -223,7 +224,7 @@ impl Daemon {
         if let (Err(failure), Some(ready)) = (&result, ready) {
             ready.failed(failure);
         }
-        if let Err(error) = state::enter(&self.host.layout.state_file(), "stopped", None) {
+        if let Err(error) = service_state::enter(&self.host.layout.state_file(), "stopped", None) {
             tracing::error!(%error, "cannot write state.json");
         }
         // No other owner is left.
@@ -387,7 +388,7 @@ impl Daemon {
                 "Vik has stopped: what it decides cannot be kept any more",
                 error,
             )
-            .hint(error.cause.hint().unwrap_or(LEDGER_HINT))),
+            .hint(error.cause.hint().unwrap_or(report::LEDGER_HINT))),
         }
     }
 
@@ -471,18 +472,9 @@ fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&Att
 
 const WRITABLE_HINT: &str = "check that the folder is writable and the disk not full";
 
-/// The hint for an error of the ledger that has none.
-const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
-
 /// The hint for invalid variables of OpenTelemetry.
 #[cfg(feature = "otlp")]
 const TRACES_HINT: &str = "look at the variables that begin with OTEL_EXPORTER_OTLP_";
-
-/// Returns the failure of a daemon without its ledger.
-pub fn ledger_failure(error: &LedgerError) -> Failure {
-    Failure::failed("ledger", "the ledger of this workflow cannot be used", error)
-        .hint(error.hint().unwrap_or(LEDGER_HINT))
-}
 
 fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
     let path = layout.service_dir().join("daemon.lock");

@@ -12,9 +12,10 @@ use vik_core::issue::{ParsePullError, Pull, Wanted};
 use vik_core::workflow::Workflow;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::report::describe_exit;
+use crate::secrets::masked::read_tail;
 use crate::secrets::{Resolver, SecretError};
 use crate::workspace::fs::create_private_dir_all;
 

@@ -10,9 +10,10 @@ use vik_core::scheduler::LookupResult;
 use vik_core::workflow::{Show, Workflow};
 use vik_proc::{Limits, Output};
 
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{Host, env_value};
 use crate::report;
+use crate::report::describe_exit;
+use crate::secrets::masked::read_tail;
 use crate::secrets::{Resolver, SecretError};
 use crate::template::{self, TemplateError};
 use crate::workspace::fs::{create_private_dir_all, write_private};

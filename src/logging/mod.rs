@@ -49,7 +49,7 @@ pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
     let sinks = vec![
         sink(format, false, file(all)?, LevelFilter::INFO),
         sink(format, false, file(errors)?, LevelFilter::ERROR),
-        sink(format, crate::cli::colored(&io::stderr()), io::stderr, level),
+        sink(format, crate::report::colored(&io::stderr()), io::stderr, level),
     ];
     let installed = tracing_subscriber::registry().with(sinks).try_init();
     installed.map_err(io::Error::other)?;

@@ -5,15 +5,6 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use vik_core::workflow::TimeOfDay;
 
-/// Returns the time zone with this name. UTC is always known; other zones need the system's time
-/// zone database.
-pub fn zone(name: &str) -> Option<TimeZone> {
-    if name == "UTC" {
-        return Some(TimeZone::UTC);
-    }
-    TimeZone::get(name).ok()
-}
-
 /// What to do about the daily summary now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Daily {

@@ -18,11 +18,13 @@ use super::daily::{self, Daily};
 use super::deliver::{DeliverError, Delivery, deliver, wait_after};
 use super::fact::Fact;
 use super::outbox::{self, Outbox};
-use super::{Health, Lost, message};
+use super::{Lost, message};
 use crate::crash::wall_clock;
 use crate::figures::{self, Window};
 use crate::host::Host;
+use crate::orchestrator::NotifierHealth;
 use crate::report::{chain, one_line};
+use crate::workflow_file::time_zone;
 
 /// How often the wall clock is checked for a daily summary, because the clock may jump.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,7 +41,7 @@ pub(super) struct Parts {
     pub(super) facts: mpsc::Receiver<Fact>,
     pub(super) lost: Lost,
     pub(super) workflow: watch::Receiver<Arc<Workflow>>,
-    pub(super) health: Health,
+    pub(super) health: NotifierHealth,
     pub(super) ended: oneshot::Receiver<Duration>,
 }
 
@@ -69,7 +71,7 @@ struct Dispatcher {
     states: BTreeMap<String, DeliveryState>,
     deliveries: JoinSet<Delivered>,
     cancel: CancellationToken,
-    health: Health,
+    health: NotifierHealth,
     /// Whether the outbox has changes that are not on disk.
     is_dirty: bool,
     /// Whether the last save failed and this was logged.
@@ -272,7 +274,7 @@ impl Dispatcher {
             .map(|(name, notifier)| (name.clone(), notifier.daily_at, notifier.time_zone.clone()))
             .collect();
         for (name, at, zone) in wanted {
-            let zone = daily::zone(&zone).unwrap_or(TimeZone::UTC);
+            let zone = time_zone(&zone).unwrap_or(TimeZone::UTC);
             let queue = self.outbox.boxes.entry(name.clone()).or_default();
             match daily::check(now, &zone, at, queue.summed_up) {
                 Daily::Wait => continue,

@@ -10,7 +10,7 @@ use vik_core::machine::ParkReason;
 use vik_core::outcome::Outcome;
 use vik_core::workflow::NotifyEvent;
 
-use crate::control::view;
+use crate::api_view;
 use crate::orchestrator::{Awaiting, Parked};
 use crate::report::one_line;
 
@@ -83,7 +83,7 @@ impl Fact {
                     } else {
                         format!("{} issues wait", held.len())
                     },
-                    view::issue_list(held)
+                    api_view::issue_list(held)
                 ),
             },
             freed_by: Some(parked.reason.freed_by().to_owned()),
@@ -103,7 +103,7 @@ impl Fact {
                 run: awaiting.run.to_string(),
             }),
             reason: "approval".to_owned(),
-            detail: one_line(&view::describe_request(request), DETAIL),
+            detail: one_line(&api_view::describe_request(request), DETAIL),
             freed_by: Some(request.freed_by()),
             day: None,
         }

@@ -16,41 +16,24 @@ mod watcher;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-use vik_api::NotifierView;
 use vik_core::workflow::Workflow;
 
 use crate::host::Host;
-use crate::orchestrator::{Observer, Parked};
+use crate::orchestrator::{NotifierHealth, Observer, Parked};
 use fact::Fact;
 
-pub use daily::zone;
 pub use deliver::{DeliverError, Delivery, deliver};
 pub use message::test as test_notification;
 pub use watcher::Watcher;
 
 /// The maximum number of queued facts. Further facts are lost, and the loss is reported.
 const WAITING: usize = 4096;
-
-/// The state of the notifiers, for `status`; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Health(Arc<Mutex<Vec<NotifierView>>>);
-
-impl Health {
-    /// Returns the state of all notifiers.
-    pub fn views(&self) -> Vec<NotifierView> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, views: Vec<NotifierView>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = views;
-    }
-}
 
 /// The number of facts that did not fit into the queue.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +56,7 @@ pub struct Notifiers {
     sender: mpsc::Sender<Fact>,
     lost: Lost,
     workflow: watch::Sender<Arc<Workflow>>,
-    health: Health,
+    health: NotifierHealth,
 }
 
 impl Notifiers {
@@ -85,11 +68,11 @@ impl Notifiers {
             sender,
             lost: Lost::default(),
             workflow: watch::channel(workflow).0,
-            health: Health::default(),
+            health: NotifierHealth::default(),
         }
     }
 
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> NotifierHealth {
         self.health.clone()
     }
 

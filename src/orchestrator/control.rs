@@ -6,7 +6,7 @@ use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input};
 
 use super::{ControlRequest, Orchestrator};
-use crate::control::view;
+use crate::api_view;
 
 impl Orchestrator {
     pub(super) fn on_control_request(&mut self, control_request: ControlRequest) {
@@ -79,7 +79,7 @@ impl Orchestrator {
                 },
             ),
             Verb::Explain { issue } => {
-                let explanation = view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
+                let explanation = api_view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
                 let explanation = explanation.map_or(Response::NotFound, |explanation| {
                     Response::Explanation(Box::new(explanation))
                 });
@@ -111,7 +111,7 @@ impl Orchestrator {
             schema: SCHEMA,
             issues: page
                 .iter()
-                .filter_map(|id| view::explanation(&self.scheduler, &self.workflow, id, now))
+                .filter_map(|id| api_view::explanation(&self.scheduler, &self.workflow, id, now))
                 .collect(),
             next: page
                 .last()

@@ -11,7 +11,7 @@ use vik_core::scheduler::{Filter, Hold, Start};
 use vik_store::ledger::CommitError;
 
 use super::Orchestrator;
-use crate::control::view;
+use crate::api_view;
 use crate::report::{Exit, one_line};
 use crate::session::AttemptEnd;
 
@@ -275,7 +275,7 @@ impl Orchestrator {
                 _ => &mut summary.waiting,
             };
             let issue = one_line(waiting.issue.as_str(), SHOWN_ID);
-            let hold = view::hold(&waiting.hold);
+            let hold = api_view::hold(&waiting.hold);
             let until = hold
                 .until
                 .map(|until| format!(", until {until:.0}"))

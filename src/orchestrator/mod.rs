@@ -38,16 +38,16 @@ use self::pulls::{LastGoodPull, PullOutput};
 use self::reload::Edits;
 use self::removal::Removal;
 use self::stopping::Broken;
-use crate::daemon::Signals;
 use crate::host::Host;
 use crate::intake::PullError;
-use crate::notify::Health;
 use crate::session::{AttemptControl, AttemptEnd, AttemptUpdate, Live, Stop, StopLevel};
+use crate::signals::Signals;
 use crate::workflow_file::{LoadedWorkflow, Prompts, Watch};
 
 pub use commit_queue::{CommitLog, Committing};
 pub use finish::{RunSummary, SummaryRow};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
+pub use status::NotifierHealth;
 
 /// The minimum time between the starts of two pulls, however many requests there are for one.
 const PULL_GAP: Duration = Duration::from_millis(200);
@@ -134,7 +134,7 @@ pub struct Setup {
     /// The address of the HTTP API, for `status`.
     pub api: Option<ApiView>,
     /// The state of the notifiers, for `status`.
-    pub notify: Health,
+    pub notify: NotifierHealth,
     /// The address of the webhooks, for `status`.
     pub webhooks: Option<ApiView>,
     /// Receives the workflow after each edit.
@@ -201,7 +201,7 @@ pub struct Orchestrator {
     pressure: Option<String>,
     pressure_due: Instant,
     api: Option<ApiView>,
-    notify: Health,
+    notify: NotifierHealth,
     /// The last day whose limit was reported as reached.
     day_limit_reported: Option<Date>,
     webhooks: Option<ApiView>,

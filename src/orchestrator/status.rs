@@ -1,14 +1,32 @@
 //! The status of the daemon, for `vik status`.
 
-use vik_api::{Daemon, LedgerView, ParkedView, SCHEMA, SessionView, Status};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use vik_api::{Daemon, LedgerView, NotifierView, ParkedView, SCHEMA, SessionView, Status};
 use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
 
 use super::{Orchestrator, Running};
-use crate::control::view;
+use crate::api_view;
 
 /// The maximum number of waiting stages in a status.
 const SHOWN_WAITING: usize = 200;
+
+/// The state of the notifiers, for `status`; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct NotifierHealth(Arc<Mutex<Vec<NotifierView>>>);
+
+impl NotifierHealth {
+    /// Returns the state of all notifiers.
+    pub fn views(&self) -> Vec<NotifierView> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the state of all notifiers.
+    pub fn set(&self, views: Vec<NotifierView>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = views;
+    }
+}
 
 impl Orchestrator {
     pub fn status(&self) -> Status {
@@ -48,13 +66,13 @@ impl Orchestrator {
         parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
         let approvals = self.scheduler.pending_approvals().into_iter().map(|awaited| {
             let title = title(awaited.issue);
-            view::approval(&awaited, title)
+            api_view::approval(&awaited, title)
         });
         let approvals = approvals.collect();
         let (waiting, count) = self.scheduler.waiting(now, SHOWN_WAITING);
         let waiting: Vec<_> = waiting
             .iter()
-            .map(|waiting| view::waiting(waiting, title(&waiting.issue)))
+            .map(|waiting| api_view::waiting(waiting, title(&waiting.issue)))
             .collect();
         Status {
             schema: SCHEMA,
@@ -76,7 +94,7 @@ impl Orchestrator {
             paused: self.scheduler.is_paused(),
             paused_issues: self.scheduler.paused_issues(),
             workflow: Some(self.edits.view.clone()),
-            day: Some(view::day(&self.scheduler, &self.workflow, now)),
+            day: Some(api_view::day(&self.scheduler, &self.workflow, now)),
             ledger: Some(LedgerView {
                 path: self.host.layout.ledger_file(),
                 error: self

@@ -7,9 +7,10 @@ use vik_core::scheduler::Input;
 use vik_store::ledger::CommitError;
 
 use super::{Orchestrator, Progress};
-use crate::daemon::{self, SignalRequest};
 use crate::report::chain;
+use crate::service_state;
 use crate::session::StopLevel;
+use crate::signals::SignalRequest;
 
 /// How long attempts may take to detach or to end after the ledger has failed.
 const LAST_GRACE: Duration = Duration::from_secs(60);
@@ -126,7 +127,7 @@ impl Orchestrator {
     }
 
     fn note_state(&self, state: &str, error: Option<&str>) {
-        if let Err(error) = daemon::enter_state(&self.host.layout.state_file(), state, error) {
+        if let Err(error) = service_state::enter(&self.host.layout.state_file(), state, error) {
             tracing::error!(%error, "cannot write state.json");
         }
     }

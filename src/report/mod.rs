@@ -1,6 +1,7 @@
 //! Formats errors for people: heading, causes, hint, stable code, exit code.
 
 mod exit;
+mod process;
 mod table;
 mod text;
 
@@ -9,13 +10,15 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use vik_api::ErrorBody;
+use vik_store::ledger::LedgerError;
 
 pub use exit::Exit;
+pub use process::{describe_exit, describe_overrun};
 pub use table::{stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
 pub use text::{
-    ago, attempt_cost, clean, cost, cost_sum, count_short, elapsed_suffix, one_line, short, spent,
+    ago, attempt_cost, clean, colored, cost, cost_sum, count_short, elapsed_suffix, one_line, short, spent,
     spent_cost, tail_lines, tokens, until, when,
 };
 
@@ -162,4 +165,13 @@ impl From<ErrorBody> for Failure {
         failure.detail.hint = body.hint;
         failure
     }
+}
+
+/// The hint for an error of the ledger that has none.
+pub const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
+
+/// Returns the failure of a daemon without its ledger.
+pub fn ledger_failure(error: &LedgerError) -> Failure {
+    Failure::failed("ledger", "the ledger of this workflow cannot be used", error)
+        .hint(error.hint().unwrap_or(LEDGER_HINT))
 }

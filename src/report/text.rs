@@ -1,12 +1,20 @@
 //! Formats small pieces of text for people.
 
 use std::borrow::Cow;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use vik_api::{LimitView, SpendView, cost_text};
 use vik_core::duration::Span;
 use vik_core::outcome::{CostSource, Usage};
 use vik_core::visible::visible;
+
+/// Returns whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set.
+pub fn colored(stream: &impl IsTerminal) -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !unwanted && stream.is_terminal()
+}
 
 /// Makes text from outside safe for a terminal: shows control characters and characters that hide
 /// or reorder text. Newlines stay.

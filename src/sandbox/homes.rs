@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{User, getuid};
 
-use crate::secrets::Environment;
+use crate::host::Environment;
 
 /// Base folders of the XDG specification, and their default paths below the home directory.
 const XDG: [(&str, &str); 3] = [

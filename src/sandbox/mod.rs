@@ -23,9 +23,9 @@ use vik_proc::{
     Backend, Calls, DiskLimit, HostRule, Network, PROXY_PORT, Reads, Sandbox, SandboxError, SandboxLimits,
 };
 
+use crate::host::Environment;
 use crate::host::{Host, own_environment};
 use crate::report::{Exit, Failure};
-use crate::secrets::Environment;
 use crate::workspace::fs::{create_private_dir_all, create_private_dir_below};
 use allowed_paths::AllowedPaths;
 pub use homes::Homes;

@@ -7,9 +7,10 @@ use vik_api::ScheduleResult;
 use vik_core::workflow::Job;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::report::describe_exit;
+use crate::secrets::masked::read_tail;
 
 /// The maximum size of a command's standard output.
 const MAX_OUTPUT_BYTES: usize = 1024 * 1024;

@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::path::Path;
+
+use crate::workspace::fs as private;
 
 /// Returns a part of a file as text, without its secrets. A secret that is only partly in this part
 /// is masked too.
@@ -41,6 +44,16 @@ fn lossy(bytes: &[u8], part: Range<usize>) -> String {
         back.map_or(at, |back| at - back)
     };
     String::from_utf8_lossy(&bytes[border(part.start)..border(part.end)]).into_owned()
+}
+
+/// Returns the end of a file as text, without its secrets; empty if the file cannot be read.
+pub fn read_tail(path: &Path, bytes: u64) -> String {
+    let read_end = || -> io::Result<String> {
+        let mut file = private::open(path)?;
+        let size = file.seek(SeekFrom::End(0))?;
+        read(&mut file, size.saturating_sub(bytes)..size)
+    };
+    read_end().unwrap_or_default()
 }
 
 #[cfg(test)]

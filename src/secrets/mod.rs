@@ -1,7 +1,6 @@
 //! Secrets: their values for the agents and scripts that list them. A value is looked up when it is
 //! needed, registered with the masker before anything else gets it, and stored nowhere.
 
-mod environment;
 pub mod masked;
 mod resolve;
 
@@ -13,9 +12,9 @@ use std::path::Path;
 use vik_core::workflow::{AgentProfile, NotifyAddress, NotifyChannel, SecretSource, Workflow};
 use vik_mask::{Label, key_values};
 
+use crate::host::Environment;
 use crate::workflow_file::WorkflowFile;
 use crate::workspace::resolve_path;
-pub use environment::Environment;
 pub use resolve::{Resolver, SecretError, Values, is_short};
 
 /// The variable with the names of an agent's secrets; vex masks them too.

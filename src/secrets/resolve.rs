@@ -12,9 +12,10 @@ use vik_core::workflow::SecretSource;
 use vik_mask::{Label, MIN_BYTES};
 use vik_proc::{Limits, Mark, Output, ShimSpec, untrusted};
 
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
 use crate::report;
+use crate::report::describe_exit;
+use crate::secrets::masked::read_tail;
 use crate::workspace::resolve_path;
 
 /// The time limit of a command that prints a secret.

@@ -28,9 +28,9 @@ use super::live::LivePhase;
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
 use crate::crash;
-use crate::hooks::describe_exit;
 use crate::host::os_env;
 use crate::report;
+use crate::report::describe_exit;
 use crate::secrets;
 use crate::workspace::{Fingerprint, fs as private};
 

@@ -17,8 +17,8 @@ use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
 use vik_store::{AttemptFailure, AttemptFiles, SessionLog, StoreError};
 
 use super::attempt::{AttemptEnd, AttemptRunner, files};
-use crate::hooks::read_tail;
 use crate::host::{ATTEMPT_MARK, Host};
+use crate::secrets::masked::read_tail;
 
 /// The number of bytes at the end of an agent's stderr that are searched for the cause of a
 /// failure.

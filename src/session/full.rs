@@ -10,7 +10,7 @@ use vik_store::ledger::LedgerError;
 
 use super::attempt::AttemptRunner;
 use super::follow::KeptOutput;
-use crate::hooks::describe_overrun;
+use crate::report::describe_overrun;
 use crate::workspace::fs as private;
 
 /// The start of the reason of an attempt that failed because of a full disk.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Severity, Workflow, load, render};
 use vik_proc::untrusted;
 
@@ -18,7 +19,6 @@ pub use sources::FileFindings;
 pub(crate) use sources::{Kind, Source, Sources};
 pub use watch::{Reload, Watch};
 
-use crate::notify::zone;
 use crate::report::{Exit, Failure, one_line};
 use crate::workspace::resolve_path;
 use loaded::Texts;
@@ -81,7 +81,7 @@ impl WorkflowFile {
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
     pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<LoadedWorkflow, Failure> {
-        let (result, _) = Self::load(path, crate::cli::colored(&io::stderr()), warn);
+        let (result, _) = Self::load(path, crate::report::colored(&io::stderr()), warn);
         result.map_err(|rejected| rejected.failure)
     }
 
@@ -192,12 +192,21 @@ impl WorkflowFile {
     }
 }
 
+/// Returns the time zone with this name. UTC is always known; other zones need the system's time
+/// zone database.
+pub fn time_zone(name: &str) -> Option<TimeZone> {
+    if name == "UTC" {
+        return Some(TimeZone::UTC);
+    }
+    TimeZone::get(name).ok()
+}
+
 /// Returns a diagnostic for each time zone that this system does not know.
 fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
     let unknown = workflow
         .notify
         .iter()
-        .filter(|(_, notifier)| zone(&notifier.time_zone).is_none());
+        .filter(|(_, notifier)| time_zone(&notifier.time_zone).is_none());
     unknown
         .map(|(name, notifier)| {
             let message = format!(

@@ -286,7 +286,10 @@ impl View {
         }
         if run.exit.code != Some(0) {
             let verb = args.first().copied().unwrap_or_default();
-            return Err(format!("`git {verb}` {}", crate::hooks::describe_exit(&run.exit)));
+            return Err(format!(
+                "`git {verb}` {}",
+                crate::report::describe_exit(&run.exit)
+            ));
         }
         Ok(run.stdout)
     }

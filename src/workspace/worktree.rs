@@ -513,7 +513,7 @@ impl<F: Future<Output = ()>> Git<'_, F> {
             return Err(TakeOverError::Stopped);
         }
         let verb = args.first().copied().unwrap_or_default();
-        let how = crate::hooks::describe_exit(&run.exit);
+        let how = crate::report::describe_exit(&run.exit);
         Err(TakeOverError::Git(format!("`git {verb}` {how}")))
     }
 }

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use vik::daemon::Signals;
 use vik::host::Host;
 use vik::orchestrator::{CommitLog, Committing, Options, Orchestrator, RunSummary, Setup, Silent};
+use vik::signals::Signals;
 use vik::workflow_file::WorkflowFile;
 use vik::workspace::Layout;
 use vik_core::changes::{Changes, Stored};
@@ -91,7 +91,7 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
-        notify: vik::notify::Health::default(),
+        notify: vik::orchestrator::NotifierHealth::default(),
         webhooks: None,
         workflow_updates: updates,
     })

@@ -34,11 +34,13 @@ pub use text::{json, text};
 pub(super) use probe::find as find_program;
 
 use super::args::DoctorArgs;
-use super::{CliResult, colored, print, print_json};
-use crate::daemon::{self, Instance, Signals};
+use super::{CliResult, print, print_json};
+use crate::daemon::{self, Instance};
 use crate::host::{Host, own_environment};
 use crate::intake::PullResult;
+use crate::report::colored;
 use crate::report::{Exit, Failure};
+use crate::signals::Signals;
 use crate::workflow_file::{FileFindings, WorkflowFile, absolute};
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;

@@ -12,9 +12,10 @@ use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, Host, os_env};
+use crate::report::describe_exit;
 use crate::report::{one_line, tail_lines};
+use crate::secrets::masked::read_tail;
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
 /// How long a program may take to print its version.

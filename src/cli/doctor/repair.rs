@@ -5,7 +5,8 @@ use std::path::Path;
 use vik_store::ledger::{Health, Repaired, check, repair};
 
 use super::super::{CliResult, history, print, print_json};
-use crate::daemon::{Instance, ledger_failure};
+use crate::daemon::Instance;
+use crate::report::ledger_failure;
 use crate::report::{Exit, Failure, chain, count};
 use crate::workflow_file::absolute;
 

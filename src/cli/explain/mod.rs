@@ -24,8 +24,9 @@ pub(super) use text::{answer, heading, intent, limits, paragraph};
 
 use super::args::ExplainArgs;
 use super::{CliResult, client, history, print, print_json, warn};
-use crate::control::view;
-use crate::daemon::{Instance, Presence, ledger_failure};
+use crate::api_view;
+use crate::daemon::{Instance, Presence};
+use crate::report::ledger_failure;
 use crate::report::{Exit, Failure, one_line, stdout_width};
 use crate::workflow_file::{WorkflowFile, absolute};
 
@@ -84,7 +85,7 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
         daemon,
         issue_id: issue.clone(),
         now,
-        decisions: decisions.into_iter().map(view::decision).collect(),
+        decisions: decisions.into_iter().map(api_view::decision).collect(),
         runs,
     })
 }
@@ -92,7 +93,7 @@ pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure
 /// Returns the error for an unknown issue. Usually no stage takes issues in its state, so the error
 /// lists the states of the stages.
 fn unknown(path: &Path, issue: &IssueId) -> Failure {
-    let failure = crate::control::unknown_issue(issue.as_str());
+    let failure = api_view::unknown_issue(issue.as_str());
     match states(path) {
         None => failure,
         Some(states) => failure
@@ -155,7 +156,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
     };
     let block = block(ledger, &workflow, &stored.machines, issue)?;
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
-    let mut explanation = view::explanation(&scheduler, &workflow, issue, now);
+    let mut explanation = api_view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
         let state = &explanation.issue_state;
         let is_taken = workflow
@@ -200,7 +201,7 @@ fn block(
         return Ok(None);
     };
     if last.kind == "cycle" {
-        let mut view = view::hold(&Hold::Cycle {
+        let mut view = api_view::hold(&Hold::Cycle {
             issues: Arc::default(),
         });
         view.detail = last.detail;
@@ -227,7 +228,7 @@ fn block(
     let open = machines.keys().map(|id| ((*id).clone(), blockers(id))).collect();
     let roots = nearest(&open, |id| parked(id).is_some());
     let root = roots.get(issue).and_then(parked);
-    Ok(Some(view::hold(&Hold::Blocked { by, root })))
+    Ok(Some(api_view::hold(&Hold::Blocked { by, root })))
 }
 
 /// Replaces the reason that no pull has happened, which is always true of a copy, with the missing

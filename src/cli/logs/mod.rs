@@ -21,7 +21,8 @@ use self::style::OutputStyle;
 use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
-use super::{CliResult, colored, history};
+use super::{CliResult, history};
+use crate::report::colored;
 use crate::report::{Exit, Failure, stdout_width};
 
 /// How often logs are checked for new events.

@@ -13,8 +13,8 @@ use vik_store::ledger::Reader;
 
 use super::args::ReportArgs;
 use super::{CliResult, history, print, print_json};
-use crate::daemon::ledger_failure;
 use crate::figures::{self, Window};
+use crate::report::ledger_failure;
 use crate::report::{Exit, Failure, stdout_width};
 
 /// Prints the sums of the ledger's records.

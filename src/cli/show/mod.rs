@@ -18,7 +18,7 @@ use vik_core::ids::IssueId;
 use self::timeline::{TimelineInput, timeline};
 use super::args::ShowArgs;
 use super::{CliResult, explain, history, print, print_json, runs};
-use crate::daemon::ledger_failure;
+use crate::report::ledger_failure;
 use crate::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
 use crate::workflow_file::absolute;
 

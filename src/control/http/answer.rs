@@ -68,7 +68,7 @@ impl Refusal {
     }
 
     pub fn unknown_issue(issue: &IssueId) -> Self {
-        crate::control::unknown_issue(issue.as_str()).into()
+        crate::api_view::unknown_issue(issue.as_str()).into()
     }
 }
 

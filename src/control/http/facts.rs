@@ -119,7 +119,7 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
         },
         Progress::Note(issue, note) => Fact::Issue {
             issue_id: (*issue).clone(),
-            description: crate::control::view::note(note),
+            description: crate::api_view::note(note),
         },
         // The note for the same event produces the fact.
         Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,

@@ -28,12 +28,12 @@ use super::listener::Connection;
 use super::logs::Logs;
 use super::metrics::{self, Metrics};
 use super::sign_ins::SignInRef;
-use crate::control::view;
-use crate::daemon::ledger_failure;
+use crate::api_view;
 use crate::figures::{self, Since, Window};
 use crate::history;
 use crate::orchestrator::ControlRequest;
 use crate::report::Failure;
+use crate::report::ledger_failure;
 use crate::workspace::Layout;
 
 /// How long the daemon's loop may take to answer.
@@ -238,7 +238,7 @@ pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueI
                 daemon: status.daemon.clone(),
                 issue_id: issue,
                 now,
-                decisions: decisions.into_iter().map(view::decision).collect(),
+                decisions: decisions.into_iter().map(api_view::decision).collect(),
                 runs,
             })
         })
@@ -303,7 +303,7 @@ pub async fn decisions(
             found.truncate(limit as usize);
             let decided = found.into_iter().map(|decision| Decided {
                 issue_id: decision.issue.clone(),
-                decision: view::decision(decision),
+                decision: api_view::decision(decision),
             });
             Ok(DecisionsPage {
                 schema: SCHEMA,

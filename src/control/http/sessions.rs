@@ -13,9 +13,9 @@ use vik_store::{AttemptFiles, Step};
 
 use super::answer::{Answer, Json, Params, Refusal, SessionInPath, unknown_session};
 use super::read::{Daemon, Limit};
-use crate::daemon::ledger_failure;
 use crate::history;
 use crate::report::Failure;
+use crate::report::ledger_failure;
 use crate::secrets::masked;
 use crate::session::PROMPT;
 use crate::workspace;

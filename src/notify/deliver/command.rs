@@ -5,9 +5,10 @@ use std::future::Future;
 use vik_proc::{Limits, Mark, Output, ShimSpec, Stdin};
 
 use super::{DeliverError, Delivery};
-use crate::hooks::{describe_exit, read_tail};
 use crate::host::{ATTEMPT_MARK, env_value, os_env};
 use crate::report;
+use crate::report::describe_exit;
+use crate::secrets::masked::read_tail;
 use crate::workspace::fs::{create_private_dir_all, write_private};
 
 /// The maximum output of the command. It is discarded.

@@ -36,7 +36,7 @@ impl Environment {
     }
 
     /// Returns whether this is the first call with this name.
-    pub(super) fn is_first_warning(&self, name: &str) -> bool {
+    pub fn is_first_warning(&self, name: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         warned.insert(name.to_owned())
     }
