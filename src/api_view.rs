@@ -271,11 +271,11 @@ pub fn describe_request(request: &Request) -> String {
             false => format!("{}, and what is asked for: {outputs}", request.message()),
         };
     };
-    let what = match &call.command {
+    let subject = match &call.command {
         Some(command) => command.clone(),
         None => call.paths.join(" "),
     };
-    format!("{}: {}", request.message(), one_line(&what, SHOWN))
+    format!("{}: {}", request.message(), one_line(&subject, SHOWN))
 }
 
 pub fn decision(decision: Decision) -> DecisionView {

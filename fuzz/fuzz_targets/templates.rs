@@ -15,15 +15,15 @@ fuzz_target!(|input: (&str, &str)| {
     let _ = vik::template::script(source, &context);
     // The value alone, at a known position, must stay within its quotes.
     if let Ok(script) = vik::template::script("printf %s {{ issue.title }} # end", &context) {
-        let word = script.strip_prefix("printf %s ").and_then(|tail| tail.strip_suffix(" # end")).expect("its place");
-        assert_eq!(unquoted(word).as_deref(), Some(value), "{word}");
+        let text = script.strip_prefix("printf %s ").and_then(|tail| tail.strip_suffix(" # end")).expect("its place");
+        assert_eq!(unquoted(text).as_deref(), Some(value), "{text}");
     }
 });
 
 /// Returns the text of one shell word, or `None` where it is not a single word.
-fn unquoted(word: &str) -> Option<String> {
+fn unquoted(text: &str) -> Option<String> {
     let mut out = String::new();
-    let mut remaining = word;
+    let mut remaining = text;
     while !remaining.is_empty() {
         if let Some(after) = remaining.strip_prefix('\'') {
             let end = after.find('\'')?;

@@ -25,7 +25,6 @@ pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Ends a pause.
 pub fn resume(workflow: &Path, args: &PauseArgs) -> CliResult {
     let verb = Verb::Continue { issue: issue(args) };
     let result = client::send_command(workflow, verb, args.issue.as_deref())?;

@@ -67,7 +67,6 @@ pub enum DetachOutcome {
     Agents(usize),
     /// This command runs under the daemon. The daemon was asked to stop and will.
     Asked,
-    /// No daemon ran.
     Nothing,
 }
 
@@ -150,7 +149,6 @@ pub enum Stopped {
     Leftovers,
     /// This command runs under the daemon. The daemon was asked to stop and will.
     Asked,
-    /// Nothing ran.
     Nothing,
 }
 

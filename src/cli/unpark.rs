@@ -9,7 +9,6 @@ use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
 use crate::report::{Exit, count, one_line};
 
-/// Unparks an issue.
 pub fn run(workflow: &Path, args: &UnparkArgs) -> CliResult {
     let verb = Verb::Unpark {
         issue: args.issue.as_str().into(),

@@ -35,7 +35,6 @@ pub struct InstanceInfo {
     pub workflow_path: PathBuf,
     /// The home with its state, logs and sessions (`<home>/workflows/<key>`).
     pub root: PathBuf,
-    /// The control socket.
     pub socket: PathBuf,
     /// The options of its `run`, for a restart.
     #[serde(default)]

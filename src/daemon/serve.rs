@@ -101,7 +101,7 @@ struct Daemon {
 /// # Errors
 /// When the home cannot be determined or created.
 pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
-    let failure = |what: &str, error: &dyn std::error::Error| Failure::failed("home", what, error);
+    let failure = |message: &str, error: &dyn std::error::Error| Failure::failed("home", message, error);
     let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
         .map_err(|error| failure("cannot tell where this workflow keeps its files", &error))?;
     let vik =
@@ -130,8 +130,9 @@ impl Daemon {
         let instance = Instance::of(&serve.loaded.path)?;
         let lock = instance.acquire()?;
         let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
-        let io =
-            |what: String, error: &std::io::Error| Failure::failed("home", what, error).hint(WRITABLE_HINT);
+        let io = |message: String, error: &std::io::Error| {
+            Failure::failed("home", message, error).hint(WRITABLE_HINT)
+        };
         host.layout.create().map_err(|error| {
             Failure::failed("home", "cannot make the folders of this workflow", &error).hint(WRITABLE_HINT)
         })?;
@@ -245,7 +246,7 @@ impl Daemon {
         serve: ServeOptions,
         ready: &mut Option<Ready>,
     ) -> Result<RunSummary, Failure> {
-        let fail = |what: &str, error: &std::io::Error| Failure::failed("daemon", what, error);
+        let fail = |message: &str, error: &std::io::Error| Failure::failed("daemon", message, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
         // Agents of the same user must not read the daemon's environment, nor open its files
         // through /proc.

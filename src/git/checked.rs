@@ -189,13 +189,13 @@ impl View {
         if let Some(object) = forged.into_iter().next() {
             return Err(GitError::Object {
                 object,
-                what: "has other content than its name says",
+                problem: "has other content than its name says",
             });
         }
         match absent.into_iter().next() {
             Some(object) if !self.is_partial => Err(GitError::Object {
                 object,
-                what: "is missing",
+                problem: "is missing",
             }),
             _ => Ok(()),
         }

@@ -31,19 +31,14 @@ pub enum GitError {
     #[error("{0}")]
     NotUsable(String),
     /// Something in the repository has changed, or is not a regular file.
-    #[error("{} {what}", path.display())]
-    Unsafe {
-        path: PathBuf,
-        /// The violation.
-        what: String,
-    },
+    #[error("{} {problem}", path.display())]
+    Unsafe { path: PathBuf, problem: String },
     /// An object is not trustworthy.
-    #[error("the object {object} {what}")]
+    #[error("the object {object} {problem}")]
     Object {
         /// The id of the object.
         object: String,
-        /// The defect.
-        what: &'static str,
+        problem: &'static str,
     },
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -68,10 +63,10 @@ impl GitError {
         move |source| Self::Io { action, path, source }
     }
 
-    fn changed(path: &Path, what: impl Into<String>) -> Self {
+    fn changed(path: &Path, problem: impl Into<String>) -> Self {
         Self::Unsafe {
             path: path.to_owned(),
-            what: what.into(),
+            problem: problem.into(),
         }
     }
 }

@@ -63,7 +63,6 @@ pub struct Repository {
 /// The target of `HEAD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A branch, `refs/heads/…`.
     Branch(String),
     Commit(String),
 }

@@ -94,7 +94,6 @@ pub enum HookError {
         /// The end of its output.
         tail: String,
     },
-    /// Vik stops.
     #[error("`{name}` was stopped")]
     Cancelled { name: String },
 }

@@ -24,7 +24,6 @@ pub use show::{ShowError, show};
 /// The maximum output of a pull, in bytes.
 pub const MAX_PULL_BYTES: usize = 64 * 1024 * 1024;
 
-/// One finished pull.
 #[derive(Debug)]
 pub struct PullResult {
     pub duration: Duration,
@@ -53,11 +52,7 @@ pub enum PullError {
     Flooded,
     /// The output is no list of issues.
     #[error("what the pull command printed starts with `{start}`")]
-    Garbage {
-        source: ParsePullError,
-        /// The first characters.
-        start: String,
-    },
+    Garbage { source: ParsePullError, start: String },
     #[error("the pull was stopped")]
     Cancelled,
 }

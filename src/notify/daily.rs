@@ -8,7 +8,6 @@ use vik_core::workflow::TimeOfDay;
 /// What to do about the daily summary now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Daily {
-    /// Nothing is due.
     Wait,
     /// The day is recorded without a summary.
     Remember(Date),

@@ -27,7 +27,6 @@ pub(super) struct Fact {
     /// All events that the fact stands for, the preferred one first.
     pub(super) events: Vec<NotifyEvent>,
     pub(super) about: Option<About>,
-    /// A stable identifier.
     pub(super) reason: String,
     /// The reason, for a person.
     pub(super) detail: String,

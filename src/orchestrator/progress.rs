@@ -21,7 +21,6 @@ pub enum Progress<'a> {
     Pulled {
         /// The number of valid items.
         issues: usize,
-        /// The invalid items.
         skipped: &'a [Skipped],
         /// Fields of issues that have the wrong type.
         warnings: &'a BTreeSet<FieldWarning>,
@@ -43,7 +42,6 @@ pub enum Progress<'a> {
     Awaiting(&'a Awaiting<'a>),
     /// The day's limit is reached. Sent once a day.
     DayLimit {
-        /// The day (UTC).
         day: Date,
         hit: LimitHit,
     },
@@ -55,7 +53,6 @@ pub enum Progress<'a> {
     },
     /// The edited workflow is not valid: the previous one stays in force.
     EditRejected {
-        /// The first finding.
         first: &'a str,
     },
     /// Nothing can be stored any more: the daemon is ending.
@@ -96,7 +93,6 @@ pub struct Awaiting<'a> {
     pub request: &'a Request,
 }
 
-/// Receives progress events.
 pub trait Observer: Send {
     fn on_progress(&mut self, progress: &Progress<'_>);
 }

@@ -113,7 +113,6 @@ impl Traces {
         Ok(Self { notes, done })
     }
 
-    /// Wraps another observer.
     pub fn observe(&self, next: Box<dyn Observer>) -> Box<dyn Observer> {
         Box::new(Watcher {
             notes: self.notes.clone(),

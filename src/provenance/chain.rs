@@ -87,8 +87,8 @@ pub struct Verified {
 pub struct Broken {
     /// The line, from 1.
     pub line: u64,
-    /// The defect.
-    pub what: &'static str,
+    #[serde(rename = "what")]
+    pub problem: &'static str,
 }
 
 /// A valid line of a trace.
@@ -268,8 +268,8 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
     for (at, (line, end)) in (1..).zip(lines(text)) {
         let next = match next_head(line, end, last) {
             Ok(next) => next,
-            Err(what) => {
-                found.broken = broken(at, what);
+            Err(problem) => {
+                found.broken = broken(at, problem);
                 return found;
             }
         };
@@ -296,8 +296,8 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
     found
 }
 
-fn broken(line: u64, what: &'static str) -> Option<Broken> {
-    Some(Broken { line, what })
+fn broken(line: u64, problem: &'static str) -> Option<Broken> {
+    Some(Broken { line, problem })
 }
 
 /// Returns the head after a line that follows another one.

@@ -39,7 +39,6 @@ pub struct Record {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vcs {
-    /// Always `git`.
     #[serde(rename = "type")]
     pub kind: String,
     pub revision: String,
@@ -48,7 +47,6 @@ pub struct Vcs {
 /// The program that created the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Always `vik`.
     pub name: String,
     pub version: String,
 }
@@ -77,7 +75,6 @@ pub struct Conversation {
 /// The author of lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contributor {
-    /// Always `ai`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `provider/model`, if the profile names a model.
@@ -95,10 +92,8 @@ pub struct Range {
     pub content_hash: String,
 }
 
-/// A related resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Related {
-    /// Always `issue`.
     #[serde(rename = "type")]
     pub kind: String,
     pub url: String,
@@ -122,7 +117,6 @@ pub struct VikMetadata {
     /// The hash of the previous record; zeros for the first one.
     pub prev: ContentHash,
     pub issue: IssueId,
-    /// The issue's title.
     pub intent: String,
     pub stage: StageName,
     pub run: RunId,

@@ -12,7 +12,6 @@ pub enum Exit {
     Usage,
     /// The workflow is invalid.
     Workflow,
-    /// No daemon runs.
     NoDaemon,
     /// A daemon already runs.
     AlreadyRunning,
@@ -20,7 +19,6 @@ pub enum Exit {
     TimedOut,
     /// A budget stopped the work.
     Budget,
-    /// A run failed.
     Failed,
     /// No pull succeeded, or a named issue was not found.
     NotFound,

@@ -72,14 +72,14 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.split('\n') {
         let mut line = String::new();
-        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
-            if !line.is_empty() && line.width() + 1 + word.width() > width {
+        for part in paragraph.split(' ').filter(|part| !part.is_empty()) {
+            if !line.is_empty() && line.width() + 1 + part.width() > width {
                 lines.push(std::mem::take(&mut line));
             }
             if !line.is_empty() {
                 line.push(' ');
             }
-            for c in word.chars() {
+            for c in part.chars() {
                 if line.width() + unicode_width::UnicodeWidthChar::width(c).unwrap_or(0) > width {
                     lines.push(std::mem::take(&mut line));
                 }

@@ -19,7 +19,6 @@ const FILE: &str = "schedule.json";
 /// The state of all entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleState {
-    /// Always 1.
     pub schema: u32,
     pub entries: BTreeMap<String, Record>,
 }

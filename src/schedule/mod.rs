@@ -39,7 +39,6 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Setup {
-    /// Where commands run.
     pub host: Arc<Host>,
     /// The workflow and its edits.
     pub workflows: watch::Receiver<Arc<Workflow>>,
@@ -47,7 +46,6 @@ pub struct Setup {
     pub asks: mpsc::Sender<ControlRequest>,
 }
 
-/// The running schedule.
 #[derive(Debug)]
 pub struct Schedule {
     task: JoinHandle<()>,
@@ -55,7 +53,6 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Starts the schedule.
     pub fn start(setup: Setup) -> Self {
         let stop = CancellationToken::new();
         let keeper = Keeper {

@@ -80,7 +80,6 @@ pub enum SecretError {
     Empty { name: String },
     #[error("the secret {name} {why}")]
     Unfit { name: String, why: &'static str },
-    /// Vik stops.
     #[error("the command of the secret {name} was stopped")]
     Cancelled { name: String },
 }

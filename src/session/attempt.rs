@@ -51,7 +51,6 @@ pub struct Attempt {
     pub orphan_grace: Duration,
 }
 
-/// How [`run`] returned.
 #[derive(Clone, Debug)]
 pub enum Finish {
     Ended(Box<AttemptEnd>),
@@ -74,7 +73,6 @@ pub struct AttemptEnd {
 /// Why an attempt cannot proceed.
 #[derive(Debug)]
 pub(super) enum Abort {
-    /// The attempt failed.
     Failed(AttemptFailure),
     /// The attempt was detached, and its agent lives on.
     Detached,
@@ -197,7 +195,7 @@ impl<'a> AttemptRunner<'a> {
             Journal::open(&files.journal()).map_err(|error| fail("cannot open the journal", error))?;
         if journal.steps().is_empty() {
             journal
-                .record(Step::Begun { boot_id: boot_id() })
+                .record(Step::AttemptStarted { boot_id: boot_id() })
                 .map_err(|error| fail("cannot begin the journal", error))?;
         }
         let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;

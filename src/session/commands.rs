@@ -60,7 +60,6 @@ pub struct AttemptCommands {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// All attempts stop.
     All,
     /// Only this attempt stops.
     Own(StopReason),

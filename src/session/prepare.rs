@@ -296,7 +296,7 @@ impl AttemptRunner<'_> {
     pub(super) fn script_result(&self, script: &str) -> Option<Option<AttemptFailure>> {
         match self.journal().script_progress(script) {
             ScriptProgress::Ended(failure) => Some(failure.cloned()),
-            ScriptProgress::Not | ScriptProgress::Begun => None,
+            ScriptProgress::NotStarted | ScriptProgress::Started => None,
         }
     }
 }

@@ -140,7 +140,7 @@ impl AttemptRunner<'_> {
     /// Records the start of a script. Processes of the same script that an earlier daemon left are
     /// ended first.
     pub(super) async fn note_started(&self, script: &str) -> Result<(), AttemptFailure> {
-        let was_started = self.journal().script_progress(script) == ScriptProgress::Begun;
+        let was_started = self.journal().script_progress(script) == ScriptProgress::Started;
         if was_started {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
             if !alive.is_empty() {

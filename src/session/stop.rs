@@ -5,12 +5,10 @@ use tokio::sync::watch;
 /// How urgently all attempts are to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopLevel {
-    /// Keep running.
     #[default]
     Run,
     /// Stop by the stop ladder.
     Stop,
-    /// Kill immediately.
     Kill,
 }
 

@@ -27,12 +27,12 @@ pub enum TemplateError {
     },
     /// A value is at a place where it could be read as more than data, or a part of the template is
     /// not allowed at its place.
-    #[error("line {line}: {what} {place}")]
+    #[error("line {line}: {text} {place}")]
     Refused {
         /// The line of the template, from 1.
         line: usize,
         /// The refused text, as written.
-        what: String,
+        text: String,
         /// The place of the text.
         place: Place,
     },
@@ -45,12 +45,12 @@ pub enum TemplateError {
         detail: String,
     },
     /// A value contains a NUL character, which no shell word can contain.
-    #[error("line {line}: the value of {what} holds a NUL character")]
+    #[error("line {line}: the value of {text} holds a NUL character")]
     Nul {
         /// The line of the template, from 1.
         line: usize,
         /// The expression as written.
-        what: String,
+        text: String,
     },
     #[error("the rendered template is longer than {limit_bytes} bytes")]
     TooLong {
@@ -126,13 +126,9 @@ pub enum Place {
     /// `$(…)` in double quotes or in another `$(…)`.
     NestedSubstitution,
     Backticks,
-    /// `${…}`.
     Parameter,
-    /// `$((…))`, `((…))`, `$[…]`.
     Arithmetic,
-    /// `[[ … ]]`.
     Condition,
-    /// `$'…'`.
     AnsiQuotes,
     /// Directly after a `$`.
     AfterDollar,

@@ -241,7 +241,7 @@ impl<'a> Walk<'a> {
                     if let Some(tag) = capture {
                         return Err(TemplateError::Refused {
                             line: self.line(from),
-                            what: "a prompt command".to_owned(),
+                            text: "a prompt command".to_owned(),
                             place: Place::Captured(tag),
                         });
                     }
@@ -260,7 +260,7 @@ impl<'a> Walk<'a> {
             None => Ok(()),
             Some(from) => Err(TemplateError::Refused {
                 line: self.line(from),
-                what: "the prompt command `exec(".to_owned() + "`",
+                text: "the prompt command `exec(".to_owned() + "`",
                 place: Place::Unclosed,
             }),
         }
@@ -305,7 +305,7 @@ impl<'a> Walk<'a> {
 fn captured(line: u16, tag: &'static str) -> TemplateError {
     TemplateError::Refused {
         line: usize::from(line),
-        what: "shell text".to_owned(),
+        text: "shell text".to_owned(),
         place: Place::Captured(tag),
     }
 }
@@ -321,7 +321,7 @@ fn other_templates(stmt: &Stmt<'_>) -> TemplateError {
     };
     TemplateError::Refused {
         line: usize::from(line),
-        what: format!("`{{% {tag} %}}`"),
+        text: format!("`{{% {tag} %}}`"),
         place: Place::OtherTemplates,
     }
 }

@@ -68,7 +68,6 @@ pub enum TrackerError {
     #[error("the issue {id:?} is in state {actual:?}, not in {expected:?}")]
     WrongState {
         id: String,
-        /// The expected state.
         expected: String,
         /// The state of the issue.
         actual: String,

@@ -52,12 +52,10 @@ pub struct Listing {
 pub struct NewIssue {
     /// The title: one line, not empty.
     pub title: String,
-    /// The initial state.
     pub state: String,
     /// The description; may be empty.
     pub body: String,
     pub labels: Vec<String>,
-    /// Lower goes first.
     pub priority: Option<i64>,
     /// Ids of the issues that must be done before.
     pub blocked_by: Vec<String>,
@@ -68,7 +66,6 @@ pub struct NewIssue {
 /// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The previous state.
     pub from: String,
     /// Whether the state changed.
     pub changed: bool,

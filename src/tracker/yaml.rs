@@ -55,7 +55,6 @@ struct Builder {
     offsets: Vec<usize>,
 }
 
-/// Parses a map.
 pub(super) fn entries(text: &str) -> Result<Vec<Entry>, YamlError> {
     let fail = |line, reason: String, hint| YamlError { line, reason, hint };
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) {

@@ -35,7 +35,6 @@ const QUIET: Duration = Duration::from_secs(60);
 /// strangers can use.
 const MAX_CALLS: usize = 64;
 
-/// Accepts calls.
 pub(super) async fn open(tcp: Tcp, verifier: Arc<WebhookVerifier>) {
     let listener = match tokio::net::TcpListener::from_std(tcp.into_listener()) {
         Ok(listener) => listener,
@@ -85,7 +84,6 @@ async fn serve(stream: TcpStream, verifier: Arc<WebhookVerifier>, peer: String) 
     }
 }
 
-/// Answers one call.
 pub(super) async fn answer(verifier: &WebhookVerifier, request: Request<Body>, peer: &str) -> Response<Body> {
     // The response does not reveal which hooks exist.
     let name = request.uri().path().strip_prefix("/hooks/");

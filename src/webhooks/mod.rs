@@ -38,7 +38,6 @@ pub struct Setup {
     pub metrics: Metrics,
 }
 
-/// The running listener.
 #[derive(Debug)]
 pub struct Webhooks {
     thread: Option<std::thread::JoinHandle<()>>,

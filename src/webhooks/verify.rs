@@ -24,7 +24,6 @@ const SIGNING_TOKEN: &str = "whsec_";
 /// The maximum length of the id of a delivery. Longer ids are ignored.
 const LONGEST_ID: usize = 200;
 
-/// A verified call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The sender's id of the delivery, if there is one.

@@ -26,7 +26,6 @@ use loaded::Texts;
 /// A workflow file that was read. Its workflow may be missing if it has errors.
 #[derive(Debug)]
 pub struct WorkflowFile {
-    /// The absolute path.
     pub path: PathBuf,
     pub text: String,
     /// The result of parsing it.

@@ -68,7 +68,6 @@ pub(crate) struct Source<'w> {
     pub(crate) stage: Option<&'w Stage>,
     /// The key in the workflow, or the name of the file.
     pub(crate) path: String,
-    /// The prompt file.
     pub(crate) file: Option<PathBuf>,
     pub(crate) text: String,
     /// Whether its text has no findings.

@@ -161,7 +161,6 @@ async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<St
     }
 }
 
-/// Parses `M\0path\0A\0path\0…`.
 fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
     let mut parts = listed.split(|byte| *byte == 0).filter(|part| !part.is_empty());
     let mut found = Vec::new();
@@ -176,7 +175,6 @@ fn changes(listed: &[u8]) -> Vec<(String, FileChange)> {
     found
 }
 
-/// Parses `3\t1\tpath\0-\t-\tbinary\0…`.
 fn numstat(listed: &[u8]) -> BTreeMap<String, Option<(u64, u64)>> {
     listed
         .split(|byte| *byte == 0)

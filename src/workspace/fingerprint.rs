@@ -41,11 +41,8 @@ pub fn fingerprint(workspace: &Path) -> Option<Fingerprint> {
 enum Git {
     /// Among the files of the workspace.
     Outside,
-    /// `.git` itself.
     Top,
-    /// `.git/refs` and below.
     Refs,
-    /// `.git/logs`.
     Logs,
 }
 

@@ -32,7 +32,6 @@ pub struct Workspace {
 pub enum Prepared {
     /// It was just created and is empty: run `after_create`, then [`Workspace::mark_ready`].
     Created(Workspace),
-    /// It existed before.
     Existing(Workspace),
 }
 
@@ -282,15 +281,15 @@ fn open_folder(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<Option<Own
             match kind {
                 Ok(SFlag::S_IFLNK) => Err(WorkspaceError::NotAFolder {
                     path: path.to_owned(),
-                    what: "a link",
+                    kind: "a link",
                 }),
                 Ok(SFlag::S_IFREG) => Err(WorkspaceError::NotAFolder {
                     path: path.to_owned(),
-                    what: "a file",
+                    kind: "a file",
                 }),
                 Ok(_) => Err(WorkspaceError::NotAFolder {
                     path: path.to_owned(),
-                    what: "a special file",
+                    kind: "a special file",
                 }),
                 Err(_) => Err(WorkspaceError::Open {
                     path: path.to_owned(),

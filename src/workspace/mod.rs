@@ -51,11 +51,11 @@ pub enum WorkspaceError {
     #[error("cannot open the folder {}", path.display())]
     Open { path: PathBuf, source: io::Error },
     /// Something that is no folder is where a folder of Vik's belongs.
-    #[error("{} is {what}, not a folder; Vik does not follow it", path.display())]
+    #[error("{} is {kind}, not a folder; Vik does not follow it", path.display())]
     NotAFolder {
         path: PathBuf,
         /// What it is instead.
-        what: &'static str,
+        kind: &'static str,
     },
     /// A folder of Vik's belongs to another user, or others may write to it.
     #[error("{} belongs to another user or is open to others", path.display())]

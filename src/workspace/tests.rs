@@ -160,7 +160,7 @@ fn a_link_is_never_followed() {
     let path = layout.issue_dir(&issue("1"));
     symlink(&target, &path).unwrap();
     let refused = |result: Result<Prepared, WorkspaceError>, expected: &str| match result {
-        Err(WorkspaceError::NotAFolder { what, .. }) => assert_eq!(what, expected),
+        Err(WorkspaceError::NotAFolder { kind, .. }) => assert_eq!(kind, expected),
         other => panic!("{other:?}"),
     };
     refused(prepare(&layout, &issue("1"), true), "a link");

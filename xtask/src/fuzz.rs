@@ -43,7 +43,7 @@ pub fn run(args: &FuzzArgs) -> TaskResult {
     let (mut failed, mut rows) = (Vec::new(), String::new());
     let all = Instant::now();
     for name in selected_targets(&fuzz, &args.targets)? {
-        let began = Instant::now();
+        let started = Instant::now();
         let (runs, covered) = match run_target(&fuzz, &target, &name, args) {
             Ok(figures) => figures,
             Err(error) => {
@@ -51,7 +51,7 @@ pub fn run(args: &FuzzArgs) -> TaskResult {
                 continue;
             }
         };
-        let seconds = began.elapsed().as_secs();
+        let seconds = started.elapsed().as_secs();
         println!("{name:<18} {runs:>9} runs, {covered:>6} edges, {seconds:>4}s");
         rows += &format!("\n| `{name}` | {runs} | {covered} | {seconds} |");
     }

@@ -24,7 +24,7 @@ pub struct TestArgs {
 }
 
 pub fn run(args: &TestArgs) -> TaskResult {
-    let began = Instant::now();
+    let started = Instant::now();
     let missing = if args.no_agents {
         None
     } else {
@@ -43,7 +43,7 @@ pub fn run(args: &TestArgs) -> TaskResult {
         eprintln!("The tests of namespaces are skipped by name: {reason}\n");
     }
     let summary = cargo_test(&args.args, bubblewrap.is_ok())?;
-    summary.print_summary(began, missing.as_deref())
+    summary.print_summary(started, missing.as_deref())
 }
 
 // --- the agent CLIs
@@ -193,7 +193,7 @@ impl TestSummary {
         self.passed.saturating_sub(self.skipped.len() as u64)
     }
 
-    fn print_summary(mut self, began: Instant, missing: Option<&str>) -> TaskResult {
+    fn print_summary(mut self, started: Instant, missing: Option<&str>) -> TaskResult {
         self.skipped.sort();
         println!();
         if !self.skipped.is_empty() {
@@ -213,7 +213,7 @@ impl TestSummary {
         } else {
             ""
         };
-        let seconds = began.elapsed().as_secs();
+        let seconds = started.elapsed().as_secs();
         println!(
             "all tests{agents}: {} passed, {} failed, {} ignored, {} skipped by name, in {} programs, {}m {:02}s",
             self.passed_without_skipped(),

@@ -12,7 +12,6 @@ pub const PROTOCOL: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Always [`PROTOCOL`].
     pub v: u32,
     #[serde(flatten)]
     pub verb: Verb,

@@ -269,10 +269,10 @@ fn matches_whole(pattern: &str, name: &str) -> bool {
 /// the end of one: `git push` matches in `cd x&&git push -f`, but not in `digit pushes`.
 fn contains_pattern(pattern: &str, text: &str) -> bool {
     let text = text.as_bytes();
-    let begins = |at: usize| {
+    let matches_at = |at: usize| {
         at == 0 || !is_word_byte(text[at - 1]) || !pattern.bytes().next().is_some_and(is_word_byte)
     };
-    (0..text.len()).any(|at| begins(at) && matches_pattern(pattern.as_bytes(), &text[at..], false))
+    (0..text.len()).any(|at| matches_at(at) && matches_pattern(pattern.as_bytes(), &text[at..], false))
 }
 
 /// Returns whether a byte is part of a word. Bytes outside of ASCII are not, so that the pattern

@@ -57,7 +57,6 @@ pub struct EndedAttempt {
     pub attempt_id: AttemptId,
     pub at: Timestamp,
     pub report: AttemptResult,
-    /// The charge.
     pub charged: Spend,
     /// The source of the charge.
     pub source: CostSource,
@@ -91,7 +90,6 @@ pub struct Decision {
 /// The contents of the ledger when it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
-    /// All stored machines.
     pub machines: Vec<IssueMachine>,
     /// The spending of the latest days, newest last.
     pub days: Vec<(Date, Spend)>,
@@ -104,7 +102,6 @@ pub struct Stored {
 /// The sums of the estimated parts of charges, which follow from the ended attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimates {
-    /// By day (UTC).
     pub days: BTreeMap<Date, Spend>,
     /// By issue, in its whole life.
     pub issues: BTreeMap<IssueId, Spend>,

@@ -95,7 +95,6 @@ pub enum Event<'a> {
         by: Option<Cow<'a, str>>,
         /// The tool that needs the permission.
         tool: Cow<'a, str>,
-        /// `requested`, `denied`, `approved`.
         decision: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         detail: Option<Cow<'a, str>>,

@@ -18,7 +18,6 @@ impl RelPath {
         Self(bytes.into())
     }
 
-    /// Returns its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -25,11 +25,9 @@ pub const MAX_ID_BYTES: usize = 32 * 1024;
 /// One immutable snapshot of one issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
-    /// `id` or `identifier`.
     pub id: IssueId,
     /// `title`, "" when absent.
     pub title: Arc<str>,
-    /// `state` or `status`.
     pub state: Arc<str>,
     /// `priority` in thousandths, where it is a number; lower ones start first, issues without one
     /// last.

@@ -39,7 +39,6 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitScope {
-    /// `issue.stages.S.limits`: one attempt.
     Attempt,
     /// `issue.limits`: an issue's whole life.
     Issue,

@@ -44,11 +44,11 @@ async fn main() {
             let mut spec = ShimSpec::new("true", home.join("work"));
             spec.env = vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())];
             spec.sandbox.clone_from(sandbox);
-            let began = Instant::now();
+            let started = Instant::now();
             let supervised = supervisor.spawn(&spec, None, StdoutMode::Null).await.unwrap();
-            runs.push(began.elapsed());
+            runs.push(started.elapsed());
             let record = supervised.wait().await.unwrap();
-            ends.push(began.elapsed());
+            ends.push(started.elapsed());
             assert_eq!(record.code, Some(0), "{record:?}");
         }
     }

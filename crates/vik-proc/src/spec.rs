@@ -137,7 +137,6 @@ impl Mark {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
-    /// `/dev/null`.
     #[default]
     Null,
     /// The content of this file, which the shim writes to a pipe that it then closes.
@@ -151,7 +150,6 @@ pub enum Stdin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// `/dev/null`.
     #[default]
     Null,
     /// Appended to this file (created with mode 0600) by the process itself, never through a pipe.

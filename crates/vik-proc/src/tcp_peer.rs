@@ -94,7 +94,7 @@ pub fn tcp_peer(peer: SocketAddr, local: SocketAddr, roots: &[ProcessId]) -> Tcp
             },
             holder::Found::OtherUser => return TcpPeer::Other,
             holder::Found::Hidden => TcpPeer::Hidden,
-            holder::Found::Nobody => TcpPeer::Unknown,
+            holder::Found::NoProcess => TcpPeer::Unknown,
         };
     }
     last

@@ -9,7 +9,6 @@ use crate::sys::{self, Stat};
 /// The result of a search below some processes.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The living processes.
     pub(crate) alive: Vec<ProcessId>,
     /// The number of processes, including zombies.
     pub(crate) processes: usize,

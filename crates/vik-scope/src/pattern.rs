@@ -25,7 +25,6 @@ pub enum BadGlob {
     Glob {
         /// The glob, made printable.
         glob: String,
-        /// The reason.
         why: String,
     },
 }
@@ -64,7 +63,6 @@ struct Name {
 enum NameKind {
     /// A literal name without special characters.
     Literal,
-    /// `*`
     Any,
     /// A glob with a literal prefix and suffix.
     Glob {

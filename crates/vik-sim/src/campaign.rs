@@ -16,7 +16,6 @@ pub struct Campaign {
     pub seeds: u64,
     /// The steps of each seed before its quiet end.
     pub steps: u64,
-    /// The planted fault.
     pub fault: Option<Fault>,
     /// The number of last events to keep of a failure.
     pub events: usize,
@@ -41,7 +40,6 @@ pub struct Failure {
     pub step: u64,
     /// The hash of all events until then.
     pub hash: u64,
-    /// The broken invariant.
     pub broken: Broken,
     pub events: Vec<String>,
     /// The explanation of each issue, and the workflow, as JSON.
@@ -107,7 +105,7 @@ impl Campaign {
     /// Runs all seeds, or until the first failure. `progress` is called about once a second with
     /// seeds and steps.
     pub fn run(&self, progress: impl Fn(u64, u64, Duration) + Sync) -> Figures {
-        let began = Instant::now();
+        let started = Instant::now();
         let (next, done, steps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let failed = AtomicBool::new(false);
         let failures = Mutex::new(Vec::new());
@@ -153,7 +151,7 @@ impl Campaign {
                 if last_report.elapsed() >= Duration::from_secs(1) {
                     last_report = Instant::now();
                     let (done, steps) = (done.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
-                    progress(done, steps, began.elapsed());
+                    progress(done, steps, started.elapsed());
                 }
             }
         });
@@ -164,7 +162,7 @@ impl Campaign {
             steps: steps.into_inner(),
             counts,
             hash,
-            took: began.elapsed(),
+            took: started.elapsed(),
             failure: failures.into_iter().min_by_key(|failure| failure.seed),
         }
     }

@@ -12,7 +12,7 @@ pub struct Clock {
     /// The milliseconds since the start of the world.
     ms: u64,
     wall_offset_ms: i64,
-    daemon_began_ms: u64,
+    daemon_started_ms: u64,
 }
 
 /// The wall clock at the start of a world, shortly before midnight.
@@ -27,7 +27,7 @@ impl Default for Clock {
             // A clock that starts at zero would hide missing initialization.
             ms: 5_000,
             wall_offset_ms: 0,
-            daemon_began_ms: 0,
+            daemon_started_ms: 0,
         }
     }
 }
@@ -38,7 +38,7 @@ impl Clock {
         let wall_ms = START_MS + self.ms as i64 + self.wall_offset_ms;
         Now {
             wall: Timestamp::from_millisecond(wall_ms).unwrap_or_default(),
-            mono: Mono(Duration::from_millis(self.ms - self.daemon_began_ms)),
+            mono: Mono(Duration::from_millis(self.ms - self.daemon_started_ms)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Clock {
 
     /// Starts the monotonic clock of a new daemon.
     pub fn daemon_starts(&mut self, uptime_ms: u64) {
-        self.daemon_began_ms = self.ms.saturating_sub(uptime_ms);
+        self.daemon_started_ms = self.ms.saturating_sub(uptime_ms);
     }
 }
 

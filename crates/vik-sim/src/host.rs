@@ -86,7 +86,6 @@ pub struct Files {
     pub hooks: [(u32, u32); 2],
     /// The shim's exit record.
     pub exit: Option<Exit>,
-    /// The reported spending.
     pub reported: Option<Spend>,
     /// The result in the log.
     pub report: Option<AttemptResult>,
@@ -95,19 +94,14 @@ pub struct Files {
 /// The progress of an attempt. Each step is on disk before the next one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The record exists.
     Started,
-    /// The workspace exists.
     Prepared,
-    /// `before_run` was started.
     HookStarted,
-    /// `before_run` has ended.
     HookEnded,
     /// The shim was started.
     Spawned,
     /// The end is in the log.
     Logged,
-    /// `after_run` was started.
     AfterStarted,
     /// Only the report is left.
     Over,
@@ -145,7 +139,6 @@ impl Tree {
         }
     }
 
-    /// Requests its end.
     pub fn stop(&mut self) {
         self.stopping = true;
     }

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use vik_sim::{Campaign, Caught, Figures, KINDS};
 
-/// `docs/reports/simulation.md`.
 pub fn markdown(campaign: &Campaign, figures: &Figures, caught: &[Caught]) -> String {
     let mut text = format!(
         "# The core in simulated worlds

@@ -1,6 +1,5 @@
 //! A random generator with a fixed algorithm: a seed gives the same world on every machine.
 
-/// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -51,7 +50,6 @@ impl Rng {
         0
     }
 
-    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, list: &mut [T]) {
         for at in (1..list.len()).rev() {
             list.swap(at, self.below(at + 1));

@@ -92,7 +92,6 @@ impl fmt::Display for Event {
     }
 }
 
-/// The recorded events.
 #[derive(Clone, Debug)]
 pub struct Trace {
     hash: Fnv,

@@ -42,7 +42,6 @@ pub struct Item {
     pub description: u32,
     /// The issues that block it.
     pub blocked_by: Vec<usize>,
-    /// The declared scope.
     pub scope: &'static [&'static str],
     pub author: &'static str,
     priority: Option<u8>,

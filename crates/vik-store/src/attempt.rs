@@ -54,11 +54,8 @@ pub struct AttemptSpec {
     pub start: Start,
     /// The agent profile, without the values of its `env`: those may be secrets.
     pub profile: AgentProfile,
-    /// `issue.hooks.after_create`.
     pub after_create: Option<String>,
-    /// `issue.hooks.timeout`.
     pub create_timeout: Span,
-    /// `issue.hooks.sandbox`.
     #[serde(default)]
     pub create_in_sandbox: bool,
     /// `issue.hooks.secrets`: names, no values.

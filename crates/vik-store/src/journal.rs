@@ -60,7 +60,8 @@ pub struct ProcessRecord {
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// The attempt was started for the first time.
-    Begun {
+    #[serde(rename = "begun")]
+    AttemptStarted {
         /// The boot id of the machine.
         boot_id: String,
     },
@@ -71,7 +72,6 @@ pub enum Step {
     Started {
         script: String,
     },
-    /// The command ended.
     Finished {
         script: String,
         /// The failure, if the command failed.
@@ -116,10 +116,9 @@ pub enum Step {
 /// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptProgress<'a> {
-    /// The command was not started.
-    Not,
+    NotStarted,
     /// The command was started and its end is unknown, so it runs again.
-    Begun,
+    Started,
     /// The command ended, with this failure if there is one.
     Ended(Option<&'a AttemptFailure>),
 }
@@ -294,13 +293,13 @@ impl Journal {
 
 fn ran<'a>(steps: &'a [Step], wanted: &str) -> ScriptProgress<'a> {
     let last = steps.iter().rev().find_map(|step| match step {
-        Step::Started { script } if script == wanted => Some(ScriptProgress::Begun),
+        Step::Started { script } if script == wanted => Some(ScriptProgress::Started),
         Step::Finished { script, trouble } if script == wanted => {
             Some(ScriptProgress::Ended(trouble.as_ref()))
         }
         _ => None,
     });
-    last.unwrap_or(ScriptProgress::Not)
+    last.unwrap_or(ScriptProgress::NotStarted)
 }
 
 fn plan(steps: &[Step], boot: &str) -> ResumePoint {
@@ -310,7 +309,7 @@ fn plan(steps: &[Step], boot: &str) -> ResumePoint {
     let mut stopping: Option<&AttemptFailure> = None;
     for step in steps {
         match step {
-            Step::Begun { boot_id } => start_boot = boot_id,
+            Step::AttemptStarted { boot_id } => start_boot = boot_id,
             Step::Shim { shim: id, before } => shim = Some((*id, *before)),
             Step::AgentStarted { agent: id } => agent = Some(*id),
             // The first reason applies.

@@ -234,7 +234,6 @@ impl Write for Bounded<'_> {
     }
 }
 
-/// A reopened log.
 #[derive(Debug)]
 pub struct Reopened {
     pub log: SessionLog,

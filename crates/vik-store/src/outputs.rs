@@ -21,7 +21,6 @@ pub struct OutputNote {
     /// The key that identifies the output.
     pub key: OutputKey,
     pub progress: Progress,
-    /// The requested output.
     pub output: Output,
     /// The reason for a failure, or for an unknown result.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -98,7 +98,6 @@ impl TestEnv {
         self.root().join("home")
     }
 
-    /// Returns `XDG_STATE_HOME`.
     pub fn state(&self) -> PathBuf {
         self.root().join("state")
     }
@@ -192,7 +191,6 @@ impl TestEnv {
         self.read(relative).trim().parse().ok()
     }
 
-    /// Writes `work/workflow.yml`.
     pub fn workflow(&self, yaml: &str) -> PathBuf {
         self.write("work/workflow.yml", yaml)
     }

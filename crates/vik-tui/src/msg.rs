@@ -20,15 +20,12 @@ pub(crate) enum Msg {
     FeedLost,
     /// An event of the feed; `None` for one that this version does not know.
     Feed(Option<FeedEvent>),
-    /// `GET state`.
     State(Result<Box<Status>, ClientError>),
     /// A page of `GET issues`.
     Issues(Result<IssuesPage, ClientError>),
-    /// `GET issues/{id}`.
     Issue(IssueId, Result<Box<Explained>, ClientError>),
     /// `GET sessions/{id}/events`: the request and its result.
     Events(EventsRequest, Result<EventsPage, ClientError>),
-    /// `GET sessions/{id}/diff`.
     Diff(String, Result<DiffView, ClientError>),
     /// The result of an action.
     Steered(Action, Result<Steered, ClientError>),

@@ -25,7 +25,6 @@ pub(crate) enum Tone {
     Strong,
     Faint,
     Good,
-    /// It needs attention.
     Warn,
     Bad,
     Name,

@@ -62,7 +62,6 @@ pub struct Check {
     pub status: Status,
     /// A stable code for scripts; absent if no problem was found.
     pub code: Option<Cow<'static, str>>,
-    /// The finding.
     pub message: String,
     /// How to solve the problem.
     pub hint: Option<String>,

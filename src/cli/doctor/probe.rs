@@ -67,7 +67,6 @@ pub(in crate::cli) fn find(name: &str, path: &str) -> Option<PathBuf> {
 /// The reasons why a program printed no version.
 #[derive(Debug)]
 pub(super) enum NoVersion {
-    /// Doctor was interrupted.
     Cancelled,
     /// It exceeded the timeout.
     TimedOut,

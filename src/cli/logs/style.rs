@@ -15,17 +15,13 @@ const NARROWEST: usize = 24;
 /// The meaning of a piece of text, shown by its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextStyle {
-    /// Text without emphasis.
     Plain,
-    /// Less important text.
     Dim,
-    /// More important text.
     Bold,
     /// A failure, or removed text.
     Red,
     /// A success, or added text.
     Green,
-    /// A warning.
     Yellow,
     /// A position in a file.
     Cyan,

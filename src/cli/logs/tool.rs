@@ -30,7 +30,6 @@ const TEXTS: [&str; 6] = ["text", "content", "output", "stdout", "stderr", "mess
 pub struct Call {
     /// The most informative value, such as the command or the file.
     pub summary: String,
-    /// Further short values.
     pub more: String,
     body: Vec<(TextStyle, String)>,
 }

@@ -229,15 +229,17 @@ fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
         }
         return out;
     }
-    let [issue, stage, agent, attempt, since, heard, tokens, cost] = header;
-    let header = [issue, stage, agent, attempt, since, heard, tokens, cost, "NOW"];
+    let [issue, stage, agent, attempt, since, last_event, tokens, cost] = header;
+    let header = [
+        issue, stage, agent, attempt, since, last_event, tokens, cost, "NOW",
+    ];
     let rows: Vec<_> = facts
         .into_iter()
         .zip(sessions)
         .map(
-            |([issue, stage, agent, attempt, since, heard, tokens, cost], session)| {
+            |([issue, stage, agent, attempt, since, last_event, tokens, cost], session)| {
                 let now = doing(session);
-                [issue, stage, agent, attempt, since, heard, tokens, cost, now]
+                [issue, stage, agent, attempt, since, last_event, tokens, cost, now]
             },
         )
         .collect();

@@ -198,7 +198,7 @@ fn verify(trace: &Trace, json: bool) -> CliResult {
         head: found.head.map(|hash| hash.to_string()),
         broken: found.broken.map(|broken| BrokenRecord {
             line: broken.line,
-            problem: broken.what.to_owned(),
+            problem: broken.problem.to_owned(),
         }),
         cut_off: found.cut_off,
     };

@@ -104,7 +104,6 @@ pub struct Setup {
     pub tcp: Option<Tcp>,
 }
 
-/// The running API.
 #[derive(Debug)]
 pub struct HttpServer {
     thread: Option<std::thread::JoinHandle<()>>,

@@ -81,8 +81,7 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
         "200".to_owned(),
         json!({ "description": "Done", "content": success }),
     );
-    let problem_response =
-        |what: &str| json!({ "description": what, "content": media(PROBLEM_JSON, problem.clone().into()) });
+    let problem_response = |description: &str| json!({ "description": description, "content": media(PROBLEM_JSON, problem.clone().into()) });
     responses.insert("401".to_owned(), problem_response("No token, or a wrong one"));
     if route.names_item {
         responses.insert("404".to_owned(), problem_response("It is not known"));

@@ -155,7 +155,6 @@ impl Daemon {
     }
 }
 
-/// `GET /api/v1/state`
 pub async fn state(State(daemon): State<Arc<Daemon>>) -> Answer<Status> {
     Ok(Json((*daemon.status().await?).clone()))
 }
@@ -195,7 +194,6 @@ impl Limit {
     }
 }
 
-/// `GET /api/v1/issues`
 pub async fn issues(
     State(daemon): State<Arc<Daemon>>,
     Params(query): Params<IssuesQuery>,
@@ -211,7 +209,6 @@ pub async fn issues(
     }
 }
 
-/// `GET /api/v1/issues/{id}`
 pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueInPath) -> Answer<Explained> {
     let status = daemon.status().await?;
     let verb = Verb::Explain { issue: issue.clone() };
@@ -257,7 +254,6 @@ pub struct PastQuery {
     limit: Option<Limit>,
 }
 
-/// `GET /api/v1/runs`
 pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQuery>) -> Answer<RunsPage> {
     let status = daemon.status().await?;
     let limit = Limit::or(query.limit, 100);
@@ -287,7 +283,6 @@ pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQ
     Ok(Json(page))
 }
 
-/// `GET /api/v1/decisions`
 pub async fn decisions(
     State(daemon): State<Arc<Daemon>>,
     Params(query): Params<PastQuery>,
@@ -330,7 +325,6 @@ static SINCE_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SINCE).
 const SINCE: &str = "^([1-9][0-9]{0,3}[smhd]|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
     (T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
 
-/// `GET /api/v1/report`
 pub async fn report(
     State(daemon): State<Arc<Daemon>>,
     Params(query): Params<ReportQuery>,
@@ -357,7 +351,6 @@ pub async fn report(
     Ok(Json(report))
 }
 
-/// `GET /api/v1/events`
 pub async fn events(
     State(daemon): State<Arc<Daemon>>,
     Extension(connection): Extension<Connection>,
@@ -370,7 +363,6 @@ pub async fn events(
         .answer(last, connection, sign_in.map(|Extension(sign_in)| sign_in))
 }
 
-/// `GET /api/v1/healthz`
 pub async fn healthz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
         Ok(status) => status.ledger.as_ref().and_then(|ledger| ledger.error.clone()),
@@ -379,7 +371,6 @@ pub async fn healthz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     health(&daemon, why)
 }
 
-/// `GET /api/v1/readyz`
 pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
         Err(_) => Some("the daemon's loop does not answer".to_owned()),
@@ -410,7 +401,6 @@ fn health(daemon: &Daemon, why: Option<String>) -> HttpResponse {
     (status, Json(health)).into_response()
 }
 
-/// `GET /api/v1/metrics`
 pub async fn metrics(State(daemon): State<Arc<Daemon>>) -> Result<HttpResponse, Refusal> {
     let status = daemon.status().await?;
     let text = daemon

@@ -45,7 +45,6 @@ pub enum ResponseBody {
 pub struct Route {
     /// The path below `/api/v1`.
     pub path: &'static str,
-    /// `GET` or `POST`.
     pub method: Method,
     pub summary: &'static str,
     pub query: Option<SchemaOf>,

@@ -27,7 +27,6 @@ const EXCERPT: u64 = 256 * 1024;
 /// The maximum size of a stderr response, in bytes.
 const MOST_STDERR: u64 = 1024 * 1024;
 
-/// `GET /api/v1/sessions/{id}`
 pub async fn detail(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<SessionDetail> {
     let status = daemon.status().await?;
     let id = session.0;
@@ -102,7 +101,6 @@ pub struct EventsQuery {
     limit: Option<Limit>,
 }
 
-/// `GET /api/v1/sessions/{id}/events`
 pub async fn events(
     State(daemon): State<Arc<Daemon>>,
     session: SessionInPath,
@@ -137,7 +135,6 @@ pub struct StderrQuery {
     bytes: Option<u64>,
 }
 
-/// `GET /api/v1/sessions/{id}/stderr`
 pub async fn stderr(
     State(daemon): State<Arc<Daemon>>,
     session: SessionInPath,
@@ -165,7 +162,6 @@ pub async fn stderr(
     Ok(Json(tail))
 }
 
-/// `GET /api/v1/sessions/{id}/diff`
 pub async fn diff(State(daemon): State<Arc<Daemon>>, session: SessionInPath) -> Answer<DiffView> {
     let workdir = daemon
         .run_blocking(move |daemon| {

@@ -61,7 +61,6 @@ struct Record {
 #[derive(Clone)]
 struct Entry {
     record: Record,
-    /// `last_used_at` on disk.
     saved_use: Timestamp,
     revoked: CancellationToken,
 }

@@ -19,7 +19,6 @@ use crate::report::Failure;
 /// Where a browser exchanges the code of its link for a token.
 pub const SIGN_IN: &str = "/api/v1/sign-in";
 
-/// `POST /api/v1/sign-in`
 pub async fn sign_in(
     State(daemon): State<Arc<Daemon>>,
     Extension(transport): Extension<Transport>,
@@ -65,7 +64,6 @@ pub async fn sign_in(
     }))
 }
 
-/// `GET /api/v1/sign-ins`
 pub async fn list(
     State(daemon): State<Arc<Daemon>>,
     current: Option<Extension<SignInRef>>,
@@ -80,7 +78,6 @@ pub async fn list(
     }))
 }
 
-/// `POST /api/v1/sign-ins/{id}/revoke`
 pub async fn revoke(
     State(daemon): State<Arc<Daemon>>,
     Path(id): Path<String>,

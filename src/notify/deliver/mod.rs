@@ -38,7 +38,6 @@ pub enum DeliverError {
     Address(String),
     #[error("cannot set up a client: {0}")]
     Client(String),
-    /// No response arrived.
     #[error("{host}: {why}")]
     Send { host: String, why: String },
     /// The response was not a success.

@@ -19,9 +19,8 @@ pub(super) struct Refusal<'a> {
     allowed: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
-    /// The person's message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<&'a str>,
+    #[serde(rename = "said", skip_serializing_if = "Option::is_none")]
+    reply: Option<&'a str>,
 }
 
 impl<'a> Refusal<'a> {
@@ -34,7 +33,7 @@ impl<'a> Refusal<'a> {
             path: Some(path),
             allowed: scope.globs().map(|globs| globs.join(", ")).collect(),
             rule: None,
-            said: None,
+            reply: None,
         }
     }
 
@@ -64,7 +63,7 @@ impl<'a> Refusal<'a> {
             path: None,
             allowed: Vec::new(),
             rule: rule.map(CallRule::message),
-            said: answered.answer.message(),
+            reply: answered.answer.message(),
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) fn quote(plan: &Plan, rendered: &Rendered) -> Result<String, Template
         if value.contains('\0') {
             return Err(TemplateError::Nul {
                 line: site.line,
-                what: site.text.clone(),
+                text: site.text.clone(),
             });
         }
         placeholders.push(Placeholder {
@@ -416,7 +416,7 @@ enum Quotes {
 fn refuse(site: &Site, place: Place) -> TemplateError {
     TemplateError::Refused {
         line: site.line,
-        what: site.text.clone(),
+        text: site.text.clone(),
         place,
     }
 }

@@ -14,7 +14,6 @@ use super::Signal;
 /// Device and inode: a folder that was removed and created again has another identity.
 type Identity = (u64, u64);
 
-/// A watched file.
 struct Target {
     file: PathBuf,
     /// Whether it is a link: an event in its folder may change where it leads.

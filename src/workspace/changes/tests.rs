@@ -382,7 +382,7 @@ fn what_was_not_touched_is_not_read_again() {
     let mut base = scene.base();
     // As if the snapshot was taken long after the write, with a false hash: the file is not read
     // again.
-    base.snapshot.looked_at += 10;
+    base.snapshot.taken_at += 10;
     let lie = scene.store.put(b"2\n").unwrap();
     base.snapshot.files.get_mut(&RelPath::new("a")).unwrap().side.hash = Some(lie);
     assert!(summary(&scene.changes(&base)).is_empty());

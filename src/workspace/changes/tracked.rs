@@ -20,7 +20,6 @@ const MAX_SMALL_FILE: u64 = 64 * 1024;
 pub struct GitDirs {
     /// `HEAD` and the index.
     pub own: PathBuf,
-    /// Refs and `info/exclude`.
     pub common: PathBuf,
 }
 

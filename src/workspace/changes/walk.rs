@@ -89,7 +89,6 @@ pub enum MarkKind {
     Folder,
     /// A regular file with extended attributes.
     File,
-    /// A named pipe.
     Pipe,
     Socket,
     /// A device, by its number.
@@ -128,7 +127,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub crowded: BTreeSet<RelPath>,
     /// The start of the snapshot, in seconds of the clock of files.
-    pub looked_at: i64,
+    #[serde(rename = "looked_at")]
+    pub taken_at: i64,
 }
 
 /// The options of a snapshot.
@@ -155,7 +155,7 @@ impl SnapshotOptions<'_> {
         let mut found = Snapshot {
             marks: Some(BTreeMap::new()),
             rules: self.rules.cloned().unwrap_or_default(),
-            looked_at: now(),
+            taken_at: now(),
             ..Snapshot::default()
         };
         let hash = self.exclude.as_ref().map(|text| hash_of(text.as_bytes()));
@@ -368,7 +368,7 @@ impl Walk<'_> {
             && previous.stamp == stamp
             && previous.side.size == size
             && !previous.side.link
-            && stamp.is_settled(earlier.looked_at)
+            && stamp.is_settled(earlier.taken_at)
             && self.still_kept(&previous.side)
             && let Some(marks) = &earlier.marks
         {

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// One HTTP request.
 #[derive(Clone, Debug)]
 pub struct Request {
     headers: Vec<(String, String)>,

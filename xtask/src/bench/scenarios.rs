@@ -240,10 +240,10 @@ fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Mea
     };
     let mut scene = Scene::start(subject, helper, &setting.outliving())?;
     scene.wait_for("agent", extent.waiting_sessions, Duration::from_secs(300))?;
-    let began = scene.sample()?;
+    let started = scene.sample()?;
     sleep(Duration::from_secs(10));
     let used = scene.sample()?;
-    let idle = (used.cpu - began.cpu).as_secs_f64() / 10.0;
+    let idle = (used.cpu - started.cpu).as_secs_f64() / 10.0;
     let events = (extent.waiting_sessions * extent.events_printed) as f64;
     let shims = scene.shims_private();
     let adopted = scene.kill_and_restart(extent.waiting_sessions)?;

@@ -88,15 +88,15 @@ impl Scene {
         repo::write(&root.join("workflow.yml"), &fill(&workflow(setting)))?;
         nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
             .map_err(|error| format!("cannot make a FIFO: {error}"))?;
-        let began_unix = unix_now();
-        let began = Instant::now();
+        let started_unix = unix_now();
+        let started = Instant::now();
         let daemon = run(root, &program)?;
         Ok(Self {
             program,
             folder,
             daemon,
-            started: began,
-            started_unix: began_unix,
+            started,
+            started_unix,
         })
     }
 
@@ -105,11 +105,11 @@ impl Scene {
     pub fn kill_and_restart(&mut self, sessions: usize) -> TaskResult<Vec<Duration>> {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
-        let began = unix_now();
+        let started = unix_now();
         self.daemon = run(self.root(), &self.program)?;
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
-            let times = self.adoptions(began);
+            let times = self.adoptions(started);
             if times.len() >= sessions {
                 return Ok(times);
             }
@@ -149,21 +149,21 @@ impl Scene {
             let id: String = id.chars().rev().filter(|c| *c != '-').take(32).collect();
             let id: String = id.chars().rev().take(12).collect();
             let decided = Duration::from_millis(u64::from_str_radix(&id, 16).ok()?);
-            let begun: serde_json::Value =
+            let event: serde_json::Value =
                 serde_json::from_str(std::fs::read_to_string(path).ok()?.lines().next()?).ok()?;
-            unix(begun["at"].as_str()?)?.checked_sub(decided)
+            unix(event["at"].as_str()?)?.checked_sub(decided)
         });
         times.collect()
     }
 
     /// Runs `vik stop` and returns the time until no process is left.
     pub fn stop_all(mut self) -> TaskResult<Duration> {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut stop = command(self.root(), &self.program);
         stop.args(["stop", "workflow.yml", "--timeout", "120"])
             .stdout(Stdio::null());
         repo::run(&mut stop)?;
-        let took = began.elapsed();
+        let took = started.elapsed();
         let left = sample::processes_below(self.root()).len();
         let _ = self.daemon.wait();
         if left > 0 {

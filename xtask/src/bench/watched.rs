@@ -60,14 +60,14 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
                 }
             })
         })?;
-        let (before, began) = (scene.sample()?, Instant::now());
+        let (before, started) = (scene.sample()?, Instant::now());
         scene.wait_for(
             "done",
             extent.issues,
             Duration::from_secs(extent.issues as u64 * 4 + 60),
         )?;
         let used = scene.sample()?.cpu.saturating_sub(before.cpu);
-        let lasted = began.elapsed().as_secs_f64();
+        let lasted = started.elapsed().as_secs_f64();
         measured.insert(latency, scene.latencies());
         measured.insert(cpu, vec![used.as_secs_f64() * 100.0 / lasted]);
         if readers > 0 {
@@ -128,10 +128,10 @@ pub fn feed() -> TaskResult<Measured> {
     let (feed, sent) = (served.feed.clone(), Arc::new(AtomicU64::new(0)));
     let (stop, sender_count) = (Arc::new(AtomicBool::new(false)), Arc::clone(&sent));
     let stopped = Arc::clone(&stop);
-    let began = Instant::now();
+    let started = Instant::now();
     let sender = std::thread::spawn(move || {
         while !stopped.load(Ordering::Relaxed) {
-            let due = (began.elapsed().as_secs_f64() * RATE as f64) as u64;
+            let due = (started.elapsed().as_secs_f64() * RATE as f64) as u64;
             for number in sender_count.load(Ordering::Relaxed)..due {
                 feed.publish(Fact::Issue {
                     issue_id: number.to_string().as_str().into(),
@@ -143,7 +143,7 @@ pub fn feed() -> TaskResult<Measured> {
         }
     });
     let beside = served.loop_delays();
-    let lasted = began.elapsed().as_secs_f64();
+    let lasted = started.elapsed().as_secs_f64();
     stop.store(true, Ordering::Relaxed);
     let _ = sender.join();
     let sent = sent.load(Ordering::Relaxed);

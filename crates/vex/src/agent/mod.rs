@@ -36,7 +36,6 @@ use crate::tools::Toolbox;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ending {
     pub reason: ExitReason,
-    /// Why, for people.
     pub message: Option<String>,
     /// Vik's failure class, if it is certain.
     pub class: Option<String>,

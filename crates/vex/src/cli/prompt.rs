@@ -86,13 +86,13 @@ fn from(
 fn read_source(source: impl Read, sender: &SyncSender<InputEvent>) {
     let mut source = source.take(MAX_BYTES + 1);
     let mut bytes = vec![0; 64 * 1024];
-    let begun = source.read(&mut bytes).and_then(|count| {
+    let first_read = source.read(&mut bytes).and_then(|count| {
         bytes.truncate(count);
         // The receiver may have been dropped.
         let _ = sender.send(InputEvent::Started);
         source.read_to_end(&mut bytes)
     });
-    let _ = sender.send(InputEvent::Complete(begun.map(|_| bytes)));
+    let _ = sender.send(InputEvent::Complete(first_read.map(|_| bytes)));
 }
 
 #[cfg(test)]

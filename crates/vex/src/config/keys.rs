@@ -8,7 +8,6 @@ pub enum ValueKind {
     Text,
     Integer,
     Number,
-    /// `true` or `false`.
     Switch,
     Time,
     /// A list of texts; a variable has one per line.

@@ -203,7 +203,9 @@ fn overlay(below: &mut Table, origins: &mut Origins, above: Table, path: &mut Ve
 /// Returns `a.b` and a value as nested tables.
 fn nested(key: &str, value: Value) -> Table {
     match key.split_once('.') {
-        Some((first, rest)) => Table::from_iter([(first.to_owned(), Value::Table(nested(rest, value)))]),
+        Some((first, remaining)) => {
+            Table::from_iter([(first.to_owned(), Value::Table(nested(remaining, value)))])
+        }
         None => Table::from_iter([(key.to_owned(), value)]),
     }
 }

@@ -145,7 +145,6 @@ pub struct Sources<'a> {
     /// The workspace, whose own file can only narrow.
     pub workspace: Option<&'a Path>,
     pub variables: Vec<(String, String)>,
-    /// `KEY=VALUE` of `--config`.
     pub overrides: &'a [String],
     pub flags: Vec<Flag>,
 }

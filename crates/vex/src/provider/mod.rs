@@ -82,7 +82,6 @@ pub enum ProviderError {
     /// The provider reported an error or could not be reached, and no try was left.
     #[error("{message}")]
     Reported {
-        /// The message, redacted.
         message: String,
         /// A failure class of Vik (`rate_limit`, `overloaded`, `auth`, `model`, `context`,
         /// `network`), if certain.

@@ -74,7 +74,6 @@ pub struct RecordedTurn {
 pub struct RecordedCall {
     pub tool: String,
     pub input: Value,
-    /// The expected result.
     #[serde(default)]
     pub expect: Expect,
 }

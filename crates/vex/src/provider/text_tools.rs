@@ -11,7 +11,6 @@ use super::request::{arguments, output};
 use crate::conversation::{Block, Message, ToolCall, ToolResult, Turn};
 use crate::tools::{Need, ToolDefinition};
 
-/// The replacement request.
 pub(crate) struct TextRequest {
     system: String,
     messages: Vec<Message>,

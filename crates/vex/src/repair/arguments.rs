@@ -108,13 +108,13 @@ fn rubbish(value: &Value, mut tail: &str) -> bool {
 pub(super) fn explain(fault: JsonError, text: &str) -> String {
     match fault {
         JsonError::Cut => CUT.to_owned(),
-        JsonError::Wrong { at, problem: what } => {
+        JsonError::Wrong { at, problem } => {
             let mut from = at.min(text.len()).saturating_sub(20);
             while !text.is_char_boundary(from) {
                 from -= 1;
             }
             let near: String = text[from..].chars().take(40).collect();
-            format!("{what}, near {near:?}")
+            format!("{problem}, near {near:?}")
         }
     }
 }

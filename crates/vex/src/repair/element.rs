@@ -17,7 +17,6 @@ const END: &str = "</parameter>";
 pub(super) struct Element {
     name: String,
     values: Map<String, Value>,
-    /// A repeated parameter.
     repeated_key: Option<String>,
     part: ElementPart,
 }

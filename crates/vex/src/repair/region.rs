@@ -59,7 +59,6 @@ pub(super) fn marks(text: &str, mark: u8) -> usize {
     text.bytes().take(MAX_MARKS).take_while(|&b| b == mark).count()
 }
 
-/// What surrounds calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegionKind {
     /// Nothing: JSON on its own lines.
@@ -73,7 +72,6 @@ pub(super) enum RegionKind {
 pub(super) enum RegionStep {
     /// More text is needed.
     Wait,
-    /// The region advanced.
     Advanced,
     Calls(Vec<Found>),
     /// The region ended; the text after `Region::end` is not part of it. If a fence is still open,

@@ -139,7 +139,6 @@ fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
 /// What the start of JSON tells about a possible call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPrefix<'a> {
-    /// Not a call.
     No,
     Maybe,
     /// It names a tool.

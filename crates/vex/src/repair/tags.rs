@@ -77,8 +77,8 @@ pub(super) fn read_named<'a>(text: &'a str, tools: &Catalog) -> Tag<'a> {
         None => (inside, false),
     };
     let Some(length) = name.bytes().take(MAX_NAME + 1).position(|b| b == b'>') else {
-        let begins = tools.names().any(|known| known.starts_with(name));
-        return if begins { Tag::More } else { Tag::No };
+        let is_prefix = tools.names().any(|known| known.starts_with(name));
+        return if is_prefix { Tag::More } else { Tag::No };
     };
     let whole = text.len() - name.len() + length + 1;
     match &name[..length] {

@@ -25,13 +25,20 @@ pub enum Entry {
         provider: String,
     },
     /// A prompt of a person or a program. It is never left out of a request.
-    Prompt { text: String },
+    Prompt {
+        text: String,
+    },
     /// The description of the workspace. The last one is never left out of a request.
-    Environment { text: String },
+    Environment {
+        text: String,
+    },
     /// An answer, a result, or a message of vex to the model.
-    Message { message: Message },
-    /// The plan changed.
-    Plan { steps: Vec<Step> },
+    Message {
+        message: Message,
+    },
+    Plan {
+        steps: Vec<Step>,
+    },
     /// Requests contain less of the conversation from now on.
     Compaction(Box<Compaction>),
     /// The process ended in order.

@@ -66,7 +66,7 @@ impl Toolbox {
         std::thread::scope(|scope| {
             // Reads wait for disks and hosts more than they compute.
             for _ in 0..calls.len().min(MAX_THREADS).min(2 * cores) {
-                let (tell, next) = (sender.clone(), &next);
+                let (results, next) = (sender.clone(), &next);
                 scope.spawn(move || {
                     while let Some((index, call)) = {
                         let index = next.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Toolbox {
                     } {
                         let run = std::panic::AssertUnwindSafe(|| self.execute(call, journal, interrupt));
                         let result = std::panic::catch_unwind(run).unwrap_or_else(|_| broken(call));
-                        let _ = tell.send((index, result));
+                        let _ = results.send((index, result));
                     }
                 });
             }

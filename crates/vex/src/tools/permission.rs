@@ -27,7 +27,6 @@ pub enum Permission {
 /// What a tool needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Read access only.
     Read,
     Write,
     Execute,

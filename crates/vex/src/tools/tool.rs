@@ -41,7 +41,6 @@ pub(crate) struct ToolContext<'a> {
     pub(crate) limits: WriteLimits,
     pub(crate) plan: &'a Plan,
     pub(crate) hosts: &'a dyn HostPolicy,
-    /// Interrupts long operations.
     pub(crate) interrupt: &'a Interrupt,
     /// Receives events and evidence.
     pub(crate) journal: &'a Journal,

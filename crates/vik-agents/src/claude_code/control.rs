@@ -46,7 +46,6 @@ pub(super) struct Control {
     background_agents: usize,
 }
 
-/// A `control_request` line.
 #[derive(Deserialize)]
 struct Request<'a> {
     #[serde(borrow)]
@@ -90,7 +89,6 @@ struct ToolInput<'a> {
     path: Option<&'a RawValue>,
 }
 
-/// A `control_response` line.
 #[derive(Deserialize)]
 struct Response<'a> {
     #[serde(borrow)]
@@ -107,7 +105,6 @@ struct ResponseBody<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A `control_cancel_request` line.
 #[derive(Deserialize)]
 struct Cancel<'a> {
     #[serde(borrow)]

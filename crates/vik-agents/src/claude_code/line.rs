@@ -197,7 +197,6 @@ pub(super) struct ResultLine<'a> {
     pub(super) structured_output: Option<&'a RawValue>,
 }
 
-/// One of `permission_denials`.
 #[derive(Deserialize)]
 pub(super) struct Denial<'a> {
     #[serde(borrow)]
@@ -244,14 +243,12 @@ pub(super) struct Task<'a> {
     pub(super) task_type: Text<'a>,
 }
 
-/// `system/task_updated.patch`.
 #[derive(Deserialize)]
 pub(super) struct Patch<'a> {
     #[serde(borrow)]
     pub(super) status: Option<Text<'a>>,
 }
 
-/// A `rate_limit_event` line.
 #[derive(Deserialize)]
 pub(super) struct RateLimitLine<'a> {
     #[serde(borrow)]
@@ -267,7 +264,6 @@ pub(super) struct RateLimitInfo<'a> {
     pub(super) utilization: Option<f64>,
 }
 
-/// A `control_request` line.
 #[derive(Deserialize)]
 pub(super) struct ControlLine<'a> {
     #[serde(borrow)]

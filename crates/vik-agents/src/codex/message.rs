@@ -53,7 +53,6 @@ pub(super) struct ThreadRef<'a> {
     pub(super) thread_id: Text<'a>,
 }
 
-/// `serverRequest/resolved`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Resolved<'a> {
@@ -70,7 +69,6 @@ pub(super) struct Warning<'a> {
     pub(super) summary: Option<Text<'a>>,
 }
 
-/// `item/commandExecution/requestApproval`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CommandApproval<'a> {
@@ -88,7 +86,6 @@ pub(super) struct CommandApproval<'a> {
     pub(super) network_approval_context: Option<&'a RawValue>,
 }
 
-/// `item/fileChange/requestApproval`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FileChangeApproval<'a> {
@@ -104,7 +101,6 @@ pub(super) struct FileChangeApproval<'a> {
     pub(super) grant_root: Option<&'a RawValue>,
 }
 
-/// `mcpServer/elicitation/request`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Elicitation<'a> {
@@ -128,7 +124,6 @@ pub(super) struct ElicitationMeta<'a> {
     pub(super) tool_params: Option<&'a RawValue>,
 }
 
-/// `item/started`, `item/completed`
 #[derive(Deserialize)]
 pub(super) struct ItemNotification<'a> {
     #[serde(borrow)]
@@ -201,7 +196,6 @@ impl FileChange<'_> {
     }
 }
 
-/// `thread/tokenUsage/updated`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UsageNotification<'a> {
@@ -236,7 +230,6 @@ impl From<Total> for Usage {
     }
 }
 
-/// `account/rateLimits/updated`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RateLimitsNotification {
@@ -264,7 +257,6 @@ pub(super) struct Limits {
     pub(super) resets_at: Option<i64>,
 }
 
-/// `error`
 #[derive(Deserialize)]
 pub(super) struct ErrorNotification<'a> {
     #[serde(borrow)]
@@ -305,7 +297,6 @@ impl CodexError<'_> {
     }
 }
 
-/// `turn/completed`
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TurnNotification<'a> {

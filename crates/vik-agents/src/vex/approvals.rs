@@ -14,7 +14,6 @@ pub(super) struct Approvals {
     closed: bool,
 }
 
-/// An event `ask`.
 #[derive(Deserialize)]
 struct AskEvent<'a> {
     #[serde(borrow)]

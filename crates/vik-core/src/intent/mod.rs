@@ -39,7 +39,6 @@ pub struct Clause {
 /// The intent that an issue declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IssueIntent {
-    /// `owned_scope`
     pub scope: Option<Scope>,
     pub constraints: Vec<String>,
     pub acceptance: Vec<String>,
@@ -53,11 +52,7 @@ pub enum BadIntent {
     Glob(BadGlob),
     /// A field is neither a text nor a list of texts, or too long.
     #[error("its `{key}` {why}")]
-    Field {
-        key: &'static str,
-        /// The reason.
-        why: &'static str,
-    },
+    Field { key: &'static str, why: &'static str },
     /// The front matter of its description names one of the fields and cannot be parsed.
     #[error("the front matter of its description cannot be read: {0}")]
     FrontMatter(String),

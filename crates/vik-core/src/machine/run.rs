@@ -94,7 +94,6 @@ pub enum Phase {
     /// The next attempt waits for its back-off.
     BackingOff {
         since: Timestamp,
-        /// The whole wait.
         wait: Duration,
         until: Mono,
         why: WaitReason,

@@ -38,7 +38,6 @@ pub enum RunEvent {
         answer: Answer,
         by: String,
     },
-    /// No attempt follows.
     Parked {
         run: RunId,
         stage: StageName,

@@ -190,7 +190,6 @@ impl Output {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutputPolicy {
-    /// The allowed kinds.
     pub rules: BTreeMap<OutputKind, OutputRule>,
     /// `secrets`: names of secrets for the commands.
     pub secrets: Vec<String>,

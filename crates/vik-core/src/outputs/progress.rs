@@ -31,7 +31,6 @@ impl Progress {
 /// The next step of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Run the command.
     Run,
     /// Check first whether the output was carried out.
     Check,

@@ -20,7 +20,6 @@ pub struct Line {
     pub key: OutputKey,
 }
 
-/// A violated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// The file is too large.

@@ -28,7 +28,6 @@ pub enum Hold {
         all: bool,
     },
     Draining,
-    /// `max_issue_concurrency` is reached.
     Slot,
     /// `max_concurrency` of the agent profile is reached.
     AgentSlot {
@@ -129,7 +128,6 @@ pub enum Hold {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
     pub issue: IssueId,
-    /// The parked stage.
     pub stage: StageName,
     pub reason: ParkReason,
 }
@@ -226,7 +224,6 @@ pub struct StageExplanation {
     pub stage: StageName,
     /// The current run, where there is one.
     pub run: Option<RunId>,
-    /// The active attempt.
     #[serde(rename = "session")]
     pub attempt_id: Option<AttemptId>,
     /// Attempts of the run that count.

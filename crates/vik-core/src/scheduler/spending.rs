@@ -27,7 +27,6 @@ pub(super) struct Spending {
     running: BTreeMap<AttemptId, Running>,
 }
 
-/// An active attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub issue: IssueId,

@@ -59,7 +59,6 @@ section! {
     }
 }
 
-/// `approve.calls`
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Rules(Vec<CallRule>);
@@ -71,7 +70,6 @@ impl Rules {
     }
 }
 
-/// `issue.stages.S.approve`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovePolicy {
     pub before: bool,
@@ -81,10 +79,8 @@ pub struct ApprovePolicy {
     pub on_timeout: OnTimeout,
 }
 
-/// One of `approve.calls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRule {
-    /// `tool`; empty: any.
     pub tool: Vec<String>,
     /// `command`; empty: any, or none.
     pub command: Vec<String>,

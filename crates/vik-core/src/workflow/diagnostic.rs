@@ -168,9 +168,7 @@ pub struct Diagnostic {
     pub end_column: u32,
     /// The dotted path of the value, such as `issue.stages.plan.agent`; empty for the whole file.
     pub path: String,
-    /// The suggested action.
     pub hint: Option<String>,
-    /// Related positions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Spot>,
 }

@@ -19,7 +19,6 @@ use crate::limits::Spend;
 pub(super) use leaves::Leaves;
 use leaves::{Leaf, Shown};
 
-/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Edit {
     /// The key of the file, such as `issue.stages.plan.timeout`, or the name of a prompt file.
@@ -34,8 +33,10 @@ pub struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EditKind {
-    /// The value changed.
-    Value { from: String, to: String },
+    Value {
+        from: String,
+        to: String,
+    },
     /// The text changed. The text itself is omitted, because a command may contain a secret.
     Text {
         /// The former number of lines; 0 if there was no text.

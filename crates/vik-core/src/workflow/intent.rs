@@ -97,11 +97,9 @@ pub enum Untrusted {
     Fence,
 }
 
-/// `issue.stages.S.intent`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StageIntent {
-    /// `owned_scope`
     pub scope: Option<Scope>,
     pub constraints: Vec<String>,
     pub acceptance: Vec<String>,
@@ -121,7 +119,6 @@ impl Default for StageIntent {
     }
 }
 
-/// `trust`
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustPolicy {
     pub authors: Vec<String>,

@@ -35,32 +35,24 @@ pub struct Workflow {
     pub pressure: Pressure,
     /// `limits`: the limit of all issues in one day (UTC).
     pub day_limit: Limit,
-    /// `workspace.root`.
     pub workspace_root: WorkspaceRoot,
-    /// `agents`, by name.
     pub agents: BTreeMap<AgentName, AgentProfile>,
-    /// `issues.pull`.
     pub pull: Intake,
     /// `issues.show`: how one issue is looked up.
     pub show: Option<Show>,
     pub issue: IssuePolicy,
     #[serde(default)]
     pub webhooks: Webhooks,
-    /// `schedule`, by name.
     #[serde(default)]
     pub schedule: BTreeMap<String, ScheduleEntry>,
     /// `trust`; `None` if there are no rules.
     #[serde(default)]
     pub trust: Option<TrustPolicy>,
-    /// `logging.retention_days`.
     pub retention_days: u32,
-    /// `logging.format`.
     #[serde(default)]
     pub log_format: LogFormat,
-    /// `notify`, by name.
     #[serde(default)]
     pub notify: BTreeMap<String, Notifier>,
-    /// `secrets`, by name.
     #[serde(default)]
     pub secrets: BTreeMap<String, SecretSource>,
 }
@@ -115,7 +107,6 @@ pub struct Pressure {
 /// `agents.N`: named settings of an agent program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentProfile {
-    /// The adapter.
     pub runtime: Runtime,
     /// The model; required except for `command`.
     pub model: Option<String>,
@@ -123,7 +114,6 @@ pub struct AgentProfile {
     pub args: Vec<(String, ArgValue)>,
     /// How a list in `args` becomes flags.
     pub args_style: ArgsStyle,
-    /// The agent's permission.
     pub permission: Permission,
     /// The restrictions by the operating system; see [`SandboxPolicy`].
     #[serde(default)]
@@ -193,7 +183,6 @@ pub enum ArgValue {
     Switch(bool),
     /// `--flag value`; numbers are kept as written.
     Text(String),
-    /// See [`ArgsStyle`].
     List(Vec<String>),
 }
 
@@ -288,7 +277,6 @@ pub struct IssuePolicy {
     pub stages: Vec<Stage>,
 }
 
-/// `issue.stages.S`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     pub name: StageName,
@@ -300,9 +288,7 @@ pub struct Stage {
     pub sandbox: Option<SandboxChoice>,
     /// The source of the prompt.
     pub prompt: PromptSource,
-    /// `hooks.before_run`
     pub before_run: Option<String>,
-    /// `hooks.after_run`
     pub after_run: Option<String>,
     /// `hooks.secrets`: the names of secrets for hooks, `verify` and the commands of the prompt.
     #[serde(default)]
@@ -386,7 +372,6 @@ pub enum OnStateChange {
 pub enum PromptSource {
     /// `prompt_file`, relative to the workflow file.
     File(String),
-    /// `prompt`
     Inline(String),
 }
 

@@ -103,7 +103,6 @@ pub enum NotifyKind {
     Webhook,
 }
 
-/// `notify.N`: a notifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notifier {
     /// The events that it receives.
@@ -214,7 +213,6 @@ impl Decode for TimeOfDay {
     }
 }
 
-/// `notify.N.on`
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Events(Vec<NotifyEvent>);

@@ -153,7 +153,6 @@ impl Places {
         }
     }
 
-    /// See [`super::Loaded::position`].
     pub(crate) fn position(&self, path: &str) -> Option<(u32, u32)> {
         let found = self.found.get(path)?;
         let place = if found.kind == ValueKind::Null {
@@ -164,7 +163,6 @@ impl Places {
         Some((place.line, place.column))
     }
 
-    /// See [`super::Loaded::block_line`].
     pub(crate) fn block_line(&self, path: &str, line: u32) -> Option<(u32, u32)> {
         let found = self.found.get(path)?;
         match found.kind {

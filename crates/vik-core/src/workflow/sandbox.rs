@@ -90,7 +90,6 @@ pub enum SandboxFiles {
     ReadOnly,
 }
 
-/// The network access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxNetwork {
@@ -121,10 +120,8 @@ pub struct SandboxKeys {
     pub hide: Option<Vec<String>>,
     pub network: Option<SandboxNetwork>,
     pub unix_sockets: Option<bool>,
-    /// `memory`, in bytes.
     pub memory: Option<u64>,
     pub pids: Option<u32>,
-    /// `disk`, in bytes.
     pub disk: Option<u64>,
 }
 
@@ -135,11 +132,9 @@ pub struct SandboxPolicy {
     pub backend: SandboxBackend,
     /// Write access in the issue workspace.
     pub files: SandboxFiles,
-    /// Further writable paths.
     pub write: Vec<String>,
     /// Readable paths among the hidden ones.
     pub read: Vec<String>,
-    /// Further hidden paths.
     pub hide: Vec<String>,
     pub network: SandboxNetwork,
     /// Whether sockets of the machine can be used.
@@ -153,7 +148,6 @@ pub struct SandboxPolicy {
 }
 
 impl Default for SandboxPolicy {
-    /// Returns the defaults.
     fn default() -> Self {
         Self::from_keys(SandboxKeys::default(), Permission::default())
     }

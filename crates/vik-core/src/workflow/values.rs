@@ -24,7 +24,6 @@ use crate::duration::Span;
 /// The maximum span: adding it to any clock cannot overflow.
 const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 86_400);
 
-/// A nonempty text.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Text(pub(crate) String);

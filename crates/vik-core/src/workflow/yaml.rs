@@ -39,7 +39,6 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) key_place: Place,
     pub(crate) value: Node,
-    /// An unquoted `<<`.
     is_merge: bool,
 }
 

@@ -48,9 +48,7 @@ impl SandboxLimits {
 #[serde(rename_all = "snake_case")]
 pub enum Overrun {
     Memory {
-        /// In bytes.
         used: u64,
-        /// In bytes.
         limit: u64,
     },
     Processes {
@@ -65,14 +63,11 @@ pub enum Overrun {
     },
     /// The disk space of a file system.
     Disk {
-        /// In bytes.
         used: u64,
-        /// In bytes.
         limit: u64,
     },
     /// The space of a file system that is nearly full.
     Space {
-        /// In bytes.
         used: u64,
         /// The bytes that were left.
         free: u64,

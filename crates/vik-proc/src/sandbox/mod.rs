@@ -64,7 +64,6 @@ pub struct Sandbox {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// Landlock and seccomp.
     #[default]
     Landlock,
     /// Landlock and seccomp within namespaces of users, mounts, processes and more that `bwrap`

@@ -35,7 +35,6 @@ const MAX_LOGGED: usize = 1000;
 pub struct Refusal {
     /// The Unix time in milliseconds.
     pub at_ms: u64,
-    /// The requested host.
     pub host: String,
     pub port: u16,
     pub why: String,

@@ -52,7 +52,6 @@ impl Owner {
     }
 }
 
-/// One valid line.
 pub(super) enum ControlMessage {
     Hello(Owner),
     Bye(Vec<u8>),

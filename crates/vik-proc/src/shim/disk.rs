@@ -109,7 +109,7 @@ impl Room {
 /// A search that runs on a thread of its own, as it may take long.
 #[derive(Debug)]
 struct Search {
-    began: Instant,
+    started: Instant,
     device: u64,
     lost: Room,
     limit: Room,
@@ -267,7 +267,7 @@ impl Disk {
             let used = used.bytes;
             Some(Overrun::Space { used, free })
         });
-        let took = now.saturating_duration_since(search.began);
+        let took = now.saturating_duration_since(search.started);
         self.next_search_at = now + SEARCH_INTERVAL.max(took * SEARCH_SHARE);
         let device = search.device;
         let searched = self.systems.iter_mut().find(|system| system.device == device);
@@ -306,7 +306,7 @@ impl Disk {
         // If no thread can be started, the next check tries again.
         std::thread::Builder::new().spawn(search).ok()?;
         Some(Search {
-            began: Instant::now(),
+            started: Instant::now(),
             device: system.device,
             lost,
             limit: system.limit,

@@ -42,7 +42,7 @@ pub(super) struct SharedMemory {
 /// A search that runs on a thread of its own, as it may take long.
 #[derive(Debug)]
 struct Search {
-    began: Instant,
+    started: Instant,
     result: Receiver<u64>,
 }
 
@@ -74,7 +74,7 @@ impl SharedMemory {
                 Err(TryRecvError::Disconnected) => 0,
             };
             self.next_search_at =
-                now + SEARCH_INTERVAL.max(now.saturating_duration_since(search.began) * SEARCH_SHARE);
+                now + SEARCH_INTERVAL.max(now.saturating_duration_since(search.started) * SEARCH_SHARE);
             self.search = None;
             if used > limit {
                 return (Some(Overrun::Memory { used, limit }), true);
@@ -103,8 +103,8 @@ impl SharedMemory {
         };
         // If no thread can be started, the next check tries again.
         std::thread::Builder::new().spawn(search).ok()?;
-        let began = Instant::now();
-        Some(Search { began, result })
+        let started = Instant::now();
+        Some(Search { started, result })
     }
 }
 

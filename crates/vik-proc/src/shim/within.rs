@@ -38,7 +38,6 @@ pub(super) enum InsideMessage {
     Failed(SpawnFailure),
     /// The agent has ended.
     Ended {
-        /// The exit code.
         code: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,

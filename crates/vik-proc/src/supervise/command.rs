@@ -58,7 +58,6 @@ pub enum ProcError {
     /// The shim could not be started.
     #[error("cannot run a command")]
     Spawn(#[from] SpawnError),
-    /// The shim died.
     #[error("a command was lost")]
     Lost(#[from] ShimLost),
 }

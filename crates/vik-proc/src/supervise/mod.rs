@@ -70,7 +70,6 @@ pub enum SpawnError {
 /// The standard output of the shim, which the agent gets with [`crate::Output::Inherit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StdoutMode {
-    /// `/dev/null`.
     #[default]
     Null,
     /// A pipe to [`Supervised::take_stdout`].

@@ -15,9 +15,7 @@ use nix::sys::time::TimeVal;
 /// How long to wait for the kernel, which answers at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// `SOCK_DIAG_BY_FAMILY` of `linux/sock_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `TCP_LISTEN` of `net/tcp_states.h`.
 const LISTENING: u8 = 10;
 
 /// The lengths of `struct nlmsghdr` and `struct inet_diag_sockid`.
@@ -195,9 +193,9 @@ mod tests {
             assert_eq!(from_tables(own, other).unwrap(), found, "{listen}");
             // Nothing is connected from the port of the listener, and the listener itself must not
             // be found.
-            let nobody = SocketAddr::new(own.ip(), 1);
-            assert_eq!(by_netlink(other, nobody).unwrap(), None);
-            assert_eq!(from_tables(other, nobody).unwrap(), None);
+            let unused = SocketAddr::new(own.ip(), 1);
+            assert_eq!(by_netlink(other, unused).unwrap(), None);
+            assert_eq!(from_tables(other, unused).unwrap(), None);
         }
     }
 

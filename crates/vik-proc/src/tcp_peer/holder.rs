@@ -20,7 +20,7 @@ pub(super) enum Found {
     /// and cannot be read.
     Hidden,
     /// No process has it.
-    Nobody,
+    NoProcess,
 }
 
 /// Searches all processes for one that has the socket open. Below `roots` each thread is searched,
@@ -62,7 +62,7 @@ pub(super) fn search(inode: u32, uid: u32, roots: &[ProcessId]) -> Found {
     if hidden.iter().any(is_hidden) {
         Found::Hidden
     } else {
-        Found::Nobody
+        Found::NoProcess
     }
 }
 

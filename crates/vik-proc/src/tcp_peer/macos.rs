@@ -10,7 +10,6 @@ use crate::identity::ProcessId;
 pub enum TcpPeer {
     /// A process that is one of those in question, or descends from one of them.
     Descendant,
-    /// Another one.
     Other,
     /// A process that cannot be found.
     Hidden,

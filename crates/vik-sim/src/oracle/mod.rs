@@ -23,11 +23,9 @@ use vik_core::workflow::Workflow;
 use crate::tracker::{Item, Snapshot};
 use books::Books;
 
-/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub invariant: &'static str,
-    /// The details.
     pub how: String,
 }
 
@@ -134,14 +132,13 @@ struct Known {
 pub(crate) struct Oracle {
     policy: Arc<Workflow>,
     ids: Vec<IssueId>,
-    /// Counts the inputs.
     seq: u64,
     books: Books,
     facts: BTreeMap<AttemptId, Facts>,
     known: Vec<Known>,
     /// The issues of the last successful pull.
     pulled: Vec<Option<Arc<Item>>>,
-    pull_began: u64,
+    pull_started: u64,
     /// Whether a pull succeeded after the last edit of the workflow, so that the relevant issues
     /// are known.
     is_current: bool,
@@ -178,7 +175,7 @@ impl Oracle {
             facts: BTreeMap::new(),
             known: vec![Known::default(); issues],
             pulled: vec![None; issues],
-            pull_began: 0,
+            pull_started: 0,
             is_current: false,
             ended: BTreeMap::new(),
             last_run: BTreeMap::new(),
@@ -203,7 +200,7 @@ impl Oracle {
     }
 
     pub(crate) fn start_pull(&mut self) {
-        self.pull_began = self.seq + 1;
+        self.pull_started = self.seq + 1;
     }
 
     /// Handles the issues of a successful pull.
@@ -218,13 +215,13 @@ impl Oracle {
         }
         for issue in 0..self.pulled.len() {
             let item = self.pulled[issue].clone();
-            let began = self.pull_began;
+            let started = self.pull_started;
             self.known[issue].missing = false;
             if item.is_none() && self.known[issue].absent {
                 // Stages that were parked after the lookup end as well.
                 self.books.on_missing(issue);
             }
-            self.on_snapshot(issue, item, began);
+            self.on_snapshot(issue, item, started);
         }
     }
 

@@ -42,7 +42,6 @@ struct Batch {
     effects: Vec<Effect>,
 }
 
-/// A running pull.
 pub(super) struct Pulling {
     /// The output of the tracker, which is taken when the pull starts or when it ends.
     pub(super) printed: Option<(Snapshot, &'static str)>,

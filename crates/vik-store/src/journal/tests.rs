@@ -51,7 +51,7 @@ fn lives() -> impl Strategy<Value = Vec<Step>> {
     let scripts = prop::array::uniform5(any::<bool>());
     (scripts, prop::option::of(0..5_usize), any::<bool>()).prop_map(|(has, fails, stops)| {
         let trouble = AttemptFailure::failed(FailureClass::Hook, "no");
-        let mut steps = vec![Step::Begun {
+        let mut steps = vec![Step::AttemptStarted {
             boot_id: BOOT.to_owned(),
         }];
         for (at, script) in SCRIPTS.into_iter().enumerate() {
@@ -125,8 +125,8 @@ proptest! {
                 });
                 let expected = match (script_started, end) {
                     (_, Some(trouble)) => ScriptProgress::Ended(trouble),
-                    (true, None) => ScriptProgress::Begun,
-                    (false, None) => ScriptProgress::Not,
+                    (true, None) => ScriptProgress::Started,
+                    (false, None) => ScriptProgress::NotStarted,
                 };
                 prop_assert_eq!(ran(done, script), expected);
             }
@@ -154,7 +154,7 @@ proptest! {
 #[test]
 fn a_script_that_was_cut_off_and_run_again_shows_both() {
     let steps = [started("verify"), started("verify"), finished("verify", None)];
-    assert_eq!(ran(&steps[..2], "verify"), ScriptProgress::Begun);
+    assert_eq!(ran(&steps[..2], "verify"), ScriptProgress::Started);
     assert_eq!(ran(&steps, "verify"), ScriptProgress::Ended(None));
 }
 

@@ -165,7 +165,6 @@ impl Drop for Ledger {
     }
 }
 
-/// A pending commit.
 #[derive(Debug)]
 #[must_use = "nothing may be acted on before it is committed"]
 pub struct Commit(oneshot::Receiver<Result<(), CommitError>>);

@@ -41,7 +41,6 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
     pub(super) fn spawn(self, files: &Files) -> Result<(Queue, Thread), LedgerError> {
         let (queue, waiting) = sync_channel(MAX_WAITING);
         let thread = std::thread::Builder::new()

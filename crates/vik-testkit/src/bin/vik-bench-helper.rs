@@ -149,9 +149,9 @@ fn number(issue: &str) -> u32 {
 fn print_at_rate(rate: u64, file: &Path, stdout: &mut File) -> io::Result<()> {
     let text = std::fs::read(file)?;
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
-    let (began, mut printed) = (std::time::Instant::now(), 0);
+    let (started, mut printed) = (std::time::Instant::now(), 0);
     loop {
-        let due = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX) * rate / 1000;
+        let due = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX) * rate / 1000;
         let mut chunk = Vec::new();
         for line in printed..due {
             chunk.extend_from_slice(lines[usize::try_from(line).unwrap_or(0) % lines.len()]);

@@ -394,7 +394,7 @@ impl Shared {
         let secret = |name: &str| {
             ["auth", "key", "cookie", "token", "secret"]
                 .iter()
-                .any(|word| name.contains(word))
+                .any(|part| name.contains(part))
         };
         let headers = http.headers.iter().map(|(name, value)| {
             (

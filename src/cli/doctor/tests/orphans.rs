@@ -91,7 +91,7 @@ fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
     for runs in [true, false] {
         let found = owners(&all, &known(runs));
         assert!(
-            found.iter().all(|process| process.owner == Owner::Nobody),
+            found.iter().all(|process| process.owner == Owner::NoOwner),
             "{found:?}"
         );
         let json = serde_json::to_value(&found[1]).unwrap();
@@ -117,7 +117,7 @@ fn what_descends_from_a_daemon_is_its_own() {
         ..process(10)
     };
     let of_other = find_owner(&all[0], &all, &known(true), |_| vec![other]);
-    assert_eq!(of_other.owner, Owner::Nobody);
+    assert_eq!(of_other.owner, Owner::NoOwner);
 }
 
 #[test]

@@ -283,7 +283,7 @@ impl RequestRunner {
 
         let mut reader = AnswerReader::new(protocol, request, *length);
         let mut meant = ContentProgress::default();
-        let mut began = false;
+        let mut has_started = false;
         let mut wait = first_byte.saturating_sub(start.elapsed());
         while !reader.is_done() {
             let chunk = match timeout(wait, response.chunk()).await {
@@ -296,13 +296,13 @@ impl RequestRunner {
                     break;
                 }
                 Ok(Err(error)) => return Err(self.cut(&reader, &error)),
-                Err(_) if !began => return Err(no_byte()),
+                Err(_) if !has_started => return Err(no_byte()),
                 Err(_) => return Err(self.stalled(self.deadlines.stall_ms)),
             };
             reader
                 .push(&chunk, progress)
                 .map_err(|error| self.broken(error))?;
-            began = true;
+            has_started = true;
             if meant.update(reader.received_bytes()) {
                 progress(Progress::Received {
                     bytes: reader.received_bytes(),

@@ -73,7 +73,6 @@ pub enum StreamEvent {
     Citation {
         /// The part with the text.
         part: Part,
-        /// The citation, unchanged.
         citation: Value,
     },
     /// Data that belongs to a part and is sent back with it, though only the protocol understands
@@ -97,7 +96,6 @@ pub enum StreamEvent {
         /// The cost in USD, if the provider reports it.
         cost_usd: Option<f64>,
     },
-    /// Why it stops.
     Stop(StopReason),
     Heartbeat,
     /// An unknown event. It is passed on, and never breaks an answer.

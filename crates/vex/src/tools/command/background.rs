@@ -23,7 +23,7 @@ pub(crate) struct BackgroundCommands(Mutex<Vec<Background>>);
 
 struct Background {
     id: String,
-    began: Instant,
+    started: Instant,
     terminal: bool,
     shared: Arc<Mutex<SharedState>>,
     wake: OwnedFd,
@@ -78,7 +78,7 @@ impl BackgroundCommands {
         let id = format!("bg{}", all.len() + 1);
         all.push(Background {
             id: id.clone(),
-            began: Instant::now(),
+            started: Instant::now(),
             terminal,
             shared,
             wake,
@@ -117,7 +117,7 @@ impl BackgroundCommands {
             text.push('\n');
         }
         let state = match &shared.ended {
-            None => format!("[{id} runs, for {} s]\n", one.began.elapsed().as_secs()),
+            None => format!("[{id} runs, for {} s]\n", one.started.elapsed().as_secs()),
             Some(CommandEnd { cut: Some(_), .. }) => format!("[{id} was stopped]\n"),
             Some(CommandEnd { code: Some(code), .. }) => format!("[{id} ended with exit code {code}]\n"),
             Some(_) => format!("[{id} ended]\n"),

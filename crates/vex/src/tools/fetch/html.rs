@@ -210,7 +210,6 @@ impl TextBuilder {
         }
     }
 
-    /// Adds text unchanged.
     fn push_raw(&mut self, text: &str) {
         if self.breaks > 0 {
             let kept = self.text.trim_end().len();

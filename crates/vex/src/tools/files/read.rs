@@ -168,9 +168,9 @@ impl Page {
         let mut bytes = self.current.as_slice();
         if whole {
             bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-            if let Some(rest) = bytes.strip_suffix(b"\r") {
+            if let Some(line) = bytes.strip_suffix(b"\r") {
                 self.crlf = true;
-                bytes = rest;
+                bytes = line;
             }
         }
         let line = String::from_utf8_lossy(bytes);

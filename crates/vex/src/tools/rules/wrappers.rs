@@ -8,7 +8,6 @@ pub(super) enum Wrapped {
     Command(Vec<Word>),
     /// A line for a shell.
     Line(String),
-    /// An unreadable command.
     Unknown,
 }
 

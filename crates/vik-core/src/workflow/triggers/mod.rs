@@ -23,7 +23,6 @@ pub struct Webhooks {
     pub listen: Option<SocketAddr>,
     /// `min_gap`: the minimum time between two pulls that calls trigger.
     pub min_gap: Span,
-    /// `hooks`, by name.
     pub hooks: BTreeMap<String, Hook>,
 }
 
@@ -37,7 +36,6 @@ impl Default for Webhooks {
     }
 }
 
-/// `webhooks.hooks.H`: one sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     /// The kind of authentication.
@@ -67,7 +65,6 @@ pub enum HookKind {
 /// `schedule.S`: an entry that is due at certain times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleEntry {
-    /// `cron`: the pattern.
     pub cron: String,
     /// `time_zone`: a name of the tz database.
     pub time_zone: String,

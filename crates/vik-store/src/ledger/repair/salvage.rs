@@ -19,7 +19,6 @@ use crate::ledger::read::{self, StoredAttempt};
 use crate::ledger::sql::{read_day, read_name, read_run, read_spend, read_time, read_variant};
 use crate::ledger::{commits, write};
 
-/// The salvaged data.
 #[derive(Default)]
 pub(super) struct Salvaged {
     pub(super) commits: u64,
@@ -28,7 +27,6 @@ pub(super) struct Salvaged {
     pub(super) runs_over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
     pub(super) paused: bool,
-    /// Oldest first.
     pub(super) decisions: Vec<Decision>,
 }
 

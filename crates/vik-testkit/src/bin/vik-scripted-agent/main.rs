@@ -29,7 +29,6 @@ pub(crate) mod exit {
     pub(crate) const COMMAND: i32 = 97;
     /// A step failed (a file that cannot be written, a closed stdout).
     pub(crate) const STEP: i32 = 98;
-    /// `wait-file` timed out.
     pub(crate) const DEADLINE: i32 = 99;
 }
 

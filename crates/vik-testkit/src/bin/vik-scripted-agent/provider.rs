@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 /// The provider whose lines are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// `codex exec --json`.
     Codex,
     /// `claude -p --output-format stream-json --verbose`.
     Claude,
-    /// `vex exec --json`.
     Vex,
     Text,
 }

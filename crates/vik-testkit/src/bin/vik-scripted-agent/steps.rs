@@ -204,7 +204,7 @@ impl Agent {
                 let numbers: Vec<u64> = step
                     .args()
                     .iter()
-                    .map(|word| number(word))
+                    .map(|text| number(text))
                     .collect::<Result<_, _>>()?;
                 let [input, output, more @ ..] = numbers.as_slice() else {
                     return Err(missing_args("IN OUT [CACHED]"));
