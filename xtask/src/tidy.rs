@@ -4,11 +4,25 @@ use std::path::{Path, PathBuf};
 
 use crate::repo::{self, TaskResult};
 
+mod documents;
+mod names;
+
 /// A longer source file must be split.
 const MAX_LINES: usize = 600;
 
 /// The endings of checked files. Recordings and lock files are excluded.
 const TEXT: &[&str] = &["rs", "md", "toml", "yml", "yaml", "sh", "json"];
+
+/// Markdown files whose lines may have any length, and why.
+const UNWRAPPED: &[(&str, &str)] = &[
+    ("docs/reference", "generated"),
+    ("examples/issues", "issues as people write them"),
+    (
+        "src/cli/init/templates",
+        "prompts, in which a line is a paragraph",
+    ),
+    ("xtask/live", "prompts, in which a line is a paragraph"),
+];
 
 /// Third-party or recorded files, which stay verbatim.
 const OTHERS: &[&str] = &[
@@ -23,8 +37,10 @@ pub fn run() -> TaskResult {
     let files = repo::files()?;
     for path in files.iter().filter(|path| is_ours(path)) {
         let text = repo::read(&repo::root().join(path))?;
+        let mut found = check_file(path, &text);
+        found.extend(check_language(path, &text));
         findings.extend(
-            check_file(path, &text)
+            found
                 .into_iter()
                 .map(|finding| format!("{}{finding}", path.display())),
         );
@@ -72,6 +88,32 @@ fn check_file(path: &Path, text: &str) -> Vec<String> {
     findings
 }
 
+/// Returns where names, comments and documents differ from docs/style.md.
+fn check_language(path: &Path, text: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let is = |end: &str| path.extension().is_some_and(|found| found == end);
+    if is("rs") {
+        match names::check(&path.to_string_lossy(), text) {
+            Ok(found) => findings.extend(found),
+            Err(error) => findings.push((error.span().start().line, format!("cannot be parsed: {error}"))),
+        }
+    }
+    if is("rs") || is("md") {
+        let exists = |path: &Path| repo::root().join(path).exists();
+        findings.extend(documents::check_paths(path, text, exists));
+    }
+    if is("md") && !UNWRAPPED.iter().any(|(folder, _)| path.starts_with(folder)) {
+        findings.extend(documents::check_width(text));
+    }
+    if path == Path::new("CONTEXT.md") {
+        findings.extend(documents::check_glossary(text));
+    }
+    findings
+        .into_iter()
+        .map(|(line, description)| format!(":{line}: {description}"))
+        .collect()
+}
+
 /// Built from parts, so that this file does not match itself.
 fn notes() -> [String; 2] {
     [["TO", "DO"].concat(), ["FIX", "ME"].concat()]
@@ -87,12 +129,12 @@ fn machine_folders() -> Vec<String> {
 fn leaves_note(line: &str, note: &str) -> bool {
     line.match_indices(note).any(|(at, _)| {
         let (before, after) = (&line[..at], &line[at + note.len()..]);
-        let begins = ["//", "///", "//!", "#", "<!--"]
+        let is_comment = ["//", "///", "//!", "#", "<!--"]
             .iter()
             .any(|mark| before.trim_end().ends_with(mark));
         let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
         !is_word(before.chars().next_back())
-            && (begins && !is_word(after.chars().next()) || after.starts_with([':', '(']))
+            && (is_comment && !is_word(after.chars().next()) || after.starts_with([':', '(']))
     })
 }
 

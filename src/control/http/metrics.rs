@@ -1,4 +1,4 @@
-//! Metrics for Prometheus. Names and labels are stable: docs/reference/metrics.md lists them.
+//! Metrics for Prometheus. Names and labels are stable: docs/usage/observe.md lists them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
