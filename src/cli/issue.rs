@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verbs() {
+    fn verbs_create_list_move_comment_and_show_issues() {
         let dir = tempfile::tempdir().unwrap();
         let vik = |args: &[&str]| vik_issue(dir.path(), args, "from stdin\n");
         let mut transcript = String::new();
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_files_fail_a_listing_only_when_nothing_else_is_there() {
+    fn listing_fails_only_when_all_files_are_broken() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("issues")).unwrap();
         assert_eq!(

@@ -60,7 +60,7 @@ fn day() -> Window {
 }
 
 #[test]
-fn an_empty_history_is_no_fault() {
+fn empty_history_gives_zero_figures() {
     let report = report(None, day()).unwrap();
     assert_eq!((report.total, report.issues), (Figures::default(), 0));
     assert_eq!(report.cost_per_succeeded_issue_usd, None);
@@ -69,7 +69,7 @@ fn an_empty_history_is_no_fault() {
 }
 
 #[test]
-fn attempts_are_told_by_where_they_started() {
+fn attempts_are_counted_by_their_start_time() {
     let attempts = [
         attempt(0, -1, Some((5, Outcome::Succeeded))),
         attempt(0, 0, Some((10, Outcome::Failed))),
@@ -110,7 +110,7 @@ fn attempts_are_told_by_where_they_started() {
 }
 
 #[test]
-fn an_issue_has_succeeded_when_its_last_run_has_and_nothing_is_open() {
+fn issue_succeeds_when_its_last_run_did_and_none_is_open() {
     let attempts: Vec<_> = (0..10)
         .map(|number| attempt(number, 1, Some((2, Outcome::Succeeded))))
         .collect();
@@ -137,7 +137,7 @@ fn an_issue_has_succeeded_when_its_last_run_has_and_nothing_is_open() {
 }
 
 #[test]
-fn parts_fit_the_span_and_begin_where_they_do_in_utc() {
+fn parts_fit_the_span_and_align_to_utc() {
     for (minutes, part_ms, parts) in [
         (10, 300_000, 2),
         (3 * 60, 300_000, 36),
@@ -168,7 +168,7 @@ fn parts_fit_the_span_and_begin_where_they_do_in_utc() {
 }
 
 #[test]
-fn the_start_is_read_as_people_write_it() {
+fn since_accepts_durations_dates_and_timestamps() {
     let now = at(0);
     for (text, then) in [
         ("7d", "2026-02-25T00:00:00Z"),
@@ -267,7 +267,7 @@ fn check(report: &ReportView) {
 
 proptest! {
     #[test]
-    fn the_parts_are_the_whole(
+    fn parts_add_up_to_the_total(
         attempts in proptest::collection::vec(any_attempt(), 0..60),
         overs in proptest::collection::vec(proptest::option::of((0..2000i64, any::<bool>())), 20),
         since in -100..1500i64,

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relative_program_is_one_of_the_work_tree() {
+    fn relative_program_belongs_to_the_work_tree() {
         let found = |command| program_of(command, Path::new("/w/1"));
         for command in [
             "git-lfs filter-process",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_takes_any_subsection() {
+    fn pattern_matches_any_subsection() {
         assert!(fits("filter.*.clean", "filter.a.b.clean"));
         assert!(fits("core.sshcommand", "core.sshCommand"));
         assert!(!fits("filter.*.clean", "filter.clean"));

@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_out_of_the_workspace_is_not_found() {
+    fn commands_outside_the_workspace_are_not_found() {
         for script in [
             "vik git push --quiet",
             "vik issue move --from todo -- {{ issue.id }} review",
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_that_of_the_script() {
+    fn found_command_has_the_line_of_the_script() {
         assert_eq!(
             found("set -eu\n\n{% if x %}\nvik x\ngit status --short\n"),
             [(5, "git status".to_owned())]
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_begin_elsewhere() {
+    fn output_scripts_start_outside_the_workspace() {
         let recipe =
             "git init --quiet --bare \"$clean\"\ngit -C \"$clean\" fetch --quiet {{ issue.workdir }} HEAD";
         assert_eq!(scan(recipe, false), [(2, "git fetch".to_owned())]);

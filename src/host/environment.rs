@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_withheld_is_in_no_childs_environment_and_in_no_debug_text() {
+    fn withheld_variables_reach_no_child_and_no_debug_text() {
         let all = BTreeMap::from([
             ("A".to_owned(), "1".to_owned()),
             ("TOKEN".to_owned(), "hush".to_owned()),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_read_as_in_a_pull() {
+    fn snapshot_is_parsed_as_in_a_pull() {
         let Ok(LookupResult::Snapshot(issue)) =
             parse("\u{feff} {\"id\": 7, \"title\": \"t\", \"state\": \"todo\"}\n")
         else {
@@ -159,12 +159,12 @@ mod tests {
     }
 
     #[test]
-    fn null_is_gone() {
+    fn null_means_the_issue_is_missing() {
         assert!(matches!(parse(" null\n"), Ok(LookupResult::Missing)));
     }
 
     #[test]
-    fn anything_else_tells_nothing() {
+    fn other_output_is_an_error() {
         for (output, error) in [
             ("", "there must be one"),
             ("{\"id\": 7", "no JSON"),

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_are_whole_objects_whatever_is_logged() {
+    fn json_lines_are_valid_objects_for_any_text() {
         let hostile = "two\nlines \"and\" a \u{1b}[31mcolour";
         let text = written(LogFormat::Json, || {
             tracing::error!(error = hostile, count = 3, "it {}", "failed");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_shows_a_secret() {
+    fn log_lines_mask_secrets() {
         let secret = "log \"line\" secret 12345";
         vik_mask::learn([(vik_mask::Label::Secret("LINE".to_owned()), secret.to_owned())]);
         for format in [LogFormat::Text, LogFormat::Json] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_a_line_without_secrets_too() {
+    fn panic_is_logged_with_masked_secrets() {
         let secret = "panicked secret 98765";
         vik_mask::learn([(vik_mask::Label::Secret("PANIC".to_owned()), secret.to_owned())]);
         let before = std::panic::take_hook();
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn text_is_for_people() {
+    fn text_line_shows_level_message_and_fields() {
         let text = written(LogFormat::Text, || tracing::info!(count = 3, "done"));
         assert!(text.ends_with(" INFO done count=3\n"), "{text}");
     }
 
     #[test]
-    fn only_old_logs_of_ours_go() {
+    fn retention_removes_only_old_vik_logs() {
         let dir = tempfile::tempdir().unwrap();
         let old = SystemTime::now() - Duration::from_secs(8 * 86_400);
         for (name, is_old) in [

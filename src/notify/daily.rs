@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_told_when_it_is_time_and_once() {
+    fn daily_summary_is_due_once_at_its_time() {
         let day = |text: &str| text.parse::<Date>().unwrap();
         assert_eq!(
             check_utc("2026-03-04T07:00:00Z", None),
@@ -118,7 +118,7 @@ mod tests {
         /// Whatever the clock does, two summaries are never sent without a change of the day
         /// between them.
         #[test]
-        fn no_jump_of_the_clock_sends_many(jumps in prop::collection::vec(-200_000i64..400_000, 1..60)) {
+        fn clock_jump_sends_at_most_one_summary_a_day(jumps in prop::collection::vec(-200_000i64..400_000, 1..60)) {
             let mut now: Timestamp = "2026-03-04T07:00:00Z".parse().unwrap();
             let mut last = None;
             let mut sent = Vec::new();

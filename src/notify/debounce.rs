@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_fact_about_the_same_takes_the_place_of_the_older_one() {
+    fn newer_fact_replaces_an_older_one_about_the_same_issue() {
         let mut debounce = Debounce::default();
         debounce.push(fact(1, "lost"), secs(0));
         debounce.push(fact(2, "lost"), secs(1));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_time_each_is_told_at_once() {
+    fn zero_window_sends_facts_immediately() {
         let mut debounce = Debounce::default();
         debounce.push(fact(1, "lost"), secs(5));
         assert!(debounce.take(Duration::ZERO, secs(5)).is_some());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_by_itself() {
+    fn lost_count_alone_makes_a_notification() {
         let mut debounce = Debounce::default();
         debounce.lose(0, secs(0));
         assert_eq!(debounce.due(secs(1)), None);
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         /// Each fact is sent once and within the time, and no two notifications are sent within it.
         #[test]
-        fn each_fact_is_told_once_and_in_time(
+        fn facts_are_sent_once_and_within_the_window(
             steps in prop::collection::vec((0u64..20, 0u32..300), 0..400),
             window in 1u64..60,
         ) {

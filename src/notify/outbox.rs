@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_back_and_what_cannot_be_read_is_set_aside() {
+    fn outbox_reloads_and_sets_an_unreadable_file_aside() {
         let folder = tempfile::tempdir().unwrap();
         let path = file(folder.path());
         let now: Timestamp = "2026-03-04T12:00:00Z".parse().unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_and_what_is_on_its_way_stays() {
+    fn full_queue_keeps_the_notification_in_delivery() {
         let now = Timestamp::UNIX_EPOCH;
         let mut queue = NotifierQueue::default();
         let first = message::test("a", Path::new("/w"), now);

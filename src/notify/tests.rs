@@ -66,7 +66,7 @@ fn shown(on: &[NotifyEvent], batch: &Batch) -> vik_api::Notification {
 }
 
 #[test]
-fn one_parked_issue_as_json() {
+fn parked_issue_is_rendered_as_json() {
     let fact = parked(
         "7",
         "Fix \u{1b}[31mit\nnow",
@@ -77,7 +77,7 @@ fn one_parked_issue_as_json() {
 }
 
 #[test]
-fn what_each_says_as_text() {
+fn facts_are_rendered_as_text() {
     let limit = vik_core::limits::LimitHit {
         scope: vik_core::limits::LimitScope::Day,
         unit: vik_core::limits::LimitUnit::Tokens,
@@ -124,7 +124,7 @@ fn what_each_says_as_text() {
 }
 
 #[test]
-fn a_parked_issue_names_those_that_wait_for_it() {
+fn parked_issue_names_its_dependents() {
     let text = |dependents: &[String]| {
         let ids: Vec<_> = dependents.iter().map(|id| IssueId::new(id.as_str())).collect();
         let fact = parked_with_dependents("7", "Fix it", ParkReason::AttemptsUsedUp, "exit code 1", &ids);
@@ -136,7 +136,7 @@ fn a_parked_issue_names_those_that_wait_for_it() {
 }
 
 #[test]
-fn a_day_as_text() {
+fn daily_summary_is_rendered_as_text() {
     let window = Window::new("2026-03-03T08:00:00Z".parse().unwrap(), now(), None);
     let report = figures(&[], &[], window);
     let notification = message::of_day("team", Path::new("/w/workflow.yml"), now(), report);
@@ -144,7 +144,7 @@ fn a_day_as_text() {
 }
 
 #[test]
-fn a_fact_is_told_as_the_first_of_what_is_asked_for() {
+fn fact_is_sent_as_its_first_subscribed_event() {
     let fact = parked("7", "Fix it", ParkReason::OverBudget, "");
     let event = |on: &[NotifyEvent]| fact.item(on).map(|item| item.event);
     assert_eq!(event(&ALL).as_deref(), Some("parked"));
@@ -165,7 +165,7 @@ fn a_fact_is_told_as_the_first_of_what_is_asked_for() {
 }
 
 #[test]
-fn a_flood_is_listed_up_to_a_bound() {
+fn flood_of_facts_is_listed_up_to_a_limit() {
     let mut debounce = Debounce::default();
     for id in 0..LISTED + 20 {
         let fact = parked(&id.to_string(), "t", ParkReason::Lost, "");

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_before_it_is_on_disk() {
+    fn effects_wait_until_their_commit_is_on_disk() {
         let slow = Slow::default();
         let mut queue = CommitQueue::new(Box::new(slow.clone()));
         assert_eq!(numbers(queue.push(Changes::default(), effect(1))), [1]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_after_a_commit_that_failed() {
+    fn failed_commit_stops_all_later_effects() {
         let slow = Slow::default();
         let mut queue = CommitQueue::new(Box::new(slow.clone()));
         for number in 0..3 {

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_s_own_words_are_read() {
+    fn meminfo_and_psi_files_are_parsed() {
         let meminfo = "MemTotal:       16303428 kB\nMemFree:          512 kB\nMemAvailable:   2048 kB\n";
         assert_eq!(available(meminfo), Some(2 * 1024 * 1024));
         let psi = "some avg10=12.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=3.00 avg60=0.00 avg300=0.00 total=0\n";
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_next_to_nothing_left_holds_until_there_is_room_again() {
+    fn full_disk_holds_starts_until_space_is_free() {
         let held = |free: u64, is_held| {
             let total = 200 << 20;
             check_space(Space { free, total }, is_held).is_some()
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_limited_and_known_holds() {
+    fn memory_holds_only_with_a_limit_and_a_known_value() {
         let limits = |memory, pressure| Pressure {
             min_available_memory: memory,
             max_memory_pressure: pressure,

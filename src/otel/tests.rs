@@ -102,7 +102,7 @@ fn seconds(span: &SpanData) -> (u64, u64) {
 }
 
 #[test]
-fn an_attempt_and_its_tool_calls_are_one_trace() {
+fn attempt_and_its_tool_calls_are_one_trace() {
     let scene = Scene::new(&ended("succeeded"));
     let spans = scene.attempt();
     let names: Vec<_> = spans.iter().map(|span| span.name.as_ref()).collect();
@@ -158,7 +158,7 @@ fn an_attempt_and_its_tool_calls_are_one_trace() {
 }
 
 #[test]
-fn a_failure_is_one_and_says_of_what_class() {
+fn failed_attempt_span_has_its_error_class() {
     let scene = Scene::new(&ended("failed"));
     let spans = scene.attempt();
     assert_eq!(attributes(&spans[0])["error.type"], "rate_limit");
@@ -171,7 +171,7 @@ fn a_failure_is_one_and_says_of_what_class() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_out() {
+fn unreadable_logs_yield_no_spans() {
     let scene = Scene::new(&json!({"seq": 5, "torn": true}));
     assert_eq!(scene.attempt(), []);
     let nowhere = scene.layout.issue_sessions_dir(&"8".into()).join("work-x.jsonl");
@@ -181,7 +181,7 @@ fn what_cannot_be_read_is_left_out() {
 }
 
 #[test]
-fn spans_go_out_in_bounded_batches_and_all_of_them() {
+fn spans_are_all_sent_in_bounded_batches() {
     let scene = Scene::new(&ended("succeeded"));
     let (notes, receiver) = sync_channel(WAITING);
     for _ in 0..400 {
@@ -195,7 +195,7 @@ fn spans_go_out_in_bounded_batches_and_all_of_them() {
 }
 
 #[test]
-fn the_environment_says_where_they_go() {
+fn environment_selects_the_endpoint() {
     let endpoint_for = |pairs: &[(&str, &str)]| {
         let pairs: HashMap<_, _> = pairs.iter().copied().collect();
         endpoint(|name| pairs.get(name).map(|&value| value.to_owned()))
@@ -214,7 +214,7 @@ fn the_environment_says_where_they_go() {
 }
 
 #[test]
-fn a_collector_gets_them_and_the_end_waits_for_it() {
+fn shutdown_waits_until_the_collector_has_the_spans() {
     let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = collector.local_addr().unwrap();
     let received = std::thread::spawn(move || {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plain_file_is_not_read() {
+    fn output_file_must_be_regular_and_within_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         assert_eq!(read_output_file(&file).unwrap(), b"", "nothing was asked for");

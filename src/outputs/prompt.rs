@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_does_not_speak_of_outputs_gets_them() {
+    fn outputs_section_is_added_unless_the_prompt_names_it() {
         let fence = Fence::of(&json!({}), false);
         let file = Path::new("/s/outputs.jsonl");
         let done = [Output::Comment {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_know_them() {
+    fn template_value_lists_kinds_and_schema() {
         let value = value(Some(&policy()), Path::new("/f"));
         assert_eq!(
             value["kinds"][1],

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_align_with_wide_characters() {
         let rows = [
             ["1".to_owned(), "plan".to_owned()],
             ["100".to_owned(), "x".to_owned()],
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_wraps() {
+    fn last_column_wraps_at_the_width() {
         let rows = [["1".to_owned(), "a few words that do not fit\nand more".to_owned()]];
         assert_eq!(
             table_within(30, ["ISSUE", "WHY"], &rows),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrapped_is_whole() {
+    fn wrap_splits_overlong_words_and_loses_no_text() {
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         assert_eq!(wrap("ab  cd", 9), ["ab cd"]);

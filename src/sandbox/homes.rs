@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_looked_for_below_every_home_whatever_home_says() {
+    fn places_cover_homes_of_agent_daemon_and_user() {
         let user = User::from_uid(getuid()).unwrap().unwrap().dir.join(".ssh");
         for (daemon, agent, expected) in [
             (
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn base_folders_stand_for_folders_of_the_home() {
+    fn places_include_the_xdg_base_folders() {
         let daemon = Environment::from(environment(&[("HOME", "/d"), ("XDG_CONFIG_HOME", "/dc")]));
         let agent = environment(&[
             ("HOME", "/a"),

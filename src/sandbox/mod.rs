@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_older_kernel_leaves_open_is_known() {
+    fn older_landlock_is_reported_as_a_weakness() {
         for (backend, landlock, weak) in [
             (Backend::Landlock, 5, true),
             (Backend::Landlock, 6, false),

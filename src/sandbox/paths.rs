@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_where_it_says() {
+    fn paths_resolve_against_workdir_and_home() {
         let (workdir, home) = (Path::new("/w"), Some(Path::new("/h")));
         for (written, place) in [
             ("src", "/w/src"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_the_workspace_stays_in_it() {
+    fn writable_path_stays_inside_the_workspace() {
         let root = tempfile::tempdir().unwrap();
         let (inside, outside) = (root.path().join("w"), root.path().join("out"));
         std::fs::create_dir_all(inside.join("src")).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_the_user_are_followed_and_those_of_agents_are_not() {
+    fn links_of_the_user_are_followed_but_not_those_of_agents() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         for folder in ["home/.ssh", "data/cache", "home/open/deep", "work/real"] {

@@ -40,7 +40,7 @@ fn next(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn patterns_are_read_by_the_clock_of_their_zone() {
+fn patterns_follow_the_clock_of_their_zone() {
     let berlin = next("0 3 * * *", "Europe/Berlin", "2026-01-10T12:00:00Z", 2);
     assert_eq!(berlin, ["2026-01-11T02:00:00Z", "2026-01-12T02:00:00Z"]);
     let summer = next("0 3 * * *", "Europe/Berlin", "2026-07-10T12:00:00Z", 1);
@@ -57,7 +57,7 @@ fn patterns_are_read_by_the_clock_of_their_zone() {
 
 /// On 2026-03-29 in Berlin, 01:59:59 is followed by 03:00:00.
 #[test]
-fn where_the_clock_goes_forward_nothing_is_lost_and_nothing_comes_twice() {
+fn dst_start_neither_skips_nor_repeats_a_run() {
     let fixed = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
     assert_eq!(fixed, ["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]);
     // Also when it is checked just after it ran.
@@ -76,7 +76,7 @@ fn where_the_clock_goes_forward_nothing_is_lost_and_nothing_comes_twice() {
 
 /// On 2026-10-25 in Berlin, 02:59:59 is followed by 02:00:00.
 #[test]
-fn where_the_clock_goes_back_a_fixed_time_comes_once_and_an_interval_goes_on() {
+fn dst_end_runs_a_fixed_time_once_and_continues_intervals() {
     let fixed = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
     assert_eq!(fixed, ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
     let between = next("30 2 * * *", "Europe/Berlin", "2026-10-25T01:00:00Z", 1);
@@ -94,7 +94,7 @@ fn where_the_clock_goes_back_a_fixed_time_comes_once_and_an_interval_goes_on() {
 }
 
 #[test]
-fn who_is_late_runs_and_who_was_missed_is_told_or_made_up_for() {
+fn late_run_starts_and_missed_run_is_reported_or_caught_up() {
     let mut timing = timing("0 3 * * *", "UTC");
     let settled = at("2026-01-10T12:00:00Z");
     let check = |timing: &Timing, now: &str| timing.due(settled, at(now));
@@ -114,7 +114,7 @@ fn who_is_late_runs_and_who_was_missed_is_told_or_made_up_for() {
 }
 
 #[test]
-fn the_book_keeps_what_is_settled_and_begins_anew_with_a_new_pattern() {
+fn state_survives_a_restart_and_resets_on_a_new_pattern() {
     let folder = tempfile::tempdir().unwrap();
     let (monday, friday) = (at("2026-01-05T00:00:00Z"), at("2026-01-09T00:00:00Z"));
     let entries = |cron: &str| BTreeMap::from([("n".to_owned(), entry(cron, "UTC"))]);
@@ -169,7 +169,7 @@ proptest! {
     /// Checks at random times, with a clock that jumps both ways and daemons that die: no time runs
     /// twice, and none runs early.
     #[test]
-    fn no_time_runs_twice_and_none_too_early(
+    fn due_time_never_runs_twice_or_early(
         (cron, zone) in patterns(),
         start in 1_767_225_600_i64..1_798_761_600,
         steps in proptest::collection::vec(-40_000_i64..90_000, 1..40),
@@ -206,7 +206,7 @@ proptest! {
 
     /// A check at each due time runs every time of the pattern, in order.
     #[test]
-    fn who_is_punctual_misses_none(
+    fn punctual_checks_miss_no_due_time(
         (cron, zone) in patterns(),
         start in 1_767_225_600_i64..1_798_761_600,
         late_ms in 0_i64..900,

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_of_a_file_shows_a_part_of_a_secret() {
+    fn file_range_never_shows_a_part_of_a_secret() {
         let secret = "pärt-of-a-secret-9f8e";
         vik_mask::learn([(Label::Secret("PART".to_owned()), secret.to_owned())]);
         let mut file = tempfile::tempfile().unwrap();

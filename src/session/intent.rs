@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_does_not_speak_of_the_intent_gets_it() {
+    fn intent_section_is_added_unless_the_prompt_names_it() {
         let fence = Fence::of(&json!({}), false);
         insta::assert_snapshot!(section(&intent(), "Do {{ issue.title }}.", &fence));
         assert_eq!(
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_say_of_it_stands_in_the_fence() {
+    fn intent_clause_of_an_untrusted_issue_is_fenced() {
         let fence = Fence::of(&json!({}), true);
         let text = fence.with_explanation(section(&intent(), "", &fence));
         let fenced = text.split("<issue-text-").count() - 1;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refreshed_token_reaches_the_profile_and_the_other_issues() {
+    fn refreshed_token_reaches_the_profile_and_other_issues() {
         let homes = Homes::new();
         homes.write("profile", &login("old").to_string(), 100);
         for issue in ["1", "2"] {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_refreshed_login_comes_out_of_an_issue() {
+    fn profile_accepts_only_a_refreshed_login_from_an_issue() {
         let mut other = login("x");
         other["tokens"]["account_id"] = json!("another");
         let mut key = login("x");
@@ -315,7 +315,7 @@ mod tests {
 
     /// Tokens of Claude Code name no account.
     #[test]
-    fn a_login_without_a_name_is_replaced_only_when_it_is_due() {
+    fn login_without_an_account_is_replaced_only_when_due() {
         let in_hours = |hours: u64| {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             u64::try_from(now.as_millis()).unwrap() + hours * 3_600_000

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn both_names_links_removals_and_what_cannot_be_seen_count() {
+    fn violations_include_renames_deletions_and_unseen_paths() {
         let scope = Scope::new(["src/a", "!src/a/lock"]).unwrap();
         let renamed = |from: &str| ChangeKind::Renamed {
             from: RelPath::new(from),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_names_the_paths_and_the_next_attempt_is_told_the_scope() {
+    fn failure_names_the_paths_and_feedback_names_the_scope() {
         let scope = Scope::new(["src"]).unwrap();
         let verdict = ScopeVerdict {
             violations: paths(&["a\u{202e}b", "c1", "c2", "c3", "c4", "c5"]),

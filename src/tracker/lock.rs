@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_read_keeps_nobody_out() {
+    fn lock_cannot_be_blocked_by_a_read_only_user() {
         let folder = tempfile::tempdir().unwrap();
         let reader = || {
             Flock::lock(
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writer_at_a_time_and_none_after_a_death() {
+    fn lock_admits_one_writer_and_is_free_after_a_crash() {
         let folder = tempfile::tempdir().unwrap();
         let lock = acquire(folder.path()).unwrap();
         assert!(acquire(folder.path()).is_none());
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_is_waited_for() {
+    fn lock_waits_for_an_older_version() {
         let folder = tempfile::tempdir().unwrap();
         let older = Flock::lock(
             File::open(folder.path()).unwrap(),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn many_writers_exclude_each_other_whoever_dies() {
+    fn lock_excludes_many_writers_across_crashes() {
         let folder = tempfile::tempdir().unwrap();
         let inside = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {

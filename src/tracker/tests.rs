@@ -34,7 +34,7 @@ fn new(title: &str) -> NewIssue {
 }
 
 #[test]
-fn a_new_issue_is_a_plain_file() {
+fn new_issue_is_a_plain_file() {
     let (_dir, tracker) = tracker();
     let issue = NewIssue {
         body: "It is wrong.\n".to_owned(),
@@ -128,7 +128,7 @@ fn hand_edits_stay_byte_for_byte() {
 }
 
 #[test]
-fn broken_files_are_told_with_their_line_and_the_rest_is_listed() {
+fn broken_files_are_reported_by_line_and_others_listed() {
     let (_dir, tracker) = tracker();
     for (name, text) in [
         ("a-no-front.md", "# Title\n"),
@@ -231,7 +231,7 @@ fn verbs_find_the_broken_file_of_their_issue() {
 }
 
 #[test]
-fn a_move_can_ask_for_the_state_before() {
+fn move_checks_the_expected_state() {
     let (_dir, tracker) = tracker();
     let id = tracker.create(&new("x"), now()).unwrap();
     assert!(
@@ -259,7 +259,7 @@ fn a_move_can_ask_for_the_state_before() {
 }
 
 #[test]
-fn what_a_new_issue_may_not_be() {
+fn new_issue_refuses_an_invalid_id_or_title() {
     let (dir, tracker) = tracker();
     let long = "x".repeat(101);
     for id in [
@@ -314,7 +314,7 @@ fn what_a_new_issue_may_not_be() {
 }
 
 #[test]
-fn numbers_go_on_after_the_highest_that_any_file_uses() {
+fn new_id_follows_the_highest_used_number() {
     let (_dir, tracker) = tracker();
     put(&tracker, "anything.md", "---\nid: 41\nstate: x\n---\n");
     put(&tracker, "50-broken.md", "no front matter");
@@ -331,7 +331,7 @@ fn numbers_go_on_after_the_highest_that_any_file_uses() {
 }
 
 #[test]
-fn writers_at_the_same_time_lose_nothing() {
+fn concurrent_writers_lose_nothing() {
     let (_dir, tracker) = tracker();
     tracker.create(&new("shared"), now()).unwrap();
     let threads: Vec<_> = (0..8)
@@ -363,7 +363,7 @@ fn writers_at_the_same_time_lose_nothing() {
 }
 
 #[test]
-fn a_lock_that_stays_is_named_with_its_owner_and_what_removes_it() {
+fn stale_lock_error_names_the_owner_and_the_removal() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(".vik-lock");
     std::fs::write(&file, "").unwrap();
@@ -383,7 +383,7 @@ fn a_lock_that_stays_is_named_with_its_owner_and_what_removes_it() {
 }
 
 #[test]
-fn an_editor_that_saves_in_between_is_noticed() {
+fn concurrent_save_by_an_editor_is_detected() {
     let (_dir, tracker) = tracker();
     put(&tracker, "1.md", "---\nid: 1\nstate: a\n---\nold\n");
     let mut tries = 0;
@@ -464,7 +464,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_scalar_reads_as_the_text_it_was(text in any_text()) {
+    fn yaml_scalar_round_trips_its_text(text in any_text()) {
         let line = format!("k: {}\nl: {}", yaml::scalar(&text), yaml::list(std::slice::from_ref(&text)));
         let entries = yaml::entries(&line).unwrap();
         prop_assert_eq!(entries[0].text.as_deref(), Some(text.as_str()));
@@ -474,7 +474,7 @@ proptest! {
     }
 
     #[test]
-    fn a_change_touches_its_value_only(
+    fn change_of_a_field_keeps_all_other_text(
         before in prop::collection::btree_set(odd_line(), 0..3),
         after in prop::collection::btree_set(odd_line(), 0..3),
         style in 0..4,
@@ -534,7 +534,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_makes_it_panic(text in "(---\n)?(id: 1\n|state: x\n|\\PC|\n|[\\[\\]{}:&*#|>'\"!%@`-]| ){0,60}(\n---\n)?(\\PC|\n){0,20}") {
+    fn document_of_any_text_does_not_panic(text in "(---\n)?(id: 1\n|state: x\n|\\PC|\n|[\\[\\]{}:&*#|>'\"!%@`-]| ){0,60}(\n---\n)?(\\PC|\n){0,20}") {
         if let Ok(mut document) = Document::parse(Path::new("x.md"), text) {
             let _ = document.issue(Path::new("x.md"));
             let _ = document.set("state", "y", Path::new("x.md"));

@@ -49,7 +49,7 @@ fn existing(layout: &Layout, id: &str) -> Workspace {
 // --- issue workspaces
 
 #[test]
-fn a_workspace_is_made_once() {
+fn workspace_is_created_once() {
     let (_folder, layout) = layout();
     assert!(open(&layout, &issue("1")).unwrap().is_none());
     let workspace = created(&layout, "1");
@@ -69,7 +69,7 @@ fn a_workspace_is_made_once() {
 }
 
 #[test]
-fn a_half_made_workspace_is_cleaned_and_made_anew() {
+fn incomplete_workspace_is_removed_and_recreated() {
     let (_folder, layout) = layout();
     let workspace = created(&layout, "1");
     std::fs::write(workspace.path().join("half"), "").unwrap();
@@ -95,7 +95,7 @@ fn a_half_made_workspace_is_cleaned_and_made_anew() {
 }
 
 #[test]
-fn without_a_hook_nothing_is_half_made() {
+fn workspace_without_a_hook_is_never_incomplete() {
     let (_folder, layout) = layout();
     let plain = |id: &str| match prepare(&layout, &issue(id), false).unwrap() {
         Prepared::Existing(workspace) => workspace,
@@ -114,7 +114,7 @@ fn without_a_hook_nothing_is_half_made() {
 }
 
 #[test]
-fn an_older_workspace_is_adopted_and_an_empty_one_is_made() {
+fn workspace_of_an_older_version_is_adopted() {
     let (_folder, layout) = layout();
     let path = layout.issue_dir(&issue("old"));
     std::fs::create_dir(&path).unwrap();
@@ -152,7 +152,7 @@ fn hostile_ids_stay_inside() {
 }
 
 #[test]
-fn a_link_is_never_followed() {
+fn link_in_place_of_a_workspace_is_not_followed() {
     let (folder, layout) = layout();
     let target = folder.path().join("target");
     std::fs::create_dir(&target).unwrap();
@@ -181,7 +181,7 @@ fn a_link_is_never_followed() {
 }
 
 #[test]
-fn a_workspace_that_was_exchanged_is_noticed() {
+fn replaced_workspace_is_detected() {
     let (folder, layout) = layout();
     let workspace = created(&layout, "1");
     workspace.check(&layout).unwrap();
@@ -195,7 +195,7 @@ fn a_workspace_that_was_exchanged_is_noticed() {
 }
 
 #[test]
-fn any_tree_can_be_removed() {
+fn removal_succeeds_on_any_tree() {
     let (folder, layout) = layout();
     let target = folder.path().join("target");
     std::fs::create_dir(&target).unwrap();
@@ -235,7 +235,7 @@ fn any_tree_can_be_removed() {
 }
 
 #[test]
-fn what_a_removal_left_is_swept() {
+fn leftovers_of_a_removal_are_swept() {
     let (_folder, layout) = layout();
     std::fs::create_dir_all(layout.issues_dir().join(".removing-1/0/a")).unwrap();
     std::fs::write(layout.issues_dir().join(".removing-1/0/a/b"), "").unwrap();
@@ -249,7 +249,7 @@ fn what_a_removal_left_is_swept() {
 }
 
 #[test]
-fn what_a_look_left_is_swept_and_one_that_goes_on_is_not() {
+fn old_git_views_are_swept_and_recent_ones_are_kept() {
     let (_folder, layout) = layout();
     let service = layout.service_dir();
     std::fs::create_dir_all(service.join("git-old/info")).unwrap();
@@ -310,7 +310,7 @@ fn private_files_stay_private_and_whole() {
 // --- fingerprints
 
 #[test]
-fn a_fingerprint_sees_files_and_commits_alone() {
+fn fingerprint_covers_only_files_and_commits() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     for name in ["src", ".git/refs/heads", ".git/objects/ab", ".git/logs"] {
@@ -356,7 +356,7 @@ fn a_fingerprint_sees_files_and_commits_alone() {
 }
 
 #[test]
-fn a_workspace_is_locked_by_whoever_works_in_it() {
+fn workspace_lock_excludes_issue_and_stage_locks() {
     use vik_core::ids::StageName;
     use vik_proc::FileLock;
 

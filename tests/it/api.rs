@@ -92,7 +92,7 @@ fn done() -> Served {
 }
 
 #[test]
-fn every_path_needs_the_token() {
+fn paths_all_require_the_token() {
     let served = done();
     let document = served.get("/openapi.json");
     let paths = document["paths"].as_object().unwrap();
@@ -130,7 +130,7 @@ fn every_path_needs_the_token() {
 }
 
 #[test]
-fn other_sites_and_bent_names_are_turned_away() {
+fn request_with_foreign_host_or_origin_is_refused() {
     let served = done();
     let client = served.client();
     for host in ["evil.example", "127.0.0.1.evil.example", ""] {
@@ -160,7 +160,7 @@ fn other_sites_and_bent_names_are_turned_away() {
 }
 
 #[test]
-fn it_tells_what_was_done() {
+fn api_reports_runs_issues_and_session_events() {
     let served = done();
     let state = served.get("/state");
     assert_eq!(
@@ -213,7 +213,7 @@ fn it_tells_what_was_done() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
+fn unknown_path_and_bad_request_get_problem_json() {
     let served = done();
     let client = served.client();
     for (path, status, code) in [
@@ -267,7 +267,7 @@ fn what_is_not_there_and_what_is_not_understood_is_said_as_a_problem() {
 }
 
 #[test]
-fn a_person_steers_and_it_is_written_down_who() {
+fn steering_by_a_person_is_recorded_with_its_origin() {
     let served = Served::of(World::new(&[("1", "todo")]).script("touch up; wait-file go; ok"));
     eventually("the agent is up", || {
         served.world.workspace("1").join("up").exists()
@@ -318,7 +318,7 @@ fn a_person_steers_and_it_is_written_down_who() {
 }
 
 #[test]
-fn the_feed_tells_what_happens_and_what_was_missed() {
+fn feed_sends_events_and_resumes_from_last_event_id() {
     let served = Served::of(World::new(&[]));
     let mut events = served.client().events("/api/v1/events");
     served.world.tracker.add("1", "One", "todo");
@@ -373,7 +373,7 @@ fn until(events: &mut EventStream, matches: impl Fn(&ServerEvent) -> bool) -> Se
 }
 
 #[test]
-fn the_feed_tells_of_a_pause_and_of_what_a_session_does() {
+fn feed_reports_pause_and_session_progress() {
     let served = Served::of(World::new(&[]).script("wait-file go; message hello; wait-file on; ok"));
     let mut events = served.client().events("/api/v1/events");
     let session = |event: &ServerEvent| event.event == "session" && event.data["issue_id"] == "1";
@@ -397,7 +397,7 @@ fn the_feed_tells_of_a_pause_and_of_what_a_session_does() {
 }
 
 #[test]
-fn the_control_socket_speaks_http_too() {
+fn control_socket_serves_http() {
     let world = World::new(&[("1", "todo")]);
     let daemon = world.daemon();
     let client = HttpClient::unix(instance(&world).join("vik.sock"));
@@ -413,7 +413,7 @@ fn the_control_socket_speaks_http_too() {
 }
 
 #[test]
-fn the_token_is_for_the_daemon_alone() {
+fn token_is_hidden_from_hooks_and_agents() {
     let world = World::new(&[("1", "todo")])
         .script("dump-env agent-env; ok")
         .work("hooks", json!({"before_run": "env > hook-env"}));
@@ -453,7 +453,7 @@ fn the_token_is_for_the_daemon_alone() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_and_nothing_is_started() {
+fn port_in_use_is_reported_and_prevents_the_start() {
     let world = World::new(&[("1", "todo")]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

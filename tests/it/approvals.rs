@@ -24,7 +24,7 @@ fn moved(world: &World) {
 }
 
 #[test]
-fn a_start_waits_for_a_person_who_may_say_more() {
+fn start_waits_for_approval_across_a_crash() {
     let world = World::new(&[("1", "todo")])
         .script("ok")
         .work("approve", json!({"before": true}));
@@ -66,7 +66,7 @@ fn a_start_waits_for_a_person_who_may_say_more() {
 }
 
 #[test]
-fn what_the_person_said_is_where_the_templates_have_it() {
+fn approval_message_reaches_prompt_and_hooks_as_data() {
     let here = "said=[{{ approval.message }}]";
     let script = "printf '%s\\n' {{ approval.message }} > said";
     let world = World::new(&[("1", "todo")])
@@ -91,7 +91,7 @@ fn what_the_person_said_is_where_the_templates_have_it() {
 }
 
 #[test]
-fn a_start_that_is_denied_rests() {
+fn denied_start_is_parked_until_the_issue_changes() {
     let world = World::new(&[("1", "todo")])
         .script("ok")
         .work("approve", json!({"before": true}));
@@ -111,7 +111,7 @@ fn a_start_that_is_denied_rests() {
 }
 
 #[test]
-fn once_reports_what_waits_and_ends() {
+fn run_once_reports_a_pending_approval_and_exits() {
     let world = World::new(&[("1", "todo")])
         .script("ok")
         .work("approve", json!({"before": true}));
@@ -130,7 +130,7 @@ fn once_reports_what_waits_and_ends() {
 }
 
 #[test]
-fn a_time_limit_that_passes_while_no_daemon_is_there_answers_when_one_is() {
+fn time_limit_that_passed_without_a_daemon_applies_at_start() {
     let world = World::new(&[("1", "todo")]).script("ok").work(
         "approve",
         json!({"before": true, "timeout": "1h", "on_timeout": "approve"}),
@@ -171,7 +171,7 @@ fn reviewed() -> World {
 }
 
 #[test]
-fn a_result_waits_through_a_stop_and_a_death_and_is_accepted_once() {
+fn result_awaiting_approval_survives_stop_and_crash() {
     let world = reviewed();
     let daemon = world.daemon();
     let waiting = waits(&world, "after");
@@ -200,7 +200,7 @@ fn a_result_waits_through_a_stop_and_a_death_and_is_accepted_once() {
 }
 
 #[test]
-fn a_result_is_sent_back_with_an_instruction_or_denied() {
+fn result_is_denied_with_a_message_for_retry_or_finally() {
     let world = reviewed();
     let daemon = world.daemon();
     waits(&world, "after");
@@ -227,7 +227,7 @@ fn a_result_is_sent_back_with_an_instruction_or_denied() {
 }
 
 #[test]
-fn a_result_whose_time_is_over_has_the_default_answer() {
+fn result_gets_the_default_answer_after_the_time_limit() {
     let world = reviewed().work("approve", json!({"after": true, "timeout": "1ms"}));
     world.once().expect(1);
     world.session("1").expect("failed", Some("denied"));
@@ -246,7 +246,7 @@ fn a_result_whose_time_is_over_has_the_default_answer() {
 }
 
 #[test]
-fn what_waits_is_cancelled_like_what_runs() {
+fn cancel_ends_an_attempt_that_awaits_approval() {
     let world = reviewed();
     let daemon = world.daemon();
     waits(&world, "after");
@@ -259,7 +259,7 @@ fn what_waits_is_cancelled_like_what_runs() {
 }
 
 #[test]
-fn outputs_are_done_when_a_person_has_agreed_to_them() {
+fn outputs_wait_for_the_approval_of_a_person() {
     let world = |answer: &[&str]| {
         let world = World::new(&[("1", "todo")]);
         let line = r#"{"kind":"comment","body":"Please look"}"#;

@@ -47,9 +47,9 @@ fn script(script: &str, sandbox: Value) -> Value {
 }
 
 #[test]
-fn a_hostile_agent_gets_nowhere_and_sees_nothing() {
+fn hostile_agent_sees_and_changes_nothing_outside() {
     let Some(world) = world(
-        "a_hostile_agent_gets_nowhere_and_sees_nothing",
+        "hostile_agent_sees_and_changes_nothing_outside",
         &[("1", "todo"), ("2", "elsewhere")],
     ) else {
         return;
@@ -143,7 +143,7 @@ fn a_hostile_agent_gets_nowhere_and_sees_nothing() {
 
 /// What namespaces add: without them the same calls succeed.
 #[test]
-fn landlock_alone_leaves_modes_and_times_and_lists_no_folder_that_holds_something_hidden() {
+fn landlock_alone_allows_chmod_but_no_listing_of_secrets() {
     let world = World::below(Path::new("/var/tmp"), &[("1", "todo")]);
     let outside = world.env.write("outside/there", "kept");
     world.env.write("home/.ssh/id_ed25519", "key");
@@ -165,9 +165,9 @@ fn landlock_alone_leaves_modes_and_times_and_lists_no_folder_that_holds_somethin
 }
 
 #[test]
-fn what_an_agent_needs_is_there_and_verify_is_within_too() {
+fn sandbox_provides_what_agents_need_and_confines_verify() {
     let Some(world) = world(
-        "what_an_agent_needs_is_there_and_verify_is_within_too",
+        "sandbox_provides_what_agents_need_and_confines_verify",
         &[("1", "todo")],
     ) else {
         return;
@@ -191,8 +191,11 @@ fn what_an_agent_needs_is_there_and_verify_is_within_too() {
 }
 
 #[test]
-fn how_it_ended_is_told_as_without() {
-    let Some(world) = world("how_it_ended_is_told_as_without", &[("1", "todo")]) else {
+fn end_of_an_agent_is_reported_as_without_bubblewrap() {
+    let Some(world) = world(
+        "end_of_an_agent_is_reported_as_without_bubblewrap",
+        &[("1", "todo")],
+    ) else {
         return;
     };
     for (way, message) in [
@@ -228,8 +231,8 @@ fn how_it_ended_is_told_as_without() {
 }
 
 #[test]
-fn a_stop_reaches_the_agent() {
-    let Some(world) = world("a_stop_reaches_the_agent", &[("1", "todo")]) else {
+fn stop_signal_reaches_the_agent() {
+    let Some(world) = world("stop_signal_reaches_the_agent", &[("1", "todo")]) else {
         return;
     };
     let waits = "trap 'echo bye > bye; exit 0' INT; echo > up; while :; do sleep 0.05; done";
@@ -242,14 +245,14 @@ fn a_stop_reaches_the_agent() {
 }
 
 #[test]
-fn only_listed_hosts_are_reached() {
-    let Some(world) = world("only_listed_hosts_are_reached", &[("1", "todo")]) else {
+fn network_list_admits_only_listed_hosts() {
+    let Some(world) = world("network_list_admits_only_listed_hosts", &[("1", "todo")]) else {
         return;
     };
     if Command::new("curl").arg("--version").output().is_err() {
         let _ = writeln!(
             std::io::stderr(),
-            "skipped: backends::only_listed_hosts_are_reached: no curl"
+            "skipped: backends::network_list_admits_only_listed_hosts: no curl"
         );
         return;
     }
@@ -273,7 +276,7 @@ fn only_listed_hosts_are_reached() {
 }
 
 #[test]
-fn without_bubblewrap_nothing_is_started() {
+fn missing_bubblewrap_prevents_the_start() {
     let world = World::new(&[("1", "todo")]).set("/agents/a", script("echo x > ran", json!({})));
     let bin = world.env.root().join("bin").display().to_string();
     let done = world.start_with(&["run", "--once"], &[("PATH", &bin)]).done();
@@ -294,7 +297,7 @@ fn without_bubblewrap_nothing_is_started() {
 }
 
 #[test]
-fn what_cannot_be_put_up_is_refused_at_the_start() {
+fn unusable_bubblewrap_is_refused_at_the_start() {
     let world = World::new(&[("1", "todo")]).set("/agents/a", script("echo x > ran", json!({})));
     let refusing = world.env.write(
         "fake/bwrap",
@@ -312,8 +315,8 @@ fn what_cannot_be_put_up_is_refused_at_the_start() {
 
 /// vex is the program of Vik itself, wherever that file is.
 #[test]
-fn vex_works_within() {
-    let Some(world) = world("vex_works_within", &[("1", "todo")]) else {
+fn vex_works_inside_bubblewrap() {
+    let Some(world) = world("vex_works_inside_bubblewrap", &[("1", "todo")]) else {
         return;
     };
     let server = ModelServer::start_json(json!([

@@ -54,7 +54,7 @@ macro_rules! assert_settled {
 // --- help
 
 #[test]
-fn every_verb_has_its_help() {
+fn verbs_all_have_help_text() {
     let world = World::new(&[]);
     let mut text = String::new();
     let verbs = [
@@ -135,7 +135,7 @@ fn every_verb_has_its_help() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn version_is_printed_by_its_option() {
     let world = World::new(&[]);
     assert_eq!(
         world.vik(&["--version"]).expect(0).out,
@@ -148,7 +148,7 @@ fn the_version_is_told() {
 // --- errors
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_name_the_remedy() {
     let world = World::new(&[]);
     let mut text = String::new();
     for (args, code) in [
@@ -184,7 +184,7 @@ fn errors_say_what_to_do() {
 }
 
 #[test]
-fn a_broken_workflow_is_shown_with_all_its_faults() {
+fn broken_workflow_is_reported_with_all_its_faults() {
     let world = World::new(&[]);
     world.env.workflow(
         "agents:\n  a: {runtime: codx, model: m}\nissues:\n  pull: {command: 'true', idel_sec: 5}\nissue:\n  stages:\n    work:\n      \
@@ -208,7 +208,7 @@ fn a_broken_workflow_is_shown_with_all_its_faults() {
 }
 
 #[test]
-fn errors_are_json_where_json_is_asked_for() {
+fn errors_are_json_when_json_is_requested() {
     let world = World::new(&[]);
     let status = world.vik(&["status", "--json"]).expect(4).json();
     assert_eq!(
@@ -250,7 +250,7 @@ fn busy() -> World {
 }
 
 #[test]
-fn the_listings_of_a_daemon_at_work() {
+fn listings_show_the_work_of_a_running_daemon() {
     let world = busy();
     world.tracker.set("run", "priority", json!(3));
     world.tracker.set("slot", "priority", json!(4));
@@ -348,7 +348,7 @@ fn the_listings_of_a_daemon_at_work() {
 }
 
 #[test]
-fn every_listing_is_valid_json() {
+fn listings_are_all_valid_json() {
     let world = World::new(&[("1", "todo")]);
     world.once().expect(0);
     for args in [
@@ -385,7 +385,7 @@ fn every_listing_is_valid_json() {
 }
 
 #[test]
-fn the_closing_summary_tells_all() {
+fn run_once_prints_progress_and_a_summary() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .agent("claude_code")
         .work("retry/max_attempts", json!(1))
@@ -397,7 +397,7 @@ fn the_closing_summary_tells_all() {
 }
 
 #[test]
-fn old_sessions_are_shown_before_they_are_pruned() {
+fn prune_lists_old_sessions_before_it_removes_them() {
     let world = World::new(&[("1", "todo")]);
     world.once().expect(0);
     let shown = world.vik(&["prune", "--older-than", "0s"]).expect(0);
@@ -442,7 +442,7 @@ fn on_a_terminal(world: &World, args: &[&str], env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn colour_is_for_terminals_that_want_it() {
+fn colour_is_used_only_on_terminals_that_allow_it() {
     let world = World::new(&[]);
     assert!(on_a_terminal(&world, &["status"], &[]).contains('\x1b'));
     for env in [("NO_COLOR", "1"), ("TERM", "dumb")] {

@@ -26,7 +26,7 @@ fn workspaces(world: &World) -> usize {
 }
 
 #[test]
-fn all_workspaces_of_issues_that_their_hooks_close_are_removed() {
+fn workspaces_of_issues_closed_by_their_hooks_are_removed() {
     let names: Vec<_> = (1..=25).map(|number: u32| number.to_string()).collect();
     let issues: Vec<_> = names.iter().map(|name| (name.as_str(), "todo")).collect();
     let world = open_only(&issues);
@@ -46,7 +46,7 @@ fn all_workspaces_of_issues_that_their_hooks_close_are_removed() {
 }
 
 #[test]
-fn parked_issue_that_is_closed_is_parked_no_more() {
+fn closed_issue_is_no_longer_parked() {
     let world = open_only(&[("1", "todo"), ("2", "todo")])
         .script("fail no")
         .attempts(1);
@@ -101,7 +101,7 @@ fn explain_names_a_cycle_without_a_daemon() {
 }
 
 #[test]
-fn once_names_a_state_that_differs_by_case_only() {
+fn run_once_reports_a_state_that_differs_only_by_case() {
     let world = World::new(&[("1", "Todo"), ("2", "elsewhere")]);
     let done = world.once().expect(8);
     assert!(
@@ -116,7 +116,7 @@ fn once_names_a_state_that_differs_by_case_only() {
 }
 
 #[test]
-fn once_beside_a_parked_issue_says_so() {
+fn run_once_reports_a_parked_issue() {
     let world = World::new(&[("1", "todo")]).script("fail no").attempts(1);
     world.once().expect(1);
     for _ in 0..2 {
@@ -130,7 +130,7 @@ fn once_beside_a_parked_issue_says_so() {
 }
 
 #[test]
-fn once_fails_where_a_failed_attempt_took_its_issue_out_of_the_pull() {
+fn run_once_fails_when_a_failed_attempt_closed_its_issue() {
     for attempts in [1, 3] {
         for has_show in [false, true] {
             let world = open_only(&[("1", "todo")])

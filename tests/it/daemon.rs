@@ -20,7 +20,7 @@ fn pid_of(world: &World) -> i32 {
 }
 
 #[test]
-fn a_detached_daemon_is_ready_and_on_its_own() {
+fn detached_daemon_is_ready_and_has_its_own_session() {
     let world = World::new(&[]);
     let done = world.vik(&["run", "-d"]).expect(0);
     // A daemon that is ready answers at once.
@@ -47,14 +47,14 @@ fn a_detached_daemon_is_ready_and_on_its_own() {
 }
 
 #[test]
-fn the_old_name_of_detach_works() {
+fn detach_works_under_its_old_name() {
     let world = World::new(&[]);
     world.vik(&["run", "--detached"]).expect(0);
     world.vik(&["stop"]).expect(0);
 }
 
 #[test]
-fn a_detached_daemon_that_cannot_start_says_why() {
+fn detached_daemon_reports_why_it_cannot_start() {
     let world = World::new(&[]);
     world.env.write("work/home", "in the way");
     let done = world.vik(&["run", "-d"]);
@@ -80,7 +80,7 @@ fn a_detached_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_second_instance_is_refused_and_leaves_the_first_alone() {
+fn second_instance_is_refused_and_the_first_is_unaffected() {
     let world = World::new(&[]);
     world.vik(&["run", "-d"]).expect(0);
     let pid = pid_of(&world);
@@ -98,7 +98,7 @@ fn a_second_instance_is_refused_and_leaves_the_first_alone() {
 }
 
 #[test]
-fn two_workflows_have_two_daemons() {
+fn workflows_have_separate_daemons() {
     let world = World::new(&[]);
     let yaml = world.env.read("work/workflow.yml");
     world.env.write("work/other.yml", yaml);
@@ -140,7 +140,7 @@ fn uninstall_needs_no_workflow_file_and_keeps_history() {
 }
 
 #[test]
-fn restart_brings_a_new_daemon() {
+fn restart_replaces_the_daemon() {
     let world = World::new(&[("1", "todo")]).script("ignore TERM; hang");
     world.vik(&["restart"]).expect(0);
     let first = pid_of(&world);
@@ -155,7 +155,7 @@ fn restart_brings_a_new_daemon() {
 }
 
 #[test]
-fn restart_with_a_broken_workflow_says_so_and_stops_nothing() {
+fn restart_with_a_broken_workflow_fails_and_stops_nothing() {
     let world = World::new(&[]);
     world.vik(&["run", "-d"]).expect(0);
     let pid = pid_of(&world);
@@ -168,7 +168,7 @@ fn restart_with_a_broken_workflow_says_so_and_stops_nothing() {
 }
 
 #[test]
-fn a_hangup_is_safe_and_asks_for_a_pull() {
+fn hangup_triggers_a_pull_and_stops_nothing() {
     let world = World::new(&[]).set("/issues/pull/idle_sec", json!("1h"));
     let daemon = world.daemon();
     let pulls = world.tracker.pulls();
@@ -181,7 +181,7 @@ fn a_hangup_is_safe_and_asks_for_a_pull() {
 }
 
 #[test]
-fn state_json_tells_who_runs() {
+fn state_json_names_the_running_daemon() {
     let world = World::new(&[]);
     let state = || -> Value {
         serde_json::from_str(&std::fs::read_to_string(world.home().join("service/state.json")).unwrap())
@@ -219,7 +219,7 @@ fn state_json_tells_who_runs() {
 }
 
 #[test]
-fn logs_are_json_where_the_workflow_says_so() {
+fn logs_are_json_when_the_workflow_sets_it() {
     let world = World::new(&[("1", "todo")]).set("/logging", json!({"format": "json"}));
     world.once().expect(0);
     let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
@@ -240,7 +240,7 @@ fn logs_are_json_where_the_workflow_says_so() {
 }
 
 #[test]
-fn logs_are_daily_errors_apart_and_old_ones_go() {
+fn logs_are_daily_with_separate_errors_and_retention() {
     let world = World::new(&[("1", "todo")]).set("/logging", json!({"retention_days": 3}));
     world.once().expect(0);
     let logs = world.home().join("logs");
@@ -277,7 +277,7 @@ fn logs_are_daily_errors_apart_and_old_ones_go() {
 }
 
 #[test]
-fn a_reused_pid_is_not_taken_for_the_daemon() {
+fn reused_pid_is_not_mistaken_for_the_daemon() {
     let world = World::new(&[]);
     world.vik(&["run", "-d"]).expect(0);
     let pid = pid_of(&world);
@@ -305,7 +305,7 @@ fn a_reused_pid_is_not_taken_for_the_daemon() {
 }
 
 #[test]
-fn the_control_socket_is_private() {
+fn control_socket_is_private() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     let folder = world.instance();
@@ -319,7 +319,7 @@ fn the_control_socket_is_private() {
 }
 
 #[test]
-fn a_long_path_is_no_hindrance_to_the_socket() {
+fn control_socket_works_below_a_long_path() {
     let world = World::new(&[]);
     let long = world.env.path("state").join("x".repeat(120));
     std::fs::create_dir(&long).unwrap();
@@ -345,7 +345,7 @@ fn ask(world: &World, request: &[u8]) -> String {
 }
 
 #[test]
-fn the_control_socket_takes_nonsense_calmly() {
+fn control_socket_refuses_malformed_requests() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     // Clients that send nothing block nobody.
@@ -367,7 +367,7 @@ fn the_control_socket_takes_nonsense_calmly() {
 }
 
 #[test]
-fn an_agent_may_not_steer_the_daemon_that_runs_it() {
+fn agent_may_not_steer_its_own_daemon() {
     let world = World::new(&[("1", "todo")]).script(
         "try vik -w $VIK_WORKFLOW status > status.txt 2>&1
         try vik -w $VIK_WORKFLOW refresh > refresh.txt 2>&1
@@ -395,7 +395,7 @@ fn an_agent_may_not_steer_the_daemon_that_runs_it() {
 }
 
 #[test]
-fn an_agent_that_asks_and_is_gone_is_refused_too() {
+fn agent_that_exits_after_its_request_is_refused() {
     // The process that connects exits before its request is read.
     let world = World::new(&[("1", "todo")])
         .script("run sh connect.sh; touch asked; wait-file go; ok")
@@ -428,7 +428,7 @@ fn an_agent_that_asks_and_is_gone_is_refused_too() {
 }
 
 #[test]
-fn an_agent_that_asks_in_its_first_instant_is_refused_too() {
+fn agent_that_connects_at_its_start_is_refused() {
     let ids: Vec<String> = (0..30).map(|n| n.to_string()).collect();
     let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
     let ask = "import glob, os, socket\n\
@@ -448,7 +448,7 @@ fn an_agent_that_asks_in_its_first_instant_is_refused_too() {
 }
 
 #[test]
-fn a_hook_may_ask_the_daemon() {
+fn hook_may_query_the_daemon() {
     let world = World::new(&[("1", "todo")]).work(
         "hooks/before_run",
         json!("vik status --workflow {{ workflow_path }} --json > status.json && vik refresh --workflow {{ workflow_path }}"),
@@ -459,7 +459,7 @@ fn a_hook_may_ask_the_daemon() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn status_with_a_closed_pipe_is_no_error() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     let mut child = world
@@ -480,7 +480,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn one_home_has_one_daemon_wherever_its_instance_is_looked_for() {
+fn home_has_one_daemon_for_any_state_folder() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     let mut command = world.env.vik(["run", "--once"]);

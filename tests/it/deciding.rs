@@ -18,7 +18,7 @@ fn time(value: &Value) -> jiff::Timestamp {
 }
 
 #[test]
-fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
+fn issues_run_in_order_up_to_the_concurrency_limit() {
     let ids = ["e", "d", "c", "b", "a"];
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
     let mut world = World::new(&issues).set("/loop", json!({"max_issue_concurrency": 2}));
@@ -65,7 +65,7 @@ fn issues_run_side_by_side_up_to_the_limit_and_in_order() {
 }
 
 #[test]
-fn a_lower_priority_number_goes_first() {
+fn issue_with_the_lower_priority_number_runs_first() {
     let world = World::new(&[
         ("none", "todo"),
         ("high", "todo"),
@@ -82,7 +82,7 @@ fn a_lower_priority_number_goes_first() {
 }
 
 #[test]
-fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
+fn stages_of_an_issue_run_sequentially_in_file_order() {
     let world = World::new(&[("1", "todo")]);
     let script = |name: &str, world: &World| {
         format!(
@@ -108,7 +108,7 @@ fn stages_of_an_issue_run_one_after_the_other_in_file_order() {
 }
 
 #[test]
-fn the_next_stage_starts_only_if_the_state_still_matches() {
+fn next_stage_starts_only_if_the_state_still_matches() {
     let world = World::new(&[("1", "todo")]);
     let (one, two) = (
         format!("SCRIPT: {}; ok", note(&world, "one")),
@@ -125,7 +125,7 @@ fn the_next_stage_starts_only_if_the_state_still_matches() {
 }
 
 #[test]
-fn once_follows_an_issue_through_all_its_stages() {
+fn run_once_follows_an_issue_through_all_its_stages() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]);
     let (review, done) = (world.on_success("review"), world.on_success("done"));
     let world = world
@@ -144,7 +144,7 @@ fn once_follows_an_issue_through_all_its_stages() {
 }
 
 #[test]
-fn attempts_are_counted_and_their_waits_double() {
+fn retries_are_counted_and_their_backoff_doubles() {
     let world = World::new(&[("1", "todo")])
         .work(
             "retry",
@@ -178,7 +178,7 @@ fn attempts_are_counted_and_their_waits_double() {
 }
 
 #[test]
-fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
+fn run_out_of_attempts_is_parked_until_the_issue_changes() {
     let world = World::new(&[("1", "todo")]).script("stderr broken; exit 3");
     let daemon = world.daemon();
     let parked = || {
@@ -231,7 +231,7 @@ fn a_run_that_fails_too_often_is_parked_until_the_issue_is_changed() {
 }
 
 #[test]
-fn entering_a_state_again_is_a_new_run() {
+fn state_entered_again_starts_a_new_run() {
     let world = World::new(&[("1", "todo")])
         .attempts(3)
         .script("count calls; on 3 \"exit 0\"; exit 1");
@@ -258,7 +258,7 @@ fn entering_a_state_again_is_a_new_run() {
 }
 
 #[test]
-fn after_the_state_moved_a_failure_is_not_tried_again() {
+fn failure_is_not_retried_after_a_state_change() {
     let world = World::new(&[("1", "todo")]);
     let script = format!(
         "run vik-fake-tracker {} move 1 elsewhere; exit 3",
@@ -270,7 +270,7 @@ fn after_the_state_moved_a_failure_is_not_tried_again() {
 }
 
 #[test]
-fn an_issue_that_vanishes_in_mid_run_is_worked_on_to_the_end() {
+fn issue_that_vanishes_during_a_run_is_finished() {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; touch finished; ok");
     let daemon = world.daemon();
     eventually("it runs", || {
@@ -288,14 +288,14 @@ fn an_issue_that_vanishes_in_mid_run_is_worked_on_to_the_end() {
 // --- exit codes
 
 #[test]
-fn exit_0_there_is_nothing_to_do() {
+fn exit_0_means_nothing_to_do() {
     let world = World::new(&[("1", "done")]);
     let done = world.once().expect(0);
     assert!(done.out.contains("nothing to do"), "{}", done.out);
 }
 
 #[test]
-fn exit_1_a_run_failed() {
+fn exit_1_means_a_failed_run() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]).work(
         "prompt",
         json!("SCRIPT: {{ 'ok' if issue.id == '2' else 'exit 3' }}"),
@@ -307,7 +307,7 @@ fn exit_1_a_run_failed() {
 }
 
 #[test]
-fn exit_3_the_workflow_is_invalid() {
+fn exit_3_means_an_invalid_workflow() {
     let world = World::new(&[])
         .work("agnet", json!(1))
         .set("/agents/a/runtime", json!("gpt"));
@@ -317,7 +317,7 @@ fn exit_3_the_workflow_is_invalid() {
 }
 
 #[test]
-fn exit_8_no_such_issue() {
+fn exit_8_means_no_such_issue() {
     let world = World::new(&[("1", "todo"), ("2", "todo"), ("3", "done")]);
     let done = world.vik(&["run", "--once", "--issue", "nope"]).expect(8);
     assert!((done.out + &done.err).contains("nope"));
@@ -333,7 +333,7 @@ fn exit_8_no_such_issue() {
 }
 
 #[test]
-fn exit_9_success_that_changed_nothing_and_0_where_a_file_did() {
+fn exit_9_means_success_without_progress() {
     let world = World::new(&[("1", "todo")])
         .work("hooks/after_run", json!(null))
         .attempts(1);
@@ -344,7 +344,7 @@ fn exit_9_success_that_changed_nothing_and_0_where_a_file_did() {
 }
 
 #[test]
-fn exit_10_something_waits_longer_than_it_is_waited_for() {
+fn exit_10_means_work_is_still_waiting() {
     let started = std::time::Instant::now();
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .work(
@@ -368,7 +368,7 @@ fn exit_10_something_waits_longer_than_it_is_waited_for() {
 }
 
 #[test]
-fn once_waits_for_a_short_back_off() {
+fn run_once_waits_for_a_short_backoff() {
     let world = World::new(&[("1", "todo")])
         .work(
             "retry",
@@ -380,7 +380,7 @@ fn once_waits_for_a_short_back_off() {
 }
 
 #[test]
-fn only_the_named_stages_run() {
+fn stage_option_runs_only_the_named_stages() {
     let world = World::new(&[("1", "todo"), ("2", "review")]).stage("review", "review", "SCRIPT: ok");
     world.vik(&["run", "--once", "--stage", "work"]).expect(0);
     assert_eq!((world.sessions("1").len(), world.sessions("2").len()), (1, 0));
@@ -399,7 +399,7 @@ fn max_iterations_counts_pulls() {
 }
 
 #[test]
-fn the_last_pull_lets_what_it_started_end() {
+fn last_iteration_lets_started_work_finish() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]).set("/loop", json!({"max_issue_concurrency": 1}));
     let world = world.script("sleep 300; write x y; ok");
     world.vik(&["run", "--max-iterations", "1"]).expect(0);
@@ -410,7 +410,7 @@ fn the_last_pull_lets_what_it_started_end() {
 }
 
 #[test]
-fn a_dry_run_starts_nothing() {
+fn dry_run_starts_nothing() {
     let world = World::new(&[("1", "todo"), ("2", "done")])
         .work("hooks/before_run", json!("echo {{ issue.title }}"))
         .work(

@@ -120,7 +120,7 @@ fn run(world: &World, commit_log: &Stumbling, stalled: impl FnOnce()) -> RunSumm
 }
 
 #[test]
-fn a_claim_that_is_not_on_disk_starts_nothing() {
+fn claim_that_is_not_on_disk_starts_nothing() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]).script("append turns x; ok");
     let commit_log = Stumbling::over(|changes| !changes.started.is_empty());
     let nothing = || {
@@ -134,7 +134,7 @@ fn a_claim_that_is_not_on_disk_starts_nothing() {
 }
 
 #[test]
-fn an_end_that_is_not_on_disk_leads_to_nothing() {
+fn end_that_is_not_on_disk_has_no_effect() {
     let world = World::new(&[("1", "todo")])
         .script("append turns x; exit 1")
         .attempts(3);

@@ -88,7 +88,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn the_example_does_its_work_once_and_then_has_nothing_to_do() {
+fn example_finishes_its_work_and_then_has_nothing_to_do() {
     let example = Example::new();
     let first = example.vik(&["run", "--once", "workflow.example.yml"]).expect(0);
     example.env.assert_nothing_left();
@@ -146,7 +146,7 @@ fn the_example_does_its_work_once_and_then_has_nothing_to_do() {
 }
 
 #[test]
-fn the_example_runs_from_another_folder() {
+fn example_runs_from_another_folder() {
     let example = Example::new();
     let path = example.env.work().join("workflow.example.yml");
     let mut vik = example.env.vik(["run", "--once", "--issue", "2"]);
@@ -162,7 +162,7 @@ fn the_example_runs_from_another_folder() {
 }
 
 #[test]
-fn doctor_finds_the_example_in_order() {
+fn doctor_passes_the_example() {
     let example = Example::new();
     let done = example.vik(&["doctor", "workflow.example.yml"]);
     assert_eq!(done.code, 0, "{}\n{}", done.out, done.err);
@@ -171,7 +171,7 @@ fn doctor_finds_the_example_in_order() {
 
 /// Changes the two lines that the README names.
 #[test]
-fn two_changed_lines_choose_another_agent() {
+fn example_switches_agents_by_two_lines() {
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("workflow.example.yml")).unwrap();
     for (name, runtime) in [("codex", "codex"), ("claude", "claude_code"), ("api", "vex")] {

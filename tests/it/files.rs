@@ -23,7 +23,7 @@ fn all(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn all_is_private_whatever_the_umask() {
+fn files_are_private_whatever_the_umask() {
     let world = World::new(&[("1", "todo"), ("a/b", "todo")])
         .set("/issue/hooks", json!({"after_create": "true"}))
         .work("hooks/before_run", json!("echo hook"))
@@ -66,7 +66,7 @@ fn all_is_private_whatever_the_umask() {
 }
 
 #[test]
-fn files_have_the_names_that_scripts_rely_on() {
+fn file_names_are_stable_for_scripts() {
     let world = World::new(&[("1", "todo")])
         .work("hooks/before_run", json!("echo hook"))
         .script("stderr hm; message hi; ok");
@@ -122,7 +122,7 @@ fn files_have_the_names_that_scripts_rely_on() {
 }
 
 #[test]
-fn the_home_is_where_the_workflow_says() {
+fn home_is_at_the_place_set_by_the_workflow() {
     // Without the section: `.vik` beside the workflow. With an empty section: `VIK_HOME`, or
     // `~/.vik`.
     let world = World::new(&[]).set("/workspace", json!(null));
@@ -142,7 +142,7 @@ fn the_home_is_where_the_workflow_says() {
 }
 
 #[test]
-fn events_have_the_fields_of_the_contract() {
+fn session_events_have_the_documented_fields() {
     let world = World::new(&[("1", "todo")]).agent("claude_code").script(
         "start; reasoning hm; message hello; tool t1 ls; toolend t1 0 files; usage 10 3; cost 0.5; done bye",
     );

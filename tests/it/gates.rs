@@ -50,7 +50,7 @@ fn pusher() -> World {
 }
 
 #[test]
-fn a_call_waits_for_a_person_and_is_made() {
+fn tool_call_waits_for_approval_and_is_made() {
     let world = pusher();
     let daemon = world.daemon();
     let waiting = waits(&world);
@@ -77,7 +77,7 @@ fn a_call_waits_for_a_person_and_is_made() {
 }
 
 #[test]
-fn an_answer_outlasts_the_daemon_that_was_asked() {
+fn tool_call_request_survives_a_daemon_crash() {
     let world = pusher();
     let daemon = world.daemon();
     let waiting = waits(&world);
@@ -129,7 +129,7 @@ fn an_answer_outlasts_the_daemon_that_was_asked() {
 }
 
 #[test]
-fn the_time_limit_answers_and_no_clock_runs_meanwhile() {
+fn time_limit_denies_a_call_and_timeouts_pause_meanwhile() {
     let mut world = pusher();
     // Far shorter than the time limit of the approval.
     for clock in ["timeout", "stall_timeout", "tool_timeout"] {
@@ -145,7 +145,7 @@ fn the_time_limit_answers_and_no_clock_runs_meanwhile() {
 }
 
 #[test]
-fn an_agent_that_is_stopped_while_it_waits_asks_no_more() {
+fn stopped_agent_withdraws_its_request() {
     let world = pusher();
     let daemon = world.daemon();
     waits(&world);
@@ -200,14 +200,14 @@ fn keeps_to_its_scope(agent: RealAgent, tool: &str, model: Option<&str>) {
 }
 
 #[test]
-fn claude_code_is_kept_to_its_scope_before_it_writes() {
+fn claude_code_is_kept_in_scope_before_it_writes() {
     keeps_to_its_scope(RealAgent::Claude, "Write", None);
 }
 
 /// Since Claude Code 2.1.330 a sub-agent runs in the background, and its calls may come after the
 /// first result.
 #[test]
-fn agents_of_claude_code_in_the_background_are_kept_to_the_scope_too() {
+fn claude_code_background_agents_are_kept_in_scope() {
     let write = |path: &str| json!({"write": {"path": path, "content": "x\n"}});
     let behind = json!([
         {"tools": [write("docs/out.txt")], "delay_ms": 3000},
@@ -240,12 +240,12 @@ fn agents_of_claude_code_in_the_background_are_kept_to_the_scope_too() {
 }
 
 #[test]
-fn codex_is_kept_to_its_scope_before_it_writes() {
+fn codex_is_kept_in_scope_before_it_writes() {
     keeps_to_its_scope(RealAgent::Codex, "file_change", None);
 }
 
 #[test]
-fn codex_in_code_mode_is_kept_to_its_scope_before_it_writes() {
+fn codex_in_code_mode_is_kept_in_scope_before_it_writes() {
     keeps_to_its_scope(RealAgent::Codex, "file_change", Some("gpt-6-sol"));
 }
 
@@ -294,19 +294,19 @@ fn waits_through_the_death_of_its_daemon(agent: RealAgent) {
 }
 
 #[test]
-fn claude_code_waits_through_the_death_of_its_daemon() {
+fn claude_code_waits_for_approval_across_a_daemon_crash() {
     waits_through_the_death_of_its_daemon(RealAgent::Claude);
 }
 
 #[test]
-fn codex_waits_through_the_death_of_its_daemon() {
+fn codex_waits_for_approval_across_a_daemon_crash() {
     waits_through_the_death_of_its_daemon(RealAgent::Codex);
 }
 
 /// A shell on a terminal that accepts later input would bypass every approval. Codex cannot open
 /// one, and any other shell reads the end of its input at once.
 #[test]
-fn codex_cannot_write_to_a_shell_that_it_was_let_start() {
+fn codex_cannot_write_to_an_approved_shell() {
     let call = |input: Value| json!([{"call": {"name": "exec_command", "input": input}}]);
     let script = json!([
         {"tools": call(json!({"cmd": "bash", "tty": true}))},
@@ -325,7 +325,7 @@ fn codex_cannot_write_to_a_shell_that_it_was_let_start() {
 }
 
 #[test]
-fn vex_asks_natively_and_keeps_to_its_scope_by_itself() {
+fn vex_requests_approval_natively_and_enforces_its_scope() {
     let script = json!([
         {"tools": [{"write": {"path": "docs/out.txt", "content": "x\n"}}]},
         {"run": "git push origin x", "expect": "out_of_scope"},

@@ -164,7 +164,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_push_goes_where_after_create_cloned_from() {
+fn push_sends_to_the_remote_recorded_after_create() {
     let clone = Clone::new();
     let head = clone.commit("b", "two\n");
     clone.vik(&["push", "--quiet"]).expect(0);
@@ -185,7 +185,7 @@ fn a_push_goes_where_after_create_cloned_from() {
 }
 
 #[test]
-fn a_push_with_a_lease_replaces_what_vik_has_seen_and_nothing_else() {
+fn push_with_lease_replaces_only_known_commits() {
     let clone = Clone::new();
     clone.commit("b", "two\n");
     clone.vik(&["push", "--quiet", "--force-with-lease"]).expect(0);
@@ -218,7 +218,7 @@ fn a_push_with_a_lease_replaces_what_vik_has_seen_and_nothing_else() {
 }
 
 #[test]
-fn another_url_is_refused() {
+fn push_and_fetch_refuse_another_url() {
     for (key, value) in [
         ("remote.origin.url", "/elsewhere"),
         ("remote.origin.pushurl", "ext::touch x"),
@@ -260,7 +260,7 @@ fn publishes(clone: &Clone, commit: &str) -> bool {
 type Attack<'a> = &'a dyn Fn(&Clone, &Path, &str);
 
 #[test]
-fn no_other_repository_is_published() {
+fn push_publishes_no_other_repository() {
     let attacks: [(&str, Attack<'_>); 8] = [
         ("a file in place of .git", &|clone, private, _| {
             std::fs::rename(clone.path().join(".git"), clone.path().join("git")).unwrap();
@@ -359,7 +359,7 @@ fn no_other_repository_is_published() {
 }
 
 #[test]
-fn refs_are_written_into_no_other_repository() {
+fn push_writes_no_refs_into_another_repository() {
     let clone = Clone::new();
     let (private, _) = private(&clone);
     let before = clone.git_in(&private, &["for-each-ref"]);
@@ -373,7 +373,7 @@ fn refs_are_written_into_no_other_repository() {
 }
 
 #[test]
-fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
+fn reset_uses_the_fetched_commit_despite_agent_changes() {
     let clone = Clone::new();
     let origin = clone.git(&["rev-parse", "origin/main"]);
     clone.commit("b", "two\n");
@@ -408,7 +408,7 @@ fn a_reset_begins_at_the_commit_that_vik_saw_whatever_the_agent_left() {
 }
 
 #[test]
-fn a_fetch_brings_branches_into_the_workspace() {
+fn fetch_updates_the_remote_branches_of_the_workspace() {
     let clone = Clone::new();
     let seed = clone.world.env.work().join("seed");
     clone.commit_in(&seed, "new", "new\n");
@@ -424,7 +424,7 @@ fn a_fetch_brings_branches_into_the_workspace() {
 }
 
 #[test]
-fn a_linked_work_tree_is_used_where_it_was() {
+fn linked_work_tree_moves_only_the_branch_of_its_issue() {
     let clone = Clone::made_by("git -C {{ workflow_dir }}/seed worktree add -q -b vik/1 \"$PWD\"");
     let head = clone.commit("b", "two\n");
     clone.vik(&["push", "--quiet"]).expect(0);
@@ -453,7 +453,7 @@ fn a_linked_work_tree_is_used_where_it_was() {
 }
 
 #[test]
-fn settings_of_the_user_hold_and_hooks_do_not_run() {
+fn user_settings_apply_and_git_hooks_do_not_run() {
     let clone = Clone::new();
     clone.commit("b", "two\n");
     let config = clone.world.env.home().join(".gitconfig");
@@ -505,7 +505,7 @@ fn settings_of_the_user_hold_and_hooks_do_not_run() {
 }
 
 #[test]
-fn a_workspace_without_a_record_is_refused_until_a_person_names_the_url() {
+fn workspace_without_a_record_is_refused_until_recorded() {
     let clone = Clone::new();
     let head = clone.commit("b", "two\n");
     let records = walk(&clone.service());
@@ -531,7 +531,7 @@ fn a_workspace_without_a_record_is_refused_until_a_person_names_the_url() {
 }
 
 #[test]
-fn what_cannot_be_done_safely_is_refused_with_the_reason() {
+fn unsafe_operations_are_refused_with_a_reason() {
     let clone = Clone::new();
     let done = clone.vik(&["gc"]).expect(2);
     assert!(done.err.contains("`vik git` has no verb `gc`"), "{}", done.err);

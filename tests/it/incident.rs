@@ -38,7 +38,7 @@ fn pid(world: &World) -> i32 {
 }
 
 #[test]
-fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
+fn agent_that_succeeds_forever_stays_within_the_limits() {
     let mut world = World::new(&[("1", "todo")])
         .work("hooks", json!({}))
         .attempts(2)
@@ -93,7 +93,7 @@ fn an_agent_that_succeeds_for_ever_costs_what_the_limits_say() {
 }
 
 #[test]
-fn a_state_that_flaps_while_it_runs_costs_no_more_than_the_life_limit() {
+fn flapping_state_stays_within_the_life_limit() {
     // Each success moves the issue on; a person or a bot moves it back, again and again.
     let world = World::new(&[("1", "todo")]).set("/issue/limits", json!({"attempts": 4}));
     world.vik(&["run", "-d"]).expect(0);

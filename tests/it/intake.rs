@@ -41,7 +41,7 @@ fn fails(world: &World, reason: &str) {
 }
 
 #[test]
-fn a_pull_that_hangs_is_ended_with_all_it_started() {
+fn hanging_pull_is_ended_with_its_descendants() {
     let world =
         pulling("sleep 600 & setsid sleep 600 & sleep 600").set("/issues/pull/timeout", json!("100ms"));
     fails(&world, "100ms");
@@ -49,7 +49,7 @@ fn a_pull_that_hangs_is_ended_with_all_it_started() {
 }
 
 #[test]
-fn a_pull_that_fails_tells_its_stderr() {
+fn failed_pull_reports_its_stderr() {
     fails(
         &pulling("echo '[]'; echo no login >&2; exit 4"),
         "exited with 4; it said: no login",
@@ -57,12 +57,12 @@ fn a_pull_that_fails_tells_its_stderr() {
 }
 
 #[test]
-fn a_pull_that_is_killed_is_told() {
+fn killed_pull_reports_its_signal() {
     fails(&pulling("kill -9 $$"), "signal 9");
 }
 
 #[test]
-fn a_pull_that_floods_is_cut_off() {
+fn flooding_pull_is_cut_off_at_the_size_limit() {
     let world = pulling("yes").set("/issues/pull/idle_sec", json!("1s"));
     let daemon = world.daemon();
     let error = world.status().unwrap()["last_pull"]["error"].clone();
@@ -83,7 +83,7 @@ fn a_pull_that_floods_is_cut_off() {
 }
 
 #[test]
-fn garbage_is_no_list() {
+fn garbage_is_refused_as_a_list_of_issues() {
     fails(&pulling("echo Please log in first"), "Please log in first");
     let world = pulling("echo '{\"issues\":[]}'");
     fails(&world, "JSON array");
@@ -94,7 +94,7 @@ fn garbage_is_no_list() {
 }
 
 #[test]
-fn a_failed_pull_changes_nothing_and_the_next_good_one_goes_on() {
+fn failed_pull_changes_nothing_and_the_next_resumes_work() {
     let world = World::new(&[("1", "todo")]).script("touch up; wait-file go; ok");
     let good = world.tracker.pull_command();
     let world = world.set(
@@ -130,7 +130,7 @@ fn a_failed_pull_changes_nothing_and_the_next_good_one_goes_on() {
 }
 
 #[test]
-fn a_stalled_first_pull_does_not_hold_up_status_or_stop() {
+fn stalled_first_pull_does_not_block_status_or_stop() {
     let world = pulling("sleep 600");
     world.vik(&["run", "-d"]).expect(0);
     eventually("it pulls", || pulls(&world) == 1);
@@ -144,7 +144,7 @@ fn a_stalled_first_pull_does_not_hold_up_status_or_stop() {
 }
 
 #[test]
-fn bad_items_are_skipped_each_with_its_reason() {
+fn invalid_items_are_skipped_with_a_reason() {
     let world = pulling("cat issues.json");
     world.env.issues(&json!([
         {"id": "a", "title": "no state"}, 7, null, "text", [], {}, {"state": "todo"}, {"id": {}, "state": "todo"},
@@ -181,7 +181,7 @@ fn bad_items_are_skipped_each_with_its_reason() {
 }
 
 #[test]
-fn ten_thousand_issues_are_taken_in_stride() {
+fn pull_of_ten_thousand_issues_is_accepted() {
     let mut world = pulling("cat issues.json");
     let issues: Vec<_> = (0..10_000)
         .map(|n| json!({"id": n, "title": format!("Issue {n}"), "state": if n == 9_999 { "todo" } else { "later" }}))
@@ -205,7 +205,7 @@ fn ten_thousand_issues_are_taken_in_stride() {
 }
 
 #[test]
-fn fifty_megabytes_are_read_whole() {
+fn pull_of_fifty_megabytes_is_read_completely() {
     let mut world = pulling("cat issues.json");
     let text = "x".repeat(5_000_000);
     let issues: Vec<_> = (0..10)
@@ -230,7 +230,7 @@ fn fifty_megabytes_are_read_whole() {
 }
 
 #[test]
-fn the_pull_runs_beside_the_workflow_with_the_daemons_environment() {
+fn pull_runs_beside_the_workflow_with_the_daemon_environment() {
     let world = pulling("pwd > where; env > env; echo '[]'");
     let mut command = world
         .env
@@ -247,7 +247,7 @@ fn the_pull_runs_beside_the_workflow_with_the_daemons_environment() {
 }
 
 #[test]
-fn old_standard_error_of_a_pull_is_not_told_again() {
+fn stderr_of_an_earlier_pull_is_not_repeated() {
     let world = pulling("test -e second || { touch second; echo first fault >&2; exit 1; }; exit 2");
     let daemon = world.daemon();
     eventually("the second failed", || {
@@ -267,7 +267,7 @@ fn old_standard_error_of_a_pull_is_not_told_again() {
 }
 
 #[test]
-fn a_field_of_another_type_is_told_and_what_cannot_be_read_holds() {
+fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
     let issues = json!([
         {"id": "1", "title": "One", "state": "todo", "description": {"type": "doc"}},
         {"id": "2", "title": "Two", "state": "todo", "blocked_by": [{"number": 1}]},

@@ -84,7 +84,7 @@ impl Repo {
 }
 
 #[test]
-fn what_was_pushed_is_no_leftover() {
+fn pushed_work_is_not_unsaved() {
     let repo = Repo::new();
     assert_eq!(repo.left(), UnsavedWork::Nothing);
     repo.write("x.log", "ignored");
@@ -95,7 +95,7 @@ fn what_was_pushed_is_no_leftover() {
 }
 
 #[test]
-fn an_empty_folder_is_no_leftover_and_files_without_a_repository_are() {
+fn files_without_a_repository_count_as_unsaved() {
     let repo = Repo::new();
     let folder = repo.world.env.work().join("plain");
     std::fs::create_dir(&folder).unwrap();
@@ -105,7 +105,7 @@ fn an_empty_folder_is_no_leftover_and_files_without_a_repository_are() {
 }
 
 #[test]
-fn what_is_in_no_commit_is_kept() {
+fn uncommitted_changes_are_kept() {
     let change = |change: &dyn Fn(&Repo)| {
         let repo = Repo::new();
         change(&repo);
@@ -123,7 +123,7 @@ fn what_is_in_no_commit_is_kept() {
 }
 
 #[test]
-fn commits_that_no_remote_has_are_kept() {
+fn unpushed_commits_are_kept() {
     let commit = |args: &[&[&str]]| {
         let repo = Repo::new();
         for args in args {
@@ -159,7 +159,7 @@ fn commits_that_no_remote_has_are_kept() {
 }
 
 #[test]
-fn a_linked_work_tree_answers_for_its_own_commits() {
+fn linked_work_tree_counts_only_its_own_commits() {
     let repo = Repo::new();
     let linked = repo.world.env.work().join("linked");
     repo.git(&["worktree", "add", "-q", "--detach", "../linked"]);
@@ -173,7 +173,7 @@ fn a_linked_work_tree_answers_for_its_own_commits() {
 }
 
 #[test]
-fn submodules_are_not_looked_into() {
+fn submodules_count_as_unsaved_work() {
     let repo = Repo::new();
     repo.git(&["submodule", "--quiet", "add", "../up.git", "sub"]);
     repo.git(&["commit", "-qm", "sub"]);
@@ -182,7 +182,7 @@ fn submodules_are_not_looked_into() {
 }
 
 #[test]
-fn nothing_that_an_agent_put_into_the_repository_is_run() {
+fn inspection_runs_no_program_of_the_repository() {
     let repo = Repo::new();
     let trap = repo.world.env.work().join("sprung");
     let spring = format!("touch {}; cat", trap.display());
@@ -227,7 +227,7 @@ fn nothing_that_an_agent_put_into_the_repository_is_run() {
 }
 
 #[test]
-fn what_cannot_be_told_is_kept() {
+fn unreadable_repository_is_kept() {
     let repo = Repo::new();
     let text = std::fs::read_to_string(repo.path.join(".git/HEAD")).unwrap();
     std::fs::remove_file(repo.path.join(".git/HEAD")).unwrap();

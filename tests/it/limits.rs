@@ -15,7 +15,7 @@ fn parked(world: &World, issue: &str) -> Value {
 }
 
 #[test]
-fn an_issue_has_so_many_attempts_in_its_life_however_often_vik_is_started() {
+fn attempt_limit_of_an_issue_holds_across_restarts() {
     let world = World::new(&[("1", "todo")])
         .set("/issue/limits", json!({"attempts": 3}))
         .attempts(5)
@@ -37,7 +37,7 @@ fn an_issue_has_so_many_attempts_in_its_life_however_often_vik_is_started() {
 }
 
 #[test]
-fn tokens_of_an_issue_s_life_are_counted_over_starts() {
+fn token_limit_of_an_issue_holds_across_restarts() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .set("/issue/limits", json!({"tokens": 60}))
@@ -52,7 +52,7 @@ fn tokens_of_an_issue_s_life_are_counted_over_starts() {
 }
 
 #[test]
-fn a_day_s_limit_holds_everything_and_is_told() {
+fn day_limit_holds_all_work_across_restarts() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .agent("codex")
         .set("/loop", json!({"max_issue_concurrency": 1}))
@@ -70,7 +70,7 @@ fn a_day_s_limit_holds_everything_and_is_told() {
 }
 
 #[test]
-fn an_attempt_that_tells_nothing_is_charged_an_estimate() {
+fn attempt_without_usage_is_charged_an_estimate() {
     let world = World::new(&[("1", "todo")])
         .set("/agents/a/estimate", json!({"tokens": 60}))
         .set("/issue/limits", json!({"tokens": 100}))
@@ -82,7 +82,7 @@ fn an_attempt_that_tells_nothing_is_charged_an_estimate() {
 
 /// Vik cannot estimate the cost of a script, and an agent that never answered has none.
 #[test]
-fn nothing_is_estimated_for_a_script_nor_before_the_first_answer() {
+fn estimate_is_not_charged_to_scripts_or_silent_agents() {
     let script = json!({"runtime": "command", "command": ["sh", "-c", "echo working; exit 3"]});
     let silent =
         json!({"runtime": "command", "command": ["sh", "-c", "exit 3"], "estimate": {"usd": 2, "tokens": 7}});
@@ -106,7 +106,7 @@ fn nothing_is_estimated_for_a_script_nor_before_the_first_answer() {
 /// Codex answers, and its turn is cut off before it reports its usage. What was read before counts,
 /// also after a death of the daemon.
 #[test]
-fn estimate_stands_apart_wherever_costs_are_shown() {
+fn estimate_is_shown_apart_from_reported_costs() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .set("/agents/a/estimate", json!({"usd": 0.5, "tokens": 1000}))
@@ -152,7 +152,7 @@ fn estimate_stands_apart_wherever_costs_are_shown() {
 }
 
 #[test]
-fn no_more_of_an_agent_run_at_once_than_may() {
+fn agent_concurrency_limit_holds() {
     let world = World::new(&[("1", "todo"), ("2", "todo"), ("3", "todo")])
         .set("/agents/a/max_concurrency", json!(2))
         .script("touch up; hang");
@@ -170,7 +170,7 @@ fn no_more_of_an_agent_run_at_once_than_may() {
 }
 
 #[test]
-fn a_blocker_comes_first() {
+fn blocker_runs_before_its_dependent() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .set("/issue/terminal_states", json!(["done"]))
         .script("run echo $VIK_ISSUE_ID >> ../../order; ok");

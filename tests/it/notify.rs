@@ -72,7 +72,7 @@ fn assert_nowhere(folder: &std::path::Path, text: &str) {
 }
 
 #[test]
-fn a_parked_issue_is_told_once_and_its_text_is_data() {
+fn parked_issue_is_notified_once_with_its_text_as_data() {
     let world = failing(&[("1", "todo")], "0s");
     let title = "`touch pwned` $(touch pwned) '; touch pwned; \" \u{1b}[31m";
     world.tracker.set("1", "title", json!(title));
@@ -107,7 +107,7 @@ fn a_parked_issue_is_told_once_and_its_text_is_data() {
 }
 
 #[test]
-fn a_parked_issue_is_notified_with_those_that_wait_for_it() {
+fn parked_issue_is_notified_with_its_dependents() {
     let world = failing(&[("1", "todo"), ("2", "todo"), ("3", "todo")], "0s");
     world.tracker.set("2", "blocked_by", json!(["1"]));
     world.tracker.set("3", "blocked_by", json!(["2"]));
@@ -122,7 +122,7 @@ fn a_parked_issue_is_notified_with_those_that_wait_for_it() {
 }
 
 #[test]
-fn a_burst_becomes_one_with_a_list() {
+fn burst_is_combined_into_one_notification() {
     let ids: Vec<String> = (1..=8).map(|id| id.to_string()).collect();
     let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
     let world = failing(&issues, "1h");
@@ -138,7 +138,7 @@ fn a_burst_becomes_one_with_a_list() {
 }
 
 #[test]
-fn a_webhook_is_signed_tried_again_and_delivered_once() {
+fn webhook_is_signed_retried_and_delivered_once() {
     let server = Server::start(&[500, 500, 200]);
     let world = failing(&[("1", "todo")], "0s");
     let hook = webhook(&server, "0s");
@@ -174,7 +174,7 @@ fn a_webhook_is_signed_tried_again_and_delivered_once() {
 }
 
 #[test]
-fn what_an_endpoint_says_back_does_not_betray_the_secret() {
+fn webhook_response_does_not_reveal_the_secret() {
     let server = Server::echoing(&[418], SECRET);
     let world = failing(&[("1", "todo")], "0s");
     let hook = webhook(&server, "0s");
@@ -196,7 +196,7 @@ fn what_an_endpoint_says_back_does_not_betray_the_secret() {
 }
 
 #[test]
-fn a_redirect_is_not_followed() {
+fn webhook_redirect_is_not_followed() {
     let elsewhere = Server::start(&[200]);
     let server = Server::redirecting(&format!("http://{}/x", elsewhere.address()));
     let world = failing(&[("1", "todo")], "0s").set("/notify", json!({"hook": webhook(&server, "0s")}));
@@ -209,7 +209,7 @@ fn a_redirect_is_not_followed() {
 }
 
 #[test]
-fn who_never_answers_holds_up_neither_the_work_nor_the_end() {
+fn unresponsive_notifier_blocks_neither_work_nor_stop() {
     let server = Server::silent();
     let world = failing(&[("1", "todo")], "0s")
         .set("/notify/hook", webhook(&server, "0s"))
@@ -234,7 +234,7 @@ fn who_never_answers_holds_up_neither_the_work_nor_the_end() {
 }
 
 #[test]
-fn what_was_gathered_when_the_daemon_was_killed_is_told_by_the_next_one() {
+fn gathered_notification_survives_a_daemon_crash() {
     let mut world = failing(&[("1", "todo")], "1h");
     let daemon = daemon(&world, &[]);
     eventually("it is kept", || outbox(&world).contains("attempts_used_up"));
@@ -250,7 +250,7 @@ fn what_was_gathered_when_the_daemon_was_killed_is_told_by_the_next_one() {
 }
 
 #[test]
-fn what_was_on_its_way_when_the_daemon_was_killed_comes_again_with_the_same_id() {
+fn delivery_cut_by_a_crash_is_repeated_with_the_same_id() {
     let server = Server::silent();
     let world = failing(&[("1", "todo")], "0s").set("/notify", json!({"hook": webhook(&server, "0s")}));
     let daemon = daemon(&world, &[]);
@@ -270,7 +270,7 @@ fn what_was_on_its_way_when_the_daemon_was_killed_comes_again_with_the_same_id()
 }
 
 #[test]
-fn what_was_parked_in_the_moment_before_a_kill_is_told() {
+fn issue_parked_just_before_a_crash_is_notified() {
     let world = failing(&[("1", "todo")], "0s");
     let points = world.env.path("points");
     std::fs::create_dir_all(&points).unwrap();
@@ -291,7 +291,7 @@ fn what_was_parked_in_the_moment_before_a_kill_is_told() {
 }
 
 #[test]
-fn a_day_is_summed_up_once_however_often_vik_is_started() {
+fn daily_summary_is_sent_once_across_restarts() {
     let world = failing(&[("1", "todo")], "0s");
     let world = world.set("/notify/team/on", json!(["daily_summary"]));
     let world = world.set("/notify/team/daily_at", json!("08:00"));
@@ -338,7 +338,7 @@ fn a_day_is_summed_up_once_however_often_vik_is_started() {
 }
 
 #[test]
-fn a_run_that_failed_and_whose_issue_went_on_is_told_as_failed() {
+fn failed_run_of_a_moved_issue_is_notified_as_failed() {
     let world = failing(&[("1", "todo")], "0s");
     let moves = world.tracker.move_command("done");
     let world = world.work("hooks", json!({"after_run": moves}));
@@ -354,7 +354,7 @@ fn a_run_that_failed_and_whose_issue_went_on_is_told_as_failed() {
 }
 
 #[test]
-fn the_limit_of_a_day_is_told_once_a_day() {
+fn day_limit_is_notified_once_a_day() {
     let world = failing(&[("1", "todo"), ("2", "todo")], "0s")
         .agent("codex")
         .set("/loop", json!({"max_issue_concurrency": 1}))
@@ -380,7 +380,7 @@ fn the_limit_of_a_day_is_told_once_a_day() {
 }
 
 #[test]
-fn an_edit_brings_a_notifier_and_a_refused_edit_is_told() {
+fn edit_adds_a_notifier_and_a_rejected_edit_is_notified() {
     let mut world = failing(&[("1", "todo")], "0s");
     let notify = json!({"kind": "command", "command": "exit 3", "debounce": "0s"});
     let team = serde_json::from_str::<Value>(&world.env.read("work/workflow.yml")).unwrap()["notify"]["team"]
@@ -416,7 +416,7 @@ fn an_edit_brings_a_notifier_and_a_refused_edit_is_told() {
 }
 
 #[test]
-fn a_notifier_can_be_tried() {
+fn notify_test_reports_the_result_of_each_notifier() {
     let world = failing(&[("1", "todo")], "0s");
     let done = world.vik(&["notify", "test"]).expect(0);
     assert_eq!(done.out, "team: told\n");

@@ -113,8 +113,8 @@ fn ten() -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk() {
-    let name = "output::ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_disk";
+fn endless_lines_of_ten_agents_end_at_their_disk_limit() {
+    let name = "output::endless_lines_of_ten_agents_end_at_their_disk_limit";
     on_a_small_disk(name, "3g", |disk| {
         let world = World::below(disk, &ten())
             .set(
@@ -142,8 +142,8 @@ fn ten_agents_that_print_one_line_without_end_are_ended_by_their_share_of_the_di
 }
 
 #[test]
-fn agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on() {
-    let name = "output::agents_that_fill_a_disk_by_default_fail_and_the_daemon_goes_on";
+fn agents_that_fill_the_disk_fail_and_the_daemon_survives() {
+    let name = "output::agents_that_fill_the_disk_fail_and_the_daemon_survives";
     on_a_small_disk(name, "200m", |disk| {
         for sandbox in [json!({}), json!("off")] {
             // An agent that starts when the disk is full uses no space, so it may not be killed for
@@ -182,7 +182,7 @@ const RESULT: &str = r#"{"type":"item.completed","item":{"id":"i2","type":"agent
 {"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":2}}"#;
 
 #[test]
-fn a_line_that_is_too_long_does_not_hide_the_result_behind_it() {
+fn overlong_line_does_not_hide_the_result_after_it() {
     let started = r#"{"type":"thread.started","thread_id":"01a1ffcd-34e9-78d1-bc6d-b647a491f028"}"#;
     let script =
         format!("echo '{started}'; head -c 64M /dev/zero | tr '\\0' x; echo; cat <<'END'\n{RESULT}\nEND");
@@ -203,7 +203,7 @@ fn a_line_that_is_too_long_does_not_hide_the_result_behind_it() {
 }
 
 #[test]
-fn what_an_agent_prints_counts_for_its_share_of_the_disk() {
+fn output_of_an_agent_counts_towards_its_disk_limit() {
     for command in [
         "head -c 4G /dev/zero; sleep 600",
         "head -c 4G /dev/zero >&2; sleep 600",
@@ -251,7 +251,7 @@ fn on_a_terminal(world: &World, args: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn a_terminal_gets_nothing_that_it_obeys_and_a_pipe_gets_the_bytes() {
+fn terminal_gets_no_control_sequences_and_a_pipe_raw_bytes() {
     let hostile = "\u{1b}]52;c;aGVsbG8=\u{7}\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}2J\u{202e}reversed\u{2066}";
     let mut world = World::new(&[("1", "todo")]);
     let expected = format!("{hostile}\n{hostile} no newline");

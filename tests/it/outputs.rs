@@ -93,7 +93,7 @@ fn expected_events(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_is_allowed_is_done_in_order_and_told() {
+fn allowed_outputs_are_applied_in_order_and_recorded() {
     let asking = Asking::new(&[COMMENT, LABEL, STATE]);
     let seen = asking.path("seen").display().to_string();
     let asking = asking.work(
@@ -145,7 +145,7 @@ fn what_is_allowed_is_done_in_order_and_told() {
 }
 
 #[test]
-fn one_line_that_is_refused_refuses_all_and_the_next_attempt_is_told() {
+fn refused_line_refuses_all_and_is_fed_back_to_the_agent() {
     let bad = [
         (
             r#"{"kind":"label","label":"bug"}"#,
@@ -212,7 +212,7 @@ fn one_line_that_is_refused_refuses_all_and_the_next_attempt_is_told() {
 }
 
 #[test]
-fn what_is_no_file_of_the_agents_own_is_not_read() {
+fn file_that_is_not_the_agents_own_is_not_read() {
     let secret = r#"{"kind":"comment","body":"of another file"}"#;
     for script in [
         "run rm $VIK_OUTPUTS && ln -s $PWD/other $VIK_OUTPUTS; ok",
@@ -242,7 +242,7 @@ fn what_is_no_file_of_the_agents_own_is_not_read() {
 }
 
 #[test]
-fn what_verify_refuses_is_not_done() {
+fn outputs_are_not_applied_when_verify_fails() {
     let asking = Asking::new(&[COMMENT])
         .work("verify", json!("false"))
         .work("retry/max_attempts", json!(1));
@@ -259,7 +259,7 @@ fn what_verify_refuses_is_not_done() {
 }
 
 #[test]
-fn a_secret_goes_nowhere() {
+fn output_with_a_secret_is_refused() {
     let body = r#"{"kind":"comment","body":"I found correct-horse-battery"}"#;
     let asking = Asking::new(&[LABEL, body]).work("retry/max_attempts", json!(1));
     let world = asking
@@ -278,7 +278,7 @@ fn a_secret_goes_nowhere() {
 }
 
 #[test]
-fn the_agent_sees_no_credential_and_the_commands_have_theirs() {
+fn agent_sees_no_credential_and_commands_have_theirs() {
     let asking = Asking::with(World::new(&[("1", "todo")]));
     let root = asking.world.env.root().display().to_string();
     let script = format!(
@@ -351,7 +351,7 @@ fn the_agent_sees_no_credential_and_the_commands_have_theirs() {
 }
 
 #[test]
-fn an_agent_that_would_get_a_credential_is_not_started() {
+fn agent_with_access_to_a_credential_is_not_started() {
     let refused = |asking: &Asking, env: &[(&str, &str)], why: &str| {
         asking.world.start_with(&["run", "--once"], env).done().expect(1);
         let session = asking.world.session("1");
@@ -391,7 +391,7 @@ fn an_agent_that_would_get_a_credential_is_not_started() {
 }
 
 #[test]
-fn vex_asks_through_its_own_wall_though_its_workspace_is_closed() {
+fn vex_requests_outputs_from_a_read_only_workspace() {
     let command = format!("echo '{LABEL}' >> \"$VIK_OUTPUTS\"; ! touch changed");
     let server = ModelServer::start_json(json!([{"run": command}, {"text": "Done."}])).unwrap();
     let world = World::new(&[("1", "todo")]);
@@ -436,13 +436,13 @@ fn asks_by_its_shell(test: &str, agent: RealAgent) {
 }
 
 #[test]
-fn codex_asks_by_its_shell() {
-    asks_by_its_shell("codex_asks_by_its_shell", RealAgent::Codex);
+fn codex_requests_outputs_by_its_shell() {
+    asks_by_its_shell("codex_requests_outputs_by_its_shell", RealAgent::Codex);
 }
 
 #[test]
-fn claude_code_asks_by_its_shell() {
-    asks_by_its_shell("claude_code_asks_by_its_shell", RealAgent::Claude);
+fn claude_code_requests_outputs_by_its_shell() {
+    asks_by_its_shell("claude_code_requests_outputs_by_its_shell", RealAgent::Claude);
 }
 
 /// Returns the workflows of the documentation page.
@@ -455,7 +455,7 @@ fn examples() -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_page_are_workflows() {
+fn documented_examples_are_valid_workflows() {
     let examples = examples();
     assert_eq!(examples.len(), 2);
     for example in examples {
@@ -471,7 +471,7 @@ fn the_examples_of_the_page_are_workflows() {
 }
 
 #[test]
-fn the_example_with_files_runs() {
+fn documented_example_with_files_runs() {
     let world = World::new(&[]);
     let lines = [
         r#"{"kind":"comment","body":"It is done.\n\nSee `total`."}"#,

@@ -30,7 +30,7 @@ fn backends() -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn keys_of_the_user_are_hidden_whatever_home_the_agent_has() {
+fn user_keys_are_hidden_whatever_home_the_agent_has() {
     for backend in backends() {
         for home in ["/elsewhere/that/is/not/there", "relative", "", "/var/tmp"] {
             let world = world("cat \"$KEYS/.ssh/key\" > got 2> why; cp -r \"$KEYS/.config/gh\" copied; true");
@@ -53,7 +53,7 @@ fn keys_of_the_user_are_hidden_whatever_home_the_agent_has() {
 
 /// Nothing is written to the real home: a folder that contains something hidden cannot be listed.
 #[test]
-fn keys_in_the_home_of_the_user_database_are_hidden_from_a_daemon_without_home() {
+fn user_keys_are_hidden_when_the_daemon_has_no_home() {
     let home = User::from_uid(getuid()).unwrap().unwrap().dir;
     for given in [None, Some(""), Some("/does/not/exist")] {
         let world = world("ls \"$REAL\" > listed 2> why; true").set("/agents/a/env", json!({"REAL": home}));
@@ -68,7 +68,7 @@ fn keys_in_the_home_of_the_user_database_are_hidden_from_a_daemon_without_home()
 }
 
 #[test]
-fn a_variable_that_moves_keys_hides_where_they_are() {
+fn keys_moved_by_a_variable_are_hidden() {
     let script =
         "cat $KEYS/docker/config.json > docker; cat $KEYS/xdg/gh/hosts.yml > xdg; cat $KEYS/open > open";
     let world = world(script);
@@ -91,7 +91,7 @@ fn a_variable_that_moves_keys_hides_where_they_are() {
 }
 
 #[test]
-fn a_link_that_an_agent_planted_opens_nothing() {
+fn link_planted_by_an_agent_opens_nothing() {
     for backend in backends() {
         for key in ["write", "read"] {
             // The first attempt plants the link, the second one would follow it.
@@ -121,7 +121,7 @@ fn a_link_that_an_agent_planted_opens_nothing() {
 }
 
 #[test]
-fn a_link_of_the_users_is_followed() {
+fn link_of_the_user_is_followed() {
     for backend in backends() {
         let world = world("echo x > ~/.cache/made && echo y > ~/.cache/deep/made");
         std::fs::remove_dir_all(world.env.path("home/.cache")).unwrap();
@@ -133,7 +133,7 @@ fn a_link_of_the_users_is_followed() {
 }
 
 #[test]
-fn what_is_hidden_in_a_folder_that_may_be_written_stays_hidden() {
+fn hidden_place_in_a_writable_folder_stays_hidden() {
     for backend in backends() {
         let script = "cat ~/.ssh/key > got; echo x > ~/.ssh/authorized_keys; echo x > ~/.cache/made; true";
         let sandbox = json!({"write": ["~"], "backend": backend});
@@ -146,7 +146,7 @@ fn what_is_hidden_in_a_folder_that_may_be_written_stays_hidden() {
 }
 
 #[test]
-fn a_hidden_place_is_written_only_where_it_is_shown_as_well() {
+fn hidden_place_is_writable_only_if_it_is_readable() {
     let script = "cat ~/.ssh/key > got; echo x > ~/.ssh/new";
     let closed = world(script).set("/agents/a/sandbox", json!({"write": ["~/.ssh"]}));
     closed.once();
@@ -164,7 +164,7 @@ fn a_hidden_place_is_written_only_where_it_is_shown_as_well() {
 }
 
 #[test]
-fn a_private_home_is_of_one_issue_and_its_login_of_all() {
+fn private_home_is_per_issue_and_its_login_is_shared() {
     let login = |token: &str| json!({"tokens": {"access_token": token, "account_id": "me"}});
     let script = "echo 'notify = [\"evil\"]' >> \"$CODEX_HOME/config.toml\"; ls -A \"$CODEX_HOME\" > seen; \
         cat \"$CODEX_HOME/auth.json\" > login; \
@@ -214,7 +214,7 @@ pub fn git(folder: &Path, line: &str) -> String {
 }
 
 #[test]
-fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_it() {
+fn linked_work_tree_takes_commits_and_shields_the_main_one() {
     let script = "cat > prompt; own=$(sed 's/gitdir: //' .git); common=${own%/worktrees/*}; \
         echo 1 > one && git add one && git commit -qm one && git commit -q --amend -m 'one again' && \
         git checkout -q -b extra && echo 2 > two && git add two && git commit -qm two && git checkout -q vik/1 && \
@@ -280,7 +280,7 @@ fn an_agent_commits_in_a_linked_work_tree_and_cannot_harm_the_repository_behind_
 /// git trusts the name under which an object is stored: an object with other content under the name
 /// of a file that is not fetched yet would reach the user with the next merge.
 #[test]
-fn forged_objects_of_a_linked_work_tree_are_not_taken_over() {
+fn forged_objects_of_a_linked_work_tree_are_refused() {
     let script = "cat > prompt; objects=$(git rev-parse --git-path objects); \
         path() { echo $objects/$(echo $1 | cut -c1-2)/$(echo $1 | cut -c3-); }; \
         real=$(echo real | git hash-object --stdin); evil=$(echo evil | git hash-object -w --stdin); \

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::*;
 
 #[test]
-fn row_01_commands_in_the_text_of_an_issue_are_text() {
+fn row_01_commands_in_issue_text_are_not_run() {
     let world = World::new(&[("1", "todo")]).work(
         "prompt",
         json!("!`exec(echo from-the-author)` {{ issue.title }} {{ issue.description }}\nSCRIPT: ok"),
@@ -29,7 +29,7 @@ fn row_01_commands_in_the_text_of_an_issue_are_text() {
 }
 
 #[test]
-fn row_02_a_value_in_a_hook_is_one_quoted_word() {
+fn row_02_hook_value_is_one_quoted_argument() {
     let world = World::new(&[("1", "todo")]).work(
         "hooks/before_run",
         json!("printf '<%s>' {{ issue.title }} \"{{ issue.title }}\" '{{ issue.title }}' > title.txt"),
@@ -49,7 +49,7 @@ fn row_02_a_value_in_a_hook_is_one_quoted_word() {
 }
 
 #[test]
-fn row_03_no_issue_id_leads_out_of_the_workspace_root() {
+fn row_03_issue_id_cannot_leave_the_workspace_root() {
     let ids = [
         "../../../../../evil",
         "..",
@@ -88,7 +88,7 @@ fn find(folder: &std::path::Path, name: &str) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn row_03_a_link_in_place_of_a_workspace_is_refused() {
+fn row_03_link_in_place_of_a_workspace_is_refused() {
     let world = World::new(&[("0", "todo"), ("1", "todo")])
         .script("pidfile here; ok")
         .attempts(1);
@@ -103,7 +103,7 @@ fn row_03_a_link_in_place_of_a_workspace_is_refused() {
 }
 
 #[test]
-fn row_04_one_bad_item_is_skipped_and_told() {
+fn row_04_invalid_item_is_skipped_and_reported() {
     let world = World::new(&[]).set("/issues/pull/command", json!("cat issues.json"));
     world
         .env
@@ -131,7 +131,7 @@ fn row_04_one_bad_item_is_skipped_and_told() {
 }
 
 #[test]
-fn row_05_nothing_but_failed_pulls_is_no_success() {
+fn row_05_run_with_only_failed_pulls_fails() {
     let world = World::new(&[]).set("/issues/pull/command", json!("echo no network >&2; exit 7"));
     let done = world.once().expect(8);
     assert!((done.out + &done.err).contains("no network"));
@@ -154,7 +154,7 @@ fn row_05_nothing_but_failed_pulls_is_no_success() {
 }
 
 #[test]
-fn row_06_success_without_a_change_of_state_is_parked() {
+fn row_06_success_without_a_state_change_is_parked() {
     let world = World::new(&[("1", "todo")])
         .work("hooks/after_run", json!(null))
         .attempts(3);
@@ -175,7 +175,7 @@ fn row_06_success_without_a_change_of_state_is_parked() {
 }
 
 #[test]
-fn row_07_a_strange_line_is_evidence_and_not_the_end() {
+fn row_07_unknown_line_is_recorded_and_ends_nothing() {
     let world = World::new(&[("1", "todo")]).agent("codex").script(
         "start; line this is not JSON; retry Reconnecting... 2/5; line {\"type\":\"new.thing\",\"x\":1}
         append count x; touch printed; wait-file go; message still here; done",
@@ -214,7 +214,7 @@ fn row_07_a_strange_line_is_evidence_and_not_the_end() {
 }
 
 #[test]
-fn row_08_a_grandchild_with_the_agents_stdout_does_not_hold_the_end() {
+fn row_08_grandchild_that_holds_stdout_delays_no_end() {
     let world = World::new(&[("1", "todo")])
         .script("spawn hold-stdout,setsid,pid=child \"ignore INT,TERM; hang\"; ok");
     world.once().expect(0);
@@ -224,7 +224,7 @@ fn row_08_a_grandchild_with_the_agents_stdout_does_not_hold_the_end() {
 }
 
 #[test]
-fn row_09_stop_returns_when_no_descendant_of_40_sessions_lives() {
+fn row_09_stop_ends_all_descendants_of_40_sessions() {
     let ids: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let issues: Vec<_> = ids.iter().map(|id| (id.as_str(), "todo")).collect();
     let world = World::new(&issues)
@@ -241,7 +241,7 @@ fn row_09_stop_returns_when_no_descendant_of_40_sessions_lives() {
 }
 
 #[test]
-fn row_10_a_killed_daemon_leaves_nothing_and_is_known_to_be_dead() {
+fn row_10_killed_daemon_leaves_nothing_and_is_shown_dead() {
     let mut world = World::new(&[("1", "todo")])
         .set("/loop", json!({"orphan_grace": 0}))
         .script("setsid-child 600000 clearenv; touch up; hang");
@@ -267,7 +267,7 @@ fn row_10_a_killed_daemon_leaves_nothing_and_is_known_to_be_dead() {
 }
 
 #[test]
-fn row_11_two_daemons_at_once_are_one() {
+fn row_11_simultaneous_starts_leave_one_daemon() {
     for args in [&["run", "-d"][..], &["run"]] {
         let world = World::new(&[("1", "todo")]).script("append count x; wait-file go; ok");
         let mut both = vec![world.start(args), world.start(args)];
@@ -312,7 +312,7 @@ fn row_12_status_and_stop_need_no_workflow_file() {
 }
 
 #[test]
-fn row_13_a_port_is_served() {
+fn row_13_port_is_served_with_a_token_required() {
     let world = World::new(&[]);
     let output = world.vik(&["run", "-d", "--port", "0"]).expect(0).out;
     let address = world.status().unwrap()["api"]["address"]
@@ -330,7 +330,7 @@ fn row_13_a_port_is_served() {
 }
 
 #[test]
-fn row_14_a_change_of_state_in_mid_run_starts_nothing_beside_it() {
+fn row_14_state_change_during_a_run_starts_no_second_agent() {
     let script = "SCRIPT: if-file busy \"touch two-at-once\"; touch busy; append order {{ issue.stage }}; wait-file go; run rm busy; ok";
     let world = World::new(&[("1", "todo")])
         .stage("work", "todo", script)
@@ -355,7 +355,7 @@ fn row_14_a_change_of_state_in_mid_run_starts_nothing_beside_it() {
 }
 
 #[test]
-fn row_15_a_workspace_half_made_is_made_anew() {
+fn row_15_incomplete_workspace_is_created_again() {
     let world = World::new(&[("1", "todo")])
         .set(
             "/issue/hooks",
@@ -380,7 +380,7 @@ fn row_15_a_workspace_half_made_is_made_anew() {
 }
 
 #[test]
-fn row_16_an_error_in_the_result_is_a_failure() {
+fn row_16_error_in_the_result_is_a_failure() {
     let world = World::new(&[("1", "todo")])
         .agent("claude_code")
         .attempts(1)
@@ -397,7 +397,7 @@ fn row_16_an_error_in_the_result_is_a_failure() {
 }
 
 #[test]
-fn row_17_usage_that_is_reported_twice_counts_once() {
+fn row_17_usage_reported_twice_counts_once() {
     let line = r#"line {"type":"turn.completed","usage":{"input_tokens":100,"cached_input_tokens":40,"output_tokens":7}}"#;
     let world = World::new(&[("1", "todo")])
         .agent("codex")
@@ -436,7 +436,7 @@ fn row_18_stderr_is_kept_and_its_tail_shown() {
 }
 
 #[test]
-fn row_19_timeouts_stand_in_the_workflow() {
+fn row_19_timeouts_are_set_in_the_workflow() {
     let world = World::new(&[("agent", "todo"), ("hook", "todo")])
         .attempts(1)
         .work("timeout", json!("300ms"))
@@ -460,7 +460,7 @@ fn row_19_timeouts_stand_in_the_workflow() {
 }
 
 #[test]
-fn row_20_the_session_log_drops_no_line() {
+fn row_20_session_log_drops_no_line() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .script("start; flood-events 20000 100; done");

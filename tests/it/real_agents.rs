@@ -156,24 +156,20 @@ fn works_and_commits(test: &str, agent: RealAgent, model: Option<&str>) {
 }
 
 #[test]
-fn codex_edits_runs_commits_and_the_issue_moves() {
-    works_and_commits(
-        "codex_edits_runs_commits_and_the_issue_moves",
-        RealAgent::Codex,
-        None,
-    );
+fn codex_edits_commits_and_moves_the_issue() {
+    works_and_commits("codex_edits_commits_and_moves_the_issue", RealAgent::Codex, None);
 }
 
 #[test]
-fn codex_in_code_mode_edits_runs_commits_and_the_issue_moves() {
-    let test = "codex_in_code_mode_edits_runs_commits_and_the_issue_moves";
+fn codex_in_code_mode_edits_commits_and_moves_the_issue() {
+    let test = "codex_in_code_mode_edits_commits_and_moves_the_issue";
     works_and_commits(test, RealAgent::Codex, Some("gpt-6-sol"));
 }
 
 #[test]
-fn claude_edits_runs_commits_and_the_issue_moves() {
+fn claude_edits_commits_and_moves_the_issue() {
     works_and_commits(
-        "claude_edits_runs_commits_and_the_issue_moves",
+        "claude_edits_commits_and_moves_the_issue",
         RealAgent::Claude,
         None,
     );
@@ -206,10 +202,10 @@ fn fails(test: &str, agent: RealAgent, turn: &Value, class: &str) {
 }
 
 #[test]
-fn codex_fails_where_the_model_always_does() {
+fn codex_fails_on_a_persistent_server_error() {
     let turn = json!({"status": 500, "times": "forever"});
     fails(
-        "codex_fails_where_the_model_always_does",
+        "codex_fails_on_a_persistent_server_error",
         RealAgent::Codex,
         &turn,
         "overloaded",
@@ -217,10 +213,10 @@ fn codex_fails_where_the_model_always_does() {
 }
 
 #[test]
-fn claude_fails_where_the_model_always_does() {
+fn claude_fails_on_a_persistent_server_error() {
     let turn = json!({"status": 500, "times": "forever"});
     fails(
-        "claude_fails_where_the_model_always_does",
+        "claude_fails_on_a_persistent_server_error",
         RealAgent::Claude,
         &turn,
         "overloaded",
@@ -296,13 +292,13 @@ fn tries_again(test: &str, agent: RealAgent) {
 }
 
 #[test]
-fn codex_tries_again_where_it_stopped() {
-    tries_again("codex_tries_again_where_it_stopped", RealAgent::Codex);
+fn codex_retries_in_the_same_workspace() {
+    tries_again("codex_retries_in_the_same_workspace", RealAgent::Codex);
 }
 
 #[test]
-fn claude_tries_again_where_it_stopped() {
-    tries_again("claude_tries_again_where_it_stopped", RealAgent::Claude);
+fn claude_retries_in_the_same_workspace() {
+    tries_again("claude_retries_in_the_same_workspace", RealAgent::Claude);
 }
 
 // --- ends
@@ -346,13 +342,13 @@ fn stops_in_mid_tool(test: &str, agent: RealAgent) {
 }
 
 #[test]
-fn codex_is_stopped_in_mid_tool() {
-    stops_in_mid_tool("codex_is_stopped_in_mid_tool", RealAgent::Codex);
+fn codex_is_stopped_during_a_tool_call() {
+    stops_in_mid_tool("codex_is_stopped_during_a_tool_call", RealAgent::Codex);
 }
 
 #[test]
-fn claude_is_stopped_in_mid_tool() {
-    stops_in_mid_tool("claude_is_stopped_in_mid_tool", RealAgent::Claude);
+fn claude_is_stopped_during_a_tool_call() {
+    stops_in_mid_tool("claude_is_stopped_during_a_tool_call", RealAgent::Claude);
 }
 
 fn runs_out_of_time(test: &str, agent: RealAgent) {
@@ -371,13 +367,13 @@ fn runs_out_of_time(test: &str, agent: RealAgent) {
 }
 
 #[test]
-fn codex_runs_out_of_time_in_a_tool() {
-    runs_out_of_time("codex_runs_out_of_time_in_a_tool", RealAgent::Codex);
+fn codex_times_out_during_a_tool_call() {
+    runs_out_of_time("codex_times_out_during_a_tool_call", RealAgent::Codex);
 }
 
 #[test]
-fn claude_runs_out_of_time_in_a_tool() {
-    runs_out_of_time("claude_runs_out_of_time_in_a_tool", RealAgent::Claude);
+fn claude_times_out_during_a_tool_call() {
+    runs_out_of_time("claude_times_out_during_a_tool_call", RealAgent::Claude);
 }
 
 // --- both at once
@@ -449,7 +445,7 @@ fn codex_plans_and_claude_implements_two_issues_at_once() {
 
 // --- conversations and budgets
 
-fn goes_on_with_the_conversation(test: &str, agent: RealAgent, with_approvals: bool) {
+fn resumes_the_conversation(test: &str, agent: RealAgent, with_approvals: bool) {
     let script = json!([
         {"text": "Going.", "run": ENDLESS},
         // Only the first attempt has this text, so the conversation is the same.
@@ -494,25 +490,25 @@ fn goes_on_with_the_conversation(test: &str, agent: RealAgent, with_approvals: b
 }
 
 #[test]
-fn codex_goes_on_with_the_conversation() {
-    goes_on_with_the_conversation("codex_goes_on_with_the_conversation", RealAgent::Codex, false);
+fn codex_resumes_the_conversation() {
+    resumes_the_conversation("codex_resumes_the_conversation", RealAgent::Codex, false);
 }
 
 #[test]
-fn codex_goes_on_with_the_conversation_where_it_asks() {
-    let test = "codex_goes_on_with_the_conversation_where_it_asks";
-    goes_on_with_the_conversation(test, RealAgent::Codex, true);
+fn codex_resumes_the_conversation_with_approvals() {
+    let test = "codex_resumes_the_conversation_with_approvals";
+    resumes_the_conversation(test, RealAgent::Codex, true);
 }
 
 #[test]
-fn claude_goes_on_with_the_conversation_where_it_asks() {
-    let test = "claude_goes_on_with_the_conversation_where_it_asks";
-    goes_on_with_the_conversation(test, RealAgent::Claude, true);
+fn claude_resumes_the_conversation_with_approvals() {
+    let test = "claude_resumes_the_conversation_with_approvals";
+    resumes_the_conversation(test, RealAgent::Claude, true);
 }
 
 #[test]
-fn claude_goes_on_with_the_conversation() {
-    goes_on_with_the_conversation("claude_goes_on_with_the_conversation", RealAgent::Claude, false);
+fn claude_resumes_the_conversation() {
+    resumes_the_conversation("claude_resumes_the_conversation", RealAgent::Claude, false);
 }
 
 #[test]

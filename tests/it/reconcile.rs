@@ -33,7 +33,7 @@ pub fn decided(world: &World, issue: &str, kind: &str) -> bool {
 }
 
 #[test]
-fn a_terminal_state_gives_a_grace_then_ends_the_run_and_removes_the_workspace() {
+fn terminal_state_ends_the_run_after_a_grace_period() {
     let world = hanging()
         .set("/issue/terminal_states", json!(["closed"]))
         .set("/issue/terminal_grace", json!("1s"))
@@ -53,7 +53,7 @@ fn a_terminal_state_gives_a_grace_then_ends_the_run_and_removes_the_workspace() 
 }
 
 #[test]
-fn a_run_that_ends_within_the_grace_ends_by_itself() {
+fn run_that_ends_within_the_grace_period_succeeds() {
     let world = World::new(&[("1", "todo")])
         .set("/issue/terminal_states", json!(["closed"]))
         .set("/issue/terminal_grace", json!("10m"))
@@ -70,7 +70,7 @@ fn a_run_that_ends_within_the_grace_ends_by_itself() {
 }
 
 #[test]
-fn a_workspace_whose_issue_was_closed_while_no_daemon_ran_is_handled_at_boot() {
+fn workspace_of_an_issue_closed_offline_is_handled_at_start() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .set("/issue/terminal_states", json!(["closed"]))
         .script("ok");
@@ -91,7 +91,7 @@ fn a_workspace_whose_issue_was_closed_while_no_daemon_ran_is_handled_at_boot() {
 }
 
 #[test]
-fn before_remove_that_fails_keeps_the_workspace() {
+fn before_remove_failure_keeps_the_workspace() {
     let world = World::new(&[("1", "todo")])
         .set("/issue/terminal_states", json!(["closed"]))
         .set("/issue/remove_workspace", json!("always"))
@@ -116,7 +116,7 @@ fn before_remove_that_fails_keeps_the_workspace() {
 }
 
 #[test]
-fn a_stage_that_is_to_be_cancelled_ends_when_the_issue_leaves_its_state() {
+fn state_change_cancels_a_stage_that_is_set_to_cancel() {
     let world = hanging().work("on_state_change", json!("cancel"));
     let daemon = world.daemon();
     up(&world);
@@ -127,7 +127,7 @@ fn a_stage_that_is_to_be_cancelled_ends_when_the_issue_leaves_its_state() {
 }
 
 #[test]
-fn an_issue_that_a_pull_misses_goes_on_unless_a_look_says_that_it_is_gone() {
+fn issue_missing_in_a_pull_is_ended_only_if_show_confirms_it() {
     let mut world = hanging();
     let daemon = world.daemon();
     up(&world);
@@ -149,7 +149,7 @@ fn an_issue_that_a_pull_misses_goes_on_unless_a_look_says_that_it_is_gone() {
 }
 
 #[test]
-fn an_issue_is_looked_at_again_right_before_it_starts() {
+fn issue_is_checked_again_right_before_it_starts() {
     // The list is wrong: it always has the state `todo`.
     let world = World::new(&[("1", "done"), ("2", "done")]).script("ok");
     let list =
@@ -181,7 +181,7 @@ fn an_issue_is_looked_at_again_right_before_it_starts() {
 }
 
 #[test]
-fn an_id_is_data_for_the_show_command() {
+fn issue_id_is_data_for_the_show_command() {
     let id = "1'; touch sprung #";
     let world = World::new(&[(id, "todo")])
         .set(
@@ -200,7 +200,7 @@ fn an_id_is_data_for_the_show_command() {
 }
 
 #[test]
-fn a_failed_pull_changes_nothing() {
+fn failed_pull_changes_nothing() {
     let world = hanging()
         .set("/issue/terminal_states", json!(["closed"]))
         .work("on_state_change", json!("cancel"));
@@ -220,7 +220,7 @@ fn a_failed_pull_changes_nothing() {
 }
 
 #[test]
-fn what_a_person_paused_stays_so_over_a_restart() {
+fn pause_survives_a_restart() {
     let world = World::new(&[("1", "todo")]).script("append turns x; ok");
     let daemon = world.start(&["run"]);
     eventually("it runs", || world.status().is_some());

@@ -10,7 +10,7 @@ fn workflow(world: &World) -> Value {
 }
 
 #[test]
-fn an_edit_is_for_the_next_attempt_and_not_for_the_one_that_runs() {
+fn edit_applies_to_the_next_attempt_and_not_the_running_one() {
     let mut world = World::new(&[("1", "todo")]).script("message old; touch up; wait-file go; ok");
     let daemon = world.daemon();
     eventually("the agent is up", || world.workspace("1").join("up").exists());
@@ -35,7 +35,7 @@ fn an_edit_is_for_the_next_attempt_and_not_for_the_one_that_runs() {
 }
 
 #[test]
-fn a_bad_edit_keeps_the_last_good_workflow_and_is_told() {
+fn invalid_edit_keeps_the_last_good_workflow() {
     let mut world = World::new(&[("1", "later")]).script("append turns x; ok");
     let daemon = world.daemon();
     assert_eq!(workflow(&world)["rejected"], Value::Null);
@@ -59,7 +59,7 @@ fn a_bad_edit_keeps_the_last_good_workflow_and_is_told() {
 }
 
 #[test]
-fn a_hangup_reads_the_workflow_again() {
+fn hangup_reloads_the_workflow() {
     let mut world = World::new(&[("1", "todo")])
         .set("/issues/pull/idle_sec", json!("10m"))
         .work("when/state", json!("other"));
@@ -79,7 +79,7 @@ fn daemon_log(world: &World) -> String {
 }
 
 #[test]
-fn an_edit_takes_effect_at_once_and_is_told_without_secrets() {
+fn edit_takes_effect_at_once_and_is_logged_without_secrets() {
     let mut world = World::new(&[("1", "todo")])
         .set("/issues/pull/idle_sec", json!("1h"))
         .work("when", json!({"state": "later"}));
@@ -99,7 +99,7 @@ fn an_edit_takes_effect_at_once_and_is_told_without_secrets() {
 }
 
 #[test]
-fn a_file_that_is_wrong_or_gone_shows_until_it_is_right() {
+fn invalid_or_missing_file_is_reported_until_corrected() {
     let world = World::new(&[]);
     let good = world.env.read("work/workflow.yml");
     let daemon = world.daemon();
@@ -130,7 +130,7 @@ fn a_file_that_is_wrong_or_gone_shows_until_it_is_right() {
 }
 
 #[test]
-fn a_prompt_that_is_gone_costs_no_attempt() {
+fn missing_prompt_file_costs_no_attempt() {
     let mut world = World::new(&[]);
     world
         .env
@@ -162,7 +162,7 @@ fn a_prompt_that_is_gone_costs_no_attempt() {
 }
 
 #[test]
-fn what_needs_a_restart_says_so() {
+fn setting_that_needs_a_restart_is_named() {
     let mut world = World::new(&[]);
     let daemon = world.daemon();
     world.put("/workspace/root", json!("elsewhere"));

@@ -50,7 +50,7 @@ const TRAPS: &[&str] = &[
 ];
 
 #[test]
-fn nothing_that_an_agent_leaves_holds_up_verify_or_the_next_attempt() {
+fn agent_leftovers_block_neither_verify_nor_the_next_attempt() {
     let issues: Vec<String> = (0..TRAPS.len()).map(|trap| trap.to_string()).collect();
     let states: Vec<_> = issues.iter().map(|issue| (issue.as_str(), "todo")).collect();
     let traps: String = TRAPS
@@ -79,10 +79,10 @@ fn nothing_that_an_agent_leaves_holds_up_verify_or_the_next_attempt() {
 }
 
 #[test]
-fn a_link_in_place_of_the_folder_for_temporary_files_is_not_followed() {
+fn link_in_place_of_the_temporary_folder_is_not_followed() {
     for sandbox in [json!({}), json!({"backend": "bubblewrap"})] {
         if sandbox["backend"] == "bubblewrap"
-            && !crate::backends::has_bubblewrap("a_link_in_place_of_the_folder")
+            && !crate::backends::has_bubblewrap("link_in_place_of_the_temporary_folder_is_not_followed")
         {
             continue;
         }
@@ -103,7 +103,7 @@ fn a_link_in_place_of_the_folder_for_temporary_files_is_not_followed() {
 }
 
 #[test]
-fn a_sessions_folder_that_cannot_be_written_stops_the_daemon_and_costs_no_attempt() {
+fn unwritable_folder_stops_the_daemon_and_costs_no_attempt() {
     for folder in ["sessions", "issues"] {
         let world = World::new(&[("1", "later")]).attempts(1);
         let mut daemon = world.daemon();
@@ -124,7 +124,7 @@ fn a_sessions_folder_that_cannot_be_written_stops_the_daemon_and_costs_no_attemp
 }
 
 #[test]
-fn a_reader_of_the_issues_keeps_no_writer_out() {
+fn lock_or_lease_on_issue_files_blocks_no_writer() {
     let world = World::new(&[]);
     let issues = world.env.path("their-issues");
     std::fs::create_dir(&issues).unwrap();

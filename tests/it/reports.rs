@@ -33,7 +33,7 @@ fn numbers(figures: &Value) -> [u64; 4] {
 }
 
 #[test]
-fn a_report_sums_up_what_was_done() {
+fn report_sums_up_attempts_and_costs() {
     let world = history();
     let report = world.vik(&["report", "--json", "--since", "1h"]).expect(0).json();
     assert_eq!(report["schema"], 1);
@@ -73,7 +73,7 @@ fn a_report_sums_up_what_was_done() {
 }
 
 #[test]
-fn a_report_reads_the_same_beside_a_daemon() {
+fn report_is_the_same_beside_a_daemon() {
     let world = history();
     let alone = world.vik(&["report"]).expect(0).out;
     let daemon = world.daemon();
@@ -98,7 +98,7 @@ fn a_report_reads_the_same_beside_a_daemon() {
 }
 
 #[test]
-fn a_report_on_nothing_is_no_fault_and_a_broken_one_is() {
+fn report_without_attempts_succeeds_and_bad_input_fails() {
     let world = World::new(&[]);
     let done = world.vik(&["report"]).expect(0);
     assert!(done.out.contains("no attempt was started"), "{}", done.out);

@@ -6,7 +6,7 @@ use crate::escape::answering;
 use crate::support::*;
 
 #[test]
-fn only_listed_hosts_are_reached_and_the_others_are_told() {
+fn network_list_refuses_and_reports_other_hosts() {
     let (open, shut) = (answering("open"), answering("shut"));
     let script = format!(
         "python=$(command -v curl) || exit 0; \
@@ -42,7 +42,7 @@ fn only_listed_hosts_are_reached_and_the_others_are_told() {
 }
 
 #[test]
-fn what_uses_too_much_is_killed_and_told() {
+fn agent_over_its_limits_is_killed_and_reported() {
     for (sandbox, command, message) in [
         (
             json!({"memory": "64MiB"}),
@@ -90,7 +90,7 @@ fn what_uses_too_much_is_killed_and_told() {
 }
 
 #[test]
-fn verify_runs_in_the_sandbox_and_hooks_where_they_are_told_to() {
+fn verify_is_sandboxed_and_hooks_as_configured() {
     let outside = |world: &World, name: &str| world.env.path(name).display().to_string();
     let mut world = World::new(&[("1", "todo")]).set(
         "/agents/a",
@@ -131,7 +131,7 @@ fn verify_runs_in_the_sandbox_and_hooks_where_they_are_told_to() {
 }
 
 #[test]
-fn what_an_agent_needs_is_there() {
+fn sandbox_provides_what_agents_need() {
     let script = "set -e; git init -q . ; git -c user.name=n -c user.email=e commit -q --allow-empty -m x; \
         echo x > \"$TMPDIR/t\"; mktemp > made; mkdir -p \"$XDG_CACHE_HOME/c\"; echo x > /dev/null; cat /etc/hosts > /dev/null; \
         ls /usr/bin > /dev/null; (sleep 100 & kill $!); test -r /proc/self/status; echo done";
@@ -143,7 +143,7 @@ fn what_an_agent_needs_is_there() {
 }
 
 #[test]
-fn a_scope_opens_its_own_folders_only() {
+fn owned_scope_opens_only_its_own_folders() {
     let script = "echo x > src/in; mkdir -p docs; echo x > docs/out; echo x > out; ls -A > seen; true";
     let world = World::new(&[("1", "todo")])
         .set(

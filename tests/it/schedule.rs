@@ -66,7 +66,7 @@ fn yearly() -> &'static str {
 }
 
 #[test]
-fn an_entry_runs_each_time_it_is_due_and_a_pull_follows() {
+fn entry_runs_when_due_and_triggers_a_pull() {
     let scene = Clocked::new(&json!({
         "tick": {"cron": "* * * * * *", "command": "echo $VIK_SCHEDULE_DUE >> ran; echo $VIK_SCHEDULE_ENTRY > name"},
     }));
@@ -94,7 +94,7 @@ fn an_entry_runs_each_time_it_is_due_and_a_pull_follows() {
 }
 
 #[test]
-fn a_pull_can_be_due_and_a_command_can_fail() {
+fn entry_can_pull_and_reports_failure_and_timeout() {
     let scene = Clocked::new(&json!({
         "look": {"cron": "* * * * * *", "pull": true},
         "bad": {"cron": "* * * * * *", "command": "echo out; echo why it failed >&2; exit 3"},
@@ -124,7 +124,7 @@ fn a_pull_can_be_due_and_a_command_can_fail() {
 }
 
 #[test]
-fn no_entry_runs_twice_at_once() {
+fn entry_never_runs_twice_at_once() {
     let scene = Clocked::new(&json!({
         "long": {"cron": "* * * * * *", "command": "echo x >> began; touch up; while [ ! -e go ]; do sleep 0.05; done", "timeout": "5m"},
     }));
@@ -144,7 +144,7 @@ fn no_entry_runs_twice_at_once() {
 }
 
 #[test]
-fn a_stop_ends_what_runs() {
+fn stop_ends_a_running_entry() {
     let scene = Clocked::new(&json!({
         "long": {"cron": "* * * * * *", "command": "touch up; sleep 600", "timeout": "1h"},
     }));
@@ -155,7 +155,7 @@ fn a_stop_ends_what_runs() {
 }
 
 #[test]
-fn nothing_runs_while_everything_is_paused() {
+fn pause_skips_due_entries() {
     let scene = Clocked::new(&json!({"tick": {"cron": "* * * * * *", "command": "echo x >> ran"}}));
     let daemon = scene.start();
     scene.world.vik(&["pause"]).expect(0);
@@ -169,7 +169,7 @@ fn nothing_runs_while_everything_is_paused() {
 }
 
 #[test]
-fn missed_times_are_told_or_made_up_for_once() {
+fn missed_times_are_skipped_or_caught_up_once() {
     let mut scene = Clocked::new(&json!({
         "missed": {"cron": yearly(), "command": "echo x >> missed"},
         "made-up": {"cron": yearly(), "time_zone": "Asia/Tokyo", "command": "echo x >> made-up", "catch_up": true},
@@ -198,7 +198,7 @@ fn missed_times_are_told_or_made_up_for_once() {
 }
 
 #[test]
-fn entries_come_and_go_with_an_edit_and_once_runs_none() {
+fn entries_follow_an_edit_and_run_once_ignores_them() {
     let mut scene = Clocked::new(&json!({"first": {"cron": yearly(), "command": "true"}}));
     let daemon = scene.start();
     scene.world.put(

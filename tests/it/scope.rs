@@ -14,7 +14,7 @@ fn owned(globs: &[&str], on_violation: &str) -> Value {
 const CREATE: &str = "mkdir src docs; echo one > src/a; echo one > docs/x";
 
 #[test]
-fn an_attempt_that_leaves_its_scope_fails_until_what_it_changed_stands_again() {
+fn attempt_out_of_scope_fails_until_the_change_is_undone() {
     let prompt = "{{ attempt.feedback }}\n{% if attempt.number == 1 %}SCRIPT: run echo two > src/a && echo two > docs/x && touch new; ok\n\
                   {% elif attempt.number == 2 %}SCRIPT: run echo three > src/a && rm new; ok\n\
                   {% else %}SCRIPT: run echo one > docs/x; ok\n{% endif %}";
@@ -60,7 +60,7 @@ const ODD_CREATE: &str = "mkdir src docs lib; chmod 755 docs; echo one > src/a; 
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
-fn repositories_special_files_folders_and_attributes_out_of_scope_are_seen() {
+fn special_changes_out_of_scope_are_detected() {
     let undo = "rm -r lib/.git pipe empty && chmod 755 docs && mv docs/y y && cp y docs/y && rm y";
     let agent = format!("test -e src/b && {{ {undo}; exit; }}; touch src/b; {ODD}");
     let world = World::new(&[("1", "todo")])
@@ -83,7 +83,7 @@ fn repositories_special_files_folders_and_attributes_out_of_scope_are_seen() {
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
-fn repositories_special_files_folders_and_attributes_out_of_scope_are_put_back() {
+fn special_changes_out_of_scope_are_reverted() {
     let world = World::new(&[("1", "todo")])
         .set(
             "/agents/a",
@@ -108,7 +108,7 @@ fn repositories_special_files_folders_and_attributes_out_of_scope_are_put_back()
 }
 
 #[test]
-fn what_is_out_of_scope_is_put_back_where_no_commit_holds_it() {
+fn uncommitted_files_out_of_scope_are_reverted() {
     let script = "run echo two > src/a && echo two > docs/x && rm -r docs/y && mv src/b b && ln -s /etc link && mkdir -p deep/er && touch deep/er/f; ok";
     let world = World::new(&[("1", "todo")])
         .set(
@@ -158,7 +158,7 @@ fn what_is_out_of_scope_is_put_back_where_no_commit_holds_it() {
 }
 
 #[test]
-fn an_issue_narrows_the_scope_and_one_that_cannot_is_held() {
+fn issue_narrows_the_scope_and_is_held_if_its_own_is_invalid() {
     let world = World::new(&[("1", "todo"), ("2", "todo")])
         .set("/issue/hooks", json!({"after_create": CREATE}))
         .script("run echo two > src/a; ok")
@@ -190,7 +190,7 @@ fn an_issue_narrows_the_scope_and_one_that_cannot_is_held() {
 }
 
 #[test]
-fn text_of_strangers_is_fenced_and_their_issues_may_wait() {
+fn untrusted_text_is_fenced_and_untrusted_issues_may_wait() {
     let world = World::new(&[("1", "todo")])
         .set("/trust", json!({"authors": ["ann"], "untrusted": "fence"}))
         .work(
@@ -235,7 +235,7 @@ fn text_of_strangers_is_fenced_and_their_issues_may_wait() {
 }
 
 #[test]
-fn vex_refuses_what_is_out_of_scope_and_goes_on() {
+fn vex_refuses_a_write_out_of_scope_and_continues() {
     let script = json!([
         {"tools": [{"write": {"path": "docs/x", "content": "two\n"}}]},
         {"tools": [{"write": {"path": "src/new", "content": "new\n"}}], "expect": "out_of_scope"},

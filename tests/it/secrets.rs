@@ -185,7 +185,7 @@ fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
 /// `VIK_SECRET_ROUNDS` sets the number of rounds, each with other secrets: 167 rounds are 10,000
 /// secrets.
 #[test]
-fn nothing_that_vik_writes_or_serves_shows_a_secret() {
+fn secrets_appear_in_nothing_that_vik_writes_or_serves() {
     let rounds = std::env::var("VIK_SECRET_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     for seed in 0..rounds {
         none_is_shown(&secrets(seed));
@@ -325,7 +325,7 @@ fn given(world: &World, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn only_who_lists_a_secret_has_it() {
+fn secret_is_given_only_to_those_that_list_it() {
     let world = World::new(&[("1", "todo")]);
     let (hook, agent, pull) = (
         world.env.path("hook"),
@@ -381,7 +381,7 @@ fn only_who_lists_a_secret_has_it() {
 }
 
 #[test]
-fn an_attempt_whose_secret_has_no_value_fails_before_its_agent() {
+fn attempt_with_a_missing_secret_fails_before_its_agent() {
     for (source, why, class) in [
         (
             json!({"env": "NOT_THERE"}),
@@ -411,7 +411,7 @@ fn an_attempt_whose_secret_has_no_value_fails_before_its_agent() {
 }
 
 #[test]
-fn what_cannot_be_masked_is_not_shown_raw() {
+fn raw_log_is_refused_when_it_cannot_be_masked() {
     let world = World::new(&[("1", "todo")])
         .set(
             "/agents/a/command",
@@ -475,14 +475,14 @@ fn print_to_next_daemon(source: Option<&str>) -> (World, Value) {
 }
 
 #[test]
-fn an_agent_that_is_taken_up_is_masked_by_what_is_looked_up_again() {
+fn adopted_agent_is_masked_with_secrets_resolved_again() {
     let (world, ended) = print_to_next_daemon(Some("correct horse battery"));
     assert_eq!(ended["outcome"], "succeeded", "{ended}");
     assert_eq!(world.session("1").messages(), ["it is [secret KEY]"]);
 }
 
 #[test]
-fn an_agent_whose_secrets_the_next_daemon_cannot_look_up_is_stopped() {
+fn adopted_agent_without_its_secrets_is_stopped() {
     let (world, ended) = print_to_next_daemon(None);
     assert_eq!(
         (&ended["outcome"], &ended["failure_class"]),
@@ -495,7 +495,7 @@ fn an_agent_whose_secrets_the_next_daemon_cannot_look_up_is_stopped() {
 }
 
 #[test]
-fn vex_masks_what_vik_has_given_it_by_name() {
+fn vex_masks_the_secrets_that_vik_provides() {
     let server = vik_testkit::server::ModelServer::start_json(json!([
         {"text": "I look.", "run": "echo it is $DEPLOY"},
         {"text": "Done."}
@@ -530,7 +530,7 @@ fn vex_masks_what_vik_has_given_it_by_name() {
 }
 
 #[test]
-fn doctor_tells_which_secrets_have_values_and_shows_none() {
+fn doctor_checks_secrets_without_showing_values() {
     let world = World::new(&[("1", "todo")])
         .set("/secrets/GOOD", json!({"command": "echo long-enough-value"}))
         .set("/secrets/SHORT", json!({"command": "echo tiny"}))

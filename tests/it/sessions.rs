@@ -19,7 +19,7 @@ fn exit_record(session: &Session) -> Value {
 // --- output
 
 #[test]
-fn the_raw_file_holds_what_the_agent_printed() {
+fn raw_file_holds_exactly_what_the_agent_printed() {
     let world = World::new(&[("1", "todo")]).set(
         "/agents/a/command",
         json!([
@@ -52,7 +52,7 @@ fn the_raw_file_holds_what_the_agent_printed() {
 }
 
 #[test]
-fn lines_of_megabytes_are_lines() {
+fn lines_of_megabytes_are_kept_complete() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .script("start; bigline 3000000; message after; done");
@@ -66,7 +66,7 @@ fn lines_of_megabytes_are_lines() {
 }
 
 #[test]
-fn a_flood_loses_no_line() {
+fn output_flood_loses_no_line() {
     let world = World::new(&[("1", "todo")]).script("flood 200000 60; message the end");
     world.once().expect(0);
     let session = world.session("1");
@@ -82,7 +82,7 @@ fn a_flood_loses_no_line() {
 }
 
 #[test]
-fn several_floods_at_once_lose_no_line() {
+fn simultaneous_floods_lose_no_line() {
     let ids = ["1", "2", "3", "4"];
     let issues: Vec<_> = ids.iter().map(|id| (*id, "todo")).collect();
     let world = World::new(&issues)
@@ -103,7 +103,7 @@ fn several_floods_at_once_lose_no_line() {
 }
 
 #[test]
-fn garbage_is_kept_and_ends_nothing() {
+fn garbage_is_recorded_and_ends_nothing() {
     let world = World::new(&[("1", "todo")])
         .agent("claude_code")
         .script("start; garbage 5000; line; nonutf8; partial {\"type\":; line 1}; line [1,2]; line \"text\"; message fine; done");
@@ -126,7 +126,7 @@ fn garbage_is_kept_and_ends_nothing() {
 }
 
 #[test]
-fn a_last_line_that_was_cut_off_is_kept() {
+fn incomplete_last_line_is_kept() {
     let world = single("start; message whole; partial '{\"type\":\"item.comp'; exit 3").agent("codex");
     world.once().expect(1);
     let session = world.session("1");
@@ -135,14 +135,14 @@ fn a_last_line_that_was_cut_off_is_kept() {
 }
 
 #[test]
-fn a_flood_on_stderr_is_kept_and_holds_up_nothing() {
+fn stderr_flood_is_kept_and_blocks_nothing() {
     let world = single("stderrflood 50000 100; ok");
     world.once().expect(0);
     assert!(world.session("1").file(".stderr.log").metadata().unwrap().len() >= 5_000_000);
 }
 
 #[test]
-fn an_agent_that_closes_its_output_works_on() {
+fn agent_that_closes_its_output_keeps_working() {
     let world = single("message hi; close-stdout; sleep 300; touch later; exit 0");
     world.once().expect(0);
     assert!(world.workspace("1").join("later").exists());
@@ -150,7 +150,7 @@ fn an_agent_that_closes_its_output_works_on() {
 }
 
 #[test]
-fn an_agent_that_reads_no_prompt_is_no_trouble() {
+fn agent_that_ignores_its_prompt_succeeds() {
     let world = World::new(&[("1", "todo")]).set("/agents/a/command", json!(["sh", "-c", "echo done"]));
     world
         .tracker
@@ -161,7 +161,7 @@ fn an_agent_that_reads_no_prompt_is_no_trouble() {
 }
 
 #[test]
-fn standard_input_ends_after_the_prompt() {
+fn stdin_ends_after_the_prompt() {
     let world = World::new(&[("1", "todo")])
         .set("/agents/a/command", json!(["sh", "-c", "cat > got; echo end"]))
         .work("prompt", json!("to the end"));
@@ -172,7 +172,7 @@ fn standard_input_ends_after_the_prompt() {
 // --- processes
 
 #[test]
-fn what_an_agent_leaves_behind_is_ended_however_it_hides() {
+fn leftover_processes_are_ended_however_they_hide() {
     for left in [
         "fork-hold-stdout 600000",
         "setsid-child 600000",
@@ -196,7 +196,7 @@ fn what_an_agent_leaves_behind_is_ended_however_it_hides() {
 }
 
 #[test]
-fn a_fork_storm_ends() {
+fn fork_storm_of_an_agent_is_ended() {
     let storm = "for n in 1 2 3 4 5 6 7 8 9 10; do setsid sh -c 'while :; do sleep 0.02; setsid sleep 600 & done' > /dev/null 2>&1 & done; sleep 0.3";
     let world = single(&format!("try \"{storm}\"; ok"));
     world.once().expect(0);
@@ -205,7 +205,7 @@ fn a_fork_storm_ends() {
 }
 
 #[test]
-fn an_exit_code_and_a_signal_are_told_apart() {
+fn exit_code_and_signal_are_distinguished() {
     let world = single("exit 7");
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("agent"));
@@ -225,7 +225,7 @@ fn an_exit_code_and_a_signal_are_told_apart() {
 }
 
 #[test]
-fn an_agent_that_cannot_be_started_is_told_clearly() {
+fn agent_that_cannot_start_is_reported_with_the_cause() {
     for (command, message) in [
         (json!(["no-such-agent-anywhere"]), "no-such-agent-anywhere"),
         (json!(["/etc/hostname"]), "/etc/hostname"),
@@ -245,7 +245,7 @@ fn an_agent_that_cannot_be_started_is_told_clearly() {
 }
 
 #[test]
-fn sigint_that_ends_with_zero_is_no_success() {
+fn timeout_with_exit_code_zero_is_no_success() {
     // A stop stays a stop when the agent exits cleanly.
     let world = single("trap INT \"ok All done; exit 0\"; hang").work("timeout", json!("300ms"));
     world.once().expect(1);
@@ -256,7 +256,7 @@ fn sigint_that_ends_with_zero_is_no_success() {
 // --- time
 
 #[test]
-fn a_stage_has_its_time_and_the_ladder_its_steps() {
+fn stage_timeout_kills_an_agent_that_ignores_signals() {
     let world = single("ignore INT,TERM; setsid-child 600000; hang").work("timeout", json!("300ms"));
     let started = Instant::now();
     world.once().expect(1);
@@ -268,7 +268,7 @@ fn a_stage_has_its_time_and_the_ladder_its_steps() {
 }
 
 #[test]
-fn silence_is_a_stall_and_a_tool_call_is_not() {
+fn stall_timeout_ends_silence_but_not_tool_calls() {
     let world = World::new(&[("silent", "todo"), ("tool", "todo"), ("stderr", "todo")])
         .agent("codex")
         .attempts(1)
@@ -286,7 +286,7 @@ fn silence_is_a_stall_and_a_tool_call_is_not() {
 }
 
 #[test]
-fn a_tool_call_has_its_own_time() {
+fn tool_timeout_ends_a_long_tool_call() {
     let world = single("start; tool t1 sleep; hang")
         .agent("claude_code")
         .work("tool_timeout", json!("300ms"));
@@ -296,7 +296,7 @@ fn a_tool_call_has_its_own_time() {
 }
 
 #[test]
-fn each_tool_call_has_its_own_time() {
+fn tool_timeout_applies_to_each_call_separately() {
     // One call ends and the next one starts in one write, so that a call is open at any time.
     let item = |phase: &str, id: u32| {
         let item = json!({"id": format!("t{id}"), "type": "command_execution", "command": "make", "aggregated_output": "",
@@ -330,7 +330,7 @@ fn each_tool_call_has_its_own_time() {
 // --- the environment of an agent, and how its result is read
 
 #[test]
-fn an_agents_environment_is_a_list_of_what_is_allowed() {
+fn agent_environment_holds_only_allowed_variables() {
     let world = World::new(&[("1", "todo")])
         .set("/agents/a/env", json!({"MY_OWN": "mine"}))
         .set("/agents/a/env_pass", json!(["PASSED"]))
@@ -383,7 +383,7 @@ fn an_agents_environment_is_a_list_of_what_is_allowed() {
 }
 
 #[test]
-fn an_agent_inherits_no_handle_of_the_daemon() {
+fn agent_inherits_no_file_descriptor_of_the_daemon() {
     let world = single("dump-fds fds; ok");
     world.once().expect(0);
     let fds = world.workspace_file("1", "fds");
@@ -402,7 +402,7 @@ fn an_agent_inherits_no_handle_of_the_daemon() {
 }
 
 #[test]
-fn the_end_of_an_attempt_is_on_record() {
+fn exit_record_describes_the_end_of_an_attempt() {
     let world = single("message hi; exit 0");
     world.once().expect(0);
     let session = world.session("1");
@@ -417,7 +417,7 @@ fn the_end_of_an_attempt_is_on_record() {
 }
 
 #[test]
-fn usage_is_priced_where_the_agent_tells_no_cost() {
+fn usage_is_priced_when_the_agent_reports_no_cost() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .set(
@@ -452,7 +452,7 @@ fn usage_is_priced_where_the_agent_tells_no_cost() {
 }
 
 #[test]
-fn status_follows_a_session_as_it_goes() {
+fn status_follows_a_running_session() {
     let world = World::new(&[("1", "todo")]).agent("codex").script(
         "start; message hi; usage 50 5; tool t1 make check; touch up; wait-file go; toolend t1 0; done",
     );

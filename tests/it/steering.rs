@@ -47,7 +47,7 @@ fn decided(explained: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_pause_holds_all_until_work_goes_on() {
+fn pause_holds_all_work_until_continue() {
     let world = World::new(&[]);
     let daemon = world.daemon();
     let output = world.vik(&["pause"]).expect(0).out;
@@ -74,7 +74,7 @@ fn a_pause_holds_all_until_work_goes_on() {
 }
 
 #[test]
-fn one_issue_is_paused_and_others_are_not() {
+fn pause_of_an_issue_lets_its_running_attempt_finish() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world, 1);
@@ -95,7 +95,7 @@ fn one_issue_is_paused_and_others_are_not() {
 }
 
 #[test]
-fn what_is_cancelled_rests_until_it_is_unparked() {
+fn cancelled_issue_stays_parked_until_unpark() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world, 1);
@@ -124,7 +124,7 @@ fn what_is_cancelled_rests_until_it_is_unparked() {
 }
 
 #[test]
-fn a_drain_ends_the_daemon_when_nothing_runs() {
+fn drain_ends_the_daemon_when_nothing_runs() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world, 1);
@@ -144,7 +144,7 @@ fn a_drain_ends_the_daemon_when_nothing_runs() {
 }
 
 #[test]
-fn an_issue_is_explained_without_a_daemon_too() {
+fn explain_works_without_a_daemon() {
     let world = World::new(&[("1", "todo")]).script("exit 3").attempts(1);
     let daemon = world.daemon();
     held_by(&world, "1", "parked");
@@ -178,7 +178,7 @@ fn an_issue_is_explained_without_a_daemon_too() {
 }
 
 #[test]
-fn agents_that_were_left_alone_wait_and_are_no_orphans() {
+fn agents_kept_by_stop_are_no_orphans() {
     let world = waiting().set("/loop", json!({"orphan_grace": "10m"}));
     world.vik(&["run", "-d"]).expect(0);
     up(&world, 1);
@@ -210,7 +210,7 @@ fn agents_that_were_left_alone_wait_and_are_no_orphans() {
 }
 
 #[test]
-fn a_ledger_that_is_well_is_not_repaired() {
+fn repair_leaves_a_sound_ledger_unchanged() {
     let world = World::new(&[("1", "todo")]);
     let daemon = world.daemon();
     moved(&world, "1");
@@ -224,7 +224,7 @@ fn a_ledger_that_is_well_is_not_repaired() {
 }
 
 #[test]
-fn an_issue_that_no_stage_takes_is_told_so() {
+fn explain_reports_an_issue_that_matches_no_stage() {
     let world = World::new(&[("1", "todo"), ("2", "backlog")]);
     let daemon = world.daemon();
     eventually("it is done", || {

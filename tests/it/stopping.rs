@@ -20,7 +20,7 @@ fn exit_record(world: &World) -> Value {
 }
 
 #[test]
-fn an_interrupt_stops_gracefully_and_a_terminate_too() {
+fn sigint_and_sigterm_stop_gracefully() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 0)] {
         let world = World::new(&[("1", "todo")])
             .work("hooks/after_run", json!("touch after-run"))
@@ -50,7 +50,7 @@ fn an_interrupt_stops_gracefully_and_a_terminate_too() {
 }
 
 #[test]
-fn once_that_is_interrupted_exits_130() {
+fn interrupted_run_once_exits_130() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let world = World::new(&[("1", "todo")]).script("touch up; hang");
         let once = world.start(&["run", "--once"]);
@@ -62,7 +62,7 @@ fn once_that_is_interrupted_exits_130() {
 }
 
 #[test]
-fn a_second_signal_forces() {
+fn second_signal_forces_the_stop() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
     let daemon = world.daemon();
     up(&world);
@@ -80,7 +80,7 @@ fn a_second_signal_forces() {
 }
 
 #[test]
-fn an_agent_that_hears_no_signal_is_killed_by_the_ladder() {
+fn agent_that_ignores_signals_is_killed() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; setsid-child 600000; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -91,7 +91,7 @@ fn an_agent_that_hears_no_signal_is_killed_by_the_ladder() {
 }
 
 #[test]
-fn stop_is_forced_when_its_time_is_up() {
+fn stop_is_forced_after_its_timeout() {
     let world = World::new(&[("1", "todo")]).script("ignore INT,TERM; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -101,7 +101,7 @@ fn stop_is_forced_when_its_time_is_up() {
 }
 
 #[test]
-fn two_stops_at_once_both_succeed() {
+fn simultaneous_stops_both_succeed() {
     let world = World::new(&[("1", "todo")]).script("trap INT \"sleep 300; exit 0\"; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -121,7 +121,7 @@ fn two_stops_at_once_both_succeed() {
 }
 
 #[test]
-fn status_says_that_it_is_stopping() {
+fn status_shows_that_the_daemon_is_stopping() {
     let world = World::new(&[("1", "todo")]).script("trap INT \"wait-file go; exit 0\"; touch up; hang");
     let daemon = world.daemon();
     up(&world);
@@ -159,7 +159,7 @@ fn stop_ends_pulls_hooks_and_prompt_commands() {
 }
 
 #[test]
-fn a_graceful_stop_lets_after_run_finish() {
+fn graceful_stop_lets_after_run_finish() {
     // The agent has finished; without the hook, the tracker would never receive the new state.
     let world = World::new(&[("1", "todo")]);
     let moves = world.tracker.move_command("done");
@@ -178,7 +178,7 @@ fn a_graceful_stop_lets_after_run_finish() {
 }
 
 #[test]
-fn a_forced_stop_ends_after_run_too() {
+fn forced_stop_ends_after_run() {
     let world = World::new(&[("1", "todo")]).work(
         "hooks/after_run",
         json!("touch {{ workflow_dir }}/up; trap '' INT TERM; while true; do sleep 0.05; done"),
@@ -193,7 +193,7 @@ fn a_forced_stop_ends_after_run_too() {
 }
 
 #[test]
-fn stop_after_the_death_of_the_daemon_leaves_nothing() {
+fn stop_after_a_daemon_crash_leaves_nothing() {
     // These processes have no mark in their environment and ignore signals: only their shim can end
     // them.
     let world = World::new(&[("1", "todo")]).script(
@@ -217,7 +217,7 @@ fn stop_after_the_death_of_the_daemon_leaves_nothing() {
 }
 
 #[test]
-fn a_daemon_killed_in_a_hook_leaves_no_hook() {
+fn daemon_killed_during_a_hook_leaves_no_hook() {
     let world = World::new(&[("1", "todo")]).work(
         "hooks/before_run",
         json!("touch {{ workflow_dir }}/up; trap '' INT TERM; setsid sleep 600 & sleep 600"),
@@ -230,7 +230,7 @@ fn a_daemon_killed_in_a_hook_leaves_no_hook() {
 }
 
 #[test]
-fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
+fn restart_after_a_crash_starts_no_second_agent() {
     let script =
         "if-file busy \"touch two-at-once\"; touch busy; trap INT \"sleep 1000; run rm busy; exit 0\"
         touch up; unless-file second \"touch second; hang\"; run rm busy; ok";
@@ -253,7 +253,7 @@ fn after_a_kill_the_next_daemon_starts_no_agent_beside_the_old_one() {
 }
 
 #[test]
-fn a_shim_that_is_killed_costs_the_attempt_and_leaves_nothing() {
+fn killed_shim_costs_the_attempt_and_leaves_nothing() {
     let world = World::new(&[("1", "todo")])
         .script("if-file second ok; unless-file second \"touch second; setsid-child 600000 clearenv; pidfile pid; touch up; hang\"");
     let daemon = world.daemon();
@@ -293,7 +293,7 @@ fn a_shim_that_is_killed_costs_the_attempt_and_leaves_nothing() {
 }
 
 #[test]
-fn a_hook_may_stop_its_daemon() {
+fn hook_may_stop_its_own_daemon() {
     let world = World::new(&[("1", "todo"), ("2", "todo")]).set("/loop", json!({"max_issue_concurrency": 1}));
     let moves = world.on_success("done");
     let world = world.work(
@@ -315,7 +315,7 @@ fn a_hook_may_stop_its_daemon() {
 }
 
 #[test]
-fn a_daemon_that_is_just_starting_is_stopped_too() {
+fn stop_reaches_a_daemon_that_is_just_starting() {
     for _ in 0..5 {
         let world = World::new(&[]);
         let starting = world.start(&["run", "-d"]);
@@ -339,7 +339,7 @@ fn a_daemon_that_is_just_starting_is_stopped_too() {
 }
 
 #[test]
-fn after_a_kill_the_next_daemon_starts_nothing_beside_an_old_hook() {
+fn restart_after_a_crash_starts_nothing_beside_an_old_hook() {
     let hook = "if [ -e pid ] && kill -0 $(cat pid); then touch {{ workflow_dir }}/two-at-once; fi; echo $$ > pid; \
         touch {{ workflow_dir }}/up; test -e {{ workflow_dir }}/go || { trap '' INT TERM; while true; do sleep 0.05; done; }";
     let world = World::new(&[("1", "todo")]).work("hooks/before_run", json!(hook));

@@ -110,12 +110,12 @@ fn run(test: &str, sandbox: &Value, reaper: bool) {
 }
 
 #[test]
-fn a_storm_behind_a_reaper_of_its_own_ends_without_a_sandbox() {
+fn fork_storm_with_its_own_reaper_ends_without_a_sandbox() {
     run("reaper", &json!("off"), true);
 }
 
 #[test]
-fn a_storm_in_a_sandbox_ends() {
+fn fork_storm_in_a_sandbox_ends() {
     run("sandbox", &json!({}), true);
     run("plain", &json!({}), false);
 }

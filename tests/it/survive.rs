@@ -50,7 +50,7 @@ fn assert_whole(world: &World) {
 }
 
 #[test]
-fn an_agent_is_taken_up_by_the_next_daemon() {
+fn agent_is_adopted_by_the_next_daemon() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -66,7 +66,7 @@ fn an_agent_is_taken_up_by_the_next_daemon() {
 }
 
 #[test]
-fn an_agent_that_ended_without_a_daemon_is_finished_by_the_next_one() {
+fn agent_that_ended_without_a_daemon_is_finished_by_the_next() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -85,7 +85,7 @@ fn an_agent_that_ended_without_a_daemon_is_finished_by_the_next_one() {
 }
 
 #[test]
-fn a_restart_that_keeps_sessions_exchanges_the_daemon_alone() {
+fn restart_with_kept_sessions_replaces_only_the_daemon() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -104,7 +104,7 @@ fn a_restart_that_keeps_sessions_exchanges_the_daemon_alone() {
 }
 
 #[test]
-fn stop_ends_what_was_kept() {
+fn stop_ends_kept_sessions() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -121,7 +121,7 @@ fn stop_ends_what_was_kept() {
 }
 
 #[test]
-fn agents_of_a_daemon_in_front_end_with_it() {
+fn foreground_daemon_takes_its_agents_down_with_it() {
     let world = World::new(&[("1", "todo")]).script("touch up; hang");
     let daemon = world.daemon();
     up(&world);
@@ -135,7 +135,7 @@ fn agents_of_a_daemon_in_front_end_with_it() {
 }
 
 #[test]
-fn a_drain_waits_for_what_runs_and_starts_nothing() {
+fn drain_waits_for_running_work_and_starts_nothing() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world);
@@ -149,7 +149,7 @@ fn a_drain_waits_for_what_runs_and_starts_nothing() {
 }
 
 #[test]
-fn a_cancelled_issue_stays_where_it_is_until_a_person_frees_it() {
+fn cancelled_issue_stays_parked_across_a_restart() {
     let world = World::new(&[("1", "todo")]).script("touch up; hang");
     let daemon = world.daemon();
     up(&world);
@@ -168,7 +168,7 @@ fn a_cancelled_issue_stays_where_it_is_until_a_person_frees_it() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_trusted_is_refused_before_anything_is_done() {
+fn damaged_ledger_is_refused_before_any_work() {
     let world = World::new(&[("1", "done")]).script("append turns x; ok");
     world.once().expect(0);
     world.tracker.move_to("1", "todo");
@@ -186,7 +186,7 @@ fn a_ledger_that_cannot_be_trusted_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn agents_are_taken_up_where_all_of_the_ledger_is_gone() {
+fn agents_are_adopted_even_without_the_ledger() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -204,7 +204,7 @@ fn agents_are_taken_up_where_all_of_the_ledger_is_gone() {
 }
 
 #[test]
-fn agents_that_live_without_a_daemon_are_told() {
+fn agents_without_a_daemon_are_reported() {
     let world = waiting();
     world.vik(&["run", "-d"]).expect(0);
     up(&world);
@@ -224,7 +224,7 @@ fn agents_that_live_without_a_daemon_are_told() {
 }
 
 #[test]
-fn stop_ends_what_took_off_its_mark_and_outlived_daemon_and_shim() {
+fn stop_ends_an_unmarked_process_without_daemon_and_shim() {
     let world = waiting().script("daemonise 600000 clearenv,pid=hidden; touch up; hang");
     world.vik(&["run", "-d"]).expect(0);
     up(&world);

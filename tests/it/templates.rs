@@ -18,7 +18,7 @@ fn evil_world() -> (World, String) {
 }
 
 #[test]
-fn a_title_is_one_word_in_every_script() {
+fn title_is_one_argument_in_all_scripts() {
     let (world, evil) = evil_world();
     let script = |name: &str| {
         format!(
@@ -55,7 +55,7 @@ fn a_title_is_one_word_in_every_script() {
 }
 
 #[test]
-fn a_value_in_a_prompt_command_is_one_word_and_its_output_is_text() {
+fn prompt_command_quotes_values_and_its_output_is_text() {
     let (world, evil) = evil_world();
     let world = world.work(
         "prompt",
@@ -68,7 +68,7 @@ fn a_value_in_a_prompt_command_is_one_word_and_its_output_is_text() {
 }
 
 #[test]
-fn commands_in_data_never_run_wherever_the_data_comes_from() {
+fn commands_in_data_never_run_whatever_their_source() {
     let (world, evil) = evil_world();
     world.env.write("work/evil.txt", &evil);
     // The value comes from the issue, from the output of a command and from the environment,
@@ -87,7 +87,7 @@ fn commands_in_data_never_run_wherever_the_data_comes_from() {
 }
 
 #[test]
-fn a_prompt_command_runs_only_if_its_place_survives() {
+fn prompt_command_in_a_skipped_branch_does_not_run() {
     let world = World::new(&[("1", "todo")]).work(
         "prompt",
         json!("{% if issue.title == 'never' %}`exec(touch {{ workflow_dir }}/ran)`{% endif %}[`exec(pwd; echo end; echo)`]\nSCRIPT: ok"),
@@ -104,7 +104,7 @@ fn a_prompt_command_runs_only_if_its_place_survives() {
 }
 
 #[test]
-fn a_prompt_command_that_fails_fails_the_prompt() {
+fn prompt_command_failure_fails_the_attempt() {
     let world = World::new(&[("1", "todo")]).attempts(1).work(
         "prompt",
         json!("`exec(echo out; echo no such issue >&2; exit 4)`\nSCRIPT: touch ran; ok"),
@@ -120,7 +120,7 @@ fn a_prompt_command_that_fails_fails_the_prompt() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_and_not_nothing() {
+fn unknown_field_is_an_error_and_a_missing_value_is_empty() {
     let world = World::new(&[("1", "todo")]).attempts(1).work(
         "prompt",
         json!("{{ issue.no_such_field }}\nSCRIPT: touch ran; ok"),
@@ -142,7 +142,7 @@ fn what_is_not_there_is_an_error_and_not_nothing() {
 }
 
 #[test]
-fn places_where_a_value_cannot_be_told_are_refused() {
+fn values_in_ambiguous_shell_contexts_are_refused() {
     for hook in [
         "cat <<END\n{{ issue.title }}\nEND",
         "echo \"$(echo {{ issue.title }})\"",
@@ -170,7 +170,7 @@ fn places_where_a_value_cannot_be_told_are_refused() {
 }
 
 #[test]
-fn the_prompt_is_on_stdin_and_in_no_argument() {
+fn prompt_is_passed_on_stdin_and_not_as_an_argument() {
     let world = World::new(&[("1", "todo")])
         .agent("claude_code")
         .script("dump-argv argv; dump-stdin stdin; ok");
@@ -191,7 +191,7 @@ fn the_prompt_is_on_stdin_and_in_no_argument() {
 }
 
 #[test]
-fn hostile_ids_reach_no_option_and_no_path() {
+fn hostile_ids_become_neither_options_nor_paths() {
     let ids = [
         "--help",
         "-w",
@@ -301,7 +301,7 @@ fn documented() -> Vec<Documented> {
 }
 
 #[test]
-fn every_documented_name_is_known_where_the_page_says_so() {
+fn documented_names_are_known_at_their_documented_places() {
     let documented = documented();
     assert!(documented.len() > 40, "only {} names found", documented.len());
     for name in [
@@ -365,7 +365,7 @@ fn every_documented_name_is_known_where_the_page_says_so() {
 }
 
 #[test]
-fn every_expression_in_the_pages_has_a_documented_name() {
+fn expressions_in_the_docs_use_documented_names() {
     let roots: Vec<String> = documented()
         .iter()
         .map(|entry| entry.name.split('.').next().unwrap().to_owned())

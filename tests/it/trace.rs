@@ -142,7 +142,7 @@ fn blamed(world: &World, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_change_of_each_of_four_agents_is_attributed() {
+fn changes_of_four_agents_are_all_attributed() {
     let world = world();
     world.once().expect(0);
     assert!(
@@ -300,7 +300,7 @@ fn checked(world: &World, file: &Path) {
 }
 
 #[test]
-fn without_a_trace_it_says_so() {
+fn empty_trace_is_reported_as_empty() {
     let world = World::new(&[]);
     assert_eq!(
         world.vik(&["trace", "log"]).expect(0).out,
@@ -316,7 +316,7 @@ fn without_a_trace_it_says_so() {
 }
 
 #[test]
-fn secrets_in_file_names_are_shown_and_kept_nowhere() {
+fn secrets_in_file_names_are_masked_and_not_stored() {
     let value = "PlainSecretValue0123456789";
     let script = "mkdir -p \"d-$PLAIN\"; echo x > \"d-$PLAIN/$PLAIN.txt\"; echo y > \"quoted $PLAIN\"; true";
     let world = World::new(&[("1", "todo")])

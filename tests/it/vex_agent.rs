@@ -102,7 +102,7 @@ fn impatient(server: &ModelServer, protocol: &str) -> World {
 }
 
 #[test]
-fn an_answer_that_streams_is_no_stall() {
+fn streaming_answer_is_no_stall() {
     // Each part alone takes longer than the stall timeout: 16 pieces, 200 ms apart.
     let long = "A thought or an answer that needs its time to arrive, bit by bit";
     let content = format!("{long}\n");
@@ -134,7 +134,7 @@ fn an_answer_that_streams_is_no_stall() {
 }
 
 #[test]
-fn a_model_that_only_pings_is_a_stall() {
+fn model_that_only_pings_is_a_stall() {
     for turn in [
         json!({"text": "never whole", "stall": "mid", "ping": true}),
         json!({"text": "never", "stall": "headers"}),
@@ -149,20 +149,20 @@ fn a_model_that_only_pings_is_a_stall() {
 }
 
 #[test]
-fn vex_speaks_messages() {
+fn vex_works_with_the_messages_protocol() {
     let settings = "[providers.anthropic]\nbase_url = \"URL\"\n";
     works_and_commits(settings, "anthropic", "ANTHROPIC_API_KEY");
 }
 
 #[test]
-fn vex_speaks_chat() {
+fn vex_works_with_the_chat_protocol() {
     let settings =
         "[providers.house]\nprotocol = \"chat\"\nbase_url = \"URL/v1\"\napi_key_env = \"HOUSE_KEY\"\n";
     works_and_commits(settings, "house", "HOUSE_KEY");
 }
 
 #[test]
-fn vex_speaks_responses() {
+fn vex_works_with_the_responses_protocol() {
     let settings = "[providers.openai]\nbase_url = \"URL/v1\"\n";
     works_and_commits(settings, "openai", "OPENAI_API_KEY");
 }

@@ -88,7 +88,7 @@ fn sign(body: &str) -> String {
 }
 
 #[test]
-fn a_call_makes_a_pull_at_once_and_a_replay_makes_none() {
+fn call_triggers_a_pull_at_once_and_a_replay_does_not() {
     let hooked = Hooked::github();
     assert_eq!(hooked.pulls(), 1);
     hooked.world.tracker.move_to("1", "todo");
@@ -117,7 +117,7 @@ fn a_call_makes_a_pull_at_once_and_a_replay_makes_none() {
 }
 
 #[test]
-fn a_burst_makes_few_pulls() {
+fn burst_of_calls_triggers_few_pulls() {
     let hooked = Hooked::github();
     let before = hooked.pulls();
     let start = std::time::Instant::now();
@@ -142,7 +142,7 @@ fn a_burst_makes_few_pulls() {
 }
 
 #[test]
-fn strangers_get_nothing_and_no_pull() {
+fn unauthenticated_call_is_refused_and_triggers_no_pull() {
     let hooked = Hooked::new(&json!({
         "gh": {"kind": "github", "secret_env": "HOOK_SECRET"},
         "gl": {"kind": "gitlab", "secret_env": "HOOK_SECRET"},
@@ -204,7 +204,7 @@ fn strangers_get_nothing_and_no_pull() {
 }
 
 #[test]
-fn a_slow_body_is_cut_off() {
+fn slow_body_times_out_with_408() {
     let hooked = Hooked::github();
     let mut stream = TcpStream::connect(&hooked.address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -220,7 +220,7 @@ fn a_slow_body_is_cut_off() {
 }
 
 #[test]
-fn hooks_come_and_go_with_an_edit() {
+fn hooks_are_added_and_removed_by_an_edit() {
     let mut hooked = Hooked::github();
     assert_eq!(hooked.deliver("more", "a").status, 404);
     hooked.world.put(
@@ -238,7 +238,7 @@ fn hooks_come_and_go_with_an_edit() {
 }
 
 #[test]
-fn a_call_during_a_pull_makes_another_one() {
+fn call_during_a_pull_triggers_another_pull() {
     let mut hooked = Hooked::github();
     let command = format!(
         "if [ -e gate ]; then touch waits; while [ -e gate ]; do sleep 0.02; done; fi; {}",

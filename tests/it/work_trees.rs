@@ -44,7 +44,7 @@ fn assert_taken_over(world: &World, main: &Path) {
 }
 
 #[test]
-fn a_death_at_any_point_loses_no_commit_and_takes_none_over_twice() {
+fn crash_at_any_point_loses_and_doubles_no_commit() {
     for point in WORK_TREE_POINTS {
         let script = "echo ran >> runs; echo 1 > one; git add one; git commit -qm one; git checkout -q -b extra; \
             echo 2 > two; git add two; git commit -qm two";
@@ -70,7 +70,7 @@ fn a_death_at_any_point_loses_no_commit_and_takes_none_over_twice() {
 }
 
 #[test]
-fn a_branch_that_was_taken_over_in_part_goes_on() {
+fn branch_transferred_in_part_is_completed_on_retry() {
     let script = "if [ -e first ]; then git branch -q -D zzz; echo 2 > two; else touch first; \
         git branch -q -D zzz/x; git branch zzz; echo 1 > one; fi; \
         git add -A; git commit -qm work";
@@ -90,7 +90,7 @@ fn a_branch_that_was_taken_over_in_part_goes_on() {
 }
 
 #[test]
-fn a_work_tree_without_a_branch_is_whole_after_a_failure() {
+fn detached_work_tree_is_intact_after_a_failure() {
     let script = "echo x >> file; git add file; git commit -qm work; \
         [ -e first ] || echo /nowhere >> $(git rev-parse --git-path objects)/info/alternates; touch first";
     let (world, main) = linked(script, "--detach");
@@ -112,7 +112,7 @@ fn a_work_tree_without_a_branch_is_whole_after_a_failure() {
 }
 
 #[test]
-fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
+fn work_trees_of_one_repository_are_isolated() {
     let script = "echo $VIK_ISSUE_ID > one; git add one; git commit -qm one; git commit -q --amend -m two; \
         git checkout -q -b side; echo 3 > staged; git add staged; touch ~/.cache/$VIK_ISSUE_ID; \
         until [ -e ~/.cache/1 ] && [ -e ~/.cache/2 ]; do sleep 0.01; done";
@@ -140,7 +140,7 @@ fn two_work_trees_of_one_repository_do_not_see_each_others_commits() {
 }
 
 #[test]
-fn a_repository_on_another_file_system_is_used() {
+fn repository_on_another_file_system_works() {
     let other = Path::new("/dev/shm");
     let device = |path: &Path| path.metadata().map(|facts| facts.dev()).ok();
     if device(other).is_none_or(|other| Some(other) == device(Path::new("/var/tmp"))) {
@@ -160,7 +160,7 @@ fn a_repository_on_another_file_system_is_used() {
 }
 
 #[test]
-fn a_git_that_hangs_holds_up_no_stop_and_the_next_attempt_takes_over() {
+fn hanging_git_blocks_no_stop_and_its_work_is_recovered() {
     for kills in [false, true] {
         let script = "echo x >> file; git add file; git commit -qm work";
         let (world, main) = linked(script, "-b vik/1");

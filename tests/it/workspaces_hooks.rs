@@ -27,7 +27,7 @@ fn after_create_runs_once_and_the_workspace_is_kept() {
 }
 
 #[test]
-fn after_create_runs_once_where_it_makes_no_file_too() {
+fn after_create_runs_once_even_if_it_makes_no_file() {
     let world = World::new(&[("1", "todo")])
         .set(
             "/issue/hooks",
@@ -46,7 +46,7 @@ fn after_create_runs_once_where_it_makes_no_file_too() {
 }
 
 #[test]
-fn a_creation_that_was_cut_off_is_done_anew() {
+fn workspace_creation_cut_by_a_crash_is_repeated() {
     let world = World::new(&[("1", "todo")]).set(
         "/issue/hooks",
         json!({"after_create": "touch half; touch {{ workflow_dir }}/up; test -e {{ workflow_dir }}/go || sleep 600; touch whole"}),
@@ -69,7 +69,7 @@ fn a_creation_that_was_cut_off_is_done_anew() {
 }
 
 #[test]
-fn an_older_workspace_without_a_mark_is_adopted() {
+fn older_workspace_without_a_mark_is_adopted() {
     let world = World::new(&[("0", "todo"), ("1", "todo")])
         .set("/issue/hooks", json!({"after_create": "touch created"}))
         .script("ok");
@@ -82,7 +82,7 @@ fn an_older_workspace_without_a_mark_is_adopted() {
 }
 
 #[test]
-fn a_before_run_that_fails_starts_no_agent() {
+fn before_run_failure_starts_no_agent() {
     let world = World::new(&[("1", "todo")])
         .work(
             "hooks/before_run",
@@ -106,7 +106,7 @@ fn a_before_run_that_fails_starts_no_agent() {
 }
 
 #[test]
-fn verify_decides_and_its_words_go_into_the_next_attempt() {
+fn verify_failure_is_fed_back_to_the_next_attempt() {
     let world = World::new(&[("1", "todo")])
         .work("verify", json!("test -e fixed || { echo 'test total_is_right FAILED'; exit 1; }"))
         .work(
@@ -134,7 +134,7 @@ fn verify_decides_and_its_words_go_into_the_next_attempt() {
 }
 
 #[test]
-fn verify_does_not_run_after_an_agent_that_failed() {
+fn verify_does_not_run_after_a_failed_agent() {
     let world = World::new(&[("1", "todo")])
         .attempts(1)
         .work("verify", json!("touch verified"))
@@ -145,7 +145,7 @@ fn verify_does_not_run_after_an_agent_that_failed() {
 }
 
 #[test]
-fn after_run_runs_after_every_end_but_cancellation() {
+fn after_run_runs_after_any_end_but_cancellation() {
     let hook = "printf '%s|%s|%s|%s\\n' {{ session.outcome }} {{ session.exit_code }} {{ session.failure_class }} {{ session.last_message }} >> {{ workflow_dir }}/ends";
     let world = World::new(&[("1", "todo")])
         .attempts(4)
@@ -180,7 +180,7 @@ fn after_run_sees_the_whole_session() {
 }
 
 #[test]
-fn a_failed_after_run_is_told_and_leaves_the_outcome() {
+fn after_run_failure_is_reported_and_keeps_the_outcome() {
     let world = World::new(&[("1", "todo")])
         .attempts(1)
         .work("hooks/after_run", json!("echo the tracker is down; exit 2"))
@@ -211,7 +211,7 @@ fn a_failed_after_run_is_told_and_leaves_the_outcome() {
 }
 
 #[test]
-fn each_hook_has_its_time() {
+fn hooks_each_have_their_own_timeout() {
     let world = World::new(&[("create", "todo"), ("after", "todo"), ("verify", "todo")])
         .attempts(1)
         .set(
@@ -248,7 +248,7 @@ fn each_hook_has_its_time() {
 }
 
 #[test]
-fn what_a_hook_leaves_running_is_ended() {
+fn hook_leftover_processes_are_ended() {
     let leave = "setsid sleep 600 > /dev/null & sleep 600 & (sleep 600 &) ; echo $! ";
     let world = World::new(&[("1", "todo")])
         .set("/issue/hooks", json!({"after_create": leave}))
@@ -304,7 +304,7 @@ fn hooks_know_their_issue() {
 }
 
 #[test]
-fn scripts_of_hooks_are_not_kept() {
+fn hook_scripts_are_not_stored() {
     let world =
         World::new(&[("1", "todo")]).work("hooks/before_run", json!("echo {{ env.SECRET }} > /dev/null"));
     let mut command = world.env.vik(["run", "--once"]);
@@ -324,7 +324,7 @@ fn scripts_of_hooks_are_not_kept() {
 }
 
 #[test]
-fn a_workspace_is_no_part_of_a_repository_around_it() {
+fn workspace_is_not_part_of_an_enclosing_repository() {
     let world = World::new(&[("1", "todo")]).attempts(1).work(
         "hooks/before_run",
         json!("git rev-parse --show-toplevel > top.txt 2>&1; true"),
@@ -356,7 +356,7 @@ fn a_workspace_is_no_part_of_a_repository_around_it() {
 }
 
 #[test]
-fn scripts_do_not_follow_an_agent_that_replaced_its_folder_by_a_link() {
+fn scripts_do_not_follow_a_link_in_place_of_the_workspace() {
     let world = World::new(&[("1", "todo")])
         .work("hooks/before_run", json!("touch by-before-run"))
         .work("verify", json!("touch by-verify"))
@@ -376,7 +376,7 @@ fn scripts_do_not_follow_an_agent_that_replaced_its_folder_by_a_link() {
 }
 
 #[test]
-fn a_title_of_any_length_and_kind_starts_an_agent() {
+fn agent_starts_with_a_title_of_any_length() {
     let world = World::new(&[("1", "todo")]).work(
         "hooks/before_run",
         json!("printf %s {{ issue.title }} | wc -c > size"),

@@ -263,7 +263,7 @@ fn environment_variables_equal_flags() {
 }
 
 #[test]
-fn the_last_message_goes_into_a_file() {
+fn last_message_is_written_to_a_file() {
     let fixture = Fixture::new(json!([{"run": "true"}, {"text": "The work is done."}]));
     fixture.write("work/last.txt", "old");
     let output = fixture.exec(&["-o", "last.txt", "go"]).output().unwrap();
@@ -287,7 +287,7 @@ fn the_last_message_goes_into_a_file() {
 }
 
 #[test]
-fn a_check_that_fails_goes_back_to_the_model() {
+fn failed_check_is_returned_to_the_model() {
     let fixture = Fixture::new(json!([
         {"text": "I am done with the whole of the work, as far as I can see."},
         {"run": "touch ready"},
@@ -330,7 +330,7 @@ fn secrets_reach_neither_the_model_nor_the_events() {
 }
 
 #[test]
-fn every_event_of_a_run_fits_the_schema() {
+fn events_of_a_run_fit_the_schema() {
     let schema = jsonschema::validator_for(&vex::events::json_schema()).unwrap();
     let fixture = Fixture::new(json!([
         {"thinking": "Let me see.", "run": "echo hi; exit 3"},
@@ -370,7 +370,7 @@ fn every_event_of_a_run_fits_the_schema() {
 }
 
 #[test]
-fn a_full_stdout_fails_the_run() {
+fn full_stdout_fails_the_run() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
         return;
     };

@@ -113,7 +113,7 @@ fn hide(name: &str) -> String {
 }
 
 #[test]
-fn a_command_writes_in_the_workspace_and_nowhere_else() {
+fn command_writes_only_in_the_workspace() {
     if !confines() {
         return;
     }
@@ -158,7 +158,7 @@ fn a_command_writes_in_the_workspace_and_nowhere_else() {
 }
 
 #[test]
-fn a_linked_work_tree_can_commit_and_its_neighbour_is_safe() {
+fn linked_work_tree_can_commit_and_its_neighbour_is_safe() {
     if !confines() {
         return;
     }
@@ -183,7 +183,7 @@ fn a_linked_work_tree_can_commit_and_its_neighbour_is_safe() {
 }
 
 #[test]
-fn a_cargo_build_works_in_the_workspace() {
+fn cargo_build_works_in_the_workspace() {
     if !confines() {
         return;
     }
@@ -222,7 +222,7 @@ fn processes_of_a_command_end_before_the_next_command() {
 }
 
 #[test]
-fn no_process_outlives_vex() {
+fn processes_never_outlive_vex() {
     let fixture = Fixture::new();
     let line = format!(
         "bg: {}; trap '' TERM; while :; do sleep 1000; done",

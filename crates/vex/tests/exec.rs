@@ -137,7 +137,7 @@ fn exec_replays_a_recording_with_real_tools() {
 }
 
 #[test]
-fn a_result_that_deviates_ends_as_failed() {
+fn deviating_result_ends_as_failed() {
     let fixture = Fixture::new(&[
         calls(&[call("run_command", json!({"command": "exit 1"}))]),
         text_turn("All tests pass."),
@@ -152,7 +152,7 @@ fn a_result_that_deviates_ends_as_failed() {
 }
 
 #[test]
-fn the_prompt_chooses_the_conversation() {
+fn prompt_chooses_the_conversation() {
     let fixture = Fixture::new(&[
         json!({"kind": "conversation", "name": "a", "when": ["stage: a", "issue: 1"]}),
         text_turn("This is what a has to say."),
@@ -184,7 +184,7 @@ fn the_prompt_chooses_the_conversation() {
 }
 
 #[test]
-fn recordings_are_found_by_model_name_and_the_prompt_comes_from_stdin() {
+fn recording_is_found_by_model_name_with_prompt_on_stdin() {
     let fixture = Fixture::new(&[text_turn("Hello, there was nothing to do.")]);
     for (args, env) in [
         (vec!["--provider", "replay", "--base-url", ".."], None),
@@ -236,7 +236,7 @@ fn read_only_denies_writes_and_commands() {
 }
 
 #[test]
-fn a_check_decides_whether_a_refused_last_call_matters() {
+fn check_decides_whether_a_refused_last_call_matters() {
     // The recording continues after the refusal.
     let outside = || json!({"tool": "write_file", "input": {"path": "../out", "content": "x"}, "expect": {"is_error": true}});
     let inside = call("write_file", json!({"path": "a", "content": "x"}));
@@ -281,7 +281,7 @@ fn paths_outside_are_denied_unless_everything_is_allowed() {
 }
 
 #[test]
-fn each_end_has_its_exit_code() {
+fn end_reasons_have_their_exit_codes() {
     let code = |lines: &[Value], args: &[&str]| {
         let (events, output) = Fixture::new(lines).run(args);
         let end = end(&events, &output);
@@ -326,7 +326,7 @@ fn each_end_has_its_exit_code() {
 }
 
 #[test]
-fn usage_mistakes() {
+fn usage_mistakes_are_explained() {
     let fixture = Fixture::new(&[]);
     let shown = |args: &[&str]| {
         let output = fixture.vex(args).output().unwrap();
@@ -407,7 +407,7 @@ fn signals_end_the_command_and_the_run() {
 }
 
 #[test]
-fn a_signal_while_the_model_answers() {
+fn signal_ends_a_run_while_the_model_answers() {
     let fixture = Fixture::new(&[json!({"kind": "turn", "text": "late", "delay_ms": 600_000})]);
     let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "session_start");
@@ -417,7 +417,7 @@ fn a_signal_while_the_model_answers() {
 }
 
 #[test]
-fn a_stdin_that_stays_open_hangs_nothing() {
+fn open_stdin_does_not_hang_the_run() {
     let fixture = Fixture::new(&[text_turn("Hello, there was nothing to do.")]);
     let (mut child, mut out) = start(&fixture, "go");
     wait_for(&mut out, "end");
@@ -450,7 +450,7 @@ fn closed_stdout_ends_the_run() {
 }
 
 #[test]
-fn help() {
+fn help_shows_usage_and_options() {
     let fixture = Fixture::new(&[]);
     let output = fixture.vex(&["--help"]).env("COLUMNS", "100").output().unwrap();
     assert_eq!(output.status.code(), Some(0));

@@ -87,7 +87,7 @@ fn play(setup: &str, calls: &[Value], afterwards: &str) {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read() {
+fn file_changed_since_its_read_is_refused() {
     let edit = json!({"path": "a", "old": "one", "new": "two"});
     play(
         "echo one >a",
@@ -251,7 +251,7 @@ fn paths_of_any_letters() {
 }
 
 #[test]
-fn links_lead_nowhere_outside() {
+fn links_never_lead_outside() {
     play(
         "echo secret >../outside; ln -s ../outside out; ln -s .. up; ln -s real in; echo text >real; ln -s loop loop; ln -s nowhere gone",
         &[
@@ -292,7 +292,7 @@ fn links_lead_nowhere_outside() {
 }
 
 #[test]
-fn a_read_only_file_stays_as_it_is() {
+fn read_only_file_is_unchanged() {
     play(
         "echo one >a; chmod 444 a; echo '#!/bin/sh' >run; chmod 755 run",
         &[
@@ -323,7 +323,7 @@ fn a_read_only_file_stays_as_it_is() {
 }
 
 #[test]
-fn a_merge_conflict_is_seen_and_solved() {
+fn merge_conflict_is_seen_and_resolved() {
     play(
         "git init -q -b main; git config user.name n; git config user.email e@e; printf 'a\\nb\\nc\\n' >f; git add .; \
          git commit -qm base; git checkout -qb other; printf 'a\\nother\\nc\\n' >f; git commit -qam other; \
@@ -348,7 +348,7 @@ fn a_merge_conflict_is_seen_and_solved() {
 }
 
 #[test]
-fn the_end_of_a_file_is_kept() {
+fn end_of_a_file_is_kept() {
     play(
         "printf 'one\\ntwo' >a; printf 'x\\n\\n\\n' >b",
         &[

@@ -167,7 +167,7 @@ impl Dice {
 }
 
 #[test]
-fn resume_after_random_kills_over_compactions_repeats_no_finished_call() {
+fn resume_over_compactions_repeats_no_finished_call() {
     const TURNS: usize = 60;
     let turns: Vec<Value> = (0..TURNS)
         .map(|number| json!({"run": format!("echo {number} >>out; seq -f 'file {number} line %g: some words' 1 300")}))

@@ -109,7 +109,7 @@ fn session_resumes_after_a_limit() {
 }
 
 #[test]
-fn answer_received_before_a_kill_is_final_and_not_requested_again() {
+fn answer_received_before_a_kill_is_not_requested_again() {
     let fixture = Fixture::new(&[runs("echo 1 >>out"), text_turn("The line is written.")]);
     let (events, _) = fixture.run(&["the task"]);
     let id = id(&events);
@@ -214,7 +214,7 @@ fn prune_lists_and_removes_old_sessions() {
 }
 
 #[test]
-fn no_session_writes_no_log() {
+fn flag_no_session_writes_no_log() {
     let fixture = Fixture::new(&[text_turn("This is all that I say.")]);
     let (_, output) = fixture.run(&["--no-session", "the task"]);
     assert_eq!(output.status.code(), Some(0));

@@ -111,7 +111,7 @@ fn recording(name: &str) -> String {
 }
 
 #[test]
-fn claude_code_session() {
+fn claude_code_session_is_replayed() {
     let (log, conclusion) = replay(
         interactive(Runtime::ClaudeCode).as_mut(),
         &recording("claude.stdout.jsonl"),
@@ -225,7 +225,7 @@ fn call_without_approval_ends_the_session() {
 }
 
 #[test]
-fn codex_session() {
+fn codex_session_is_replayed() {
     let (log, conclusion) = replay(
         interactive(Runtime::Codex).as_mut(),
         &recording("codex.stdout.jsonl"),
@@ -307,7 +307,7 @@ fn codex_requests_beyond_a_call_are_refused() {
 }
 
 #[test]
-fn vex_session() {
+fn vex_session_is_replayed() {
     let lines = [
         r#"{"v":1,"seq":1,"type":"session_start","session_id":"s1","model":"m","version":"1"}"#,
         r#"{"v":1,"seq":2,"type":"tool_call","call_id":"c","tool":"write_file","input":{"path":"secret/x"}}"#,

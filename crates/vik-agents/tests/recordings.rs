@@ -503,7 +503,7 @@ fn recorded_lines_give_an_event_or_are_known_to_be_silent() {
 
 /// Writes one line per recording, for review.
 #[test]
-fn recordings_table() {
+fn recordings_table_is_written() {
     let mut table = String::new();
     for case in cases() {
         let seen = replay(&case);

@@ -50,7 +50,7 @@ fn conclude(runtime: Runtime, lines: &[&str], exit: Exit) -> Conclusion {
 const DONE: &str = r#"{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":2}}"#;
 
 #[test]
-fn codex_events() {
+fn codex_events_are_read() {
     let mut codex = adapter(&profile(Runtime::Codex), None);
     let events = feed(
         codex.as_mut(),
@@ -292,7 +292,7 @@ fn claude_code_results_add_up() {
 }
 
 #[test]
-fn claude_code_events() {
+fn claude_code_events_are_read() {
     let mut claude = adapter(&profile(Runtime::ClaudeCode), None);
     let events = feed(
         claude.as_mut(),

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_written_as_git_writes_it() {
+    fn path_text_is_quoted_like_git() {
         assert_eq!(RelPath::new("src/é.rs").text(), "src/é.rs");
         assert_eq!(RelPath::new(b"caf\xe9\"\\".to_vec()).text(), r#""caf\351\"\\""#);
         assert_eq!(RelPath::new("\"a\"").text(), r#""\"a\"""#);
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_path_is_read_as_it_was_written(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn path_round_trips_through_text_and_json(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             let path = RelPath::new(bytes);
             prop_assert_eq!(&RelPath::from_text(&path.text()), &path);
             let json = serde_json::to_string(&path).unwrap();
@@ -287,13 +287,13 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_some_path(text in "[\"\\\\0-9a-z]{0,12}") {
+        fn path_accepts_any_text(text in "[\"\\\\0-9a-z]{0,12}") {
             let path = RelPath::from_text(&text);
             prop_assert_eq!(RelPath::from_text(&path.text()), path);
         }
 
         #[test]
-        fn a_hash_is_read_as_it_was_written(bytes in any::<[u8; 32]>()) {
+        fn hash_round_trips_through_text(bytes in any::<[u8; 32]>()) {
             let hash = ContentHash(bytes);
             prop_assert_eq!(hash.to_string().parse::<ContentHash>(), Ok(hash));
         }

@@ -279,7 +279,7 @@ mod tests {
 
     /// Every outcome with every class, for an agent that reported nothing.
     #[test]
-    fn estimate_is_charged_for_answers_that_were_cut_off_and_for_nothing_else() {
+    fn estimate_is_charged_only_for_cut_off_answers() {
         let estimate = spend(100, 5);
         for outcome in OUTCOMES {
             for class in CLASSES {

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_only_has_another_name_is_renamed() {
+    fn file_with_only_another_name_is_renamed() {
         let from = RelPath::new("a");
         let change = change("b", ChangeKind::Renamed { from }, "x", "x");
         let texts = Texts {
@@ -355,7 +355,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_classified(old in "[a-c0-2 \"'\\\\\n]{0,20}", new in "[a-c0-2 \"'\\\\\n]{0,20}") {
+        fn classify_accepts_any_text(old in "[a-c0-2 \"'\\\\\n]{0,20}", new in "[a-c0-2 \"'\\\\\n]{0,20}") {
             let class_found = class("a.rs", &old, &new);
             if class_found == Some(MutationClass::Formatting) {
                 let packed = |text: &str| text.split_ascii_whitespace().collect::<String>();

@@ -298,7 +298,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn nothing_starts_that_was_not_approved_as_it_is(
+    fn start_needs_an_approval_of_the_present_text(
         steps in prop::collection::vec(step(), 1..80),
         limit in prop_oneof![Just("deny"), Just("approve")],
     ) {
@@ -310,7 +310,7 @@ proptest! {
 }
 
 #[test]
-fn an_issue_that_was_edited_after_its_approval_waits_again() {
+fn issue_edited_after_its_approval_waits_again() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
     assert_eq!(world.scheduler.pending_approvals().len(), 3);
@@ -348,7 +348,7 @@ fn an_issue_that_was_edited_after_its_approval_waits_again() {
 }
 
 #[test]
-fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
+fn passed_time_limit_answers_right_after_a_restart() {
     let mut world = World::new("approve");
     world.step(Step::Pull);
     assert_eq!(world.scheduler.pending_approvals().len(), 3);
@@ -365,7 +365,7 @@ fn a_time_limit_that_has_passed_answers_before_anybody_rests() {
 }
 
 #[test]
-fn denied_start_stays_parked_after_an_edit_of_the_state_of_its_stage() {
+fn denied_start_stays_parked_after_its_stage_state_changes() {
     let mut world = World::new("deny");
     world.step(Step::Pull);
     world.workflow = planning("moved", "deny");

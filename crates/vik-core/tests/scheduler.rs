@@ -205,7 +205,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_rules_hold_under_any_schedule(
+    fn scheduler_rules_hold_under_any_schedule(
         concurrency in 1..4u32,
         max_attempts in 1..4u32,
         steps in prop::collection::vec(step(), 1..120),
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn a_schedule_is_replayed_to_the_letter(steps in prop::collection::vec(step(), 1..60)) {
+    fn schedule_is_replayed_exactly(steps in prop::collection::vec(step(), 1..60)) {
         let run = || {
             let mut world = World::new(2, 3);
             steps.iter().for_each(|step| world.apply(step));
@@ -287,7 +287,7 @@ fn failure_without_end_is_parked() {
 }
 
 #[test]
-fn only_a_change_of_the_issue_frees_it() {
+fn exhausted_issue_is_freed_only_by_its_change() {
     let mut world = exhaust(Outcome::Failed);
     // The state goes away and comes back.
     for state in [2, 1] {
@@ -301,7 +301,7 @@ fn only_a_change_of_the_issue_frees_it() {
 }
 
 #[test]
-fn an_end_that_cannot_be_proven_parks_the_issue() {
+fn unproven_end_parks_the_issue() {
     let mut world = World::new(1, 3);
     world.apply(&Step::Pull(vec![Some(0)]));
     let start = world.running.remove(0);
@@ -324,7 +324,7 @@ fn an_end_that_cannot_be_proven_parks_the_issue() {
 }
 
 #[test]
-fn a_lost_attempt_backs_off_and_uses_none_until_too_many_are() {
+fn lost_attempts_back_off_until_too_many_park_the_issue() {
     let mut world = World::new(1, 1);
     world.apply(&Step::Pull(vec![Some(1)]));
     for _ in 0..5 {

@@ -107,7 +107,7 @@ fn conflict(with: &str, waits: bool) -> Option<Hold> {
 }
 
 #[test]
-fn overlapping_scopes_run_one_after_the_other_and_explain_names_the_other() {
+fn overlapping_scopes_run_in_turn_and_are_explained() {
     let issues = [
         issue("a", 1, "src/a"),
         issue("b", 2, "src/ab"),
@@ -175,7 +175,7 @@ fn wide_scope_is_not_starved_by_narrow_ones() {
 }
 
 #[test]
-fn explain_names_the_scope_that_a_stage_beside_another_waits_for_where_all_slots_are_taken() {
+fn explain_names_the_conflicting_scope_when_slots_are_full() {
     let workflow = |more: &str| {
         let text = format!(
             "loop: {{ max_issue_concurrency: 2 }}
@@ -205,7 +205,7 @@ issue:
 }
 
 #[test]
-fn an_intent_that_cannot_be_followed_holds_the_issue_and_nothing_waits_for_it() {
+fn invalid_intent_holds_only_its_own_issue() {
     let mut world = World::new(workflow("", "intent: { owned_scope: [src] }", ""));
     world.pull(&[
         issue("a", 1, "docs"),

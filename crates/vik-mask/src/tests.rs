@@ -219,7 +219,7 @@ fn first_and_last_letters_are_those_of_all_rules() {
 }
 
 #[test]
-fn rows_of_beginnings_take_linear_time() {
+fn rows_of_secret_prefixes_take_linear_time() {
     let began = std::time::Instant::now();
     for part in [
         "a-",
@@ -278,7 +278,7 @@ fn without_tests<'t>(name: &str, text: &'t str) -> &'t str {
 }
 
 #[test]
-fn this_repository_comes_out_as_it_is() {
+fn masker_leaves_this_repository_unchanged() {
     let mut files = Vec::new();
     sources(&repository(), &mut files);
     let mut read = 0;
@@ -326,7 +326,7 @@ fn in_pieces(masker: &Masker, text: &str, cuts: &[usize]) -> String {
 }
 
 #[test]
-fn each_cut_of_each_secret_gives_the_same() {
+fn secret_cut_anywhere_gives_the_same() {
     let masker = known("correct horse battery");
     let given = secrets().into_iter().map(|(given, _)| given);
     for text in given.chain(["a correct horse battery staple".to_owned()]) {
@@ -381,7 +381,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>(), cuts in proptest::collection::vec(any::<usize>(), 0..4)) {
+    fn masker_never_panics_on_any_text(text in any::<String>(), cuts in proptest::collection::vec(any::<usize>(), 0..4)) {
         prop_assert_eq!(in_pieces(&plain(), &text, &cuts), plain().mask(&text));
     }
 }

@@ -217,7 +217,7 @@ fn page_from_anywhere_masks_secrets_across_its_borders() {
 }
 
 #[test]
-fn a_key_of_many_lines_is_masked_whole_and_line_by_line() {
+fn multiline_key_is_masked_whole_and_line_by_line() {
     let lines = [
         "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
         "Qw9fKx7Yb2LpZt5Rn8Vs3Hc6Jd1Gf4Ma0Ek",
@@ -265,7 +265,7 @@ fn overlapping_secrets_leave_nothing() {
 }
 
 #[test]
-fn in_json_nothing_but_texts_changes() {
+fn mask_json_changes_only_strings() {
     let secret = "pass\"word\n12345678";
     let masker = Masker::new([(Label::Secret("S".into()), secret.to_owned())]);
     let given = format!(
@@ -372,7 +372,7 @@ fn quoted_by_bash(secrets: &[String], locale: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn what_a_shell_quotes_is_masked() {
+fn shell_quoted_secret_is_masked() {
     let mut dice = Dice(0x0ddb_a115);
     let mut secrets: Vec<String> = (0..300).map(|_| dice.secret()).collect();
     secrets.extend(

@@ -190,7 +190,7 @@ pub fn capabilities() -> Vec<Capability> {
 mod tests {
     #[cfg(target_os = "linux")]
     #[test]
-    fn limits_that_are_not_enforced_are_named() {
+    fn unenforced_limits_are_named() {
         let gaps = super::unenforced_limits();
         for always in ["disk space", "/dev/shm"] {
             assert!(gaps.iter().any(|gap| gap.contains(always)), "{gaps:?}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_capability_says_something() {
+    fn capabilities_have_a_name_and_a_detail() {
         let all = super::capabilities();
         assert!(
             all.iter()

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn census_round_trips() {
+    fn census_round_trips_through_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("census");
         let id = |pid| ProcessId { pid, start_time: 12 };

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_is_found_beside_those_of_version_1() {
+    fn mount_of_finds_version_2_beside_version_1() {
         let mounts = b"30 23 0:26 / /sys/fs/cgroup ro,nosuid shared:9 - tmpfs tmpfs ro,mode=755\n\
             31 30 0:27 / /sys/fs/cgroup/cpu rw shared:10 - cgroup cgroup rw,cpu\n\
             33 30 0:29 /inner /mnt rw shared:11 - cgroup2 cgroup2 rw\n\
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_above_are_found_as_far_as_they_are_mounted() {
+    fn parent_groups_are_found_as_far_as_mounted() {
         let mounts = "30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
             31 30 0:27 /docker/x /sys/fs/cgroup/pids rw shared:1 - cgroup cgroup rw,pids\n\
             32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_no_group_is_none() {
+    fn ordinary_folder_is_not_a_group() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("vik-1-2");
         assert_eq!(Cgroup::at(&path), None);
@@ -344,7 +344,7 @@ mod tests {
 
     /// The files have the format that the kernel writes.
     #[test]
-    fn which_limit_was_upheld_is_read_from_the_group() {
+    fn overrun_is_read_from_the_files_of_the_group() {
         let folder = tempfile::tempdir().unwrap();
         let group = Cgroup {
             folder: folder.path().to_owned(),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_set_where_the_group_above_divides() {
+    fn limits_are_set_where_the_parent_group_delegates() {
         let folder = tempfile::tempdir().unwrap();
         let group = Cgroup {
             folder: folder.path().join("vik-1-2"),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subgroup_of_a_service_has_its_groups_beside_it() {
+    fn service_group_is_recognised_by_its_suffix() {
         for (group, service) in [
             ("/a/vik.service", true),
             ("/a/run-1.scope", true),
@@ -430,7 +430,7 @@ mod tests {
 
     /// Prints a line when it is skipped, as the kernel divides nothing here.
     #[test]
-    fn the_kernel_refuses_more_tasks_than_are_allowed() {
+    fn process_limit_is_enforced_by_the_kernel() {
         let id = ProcessId {
             pid: ProcessId::current().pid,
             start_time: u64::MAX - 1,
@@ -446,7 +446,7 @@ mod tests {
         let Some(group) = limited else {
             let _ = io::Write::write_all(
                 &mut io::stderr(),
-                b"skipped: the_kernel_refuses_more_tasks_than_are_allowed: no cgroup v2 divides tasks here\n",
+                b"skipped: process_limit_is_enforced_by_the_kernel: no cgroup v2 divides tasks here\n",
             );
             made.iter().for_each(Cgroup::remove);
             return;
@@ -482,7 +482,7 @@ mod tests {
 
     /// Passes without a check where no group can be created.
     #[test]
-    fn a_group_is_killed_as_a_whole() {
+    fn kill_ends_a_group_with_its_subgroups() {
         let id = ProcessId {
             pid: ProcessId::current().pid,
             start_time: u64::MAX,

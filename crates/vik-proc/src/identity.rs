@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_its_ancestors_are_older() {
+    fn current_process_is_alive_and_its_ancestors_are_older() {
         let me = ProcessId::current();
         assert!(me.is_alive());
         // The first process is as old as this boot; its start time has a resolution of a hundredth
@@ -120,7 +120,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_name_cannot_forge_its_own_stat() {
+    fn stat_cannot_be_forged_by_a_process_name() {
         let line =
             b"7 (a) Z 1 2) S 5 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 4242 1000 10 18446744073709551615";
         let stat = sys::parse_stat(7, line).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_dead() {
+    fn zombie_counts_as_dead() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
@@ -147,7 +147,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_name_is_skipped(name in "[ -~\n]{0,40}", ppid in 0..4_000_000_i32, start in 0..u64::MAX / 2) {
+        fn stat_is_read_after_any_process_name(name in "[ -~\n]{0,40}", ppid in 0..4_000_000_i32, start in 0..u64::MAX / 2) {
             let line = format!("9 ({name}) S {ppid} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {start} 0 0");
             #[cfg(target_os = "linux")]
             {

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holder_at_a_time() {
+    fn lock_has_one_holder_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         assert!(!FileLock::is_locked(&path).unwrap());
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_a_file_that_was_replaced_does_not_count() {
+    fn lock_on_a_replaced_file_does_not_count() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let old = FileLock::try_acquire(&path).unwrap().unwrap();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_of_ones_own() {
+    fn peer_of_the_same_process_is_identified() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let me = ProcessId::current();
         assert_eq!(peer_pid(&one).unwrap(), me.pid);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_process_that_is_gone_nothing_is_told() {
+    fn ended_process_has_no_known_ancestors() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id().cast_signed();
         child.wait().unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zombie_is_reaped_at_the_second_look() {
+    fn zombie_is_reaped_at_the_second_check() {
         let child = std::process::Command::new("true").spawn().unwrap();
         let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
         // No handle waits for the child any more.

@@ -394,7 +394,7 @@ mod tests {
         /// The shim reads the same spec that the daemon wrote, in one line, whatever bytes it
         /// contains.
         #[test]
-        fn a_spec_survives_its_line(
+        fn spec_round_trips_through_its_line(
             program in os_text(),
             args in prop::collection::vec(os_text(), 0..4),
             env in prop::collection::vec((os_text(), os_text()), 0..4),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_a_record_is_stable() {
+    fn exit_record_format_is_stable() {
         let record = ExitRecord {
             schema: 1,
             agent: Some(ProcessId {

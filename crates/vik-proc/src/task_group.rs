@@ -73,7 +73,7 @@ mod tests {
 
     /// Passes without a check where no group can be created.
     #[test]
-    fn the_kernel_refuses_more_tasks_than_a_group_may_have() {
+    fn task_limit_is_enforced_by_the_kernel() {
         let id = ProcessId {
             pid: ProcessId::current().pid,
             start_time: u64::MAX - 2,

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_within_the_limit_are_read() {
+    fn read_accepts_only_regular_files_within_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("file"), "12345").unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_below_the_folder_is_followed() {
+    fn read_below_follows_no_link() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("real/deep")).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_does_not_answer_is_not_waited_for() {
+    fn unresponsive_file_system_times_out() {
         let (hold, held) = sync_channel::<()>(0);
         let started = std::time::Instant::now();
         let result = within(Duration::from_millis(50), move || {

@@ -16,7 +16,7 @@ fn open_files(of: ProcessId) -> usize {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_hundred_daemons_one_after_the_other() {
+async fn descriptors_do_not_leak_over_a_hundred_daemons() {
     let folder = tempfile::tempdir().unwrap();
     let supervisor = Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap();
     let mut spec = ShimSpec::new(PROGRAM, folder.path());

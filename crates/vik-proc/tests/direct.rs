@@ -72,7 +72,7 @@ const HIDDEN: &str =
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_hides_is_found_and_what_belongs_to_another_is_left() {
+fn end_finds_hidden_processes_and_spares_those_of_others() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let mut other = start(
         folder.path(),
@@ -97,7 +97,7 @@ fn what_hides_is_found_and_what_belongs_to_another_is_left() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn dropping_ends_all_of_it() {
+fn drop_ends_all_processes_of_the_command() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let direct = start(folder.path(), &format!("{HIDDEN}; sleep 1000"), None);
     let hidden = pid_in(&folder.path().join("hidden"));
@@ -106,7 +106,7 @@ fn dropping_ends_all_of_it() {
 }
 
 #[test]
-fn a_command_that_leaves_nothing_is_gone_at_once() {
+fn command_without_leftovers_ends_at_once() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let mut direct = start(folder.path(), "exit 7", None);
     assert_eq!(code(&mut direct), 7);
@@ -114,7 +114,7 @@ fn a_command_that_leaves_nothing_is_gone_at_once() {
 }
 
 #[test]
-fn what_cannot_be_started_says_so() {
+fn spawn_of_a_missing_program_fails() {
     let options = CommandOptions::default();
     assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &options).is_err());
 }
@@ -131,7 +131,7 @@ fn fence(sandbox: &Sandbox) -> Option<Fence> {
 }
 
 #[test]
-fn only_what_is_named_can_be_written() {
+fn sandbox_allows_writes_only_in_named_places() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let (inside, outside) = (folder.path().join("inside"), folder.path().join("outside"));
     for path in [&inside, &outside] {
@@ -186,7 +186,7 @@ fn only_what_is_named_can_be_written() {
 }
 
 #[test]
-fn reading_can_be_kept_to_what_is_named() {
+fn sandbox_can_limit_reads_to_named_places() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     std::fs::write(folder.path().join("secret"), "s").unwrap();
     let inside = folder.path().join("inside");
@@ -209,7 +209,7 @@ fn reading_can_be_kept_to_what_is_named() {
 }
 
 #[test]
-fn a_sandbox_holds_in_a_sandbox() {
+fn sandbox_holds_in_a_sandbox() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let inside = folder.path().join("inside");
     std::fs::create_dir(&inside).unwrap();
@@ -220,7 +220,12 @@ fn a_sandbox_holds_in_a_sandbox() {
     let Some(fence) = fence(&sandbox) else { return };
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "a_sandbox_of_its_own", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "inner_sandbox_cannot_widen_the_outer_one",
+            "--ignored",
+            "--nocapture",
+        ])
         .current_dir(&inside)
         .stdin(Stdio::null());
     let options = CommandOptions {
@@ -235,7 +240,7 @@ fn a_sandbox_holds_in_a_sandbox() {
 
 #[test]
 #[ignore = "runs in the sandbox of another test"]
-fn a_sandbox_of_its_own() {
+fn inner_sandbox_cannot_widen_the_outer_one() {
     let all = Sandbox {
         write: vec!["/".into()],
         ..Sandbox::default()

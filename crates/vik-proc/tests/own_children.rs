@@ -48,11 +48,11 @@ async fn ready(path: &Path) -> ProcessId {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn nothing_stays() {
+async fn supervisor_leaves_no_child_process() {
     let supervisor = Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap();
     callers_that_give_up_while_a_shim_is_started(&supervisor).await;
     assert!(vik_proc::adopt_orphans());
-    what_a_lost_shim_leaves_comes_to_the_daemon(&supervisor).await;
+    leftovers_of_a_lost_shim_come_to_the_daemon(&supervisor).await;
 }
 
 async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {
@@ -83,7 +83,7 @@ async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {
     .await;
 }
 
-async fn what_a_lost_shim_leaves_comes_to_the_daemon(supervisor: &Supervisor) {
+async fn leftovers_of_a_lost_shim_come_to_the_daemon(supervisor: &Supervisor) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let spec = |args: &str| {

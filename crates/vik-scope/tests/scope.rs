@@ -24,7 +24,7 @@ fn takes(globs: &[&str], yes: &[&str], no: &[&str]) {
 }
 
 #[test]
-fn a_path_is_compared_part_by_part() {
+fn path_is_compared_part_by_part() {
     takes(
         &["src/a"],
         &["src/a", "src/a/b.rs", "./src//a/", "src/./a/x/y"],
@@ -42,7 +42,7 @@ fn a_path_is_compared_part_by_part() {
 }
 
 #[test]
-fn two_stars_stand_for_folders() {
+fn two_stars_match_any_folders() {
     takes(&["**/*.md"], &["a.md", "x/y/a.md"], &["a.mdx"]);
     takes(
         &["a/**/z"],
@@ -56,7 +56,7 @@ fn two_stars_stand_for_folders() {
 }
 
 #[test]
-fn the_last_one_that_takes_it_decides() {
+fn last_matching_glob_decides() {
     takes(
         &["src/**", "!src/gen/**", "src/gen/keep.rs"],
         &["src/a", "src/gen/keep.rs"],
@@ -68,7 +68,7 @@ fn the_last_one_that_takes_it_decides() {
 }
 
 #[test]
-fn what_is_not_below_the_workspace_is_in_no_scope() {
+fn path_outside_the_workspace_is_in_no_scope() {
     takes(
         &["**"],
         &["a", "a/...", "a/.gitignore", ".github/x"],
@@ -91,7 +91,7 @@ fn what_is_not_below_the_workspace_is_in_no_scope() {
 }
 
 #[test]
-fn what_is_no_glob_is_refused() {
+fn invalid_glob_is_refused() {
     for glob in [
         "", "!", " ", "/a", "~/a", "a/../b", "..", "a**b", "a/**b", ".git", "a/.git/x", "[a", "{a/b,c}",
         "a\\", "a\0b",
@@ -138,7 +138,7 @@ fn overlaps_of_what_people_write() {
 }
 
 #[test]
-fn both_is_what_each_takes() {
+fn and_takes_what_both_scopes_take() {
     let both = scope(&["src/**", "docs"]).and(&scope(&["!src/gen", "src", "other"]));
     assert!(both.matches("src/a") && !both.matches("docs") && !both.matches("other"));
     assert!(!both.is_empty());
@@ -149,7 +149,7 @@ fn both_is_what_each_takes() {
 }
 
 #[test]
-fn it_is_kept_as_it_was_written() {
+fn scope_round_trips_through_json() {
     let both = scope(&["src/**", "!src/gen/"]).and(&scope(&["**/*.rs"]));
     let text = serde_json::to_string(&both).unwrap();
     assert_eq!(text, r#"[["src/**","!src/gen/"],["**/*.rs"]]"#);
@@ -221,7 +221,7 @@ fn paths() -> Vec<PathBuf> {
 
 proptest! {
     #[test]
-    fn no_common_path_is_missed(a in scopes(), b in scopes()) {
+    fn overlaps_misses_no_common_path(a in scopes(), b in scopes()) {
         let both: Vec<_> = paths().into_iter().filter(|path| a.matches(path) && b.matches(path)).collect();
         if let Some(path) = both.first() {
             prop_assert!(a.overlaps(&b), "{a:?} and {b:?} both take {path:?}");
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn and_is_both_and_the_roots_hold_it(a in scopes(), b in scopes()) {
+    fn and_is_the_intersection_and_its_roots_cover_it(a in scopes(), b in scopes()) {
         let both = a.and(&b);
         let roots = both.write_roots();
         for path in paths() {
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(globs in prop::collection::vec(".{0,12}", 0..4), path in ".{0,20}") {
+    fn scope_never_panics_on_any_glob(globs in prop::collection::vec(".{0,12}", 0..4), path in ".{0,20}") {
         if let Ok(scope) = Scope::new(&globs) {
             let _ = scope.matches(&path);
             let outside = [format!("../{path}"), format!("/{path}")];

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_algorithm_is_fixed() {
+    fn rng_algorithm_is_fixed() {
         let mut rng = Rng::new(0);
         assert_eq!(
             [rng.any(), rng.any()],

@@ -27,7 +27,7 @@ fn invariants_hold_in_many_worlds_with_any_number_of_threads() {
 }
 
 #[test]
-fn a_failing_seed_fails_again_in_the_same_way() {
+fn failing_seed_fails_again_in_the_same_way() {
     let run = |seed| run_seed(seed, 1_000, Some(Fault::DoubleSpawn), 10);
     let seed = (1..50).find(|seed| run(*seed).is_err()).unwrap();
     let fail = || run(seed);
@@ -41,7 +41,7 @@ fn a_failing_seed_fails_again_in_the_same_way() {
 }
 
 #[test]
-fn each_planted_fault_is_found() {
+fn planted_faults_are_found() {
     let caught = self_test(1, 200, 1_000, 2);
     let missed: Vec<_> = caught
         .iter()

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_too_long_is_written_with_its_start() {
+    fn overlong_event_is_written_with_its_start() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan-x.jsonl");
         let mut log = SessionLog::create(&path).unwrap();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_cut_off_goes_on_after_its_last_whole_line() {
+    fn truncated_log_resumes_after_its_last_whole_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan-x.jsonl");
         let head = "{\"seq\":1,\"at\":\"2023-11-14T22:13:20.123Z\",\"kind\":\"resumed\"}\n\
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vik_says_of_approvals_is_not_counted_as_the_agents() {
+    fn approval_events_do_not_count_as_agent_events() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan-x.jsonl");
         let mut log = SessionLog::create(&path).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error_and_keeps_what_was_not_written() {
+    fn full_disk_is_an_error_and_keeps_unwritten_events() {
         let mut log = SessionLog {
             path: "/dev/full".into(),
             file: OpenOptions::new().append(true).open("/dev/full").unwrap(),

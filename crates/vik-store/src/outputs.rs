@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_note_of_each_output_is_known_again_and_a_torn_one_is_none() {
+    fn book_reopens_with_the_last_whole_note_of_each_output() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.outputs");
         let mut book = OutputBook::open(&path).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_that_cannot_be_read_is_refused() {
+    fn unreadable_book_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.outputs");
         std::fs::write(&path, "{\"at\":1}\n").unwrap();

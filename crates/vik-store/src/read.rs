@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_start_of_a_long_line_is_read() {
+    fn read_line_keeps_the_start_of_a_long_line() {
         let text = format!("short\n{}\nlast", "x".repeat(100));
         let mut reader = io::BufReader::with_capacity(7, text.as_bytes());
         let mut line = Vec::new();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_whole_line_is_found_even_when_it_is_long_or_torn() {
+    fn last_whole_line_is_found_before_a_torn_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let long = "x".repeat(100_000);

@@ -15,7 +15,7 @@ fn fit_removes_control_characters() {
 }
 
 #[test]
-fn fit_cuts_by_columns() {
+fn fit_cuts_text_by_columns() {
     assert_eq!(fit("abcdef", 4), "abc…");
     assert_eq!(fit("abcd", 4), "abcd");
     assert_eq!(fit("日本語です", 7), "日本語…");

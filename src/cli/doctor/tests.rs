@@ -110,7 +110,7 @@ fn recording(folder: &Path) {
 }
 
 #[test]
-fn a_good_workflow() {
+fn valid_workflow_passes_and_leaves_no_files() {
     let (folder, path) = folder(
         GOOD,
         "Work on {{ issue.title }}.\n{% if attempt.feedback %}Again.{% endif %}\n",
@@ -126,7 +126,7 @@ fn a_good_workflow() {
 }
 
 #[test]
-fn a_broken_workflow() {
+fn invalid_workflow_reports_its_errors() {
     let (folder, path) = folder(BROKEN, "Work.\n\n  On {{ isue.title }} and {% if %}\n");
     let examination = examine_offline(&path);
     assert_redacted!(folder.path(), "broken_text", text(&examination, false, false));
@@ -136,7 +136,7 @@ fn a_broken_workflow() {
 }
 
 #[test]
-fn a_missing_workflow_still_gets_a_report() {
+fn missing_workflow_still_gets_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let examination = examine(&folder.path().join("workflow.yml"), true).unwrap();
     assert_eq!(examination.exit(false), Exit::Workflow);
@@ -162,7 +162,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_recording_is_looked_for() {
+fn recording_must_exist_and_be_valid() {
     let (folder, path) = folder(GOOD, "Work.");
     let status = |examination: &Examination| {
         let check = examination
@@ -186,7 +186,7 @@ fn a_recording_is_looked_for() {
 }
 
 #[test]
-fn exit_codes_tell_what_is_wrong() {
+fn exit_code_follows_from_the_failed_checks() {
     let error = |check: &str| Check::error(Group::System, check, "x", "x");
     let warning = |check: &str| Check::warning(Group::System, check, "x", "x");
     let exit = |checks: Vec<Check>, strict| {
@@ -233,7 +233,7 @@ fn pull_text(result: Result<&str, PullError>) -> String {
 }
 
 #[test]
-fn what_a_pull_brought() {
+fn pull_report_shows_issues_or_the_error() {
     let items = r#"[{"id":1,"state":"todo"},{"id":2,"state":"done"},{"id":3,"state":"Todo "},{"id":4},{"id":1,"state":"a"},
         7,{"state":"x"}]"#;
     insta::assert_snapshot!(pull_text(Ok(items)));
@@ -246,7 +246,7 @@ fn what_a_pull_brought() {
 }
 
 #[test]
-fn a_template_is_tried_with_an_issue_of_the_tracker() {
+fn template_is_rendered_with_an_issue_of_the_pull() {
     let (_folder, path) = folder(BROKEN, "Work.");
     let loaded = load(&BROKEN.replace("isue", "issue"));
     let workflow = loaded.draft().unwrap().clone();
@@ -282,7 +282,7 @@ fn a_template_is_tried_with_an_issue_of_the_tracker() {
 }
 
 #[test]
-fn folders_are_tried_where_they_are_and_asked_about_where_not() {
+fn folder_check_finds_unwritable_paths_and_creates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let deep = folder.path().join("a/b/c");
     assert_eq!(
@@ -308,7 +308,7 @@ fn folders_are_tried_where_they_are_and_asked_about_where_not() {
 }
 
 #[test]
-fn programs_are_found_as_the_shim_finds_them() {
+fn program_search_skips_relative_path_entries() {
     assert!(probe::find("sh", "relative:/bin:/usr/bin").is_some());
     assert_eq!(probe::find("sh", "bin:."), None);
     assert_eq!(probe::find("/etc/passwd", "/bin"), None);

@@ -162,14 +162,14 @@ fn waits() -> Explained {
 }
 
 #[test]
-fn one_that_waits() {
+fn waiting_issue_is_explained_as_text() {
     let text = text(&waits(), now(), 100);
     insta::assert_snapshot!("waits", text);
     assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));
 }
 
 #[test]
-fn one_that_waits_as_json() {
+fn waiting_issue_is_explained_as_json() {
     insta::assert_json_snapshot!("waits_json", waits());
 }
 
@@ -183,7 +183,7 @@ fn answer(explained: &Explained) -> String {
 }
 
 #[test]
-fn the_answer_to_every_standing() {
+fn answer_covers_all_states_of_an_issue() {
     let mut parked = hold("parked", "parked (auth): the key is not valid");
     parked.since = Some(ago(11_000));
     parked.freed_by = Some("a login or key that works, then `vik unpark`".to_owned());
@@ -224,7 +224,7 @@ fn the_answer_to_every_standing() {
 }
 
 #[test]
-fn no_line_of_an_answer_is_wider_than_the_terminal() {
+fn answer_lines_fit_the_terminal_width() {
     for width in [80, 120] {
         let text = text(&waits(), now(), width);
         let answer = text.split("\nAttempts\n").next().unwrap();

@@ -40,7 +40,7 @@ fn choices() -> impl Iterator<Item = Choice> {
 }
 
 #[test]
-fn every_choice_loads_without_a_finding() {
+fn generated_workflows_load_without_findings() {
     for choice in choices() {
         let files = files::plan(Path::new("/w/workflow.yml"), &choice);
         let loaded = load(&files[0].text);
@@ -76,7 +76,7 @@ fn every_choice_loads_without_a_finding() {
 }
 
 #[test]
-fn the_pages_show_what_init_writes() {
+fn tracker_pages_match_the_generated_workflow() {
     for tracker in TRACKERS {
         let name = files::tracker_name(tracker);
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/usage/trackers/{name}.md"));
@@ -102,7 +102,7 @@ fn the_pages_show_what_init_writes() {
 }
 
 #[test]
-fn scripts_are_shell() {
+fn generated_scripts_are_valid_shell() {
     let sh = |text: &str| {
         let mut child = Command::new("sh")
             .arg("-n")
@@ -145,7 +145,7 @@ fn scripts_are_shell() {
 }
 
 #[test]
-fn what_a_person_gets() {
+fn generated_workflow_and_next_steps_match_snapshots() {
     let choice = Choice {
         tracker: TrackerKind::Github,
         agent: AgentKind::Codex,
@@ -177,7 +177,7 @@ fn what_a_person_gets() {
 }
 
 #[test]
-fn nothing_is_overwritten_without_force_and_issues_never() {
+fn files_are_overwritten_only_with_force_and_issues_never() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sub/workflow.yml");
     let dir = path.parent().unwrap();
@@ -213,7 +213,7 @@ fn nothing_is_overwritten_without_force_and_issues_never() {
 }
 
 #[test]
-fn questions_take_numbers_names_and_nothing() {
+fn questions_accept_numbers_names_and_empty_input() {
     let ask = |flags: &[&str], input: &str| {
         let mut output = Vec::new();
         let answer = ask::ask_tracker_and_agent(
@@ -258,7 +258,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0
 "#;
 
 #[test]
-fn what_init_writes_runs() {
+fn generated_workflow_runs_to_completion() {
     let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
     let agent = env.write("bin/agent", AGENT);
     fs::set_permissions(&agent, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_the_bytes_and_a_terminal_nothing_that_it_obeys() {
+    fn raw_output_is_exact_in_a_pipe_and_escaped_on_a_terminal() {
         let mut bytes = HOSTILE.as_bytes().to_vec();
         bytes.insert(0, 0xff);
         assert_eq!(&*output(false).raw(&bytes), bytes);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn json_on_a_terminal_is_escaped_and_says_the_same() {
+    fn json_on_a_terminal_is_escaped_but_equal() {
         let event = serde_json::json!({ "kind": "message", "text": HOSTILE });
         let line = format!("{event}\n");
         assert_eq!(output(false).event(line.as_bytes(), None), line.as_bytes());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_too_long_is_still_json() {
+    fn overlong_event_is_still_valid_json() {
         let shown = output(false).event(b"{\"kind\":\"message\",\"text\":\"aaa", Some(99));
         let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
         assert_eq!(
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_not_held_is_printed_byte_for_byte() {
+    fn line_printed_in_parts_keeps_all_bytes() {
         let mut file = tempfile::tempfile().unwrap();
         let part = usize::try_from(PART_BYTES).unwrap();
         let mut text = "ä".repeat(part).into_bytes();

@@ -141,12 +141,12 @@ fn session() -> Vec<Value> {
 }
 
 #[test]
-fn a_session_as_a_transcript() {
+fn session_is_shown_as_a_transcript() {
     insta::assert_snapshot!("session", transcript_text(PLAIN, &session()));
 }
 
 #[test]
-fn a_session_in_full() {
+fn full_transcript_leaves_nothing_out() {
     let paper = OutputStyle { full: true, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_full", text);
@@ -154,7 +154,7 @@ fn a_session_in_full() {
 }
 
 #[test]
-fn a_session_at_60_columns() {
+fn transcript_fits_60_columns() {
     let paper = OutputStyle { width: 60, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_60", text);
@@ -164,7 +164,7 @@ fn a_session_at_60_columns() {
 }
 
 #[test]
-fn colours_say_what_a_line_is() {
+fn colours_mark_the_kind_of_a_line() {
     let paper = OutputStyle { color: true, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_colours", text.replace('\x1b', "␛"));
@@ -190,7 +190,7 @@ fn colours_say_what_a_line_is() {
 }
 
 #[test]
-fn several_sessions_say_which_is_which() {
+fn transcript_of_several_sessions_names_the_session() {
     let mut transcript = Transcript::new(PLAIN);
     let mut text = String::new();
     let message = |text: &str| json!({"kind": "message", "text": text});
@@ -213,7 +213,7 @@ fn several_sessions_say_which_is_which() {
 }
 
 #[test]
-fn a_transcript_is_text_whatever_the_agent_says() {
+fn transcript_escapes_hostile_agent_text() {
     let hostile = "a\u{1b}[2Jb\u{202e}\r\u{7}\u{9b}31m";
     let events = [
         json!({"kind": "session_started", "model": hostile}),
@@ -251,7 +251,7 @@ fn a_transcript_is_text_whatever_the_agent_says() {
 }
 
 #[test]
-fn what_became_of_outputs_is_told() {
+fn output_events_show_status_and_reason() {
     let output = |kind: &str, status: &str, summary: Option<&str>, reason: Option<&str>| json!({"kind": "output", "output": kind, "status": status, "summary": summary, "reason": reason});
     let events = [
         output("comment", "applied", Some("Done."), None),
@@ -273,7 +273,7 @@ fn what_became_of_outputs_is_told() {
 }
 
 #[test]
-fn a_message_keeps_its_lines_and_blanks() {
+fn message_keeps_its_lines_and_blanks() {
     assert_eq!(
         body(PLAIN, &[json!({"kind": "message", "text": "a\n\n    b  c\n"})]),
         "12:00:00   a\n\n               b  c\n"
@@ -281,7 +281,7 @@ fn a_message_keeps_its_lines_and_blanks() {
 }
 
 #[test]
-fn long_texts_are_shortened_and_say_by_how_much() {
+fn long_texts_are_shortened_with_the_omitted_count() {
     let events = [call("1", "Bash", &json!("echo")), result("1", &json!(lines(9)))];
     let text = body(PLAIN, &events);
     assert!(
@@ -311,7 +311,7 @@ fn long_texts_are_shortened_and_say_by_how_much() {
 }
 
 #[test]
-fn usage_is_told_where_it_changes_much() {
+fn usage_is_shown_only_after_large_changes() {
     let usages: Vec<_> = [100, 19_000, 21_000, 25_000, 40_000, 50_000, 51_000, 80_000]
         .into_iter()
         .map(usage)
@@ -326,7 +326,7 @@ fn usage_is_told_where_it_changes_much() {
 }
 
 #[test]
-fn lines_are_folded_between_words_and_in_words_that_are_too_long() {
+fn lines_wrap_between_words_and_inside_overlong_words() {
     let paper = OutputStyle { width: 24, ..PLAIN };
     let line = Line::of(
         TextStyle::Plain,

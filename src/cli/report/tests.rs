@@ -142,18 +142,18 @@ fn assert_fits(text: &str, width: usize) {
 }
 
 #[test]
-fn nothing_is_told_as_nothing() {
+fn empty_report_states_that_no_attempt_started() {
     insta::assert_snapshot!("empty", text(&empty(), 80));
     insta::assert_snapshot!("empty_markdown", markdown(&empty()));
 }
 
 #[test]
-fn one_attempt() {
+fn single_attempt_is_reported_as_text() {
     insta::assert_snapshot!("one", text(&one(), 80));
 }
 
 #[test]
-fn a_week_at_60_80_and_120_columns() {
+fn week_report_fits_60_80_and_120_columns() {
     for width in [60, 80, 120] {
         let text = text(&many(), width);
         assert_fits(&text, width);
@@ -165,13 +165,13 @@ fn a_week_at_60_80_and_120_columns() {
 }
 
 #[test]
-fn plain_letters_are_enough() {
+fn text_is_ascii_apart_from_middle_dots() {
     let text = text(&one(), 80).replace('·', "");
     assert!(text.is_ascii(), "{text}");
 }
 
 #[test]
-fn hours_are_told_with_their_day() {
+fn hourly_parts_show_their_day() {
     let mut report = many();
     report.part_ms = 3_600_000;
     for (number, part) in (0..).zip(&mut report.series) {
@@ -181,7 +181,7 @@ fn hours_are_told_with_their_day() {
 }
 
 #[test]
-fn markdown_is_for_trackers() {
+fn markdown_table_rows_match_their_head() {
     let text = markdown(&many());
     insta::assert_snapshot!("markdown", text);
     // Every row of a table has as many cells as its head, whatever the names contain.
@@ -198,13 +198,13 @@ fn markdown_is_for_trackers() {
 }
 
 #[test]
-fn a_name_in_markdown_is_data() {
+fn markdown_cell_escapes_names() {
     assert_eq!(cell("@team <b>*x*</b>"), "`@team <b>*x*</b>`");
     assert_eq!(cell("a|b`c\\\nd"), "`a¦b'c/ d`");
     assert_eq!(cell(""), "-");
 }
 
 #[test]
-fn as_json() {
+fn single_attempt_is_reported_as_json() {
     insta::assert_json_snapshot!("one_json", one());
 }

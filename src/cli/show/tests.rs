@@ -223,7 +223,7 @@ fn timeline_text(explained: &Explained, decisions: &[Decision], width: usize) ->
 }
 
 #[test]
-fn a_life_at_60_100_and_without_end() {
+fn timeline_fits_60_and_100_columns() {
     let explained = explained(vec![
         attempt(1, 60, Some(300), Outcome::Failed),
         attempt(2, 1500, Some(1900), Outcome::Failed),
@@ -239,13 +239,13 @@ fn a_life_at_60_100_and_without_end() {
 }
 
 #[test]
-fn a_life_that_goes_on() {
+fn timeline_shows_a_running_attempt() {
     let explained = explained(vec![attempt(1, 60, None, Outcome::Succeeded)]);
     insta::assert_snapshot!("running", timeline_text(&explained, &decisions()[..7], 100));
 }
 
 #[test]
-fn a_life_without_an_attempt_or_a_ledger() {
+fn timeline_works_without_attempts_or_ledger() {
     let mut none = explained(Vec::new());
     none.runs.clear();
     insta::assert_snapshot!("no_attempt", timeline_text(&none, &decisions()[1..2], 100));

@@ -221,19 +221,19 @@ fn eventful() -> Status {
 }
 
 #[test]
-fn an_eventful_status_at_80_columns() {
+fn eventful_status_is_shown_at_80_columns() {
     let text = text(&eventful(), now(), 80);
     insta::assert_snapshot!("eventful_80", text);
     assert!(!text.contains('\x1b'));
 }
 
 #[test]
-fn an_eventful_status_at_120_columns() {
+fn eventful_status_is_shown_at_120_columns() {
     insta::assert_snapshot!("eventful_120", text(&eventful(), now(), 120));
 }
 
 #[test]
-fn no_line_is_wider_than_the_terminal() {
+fn status_lines_fit_the_terminal_width() {
     for width in [80, 100, 120, 200] {
         for line in text(&eventful(), now(), width).lines() {
             assert!(
@@ -245,12 +245,12 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn an_eventful_status_as_json() {
+fn eventful_status_is_shown_as_json() {
     insta::assert_json_snapshot!("eventful", eventful());
 }
 
 #[test]
-fn a_quiet_status_with_a_dashboard() {
+fn quiet_status_shows_the_dashboard_and_today_if_spent() {
     let mut status = eventful();
     status.daemon.state = DaemonState::Running;
     (
@@ -285,7 +285,7 @@ fn a_quiet_status_with_a_dashboard() {
 }
 
 #[test]
-fn a_status_of_an_older_daemon_is_read() {
+fn status_of_an_older_daemon_is_read() {
     let text = r#"{"schema":1,"state":"running","pid":1,"started_at":null,"version":"0.1.0","workflow_path":"/w.yml",
         "home":null,"last_pull":null,"pulls":{"ok":0,"failed":0,"failed_in_a_row":0},"parked":[],
         "waiting":[{"run_id":null,"issue_id":"1","stage":"s","reason":"slot","until":null,"attempts":0}],

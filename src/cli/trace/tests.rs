@@ -41,12 +41,12 @@ fn attempt_author(seq: u64, agent: &str, model: Option<&str>) -> Author {
 }
 
 #[test]
-fn the_log_tells_who_changed_what() {
+fn log_lists_changes_with_their_author() {
     insta::assert_snapshot!(text::log(&[entry(), entry()]));
 }
 
 #[test]
-fn blame_tells_the_author_of_each_line() {
+fn blame_names_the_author_of_each_line() {
     let lines = |start, end, author| BlamedLines { start, end, author };
     let mut view = BlameView {
         schema: 1,
@@ -66,7 +66,7 @@ fn blame_tells_the_author_of_each_line() {
 }
 
 #[test]
-fn the_check_says_where_it_broke() {
+fn check_names_the_broken_line() {
     let mut check = TraceCheck {
         schema: 1,
         ok: true,
@@ -85,7 +85,7 @@ fn the_check_says_where_it_broke() {
 }
 
 #[test]
-fn the_map_tells_what_became_of_which_file() {
+fn map_lists_files_with_their_changes() {
     let intent: IntentView = serde_json::from_value(json!({
         "issue_id": "42", "intent": "Say hello", "attempts": 2, "agents": ["coder", "reviewer"], "models": [],
         "files": [

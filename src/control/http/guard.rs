@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_and_localhost_are_our_names() {
+    fn own_names_are_addresses_and_localhost_only() {
         for own in [
             "127.0.0.1",
             "127.0.0.1:80",

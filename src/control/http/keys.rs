@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_is_the_token() {
+    fn token_check_requires_an_exact_match() {
         let keys = keys();
         assert!(keys.is_token("0123456789abcdef"));
         for wrong in ["", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeF"] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_token_is_refused() {
+    fn weak_token_is_refused() {
         for weak in [
             "",
             "short",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_works_once() {
+    fn sign_in_link_works_once() {
         let keys = keys();
         let code = keys.link();
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_once_and_must_be_private() {
+    fn token_file_is_reused_and_must_be_private() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("api.token");
         let made = read(&file);

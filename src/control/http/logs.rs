@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn any_page_of_a_growing_log_is_what_stands_there() {
+    fn pages_of_a_growing_log_match_its_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.jsonl");
         let logs = Logs::default();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_spoilt_is_shown_and_a_long_one_is_given_alone() {
+    fn malformed_line_is_shown_and_long_line_comes_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log.jsonl");
         let long = format!("{{\"seq\":2,\"text\":\"{}\"}}", "y".repeat(PAGE_BYTES + 1));

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_holds_until_it_expires_and_cannot_be_guessed() {
+    fn token_is_valid_until_expiry_and_matches_exactly() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
         let (token, expires_at) = sign_ins.create(here(), "Firefox", seconds(0)).unwrap();
         assert!(sign_ins.find(&token, here(), seconds(1)).is_some());
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn sign_ins_outlive_the_daemon_but_not_the_api_token() {
+    fn sign_ins_survive_a_restart_but_not_a_new_api_token() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sign_ins.json");
         let (token, _) = SignIns::load(&file, API_TOKEN)
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_sign_in_ends_what_runs_for_it_and_no_other() {
+    fn revoked_sign_in_cancels_only_its_own_requests() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
         let [one, other] = ["one", "other"].map(|name| {
             let (token, _) = sign_ins.create(here(), name, seconds(0)).unwrap();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_sign_ins_is_bounded_and_names_of_browsers_are_plain_text() {
+    fn sign_ins_are_limited_and_user_agents_are_plain_text() {
         let sign_ins = SignIns::in_memory(API_TOKEN);
         let (first, _) = sign_ins
             .create(here(), "\u{1b}[31mred\u{202e}\n", seconds(0))
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_in_that_cannot_be_saved_signs_nobody_out() {
+    fn sign_in_that_cannot_be_saved_revokes_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let sign_ins = SignIns::load(&folder.path().join("sign_ins.json"), API_TOKEN);
         let all: Vec<_> = (0..MAX_SIGN_INS)

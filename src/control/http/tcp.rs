@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_comes_once_a_minute_with_its_count() {
+    fn warning_is_logged_once_a_minute_with_its_count() {
         let (limit, start) = (LogLimit::default(), Instant::now());
         assert_eq!(limit.count_at(start), Some(1));
         for second in 1..60 {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_one_user_closes_its_own_connections_only() {
+    fn flood_of_one_user_closes_only_its_own_connections() {
         let mut newcomers = Newcomers::default();
         let quiet = CancellationToken::new();
         newcomers.enter(Origin::User(1), quiet.clone());
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_search_keeps_its_place_when_its_client_goes_away() {
+    async fn peer_lookup_keeps_its_permit_after_a_disconnect() {
         let (started, mut searches) = tokio::sync::mpsc::unbounded_channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let ends = Mutex::new(ends);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_origin() {
+    fn ipv6_network_is_one_origin() {
         let local = "[2001:db8:1::1]:80".parse().unwrap();
         let origin = |peer: &str| Origin::of(peer.parse().unwrap(), local);
         assert_eq!(origin("[2001:db8:2::1]:5"), origin("[2001:db8:2::ffff]:6"));

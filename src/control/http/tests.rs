@@ -83,7 +83,7 @@ impl Served {
 }
 
 #[test]
-fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
+fn stuck_reader_is_dropped_and_others_get_all_events() {
     // More facts than the kernel and the server buffer for one reader.
     const FACTS: usize = 3_000;
     let served = Served::new();
@@ -131,7 +131,7 @@ fn a_reader_that_does_not_read_is_let_go_and_the_others_get_everything() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_who_reads() {
+fn shutdown_does_not_wait_for_readers() {
     let mut served = Served::new();
     let mut events = served.client().events("/api/v1/events");
     let mut idle = TcpStream::connect(&served.address).unwrap();
@@ -144,7 +144,7 @@ fn the_end_does_not_wait_for_who_reads() {
 }
 
 #[test]
-fn the_document_tells_of_every_route() {
+fn openapi_document_covers_all_routes() {
     let document = openapi();
     let paths = document["paths"].as_object().unwrap();
     assert_eq!(
@@ -163,7 +163,7 @@ fn the_document_tells_of_every_route() {
 }
 
 #[test]
-fn all_metrics_are_there_and_named_as_the_page_says() {
+fn metrics_have_their_documented_names() {
     let metrics = Metrics::default();
     let nobody = Status::of(Daemon {
         state: DaemonState::NotRunning,
@@ -179,7 +179,7 @@ fn all_metrics_are_there_and_named_as_the_page_says() {
 
 /// A process that cannot be found may be an agent's, and agents may have read the API token.
 #[test]
-fn a_hidden_peer_needs_a_sign_in() {
+fn hidden_peer_needs_a_sign_in() {
     let served = Served::with_peer(vik_proc::TcpPeer::Hidden);
     let refused = served.client().get("/api/v1/openapi.json").expect_status(403);
     assert!(refused.body.contains("vik status"), "{}", refused.body);
@@ -205,7 +205,7 @@ fn a_hidden_peer_needs_a_sign_in() {
 
 /// A feed reader's stream ends with its sign-in, by revocation or by expiry.
 #[test]
-fn a_stream_ends_with_its_sign_in() {
+fn event_stream_ends_with_its_sign_in() {
     let served = Served::new();
     let now = jiff::Timestamp::now();
     let here = "127.0.0.1".parse().unwrap();

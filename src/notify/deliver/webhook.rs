@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_that_of_the_time_and_the_body() {
+    fn signature_covers_the_time_and_the_body() {
         // The output of `printf '1700000000.{}' | openssl dgst -sha256 -hmac key`.
         assert_eq!(
             signature("key", "1700000000", b"{}"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known_and_of_an_address_only_the_host_is_shown() {
+    fn loopback_is_detected_and_only_the_host_is_shown() {
         for (url, loopback, shown) in [
             ("http://localhost/x", true, "localhost"),
             ("http://127.0.0.9:81/x", true, "127.0.0.9:81"),

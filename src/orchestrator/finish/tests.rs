@@ -55,7 +55,7 @@ fn exit(run: &Run, is_present: bool, ended_here: bool, waits: bool) -> Exit {
 /// Covers each outcome of this loop's attempts, combined with each kind of parking, with whether
 /// the pull still returns the issue, and with whether something else waits.
 #[test]
-fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
+fn exit_code_follows_from_outcome_parking_and_waiting_work() {
     use Exit::{Budget, Done, Failed, NoProgress, Waiting};
     let bad = ["failed", "timed_out", "stalled", "lost"];
     let failures = [
@@ -110,7 +110,7 @@ fn exit_code_follows_from_outcome_parking_presence_and_what_waits() {
 
 /// A next attempt is expected only while the pull returns the issue.
 #[test]
-fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
+fn failed_attempt_of_an_issue_that_left_the_pull_is_a_failure() {
     for outcome in ["failed", "stalled", "timed_out", "lost"] {
         let run = run(Some(outcome), false, &backing_off());
         assert_eq!(exit(&run, false, true, false), Exit::Failed);
@@ -125,7 +125,7 @@ fn failed_attempt_whose_issue_left_the_pull_is_a_failure() {
 }
 
 #[test]
-fn a_state_that_is_misspelled_is_no_success() {
+fn misspelled_state_exits_with_not_found() {
     let summary = RunSummary {
         any_pull: true,
         misspelled: vec!["issue 1".to_owned()],

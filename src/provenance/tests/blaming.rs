@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn every_line_has_the_author_that_wrote_it(turns in proptest::collection::vec(any_turn(), 1..8)) {
+    fn lines_are_blamed_on_the_author_that_wrote_them(turns in proptest::collection::vec(any_turn(), 1..8)) {
         let (_folder, _, store) = scene();
         let mut lines: Vec<String> = (0..6).map(|number| format!("outside {number}\n")).collect();
         let mut name = "name 0".to_owned();
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_put_back_has_its_authors_again() {
+fn restored_file_has_its_former_authors() {
     let (_folder, _, store) = scene();
     let path = RelPath::new("a");
     let first = record(&store, "1", vec![change(&store, "a", None, Some(b"1\n2\n"))]);
@@ -99,7 +99,7 @@ fn a_file_put_back_has_its_authors_again() {
 }
 
 #[test]
-fn what_has_no_lines_is_told_as_a_whole() {
+fn binary_file_is_blamed_as_a_whole() {
     let (_folder, _, store) = scene();
     let path = RelPath::new("a");
     let records = [record(&store, "1", vec![change(&store, "a", None, Some(b"\0"))])];
@@ -118,7 +118,7 @@ fn what_has_no_lines_is_told_as_a_whole() {
 }
 
 #[test]
-fn what_cannot_be_told_any_more_says_so() {
+fn lines_with_removed_content_have_unknown_authors() {
     let (_folder, _, store) = scene();
     let path = RelPath::new("a");
     let records = [

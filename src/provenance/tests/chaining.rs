@@ -25,7 +25,7 @@ fn trace_of(count: usize) -> (TempDir, Trace, Vec<u8>, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn a_whole_trace_holds() {
+fn undamaged_trace_passes_verification() {
     for count in 0..3 {
         let (_folder, trace, text, heads) = trace_of(count);
         let found = trace.verify().unwrap();
@@ -49,7 +49,7 @@ fn a_whole_trace_holds() {
 }
 
 #[test]
-fn an_attempt_has_one_record_however_often_it_is_told() {
+fn attempt_appended_again_adds_no_second_record() {
     let (_folder, trace, store) = scene();
     let records: Vec<_> = ["1", "2"]
         .map(|issue| record(&store, issue, vec![change(&store, issue, None, Some(b"1\n"))]))
@@ -73,7 +73,7 @@ fn an_attempt_has_one_record_however_often_it_is_told() {
 }
 
 #[test]
-fn what_a_death_cut_off_is_cleared_away() {
+fn append_clears_a_record_cut_by_a_crash() {
     let (_folder, trace, text, _) = trace_of(2);
     let torn = [&text[..], &text[..40]].concat();
     std::fs::write(trace.file(), &torn).unwrap();
@@ -92,7 +92,7 @@ fn what_a_death_cut_off_is_cleared_away() {
 }
 
 #[test]
-fn what_was_damaged_stays_found_and_the_chain_goes_on() {
+fn damage_stays_detected_and_the_chain_continues() {
     let (_folder, trace, text, _) = trace_of(3);
     let first = text.iter().position(|byte| *byte == b'\n').unwrap();
     for damaged in [
@@ -142,7 +142,7 @@ fn any_harm() -> impl Strategy<Value = Harm> {
 }
 
 #[test]
-fn any_harm_is_found() {
+fn arbitrary_damage_is_detected() {
     let (_folder, _, text, heads) = trace_of(4);
     let head = heads.last().unwrap().clone();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
@@ -185,7 +185,7 @@ fn any_harm_is_found() {
 }
 
 #[test]
-fn every_bit_of_a_record_counts() {
+fn flipped_bit_of_a_record_is_detected() {
     let (_folder, _, text, heads) = trace_of(1);
     for at in 0..text.len() {
         for bit in 0..8 {
@@ -198,7 +198,7 @@ fn every_bit_of_a_record_counts() {
 
 proptest! {
     #[test]
-    fn any_file_is_verified_without_a_panic(text in proptest::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
+    fn verification_of_any_file_does_not_panic(text in proptest::collection::vec(any::<u8>(), 0..300), head in any::<bool>()) {
         let head = if head { br#"{"seq":1,"hash":"00"#.to_vec() } else { Vec::new() };
         let found = verify(&text, &head);
         prop_assert_eq!(found.records, 0);
@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn a_head_is_read_to_the_letter() {
+fn head_with_an_extra_blank_is_broken() {
     let (_folder, trace, _, heads) = trace_of(1);
     let spaced = [b" ", &heads[1][..]].concat();
     std::fs::write(head_file(&trace), spaced).unwrap();

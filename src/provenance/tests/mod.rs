@@ -86,7 +86,7 @@ fn record(store: &Store, issue: &str, files: Vec<FileChange>) -> Record {
 }
 
 #[test]
-fn a_record_is_one_of_agent_trace() {
+fn record_is_valid_agent_trace_and_reads_back() {
     let (_folder, trace, store) = scene();
     let files = vec![
         change(
@@ -139,7 +139,7 @@ fn a_record_is_one_of_agent_trace() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_swept() {
+fn sweep_removes_unreferenced_contents() {
     let folder = tempfile::tempdir().unwrap();
     let workflow = folder.path().join("workflow.yml");
     let root = vik_core::workflow::model::WorkspaceRoot::BesideWorkflow;

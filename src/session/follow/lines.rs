@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+    fn overlong_line_is_cut_and_the_next_is_complete() {
         let content = format!("short\n{}\n{}\nafter\nlast", "x".repeat(13), "y".repeat(12));
         let expected = ["short", "xxxxx... 13 at 6", "yyyyyyyyyyyy", "after", "last"];
         assert_eq!(split(content.as_bytes(), std::iter::repeat_n(3, 20)), expected);
     }
 
     #[test]
-    fn a_line_that_is_gone_from_the_file_is_cut() {
+    fn line_missing_from_the_file_is_cut() {
         let file = tempfile::tempfile().unwrap();
         let mut lines = Lines::with(12, 5);
         let mut cut = false;
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_way_of_reading_gives_the_same_lines(
+        fn chunked_reading_yields_the_same_lines(
             content in proptest::collection::vec(
                 prop_oneof![2 => Just(b'\n'), 8 => Just(b'a'), 1 => Just(0xff)], 0..120),
             chunks in proptest::collection::vec(1..40_usize, 0..60),

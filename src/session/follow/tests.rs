@@ -115,7 +115,7 @@ async fn whole() -> (Files, Vec<serde_json::Value>) {
 }
 
 #[tokio::test]
-async fn a_log_that_was_cut_at_any_byte_gets_every_event_once() {
+async fn log_cut_at_any_byte_gets_all_events_once() {
     let (files, events) = whole().await;
     let log = std::fs::read(&files.log).unwrap();
     for cut in 0..=log.len() {
@@ -127,7 +127,7 @@ async fn a_log_that_was_cut_at_any_byte_gets_every_event_once() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_at_any_byte_of_the_output_loses_and_doubles_nothing() {
+async fn daemon_crash_at_any_byte_loses_and_repeats_no_event() {
     let (_, events) = whole().await;
     for cut in 0..=RAW.len() {
         let files = Files::new();
@@ -142,7 +142,7 @@ async fn a_daemon_that_dies_at_any_byte_of_the_output_loses_and_doubles_nothing(
 }
 
 #[tokio::test]
-async fn what_vik_says_itself_is_not_taken_for_the_agents() {
+async fn own_events_are_not_mistaken_for_agent_events() {
     let (_, events) = whole().await;
     let half = RAW.len() / 2;
     let files = Files::new();
@@ -188,7 +188,7 @@ fn overlong() -> (String, u64) {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_malformed_and_what_follows_it_decides() {
+async fn overlong_line_is_malformed_and_later_lines_count() {
     let (long, bytes) = overlong();
     let files = Files::new();
     let (first, tail) = RAW.split_once('\n').unwrap();
@@ -210,7 +210,7 @@ async fn a_line_that_is_too_long_is_malformed_and_what_follows_it_decides() {
 }
 
 #[tokio::test]
-async fn what_seems_to_be_more_than_could_be_read_is_passed_over() {
+async fn sparse_line_too_large_to_read_is_skipped() {
     let files = Files::new();
     let raw = File::options().append(true).open(&files.raw).unwrap();
     raw.set_len(1 << 40).unwrap();
@@ -220,7 +220,7 @@ async fn what_seems_to_be_more_than_could_be_read_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_log_that_takes_more_than_the_output_may_is_not_written_to_the_end() {
+async fn log_over_the_output_limit_is_not_completed() {
     let mut files = Files::new();
     files.limit = Some(1 << 20);
     let (first, tail) = RAW.split_once('\n').unwrap();
@@ -255,7 +255,7 @@ impl SealedLog {
 }
 
 #[tokio::test]
-async fn a_log_that_fails_at_any_event_loses_no_usage() {
+async fn log_failure_at_any_event_loses_no_usage() {
     for cut in 0..=RAW.len() {
         let files = Files::new();
         let log = SealedLog::new();
@@ -278,7 +278,7 @@ async fn a_log_that_fails_at_any_event_loses_no_usage() {
 }
 
 #[tokio::test]
-async fn a_log_that_fails_within_a_slice_keeps_what_it_had_and_later_lines_are_mapped() {
+async fn log_failure_within_a_slice_still_maps_later_lines() {
     let files = Files::new();
     let log = SealedLog::new();
     log.seal();

@@ -117,7 +117,7 @@ mod tests {
         /// Daemons die anywhere between and within lines; each sends all lines from the start. The
         /// agent reads each line once, including torn ones.
         #[test]
-        fn each_line_is_told_once_however_daemons_die(
+        fn input_lines_are_written_once_across_crashes(
             lines in prop::collection::btree_set("[a-zä]{1,6}", 1..8),
             cuts in prop::collection::vec((0..8_usize, 0..8_usize), 0..4),
         ) {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_by_how_it_begins() {
+    fn answer_is_recognised_by_its_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stdin");
         std::fs::write(&path, "{\"id\":1,\"a\":2}\n{\"id\":12}\n").unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_where_it_leads() {
+    fn places_follow_links_and_exclude_outside_paths() {
         let folder = tempfile::tempdir().unwrap();
         let ws = folder.path().join("ws");
         std::fs::create_dir_all(ws.join("src/deep")).unwrap();

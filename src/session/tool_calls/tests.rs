@@ -200,7 +200,7 @@ proptest! {
     /// Whenever daemons die and people answer: each question is answered once, exactly as decided;
     /// a waiting request is on record before, and no event is written twice.
     #[test]
-    fn each_question_has_one_answer(calls in calls(), acts in acts()) {
+    fn question_is_answered_once_across_crashes(calls in calls(), acts in acts()) {
         let mut scene = Scene::new(&calls);
         for act in acts {
             scene.act(act);
@@ -242,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn the_time_that_people_took_is_told_apart() {
+fn wait_time_counts_overlapping_questions_once() {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
     let mut waited = WaitTime::default();
     waited.start(at(10));

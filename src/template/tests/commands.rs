@@ -45,7 +45,7 @@ fn commands_are_found_with_and_without_a_bang() {
 }
 
 #[test]
-fn values_stay_text() {
+fn values_never_become_commands() {
     assert_eq!(
         parts("{{ issue.title }}"),
         [text("!`exec(touch x)` `exec(touch y)`")]
@@ -61,7 +61,7 @@ fn values_stay_text() {
 }
 
 #[test]
-fn a_command_runs_only_where_its_place_survives() {
+fn command_exists_only_where_its_block_is_rendered() {
     assert_eq!(parts("{% if false %}`exec(touch x)`{% endif %}ok"), [text("ok")]);
     assert_eq!(parts("{# `exec(touch x)` #}ok"), [text("ok")]);
     assert_eq!(
@@ -84,7 +84,7 @@ fn a_command_runs_only_where_its_place_survives() {
 }
 
 #[test]
-fn a_command_that_does_not_end_in_its_block_is_refused() {
+fn command_not_closed_in_its_block_is_refused() {
     for source in [
         "\n`exec(echo a",
         "\n`exec(echo {% if true %})`{% endif %}",
@@ -145,7 +145,7 @@ proptest! {
 
     /// No template makes the reader panic, whatever it contains.
     #[test]
-    fn any_text_is_a_template_or_an_error(
+    fn arbitrary_template_does_not_panic(
         pieces in proptest::collection::vec(prop_oneof![
             prop::sample::select(vec![
                 "{{", "}}", "{%", "%}", "{#", "#}", " if ", " endif ", "`exec(", ")`", "!", "v", "-", "for x in v",

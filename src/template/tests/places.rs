@@ -105,7 +105,7 @@ proptest! {
 
     /// Many places in each shell process: `printf` shows the arguments exactly.
     #[test]
-    fn every_shell_sees_the_value_itself(values in vec(value(), PLACES.len())) {
+    fn shells_receive_the_exact_value(values in vec(value(), PLACES.len())) {
         let mut source = String::from("#!/bin/sh\n");
         let mut expected = Vec::new();
         for (index, (place, words)) in PLACES.iter().enumerate() {
@@ -170,7 +170,7 @@ printf '%s\0' "$X" {# {{ v }} #}
 }
 
 #[test]
-fn every_kind_of_value_is_one_word() {
+fn value_of_any_kind_is_one_argument() {
     let context =
         json!({"n": 1, "f": 1.5, "t": true, "z": null, "l": ["a b", "c"], "m": {"k": "v'"}, "e": ""});
     let source = "printf '%s\\0' {{ n }} {{ f }} {{ t }} {{ z }} {{ l }} {{ m | tojson }} {{ e }} \
@@ -366,7 +366,7 @@ proptest! {
 
     /// Whatever the author writes, either the template is refused, or no value ever runs.
     #[test]
-    fn no_accepted_script_runs_a_value(
+    fn accepted_script_never_runs_a_value(
         scripts in vec((author(), vec(prop::sample::select(ATTACKS), 1..5)), 12)
     ) {
         let folder = tempfile::tempdir().unwrap();

@@ -23,7 +23,7 @@ fn place(source: &str) -> Place {
 }
 
 #[test]
-fn quoting_that_cannot_be_told_is_refused() {
+fn unclear_quoting_is_refused() {
     for (source, expected) in [
         ("cat <<EOF\n{{ issue.id }}\nEOF\n", Place::Heredoc),
         ("cat <<'EOF'\n{{ issue.id }}\nEOF\n", Place::Heredoc),
@@ -74,7 +74,7 @@ fn quoting_that_cannot_be_told_is_refused() {
 }
 
 #[test]
-fn a_value_never_names_a_command() {
+fn value_as_a_command_name_is_refused() {
     for source in [
         "{{ issue.id }}",
         "{{ issue.id }} a",
@@ -108,7 +108,7 @@ fn a_value_never_names_a_command() {
 }
 
 #[test]
-fn a_value_is_never_given_to_be_read_as_code() {
+fn value_read_as_code_is_refused() {
     for source in [
         "eval {{ issue.id }}",
         "eval \"echo {{ issue.id }}\"",
@@ -156,7 +156,7 @@ fn a_value_is_never_given_to_be_read_as_code() {
 }
 
 #[test]
-fn what_authors_write_every_day_is_accepted() {
+fn common_scripts_are_accepted() {
     for source in [
         "git clone {{ env.HOME }}/repo . && git checkout -b vik/{{ issue.id }}",
         "{{ workflow_dir }}/setup.sh {{ issue.id }}",
@@ -195,7 +195,7 @@ fn what_authors_write_every_day_is_accepted() {
 }
 
 #[test]
-fn blocks_whose_text_is_used_elsewhere_are_refused() {
+fn captured_blocks_and_other_templates_are_refused() {
     for (source, tag) in [
         ("{% set x %}{{ issue.id }}{% endset %}echo {{ x }}", "set"),
         ("{% filter upper %}echo {{ issue.id }}{% endfilter %}", "filter"),
@@ -281,7 +281,7 @@ fn checks_report_without_values() {
 }
 
 #[test]
-fn every_refusal_has_a_hint() {
+fn refusal_messages_have_a_hint() {
     let sources = [
         "echo <<E\n{{ issue.id }}",
         "echo # {{ issue.id }}",

@@ -37,7 +37,7 @@ fn undefined(source: &str) -> (usize, String, Option<String>) {
 }
 
 #[test]
-fn a_missing_name_is_an_error_with_line_and_suggestion() {
+fn undefined_name_is_an_error_with_line_and_suggestion() {
     assert_eq!(
         undefined("{{ isue.id }}"),
         (1, "isue".to_owned(), Some("issue".to_owned()))
@@ -58,7 +58,7 @@ fn a_missing_name_is_an_error_with_line_and_suggestion() {
 }
 
 #[test]
-fn a_default_and_a_test_help() {
+fn default_and_defined_test_allow_missing_names() {
     let source = "echo {{ issue.url | default('none') }}{% if issue.url is defined %}x{% endif %}";
     assert_eq!(prompt(source, &context()).unwrap().join::<&str>([]), "echo none");
     assert_eq!(script(source, &context()).unwrap(), "echo 'none'");

@@ -114,7 +114,7 @@ fn edit_texts(reload: &Reload) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_edit_is_told_with_what_it_changed() {
+async fn edit_reports_the_changed_keys_without_secrets() {
     let mut scene = Scene::new();
     scene.write(
         "workflow.yml",
@@ -132,7 +132,7 @@ async fn an_edit_is_told_with_what_it_changed() {
 }
 
 #[tokio::test]
-async fn a_prompt_file_is_part_of_the_workflow() {
+async fn prompt_file_is_part_of_the_workflow() {
     let mut scene = Scene::new();
     scene.write("prompts/plan.md", "one\ntwo\nthree\n");
     let reload = scene.next().await;
@@ -159,7 +159,7 @@ async fn a_prompt_file_is_part_of_the_workflow() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_once_and_taken_back() {
+async fn invalid_edit_is_reported_once_until_it_is_fixed() {
     let mut scene = Scene::new();
     scene.write("workflow.yml", &WORKFLOW.replace("agent: coder", "agent: nobody"));
     let Reload::Bad(rejected) = scene.next().await else {
@@ -180,7 +180,7 @@ async fn what_is_wrong_is_told_once_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_save_by_renaming_or_in_place_is_seen_each_time() {
+async fn save_by_rename_or_in_place_is_detected_each_time() {
     let mut scene = Scene::new();
     for (first, second) in [("2h", "3h"), ("4h", "5h")] {
         fs::write(scene.path(".workflow.yml.swp"), edited(first)).unwrap();
@@ -192,7 +192,7 @@ async fn a_save_by_renaming_or_in_place_is_seen_each_time() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_removed_and_made_again_is_seen() {
+async fn removed_and_recreated_file_is_detected() {
     let mut scene = Scene::new();
     fs::remove_file(scene.path("workflow.yml")).unwrap();
     scene.until_bad("workflow_unreadable").await;
@@ -203,7 +203,7 @@ async fn a_file_that_is_removed_and_made_again_is_seen() {
 }
 
 #[tokio::test]
-async fn a_folder_that_vanishes_and_comes_back_is_seen() {
+async fn removed_and_recreated_folder_is_detected() {
     let mut scene = Scene::new();
     fs::remove_dir_all(scene.path("")).unwrap();
     scene.until_bad("workflow_unreadable").await;
@@ -220,7 +220,7 @@ async fn a_folder_that_vanishes_and_comes_back_is_seen() {
 }
 
 #[tokio::test]
-async fn a_prompt_file_in_a_new_folder_is_waited_for() {
+async fn prompt_file_in_a_new_folder_is_awaited() {
     let mut scene = Scene::new();
     let text = edited("2h").replace("prompts/plan.md", "new/deep/plan.md");
     scene.write("workflow.yml", &text);
@@ -236,7 +236,7 @@ async fn a_prompt_file_in_a_new_folder_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_link_may_be_turned_elsewhere() {
+async fn link_with_a_changed_target_is_followed() {
     let mut scene = Scene::new();
     fs::create_dir(scene.path("a")).unwrap();
     fs::create_dir(scene.path("b")).unwrap();
@@ -254,7 +254,7 @@ async fn a_link_may_be_turned_elsewhere() {
 }
 
 #[tokio::test]
-async fn without_eyes_the_files_are_looked_at_now_and_then() {
+async fn files_are_polled_without_file_events() {
     let mut scene = Scene::blind();
     scene.edit("2h");
     scene.until_timeout("2h").await;
@@ -270,7 +270,7 @@ async fn without_eyes_the_files_are_looked_at_now_and_then() {
 }
 
 #[tokio::test]
-async fn what_changed_before_the_watch_began_is_told_first() {
+async fn change_before_the_watch_started_is_reported() {
     let mut scene = Scene::seeing(|folder, running| {
         fs::write(folder.join("flow/workflow.yml"), edited("2h")).unwrap();
         Watch::start(running).unwrap()
@@ -279,7 +279,7 @@ async fn what_changed_before_the_watch_began_is_told_first() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_what_does_not_matter() {
+async fn irrelevant_changes_are_not_reported() {
     let mut scene = Scene::new();
     scene.write("notes.txt", "x");
     scene.write("workflow.yml", WORKFLOW);
@@ -291,7 +291,7 @@ async fn nothing_is_told_of_what_does_not_matter() {
 }
 
 #[tokio::test]
-async fn what_needs_a_restart_keeps_its_value() {
+async fn key_that_needs_a_restart_keeps_its_value() {
     let mut scene = Scene::new();
     let moved = |timeout: &str| format!("workspace: {{root: elsewhere}}\n{}", edited(timeout));
     scene.write("workflow.yml", &moved("2h"));
@@ -310,7 +310,7 @@ async fn what_needs_a_restart_keeps_its_value() {
 }
 
 #[tokio::test]
-async fn warnings_come_with_the_workflow() {
+async fn reload_carries_the_warnings_of_the_workflow() {
     let mut scene = Scene::new();
     scene.write("workflow.yml", &format!("no_such_key: 1\n{WORKFLOW}"));
     let Reload::Good { warnings, .. } = scene.next().await else {
@@ -320,7 +320,7 @@ async fn warnings_come_with_the_workflow() {
 }
 
 #[test]
-fn a_busy_folder_concerns_nobody() {
+fn events_of_other_files_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("workflow.yml");
     fs::write(&file, "x").unwrap();

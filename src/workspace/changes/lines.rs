@@ -108,7 +108,7 @@ mod tests {
     proptest! {
         /// Applying the hunks to the old text produces the new one.
         #[test]
-        fn hunks_make_the_new_text_of_the_old(old in text(), new in text()) {
+        fn hunks_turn_the_old_text_into_the_new(old in text(), new in text()) {
             let (before, after) = (lines(&old), lines(&new));
             let mut made: Vec<&[u8]> = Vec::new();
             let mut at = 0;

@@ -123,7 +123,7 @@ fn summary(changes: &Changes) -> Vec<String> {
 }
 
 #[test]
-fn every_kind_of_change_is_told() {
+fn changes_of_all_kinds_are_listed() {
     let scene = Scene::new();
     scene.write("same", "1\n");
     scene.write("edited", "1\n2\n3\n");
@@ -175,7 +175,7 @@ fn every_kind_of_change_is_told() {
 }
 
 #[test]
-fn an_agent_hides_nothing_by_rules_of_its_own() {
+fn agent_cannot_hide_changes_with_ignore_rules() {
     let scene = Scene::new();
     scene.git(&["init", "-q"]);
     scene.write(".gitignore", "target/\n*.log\n!keep.log\n");
@@ -245,7 +245,7 @@ fn an_agent_hides_nothing_by_rules_of_its_own() {
 }
 
 #[test]
-fn it_does_not_matter_what_became_of_the_repository() {
+fn changes_are_found_despite_a_damaged_repository() {
     for hurt in [
         "rm -rf .git",
         "git commit -qam x",
@@ -302,7 +302,7 @@ fn it_does_not_matter_what_became_of_the_repository() {
 }
 
 #[test]
-fn a_folder_that_was_swapped_for_a_link_is_not_followed() {
+fn folder_replaced_by_a_link_is_not_followed() {
     let scene = Scene::new();
     scene.write("folder/a", "1\n");
     let base = scene.base();
@@ -328,7 +328,7 @@ fn a_folder_that_was_swapped_for_a_link_is_not_followed() {
 }
 
 #[test]
-fn what_is_too_big_is_told_without_lines() {
+fn large_files_are_listed_without_lines() {
     let scene = Scene::new();
     let bounds = Bounds {
         kept: 4,
@@ -358,7 +358,7 @@ fn what_is_too_big_is_told_without_lines() {
 }
 
 #[test]
-fn a_flood_of_files_hides_no_change_of_what_was_there() {
+fn flood_of_new_files_hides_no_change_of_known_files() {
     let scene = Scene::new();
     scene.write("z/known", "1\n");
     let base = scene.base();
@@ -376,7 +376,7 @@ fn a_flood_of_files_hides_no_change_of_what_was_there() {
 }
 
 #[test]
-fn what_was_not_touched_is_not_read_again() {
+fn untouched_file_is_not_read_again() {
     let scene = Scene::new();
     scene.write("a", "1\n");
     let mut base = scene.base();
@@ -405,7 +405,7 @@ fn what_was_not_touched_is_not_read_again() {
 }
 
 #[test]
-fn a_content_that_was_lost_costs_the_lines_only() {
+fn lost_content_omits_only_the_line_counts() {
     let scene = Scene::new();
     scene.write("a", "1\n");
     let base = scene.base();
@@ -415,7 +415,7 @@ fn a_content_that_was_lost_costs_the_lines_only() {
 }
 
 #[test]
-fn an_index_of_each_version_is_read() {
+fn git_index_of_each_version_is_read() {
     for version in ["2", "3", "4"] {
         for format in ["sha1", "sha256"] {
             let scene = Scene::new();
@@ -441,7 +441,7 @@ fn an_index_of_each_version_is_read() {
 
 proptest! {
     #[test]
-    fn any_index_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..6) {
+    fn arbitrary_git_index_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..6) {
         let mut index = b"DIRC\0\0\0".to_vec();
         index.extend([version, 0, 0, 0, 2]);
         index.extend(bytes);
@@ -521,7 +521,7 @@ proptest! {
     /// Whatever the actions are, the changes lead from the old state to the new one, and restoring
     /// each path leads back to the old state.
     #[test]
-    fn changes_are_all_of_the_difference(
+    fn changes_cover_the_difference_and_restore_undoes_it(
         before in proptest::collection::vec(Deed::any(), 0..8),
         during in proptest::collection::vec(Deed::any(), 0..8),
     ) {

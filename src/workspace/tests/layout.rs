@@ -42,7 +42,7 @@ fn other_ids_get_a_slug_and_a_hash() {
 
 proptest! {
     #[test]
-    fn a_name_is_one_safe_part_of_a_path(ids in proptest::collection::vec("\\PC{0,8}|[./~a-z]{0,6}|.{90,130}", 1..20)) {
+    fn folder_name_is_unique_and_safe_in_a_path(ids in proptest::collection::vec("\\PC{0,8}|[./~a-z]{0,6}|.{90,130}", 1..20)) {
         let mut seen: HashMap<String, String> = HashMap::new();
         for id in ids {
             let name = folder_name(&issue(&id));
@@ -59,7 +59,7 @@ proptest! {
 // --- layout
 
 #[test]
-fn the_layout_is_the_contracts() {
+fn layout_paths_match_the_contract() {
     let (folder, layout) = layout();
     let base = folder.path().canonicalize().unwrap();
     let key = base.join("workflow.yml").to_string_lossy().replace('/', "-");
@@ -96,7 +96,7 @@ fn the_layout_is_the_contracts() {
 }
 
 #[test]
-fn homes_follow_the_workflow() {
+fn home_is_resolved_from_the_workspace_root() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
     let workflow = base.join("sub/../w.yml");
@@ -166,7 +166,7 @@ fn long_and_odd_workflow_paths_have_short_keys() {
 }
 
 #[test]
-fn an_ignore_file_never_hides_what_is_the_users() {
+fn ignore_file_never_hides_files_of_the_user() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("w.yml"), "").unwrap();
     std::fs::create_dir(folder.path().join("data")).unwrap();
@@ -196,7 +196,7 @@ fn an_ignore_file_never_hides_what_is_the_users() {
 }
 
 #[test]
-fn a_workflow_path_is_absolute_and_may_be_missing() {
+fn workflow_path_becomes_absolute_and_may_be_missing() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
     std::fs::create_dir(base.join("real")).unwrap();
@@ -222,7 +222,7 @@ fn a_workflow_path_is_absolute_and_may_be_missing() {
 // --- instances
 
 #[test]
-fn an_instance_is_found_by_the_workflow_path_alone() {
+fn instance_is_found_by_the_workflow_path_alone() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
     let surroundings = InstanceEnv {
@@ -249,7 +249,7 @@ fn an_instance_is_found_by_the_workflow_path_alone() {
 }
 
 #[test]
-fn a_link_to_a_workflow_is_the_same_instance() {
+fn link_to_a_workflow_is_the_same_instance() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().canonicalize().unwrap();
     let surroundings = InstanceEnv {
@@ -269,7 +269,7 @@ fn a_link_to_a_workflow_is_the_same_instance() {
 }
 
 #[test]
-fn a_socket_path_always_fits() {
+fn socket_path_fits_the_length_limit() {
     let folder = tempfile::tempdir().unwrap();
     let long = folder.path().join("x".repeat(120));
     let runtime = folder.path().join("run");

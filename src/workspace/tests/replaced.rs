@@ -248,7 +248,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn nothing_that_takes_a_paths_place_holds_vik_up_or_takes_its_memory() {
+fn replaced_paths_neither_block_vik_nor_use_its_memory() {
     #[cfg(target_os = "linux")]
     let before = peak();
     for row in rows() {
@@ -284,7 +284,7 @@ fn nothing_that_takes_a_paths_place_holds_vik_up_or_takes_its_memory() {
 
 /// Fails if a source that reads what agents can write is missing above.
 #[test]
-fn every_reader_is_in_the_table() {
+fn table_lists_all_readers_of_untrusted_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
     let mut folders = vec![root.join("src"), root.join("crates/vik-proc/src")];
@@ -308,7 +308,7 @@ fn every_reader_is_in_the_table() {
 }
 
 #[test]
-fn a_private_folder_is_never_made_or_closed_through_a_link() {
+fn private_folder_is_never_created_through_a_link() {
     use super::mode;
     use std::os::unix::fs::PermissionsExt as _;
 

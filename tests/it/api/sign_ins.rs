@@ -44,7 +44,7 @@ fn ends(events: &mut EventStream) {
 }
 
 #[test]
-fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
+fn sign_in_link_works_once_and_yields_a_steering_token() {
     let served = done();
     let refused = served
         .stranger()
@@ -73,7 +73,7 @@ fn a_link_signs_a_browser_in_once_and_it_steers_by_its_token() {
 
 /// An agent's dev server gains nothing from the cookies that it receives from a browser or invents.
 #[test]
-fn a_cookie_never_authorises_a_request() {
+fn cookie_never_authorises_a_request() {
     let served = done();
     let token = sign_in(&served, "Firefox");
     let port = served.address.rsplit(':').next().unwrap().to_owned();
@@ -133,7 +133,7 @@ fn a_cookie_never_authorises_a_request() {
 }
 
 #[test]
-fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
+fn revoked_sign_in_loses_its_access_and_its_stream() {
     let served = done();
     let tokens = ["Firefox\t\u{9b}31m one", "Chromium two"].map(|name| sign_in(&served, name));
     let [first, second] = tokens.each_ref().map(|token| browser(&served, token));
@@ -181,7 +181,7 @@ fn sign_ins_are_listed_and_revoked_and_their_streams_end() {
 
 /// A suspended machine stops the timers of its programs, but not the wall clock.
 #[test]
-fn a_stream_ends_with_its_sign_in_when_only_the_wall_clock_shows_it() {
+fn stream_ends_when_its_sign_in_expires_by_the_wall_clock() {
     let world = World::new(&[("1", "todo")]).script("ok");
     let folder = world.env.path("clock-folder");
     std::fs::create_dir_all(&folder).unwrap();
@@ -198,7 +198,7 @@ fn a_stream_ends_with_its_sign_in_when_only_the_wall_clock_shows_it() {
 }
 
 #[test]
-fn sign_ins_outlive_the_daemon_and_a_revocation_does_too() {
+fn sign_ins_and_revocations_survive_a_restart() {
     let served = done();
     let [kept, revoked] = ["kept", "revoked"].map(|name| sign_in(&served, name));
     let id = revoked.split_once('.').unwrap().0;

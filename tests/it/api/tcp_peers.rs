@@ -100,7 +100,7 @@ os.rename("answers.tmp", "answers.json")
 "#;
 
 #[test]
-fn an_agent_with_the_token_is_refused_however_it_connects() {
+fn agent_with_the_token_is_refused_however_it_connects() {
     // Without a sandbox the agent can also read the file of the token.
     let world = World::new(&[("1", "todo")])
         .set("/agents/a/sandbox", json!("off"))
@@ -197,7 +197,7 @@ fn ask(name: &str) -> String {
 }
 
 #[test]
-fn scripts_that_run_an_agents_work_are_refused_and_hooks_of_the_host_are_not() {
+fn script_with_agent_code_is_refused_and_host_hook_is_not() {
     let world = || World::new(&[("1", "todo")]).work("verify", json!(ask("verify")));
     let after_run = |world: &World| format!("{}{}", ask("after_run"), world.on_success("done"));
 
@@ -224,7 +224,7 @@ fn log_lines(world: &World, text: &str) -> usize {
 }
 
 #[test]
-fn a_flood_of_connections_without_a_token_keeps_nobody_out() {
+fn flood_without_a_token_blocks_no_authorised_client() {
     let served = done();
     let flood = Flood::start(&served.address);
     let before = flood.opened();
@@ -256,7 +256,7 @@ fn a_flood_of_connections_without_a_token_keeps_nobody_out() {
 }
 
 #[test]
-fn connections_without_a_token_are_few() {
+fn connections_without_a_token_are_limited() {
     let served = done();
     let open: Vec<_> = (0..400)
         .map(|_| TcpStream::connect(&served.address).unwrap())

@@ -27,7 +27,7 @@ fn with_hooks() -> Scene {
 }
 
 #[test]
-fn an_attempt_goes_on_after_a_death_at_any_point() {
+fn attempt_resumes_after_a_crash_at_any_point() {
     let points = [
         "begun",
         "locked",
@@ -90,7 +90,7 @@ fn an_attempt_goes_on_after_a_death_at_any_point() {
 }
 
 #[test]
-fn a_hook_that_was_cut_off_is_ended_and_run_again() {
+fn hook_interrupted_by_a_crash_is_ended_and_run_again() {
     for hook in ["before_run", "after_run"] {
         let world = World::new(&[("1", "todo")]).agent("codex").script("ok");
         let root = world.env.root().display().to_string();
@@ -114,7 +114,7 @@ fn a_hook_that_was_cut_off_is_ended_and_run_again() {
 }
 
 #[test]
-fn a_login_that_was_refreshed_without_a_daemon_reaches_the_profile() {
+fn login_refreshed_without_a_daemon_reaches_the_profile() {
     let world = World::new(&[]);
     let root = world.env.root().display().to_string();
     let script = format!(
@@ -145,7 +145,7 @@ fn a_login_that_was_refreshed_without_a_daemon_reaches_the_profile() {
 }
 
 #[test]
-fn many_deaths_in_a_flood_lose_and_double_no_line() {
+fn output_flood_across_crashes_loses_and_doubles_no_line() {
     let world = World::new(&[("1", "todo")]).agent("codex");
     let root = world.env.root().display().to_string();
     let scene = Scene::new(world.script(&format!(
@@ -186,7 +186,7 @@ fn many_deaths_in_a_flood_lose_and_double_no_line() {
 }
 
 #[test]
-fn an_agent_that_is_let_go_is_taken_up() {
+fn detached_agent_is_adopted_by_the_next_process() {
     let scene = with_hooks();
     let first = scene.spawn();
     let has_output = || {
@@ -209,7 +209,7 @@ fn an_agent_that_is_let_go_is_taken_up() {
 }
 
 #[test]
-fn a_stop_that_was_begun_is_finished_by_the_next() {
+fn interrupted_stop_is_finished_by_the_next_process() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .script("start; ignore INT,TERM; message one; hang")
@@ -231,7 +231,7 @@ fn a_stop_that_was_begun_is_finished_by_the_next() {
 }
 
 #[test]
-fn everything_that_was_killed_leaves_nothing_and_is_lost() {
+fn attempt_is_lost_when_its_shim_is_killed_too() {
     let world = World::new(&[("1", "todo")]).agent("codex");
     let root = world.env.root().display().to_string();
     let scene = Scene::new(world.script(&format!(
@@ -265,7 +265,7 @@ fn everything_that_was_killed_leaves_nothing_and_is_lost() {
 // --- stages beside each other
 
 #[test]
-fn a_parallel_stage_works_beside_another() {
+fn parallel_stage_runs_beside_another() {
     let world = World::new(&[("1", "todo")]);
     let root = world.env.root().display().to_string();
     let script = format!("touch {root}/up; wait-file {root}/go; ok");
@@ -289,7 +289,7 @@ fn a_parallel_stage_works_beside_another() {
 }
 
 #[test]
-fn a_death_neither_loses_nor_doubles_a_record_and_takes_no_hook_for_the_agent() {
+fn trace_record_is_written_once_despite_a_crash_at_any_point() {
     let points = [
         "base_taken",
         "agent_ended",

@@ -8,7 +8,7 @@ use super::scene::Scene;
 use crate::support::*;
 
 #[test]
-fn a_limit_is_warned_of_and_stops_the_attempt() {
+fn limit_warns_and_then_stops_the_attempt() {
     let world = World::new(&[("1", "todo")]).agent("vex");
     let world = world.set("/agents/a/command", json!(["vik-scripted-agent"]));
     let usage =
@@ -38,7 +38,7 @@ fn a_limit_is_warned_of_and_stops_the_attempt() {
 }
 
 #[test]
-fn a_limit_crossed_by_the_agent_s_last_word_counts_too() {
+fn limit_crossed_by_the_final_report_counts() {
     let world = World::new(&[("1", "todo")])
         .agent("claude_code")
         .work("limits", json!({"tokens": 1000}))
@@ -60,7 +60,7 @@ fn a_limit_crossed_by_the_agent_s_last_word_counts_too() {
 }
 
 #[test]
-fn what_was_cut_off_without_figures_is_charged_the_estimate() {
+fn interrupted_attempt_without_usage_is_charged_an_estimate() {
     let world = World::new(&[("1", "todo")])
         .agent("codex")
         .set("/agents/a/estimate", json!({"usd": 0.5, "tokens": 1000}))
@@ -80,7 +80,7 @@ fn what_was_cut_off_without_figures_is_charged_the_estimate() {
 }
 
 #[test]
-fn the_budget_goes_to_an_agent_that_keeps_one() {
+fn budget_is_passed_to_an_agent_that_enforces_one() {
     let mut scene = Scene::new(
         World::new(&[("1", "todo")])
             .agent("claude_code")

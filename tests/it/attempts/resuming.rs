@@ -37,7 +37,7 @@ fn resuming(agent: &str, script: &str, id: &str) -> Scene {
 }
 
 #[test]
-fn a_conversation_is_gone_on_with() {
+fn conversation_is_resumed_with_the_resume_prompt() {
     for agent in ["codex", "claude_code"] {
         let script =
             "SCRIPT: expect-prompt \"Go on. the test failed true\"; dump-argv argv.txt; usage 250 30; ok";
@@ -64,7 +64,7 @@ fn a_conversation_is_gone_on_with() {
 }
 
 #[test]
-fn vik_has_words_of_its_own_for_one_that_goes_on() {
+fn resume_prompt_has_a_default() {
     let mut scene = resuming("codex", "", THREAD);
     scene.start.stage.resume_prompt = None;
     scene.finish();
@@ -76,7 +76,7 @@ fn vik_has_words_of_its_own_for_one_that_goes_on() {
 }
 
 #[test]
-fn an_id_that_is_none_begins_anew_and_says_so() {
+fn invalid_conversation_id_starts_a_new_one_and_is_reported() {
     let mut scene = resuming("codex", "", "--last");
     let prompt = "SCRIPT: dump-argv argv.txt; ok".to_owned();
     scene.start.stage.prompt = vik_core::workflow::PromptSource::Inline(prompt);
@@ -87,7 +87,7 @@ fn an_id_that_is_none_begins_anew_and_says_so() {
 }
 
 #[test]
-fn a_conversation_that_is_not_found_is_told() {
+fn conversation_not_found_is_reported() {
     let unknown = "SCRIPT: stderr 'Error: thread/resume failed: no rollout found for thread id x'; exit 1";
     let scene = resuming("codex", unknown, THREAD);
     let report = scene.finish();
@@ -112,7 +112,7 @@ fn a_conversation_that_is_not_found_is_told() {
 /// An attempt with vex is cut off in the middle of a command; the next one resumes the same
 /// conversation after it.
 #[test]
-fn vex_goes_on_in_its_own_log() {
+fn vex_resumes_its_own_log_after_a_timeout() {
     let world = World::new(&[("1", "todo")])
         .attempts(5)
         .work("timeout", json!("5s"));

@@ -82,7 +82,7 @@ fn attempt(
 
 /// Runs the attempt of a scene to its end, and writes the result to a file.
 #[test]
-fn hidden_process() {
+fn child_process_runs_the_attempt_of_a_scene() {
     let Some(folder) = std::env::var_os(SCENE).map(PathBuf::from) else {
         return;
     };
@@ -174,7 +174,7 @@ impl Scene {
         let mut command: Command = self.world.env.command(std::env::current_exe().unwrap());
         let child = command
             .args([
-                "attempts::scene::hidden_process",
+                "attempts::scene::child_process_runs_the_attempt_of_a_scene",
                 "--exact",
                 "--nocapture",
                 "--test-threads=1",

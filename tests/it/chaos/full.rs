@@ -48,17 +48,17 @@ fn stops_loudly(kind: &str, message: &str) {
 }
 
 #[test]
-fn a_full_disk_stops_the_daemon_loudly_and_loses_nothing() {
+fn full_disk_stops_the_daemon_loudly_and_loses_nothing() {
     stops_loudly("full", "is full");
 }
 
 #[test]
-fn a_disk_that_fails_stops_the_daemon_loudly_and_loses_nothing() {
+fn failing_disk_stops_the_daemon_loudly_and_loses_nothing() {
     stops_loudly("error", "fails");
 }
 
 #[test]
-fn a_daemon_without_room_is_no_daemon() {
+fn detached_run_fails_when_the_ledger_cannot_be_written() {
     let rig = Rig::new(&[("1", "todo")], 20);
     let done = with_fault(&rig, &["run", "-d"], "full:0");
     assert_eq!(done.code, 1, "{done:?}");
@@ -76,7 +76,7 @@ fn has_failed(rig: &Rig) -> bool {
 
 /// Journals and session logs are on the full disk, but the ledger still commits.
 #[test]
-fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
+fn disk_full_during_an_attempt_fails_it_and_not_the_daemon() {
     let mut write = 0;
     loop {
         write += 1 + write / 3;
@@ -115,7 +115,7 @@ fn a_disk_that_fills_under_an_attempt_fails_it_and_not_the_daemon() {
 
 /// The usage of the agent is in its raw output, whether or not the session log could be written.
 #[test]
-fn an_attempt_whose_log_cannot_be_written_is_charged_what_its_agent_used() {
+fn attempt_without_a_writable_log_is_charged_its_real_usage() {
     // The log is written in the middle of the lines that are read at once.
     let message = json!({"type": "item.completed", "item":
         {"id": "i1", "type": "agent_message", "text": "a message of the agent ".repeat(20)}});

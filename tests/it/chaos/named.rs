@@ -54,26 +54,26 @@ fn every_point(target: Target) {
 }
 
 #[test]
-fn the_daemon_is_killed_at_every_point() {
+fn daemon_killed_at_every_point_recovers() {
     every_point(Target::Daemon);
 }
 
 #[test]
-fn the_shims_are_killed_at_every_point() {
+fn shims_killed_at_every_point_recover() {
     every_point(Target::Shims);
 }
 
 #[test]
-fn the_agents_are_killed_at_every_point() {
+fn agents_killed_at_every_point_recover() {
     every_point(Target::Agents);
 }
 
 #[test]
-fn the_daemon_and_its_shims_are_killed_at_every_point() {
+fn daemon_and_shims_killed_at_every_point_recover() {
     every_point(Target::DaemonAndShims);
 }
 
 #[test]
-fn everything_is_killed_at_every_point() {
+fn all_processes_killed_at_every_point_recover() {
     every_point(Target::All);
 }

@@ -28,7 +28,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_blows_under_load_lose_double_and_leave_nothing() {
+fn random_kills_under_load_lose_double_and_leave_nothing() {
     let kills = number("VIK_CHAOS_KILLS").unwrap_or(50);
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let seed = number("VIK_CHAOS_SEED").unwrap_or(clock as u64 | 1);

@@ -64,46 +64,50 @@ fn survives(test: &str, agent: RealAgent, target: Target) {
 }
 
 #[test]
-fn codex_survives_its_daemon() {
-    survives("codex_survives_its_daemon", RealAgent::Codex, Target::Daemon);
+fn codex_survives_a_daemon_crash() {
+    survives("codex_survives_a_daemon_crash", RealAgent::Codex, Target::Daemon);
 }
 
 #[test]
-fn claude_survives_its_daemon() {
-    survives("claude_survives_its_daemon", RealAgent::Claude, Target::Daemon);
-}
-
-#[test]
-fn codex_goes_on_after_everything_was_killed() {
+fn claude_survives_a_daemon_crash() {
     survives(
-        "codex_goes_on_after_everything_was_killed",
+        "claude_survives_a_daemon_crash",
+        RealAgent::Claude,
+        Target::Daemon,
+    );
+}
+
+#[test]
+fn codex_resumes_after_all_processes_are_killed() {
+    survives(
+        "codex_resumes_after_all_processes_are_killed",
         RealAgent::Codex,
         Target::All,
     );
 }
 
 #[test]
-fn claude_goes_on_after_everything_was_killed() {
+fn claude_resumes_after_all_processes_are_killed() {
     survives(
-        "claude_goes_on_after_everything_was_killed",
+        "claude_resumes_after_all_processes_are_killed",
         RealAgent::Claude,
         Target::All,
     );
 }
 
 #[test]
-fn codex_goes_on_after_its_shim_was_killed() {
+fn codex_resumes_after_its_shim_is_killed() {
     survives(
-        "codex_goes_on_after_its_shim_was_killed",
+        "codex_resumes_after_its_shim_is_killed",
         RealAgent::Codex,
         Target::Shims,
     );
 }
 
 #[test]
-fn claude_goes_on_after_its_shim_was_killed() {
+fn claude_resumes_after_its_shim_is_killed() {
     survives(
-        "claude_goes_on_after_its_shim_was_killed",
+        "claude_resumes_after_its_shim_is_killed",
         RealAgent::Claude,
         Target::Shims,
     );

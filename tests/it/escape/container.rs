@@ -167,26 +167,26 @@ fn is_held_in(test: &str, place: Place, mut prison: Prison, min_stopped: usize) 
 }
 
 #[test]
-fn an_ordinary_users_hostile_agent_gets_nowhere() {
-    let test = "an_ordinary_users_hostile_agent_gets_nowhere";
+fn hostile_agent_of_an_ordinary_user_is_confined() {
+    let test = "hostile_agent_of_an_ordinary_user_is_confined";
     is_held_in(test, Place::User, Prison::new(&json!({})), 90);
 }
 
 #[test]
-fn an_ordinary_users_hostile_agent_gets_nowhere_with_listed_hosts() {
-    let test = "an_ordinary_users_hostile_agent_gets_nowhere_with_listed_hosts";
+fn hostile_agent_of_an_ordinary_user_reaches_only_listed_hosts() {
+    let test = "hostile_agent_of_an_ordinary_user_reaches_only_listed_hosts";
     is_held_in(test, Place::User, Prison::with_listed_hosts(), 140);
 }
 
 #[test]
-fn in_a_container_a_hostile_agent_gets_nowhere() {
-    let test = "in_a_container_a_hostile_agent_gets_nowhere";
+fn hostile_agent_in_a_container_is_confined() {
+    let test = "hostile_agent_in_a_container_is_confined";
     is_held_in(test, Place::Container, Prison::new(&json!({})), 90);
 }
 
 #[test]
-fn in_a_container_a_hostile_agent_without_a_network_gets_nowhere() {
-    let test = "in_a_container_a_hostile_agent_without_a_network_gets_nowhere";
+fn hostile_agent_in_a_container_without_network_is_confined() {
+    let test = "hostile_agent_in_a_container_without_network_is_confined";
     is_held_in(
         test,
         Place::Container,
@@ -198,11 +198,8 @@ fn in_a_container_a_hostile_agent_without_a_network_gets_nowhere() {
 /// A setting that cannot be enforced there is refused before anything starts, and the message names
 /// the alternative.
 #[test]
-fn in_a_container_a_list_of_hosts_is_refused_at_the_start() {
-    if !is_available(
-        Place::Container,
-        "in_a_container_a_list_of_hosts_is_refused_at_the_start",
-    ) {
+fn container_refuses_a_host_list_at_the_start() {
+    if !is_available(Place::Container, "container_refuses_a_host_list_at_the_start") {
         return;
     }
     let prison = Prison::with_listed_hosts();
@@ -234,10 +231,10 @@ const FLOODS: [(&str, &str, &str); 2] = [
 ];
 
 #[test]
-fn in_a_container_what_uses_too_much_is_killed_and_told() {
+fn container_kills_an_agent_over_its_limits_and_reports_it() {
     if !is_available(
         Place::Container,
-        "in_a_container_what_uses_too_much_is_killed_and_told",
+        "container_kills_an_agent_over_its_limits_and_reports_it",
     ) {
         return;
     }

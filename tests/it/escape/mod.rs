@@ -376,7 +376,7 @@ const NAMES: &[&str] = &[
 ];
 
 #[test]
-fn a_hostile_agent_gets_nowhere() {
+fn hostile_agent_is_confined_by_the_default_sandbox() {
     let lines = Prison::new(&json!({})).run();
     all_stopped(&lines, 90, NAMES);
     all_stopped(&lines, 90, &["link the record of its output in"]);
@@ -385,12 +385,12 @@ fn a_hostile_agent_gets_nowhere() {
 /// Files outside of the sandbox are not visible, but folders that contain something hidden can be
 /// listed.
 #[test]
-fn within_namespaces_a_hostile_agent_gets_nowhere() {
+fn hostile_agent_is_confined_by_namespaces() {
     for sandbox in [
         json!({"backend": "bubblewrap"}),
         json!({"backend": "bubblewrap", "network": "off"}),
     ] {
-        if has_bubblewrap("within_namespaces_a_hostile_agent_gets_nowhere") {
+        if has_bubblewrap("hostile_agent_is_confined_by_namespaces") {
             let lines = Prison::new(&sandbox).run();
             let out = escaped(&lines)
                 .into_iter()
@@ -403,7 +403,7 @@ fn within_namespaces_a_hostile_agent_gets_nowhere() {
 }
 
 #[test]
-fn without_a_network_it_gets_nowhere_either() {
+fn hostile_agent_without_a_network_reaches_no_host() {
     let lines = Prison::new(&json!({"network": "off"})).run();
     let network = [
         "TCP",
@@ -417,7 +417,7 @@ fn without_a_network_it_gets_nowhere_either() {
 
 /// Direct connections, datagrams, and all requests that could make a proxy connect to another host.
 #[test]
-fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
+fn hostile_agent_reaches_only_listed_hosts_and_is_reported() {
     let mut prison = Prison::with_listed_hosts();
     let [_, named, shut] = prison.ports;
     prison.world.once().expect(0);
@@ -445,7 +445,7 @@ fn with_listed_hosts_nothing_else_is_reached_and_what_was_asked_for_is_told() {
 
 /// Proves that the suite can fail.
 #[test]
-fn without_a_sandbox_it_gets_out() {
+fn hostile_agent_escapes_without_a_sandbox() {
     let prison = Prison::new(&json!("off"));
     // The agent kills its shim and replaces its workspace with a link: none of this counts as
     // success.
@@ -488,7 +488,7 @@ fn daemons_files_were_seen(prison: &Prison) {
 /// A workspace with traps for git and with links to the outside is inspected and removed, and so is
 /// one that was replaced with a link: no trap runs, and nothing outside is removed.
 #[test]
-fn what_a_hostile_agent_left_is_removed_and_nothing_else() {
+fn hostile_workspace_is_removed_and_the_outside_is_spared() {
     let mut prison = Prison::new(&json!({}));
     prison.world.put("/issue/remove_workspace", json!("clean"));
     prison.world.once().expect(0);

@@ -166,34 +166,34 @@ fn through_vex(place: Place, test: &str) {
 }
 
 #[test]
-fn a_hostile_model_gets_nowhere_through_codex() {
-    through_codex(Place::Here, "a_hostile_model_gets_nowhere_through_codex");
+fn hostile_model_through_codex_is_confined() {
+    through_codex(Place::Here, "hostile_model_through_codex_is_confined");
 }
 
 #[test]
-fn a_hostile_model_gets_nowhere_through_claude_code() {
-    through_claude_code(Place::Here, "a_hostile_model_gets_nowhere_through_claude_code");
+fn hostile_model_through_claude_code_is_confined() {
+    through_claude_code(Place::Here, "hostile_model_through_claude_code_is_confined");
 }
 
 #[test]
-fn a_hostile_model_gets_nowhere_through_vex() {
-    through_vex(Place::Here, "a_hostile_model_gets_nowhere_through_vex");
+fn hostile_model_through_vex_is_confined() {
+    through_vex(Place::Here, "hostile_model_through_vex_is_confined");
 }
 
 #[test]
-fn in_a_container_a_hostile_model_gets_nowhere_through_codex() {
-    let test = "in_a_container_a_hostile_model_gets_nowhere_through_codex";
+fn hostile_model_through_codex_is_confined_in_a_container() {
+    let test = "hostile_model_through_codex_is_confined_in_a_container";
     through_codex(Place::Container, test);
 }
 
 #[test]
-fn in_a_container_a_hostile_model_gets_nowhere_through_claude_code() {
-    let test = "in_a_container_a_hostile_model_gets_nowhere_through_claude_code";
+fn hostile_model_through_claude_code_is_confined_in_a_container() {
+    let test = "hostile_model_through_claude_code_is_confined_in_a_container";
     through_claude_code(Place::Container, test);
 }
 
 #[test]
-fn in_a_container_a_hostile_model_gets_nowhere_through_vex() {
-    let test = "in_a_container_a_hostile_model_gets_nowhere_through_vex";
+fn hostile_model_through_vex_is_confined_in_a_container() {
+    let test = "hostile_model_through_vex_is_confined_in_a_container";
     through_vex(Place::Container, test);
 }

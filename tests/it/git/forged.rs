@@ -41,7 +41,7 @@ fn commit_on(clone: &Clone, like: &str, parent: &str) -> String {
 }
 
 #[test]
-fn forged_history_pushes_over_no_commit_of_others() {
+fn forged_history_overwrites_no_commit_of_others() {
     let (clone, theirs) = with_their_commit();
     let main = clone.git(&["rev-parse", "origin/main"]);
     let forged = commit_on(&clone, &main, &theirs);
@@ -72,7 +72,7 @@ fn forged_history_pushes_over_no_commit_of_others() {
 }
 
 #[test]
-fn a_push_from_a_shallow_clone_needs_no_more_than_it_has() {
+fn push_works_from_a_shallow_clone() {
     let clone =
         Clone::made_by("git clone -q --depth 1 file://{{ workflow_dir }}/up.git . && git switch -qc vik/1");
     clone.commit("b", "two\n");
@@ -84,7 +84,7 @@ fn a_push_from_a_shallow_clone_needs_no_more_than_it_has() {
 }
 
 #[test]
-fn a_reset_in_a_partial_clone_fetches_what_is_missing() {
+fn reset_in_a_partial_clone_fetches_missing_objects() {
     let clone = Clone::made_by(
         "git -C {{ workflow_dir }}/up.git config uploadpack.allowFilter true && \
          git clone -q --filter=blob:none file://{{ workflow_dir }}/up.git . && git switch -qc vik/1",
@@ -105,7 +105,7 @@ fn a_reset_in_a_partial_clone_fetches_what_is_missing() {
 }
 
 #[test]
-fn a_reset_writes_nothing_from_forged_objects() {
+fn reset_writes_nothing_from_forged_objects() {
     // In a reset, git itself checks the names of a commit and its tree, but of nothing below them.
     for (honest, evil, is_live) in [
         ("origin/main:a", "HEAD:evil", true),
@@ -149,7 +149,7 @@ fn a_reset_writes_nothing_from_forged_objects() {
 
 /// The attributes of the commit decide which files are unchanged and how they are written.
 #[test]
-fn a_reset_takes_no_attributes_from_the_workspace() {
+fn reset_ignores_attributes_of_the_workspace() {
     let clone = Clone::new();
     clone.write(".gitattributes", "* text eol=crlf\n");
     clone.write("a", "one\r\n");
@@ -182,7 +182,7 @@ fn a_reset_takes_no_attributes_from_the_workspace() {
 }
 
 #[test]
-fn files_that_say_what_objects_contain_are_not_taken() {
+fn commit_graph_of_the_workspace_is_ignored() {
     let (clone, theirs) = with_their_commit();
     let main = clone.git(&["rev-parse", "origin/main"]);
     let honest: PathBuf = clone
@@ -207,7 +207,7 @@ fn files_that_say_what_objects_contain_are_not_taken() {
 }
 
 #[test]
-fn a_file_that_git_would_read_whole_is_refused_where_it_is_too_large() {
+fn oversized_git_files_are_refused() {
     for (file, reason) in [
         ("refs/heads/large", "is too large for a ref"),
         ("refs/tags/large", "is too large for a ref"),

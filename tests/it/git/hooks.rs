@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 #[test]
-fn hooks_use_it_and_know_their_issue() {
+fn hooks_can_use_vik_git_and_know_their_issue() {
     let world = World::new(&[("1", "todo")]);
     let moves = world.on_success("done");
     let world = world
@@ -81,7 +81,7 @@ fn run_warns_of_plain_git_in_a_hook() {
 /// The script that `vik init` wrote before `vik git` existed, and that of the reference workflow:
 /// they still load and run, and each of their lines that runs git in the workspace gets a warning.
 #[test]
-fn hooks_of_older_templates_are_warned_of() {
+fn doctor_warns_of_plain_git_in_hooks_of_old_templates() {
     let old = "set -eu\n{% if session.outcome == \"succeeded\" %}\n\
                git -c core.hooksPath=/dev/null push --quiet --force-with-lease origin HEAD\n";
     for (hook, script, verb) in [

@@ -94,7 +94,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn an_update_brings_a_submodule_to_the_commit_that_head_names() {
+fn update_checks_out_the_submodule_commit_of_head() {
     let clone = with_submodule();
     let sub = clone.path().join(PATH);
     let first = clone.git_in(&sub, &["rev-parse", "HEAD"]);
@@ -147,7 +147,7 @@ fn an_update_brings_a_submodule_to_the_commit_that_head_names() {
 }
 
 #[test]
-fn a_commit_in_no_branch_is_fetched_by_its_id() {
+fn commit_outside_any_branch_is_fetched_by_id() {
     let clone = with_submodule();
     let lib = clone.world.env.work().join("lib");
     clone.commit_in(&lib, "file", "lib of a pull request\n");
@@ -170,7 +170,7 @@ fn a_commit_in_no_branch_is_fetched_by_its_id() {
 }
 
 #[test]
-fn submodules_of_submodules_are_updated_on_request() {
+fn nested_submodules_are_updated_on_request() {
     let clone = with_submodule();
     let inner = clone.path().join("libs/lib/inner/file");
     std::fs::write(&inner, "changed\n").unwrap();
@@ -190,7 +190,7 @@ fn submodules_of_submodules_are_updated_on_request() {
 }
 
 #[test]
-fn a_submodule_that_was_removed_comes_back() {
+fn removed_submodule_is_restored_by_update() {
     for removal in [
         &["rm", "-qf", PATH][..],
         &["submodule", "--quiet", "deinit", "-f", PATH],
@@ -209,7 +209,7 @@ fn a_submodule_that_was_removed_comes_back() {
 }
 
 #[test]
-fn no_setting_of_a_submodule_runs_a_program() {
+fn submodule_settings_run_no_program() {
     let clone = with_submodule();
     let second = move_gitlink(&clone);
     let (spring, trace) = traps::spring(&clone);
@@ -249,7 +249,7 @@ fn no_setting_of_a_submodule_runs_a_program() {
 /// A filter of the user is not used where its program is a file of the workspace, inside or outside
 /// of the submodule.
 #[test]
-fn no_program_of_the_workspace_is_a_filter_of_a_submodule() {
+fn submodule_filter_from_the_workspace_is_refused() {
     let clone = with_submodule();
     let config = clone.world.env.home().join(".gitconfig");
     let mut text = std::fs::read_to_string(&config).unwrap_or_default();
@@ -264,7 +264,7 @@ fn no_program_of_the_workspace_is_a_filter_of_a_submodule() {
 type Attack<'a> = &'a dyn Fn(&Clone, &Path);
 
 #[test]
-fn a_submodule_that_leads_elsewhere_is_refused() {
+fn submodule_that_leads_elsewhere_is_refused() {
     let aside = |clone: &Clone, path: &str| {
         std::fs::rename(clone.path().join(path), clone.path().join("aside")).unwrap();
     };
@@ -357,7 +357,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_submodule_is_fetched_from_the_recorded_url_alone() {
+fn submodule_is_fetched_only_from_the_recorded_url() {
     let clone = with_submodule();
     let work = clone.world.env.work();
     let recorded = read_record(&clone);
@@ -386,7 +386,7 @@ fn a_submodule_is_fetched_from_the_recorded_url_alone() {
 }
 
 #[test]
-fn a_submodule_without_a_record_is_left_as_it_is() {
+fn submodule_without_a_record_is_left_unchanged() {
     let clone = with_submodule();
     add(&clone, "seed", "inner", "later");
     let second = move_gitlink(&clone);

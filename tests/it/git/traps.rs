@@ -118,7 +118,7 @@ fn matches(wild: &str, key: &str) -> bool {
 }
 
 #[test]
-fn each_setting_of_this_git_that_looks_like_a_program_is_known() {
+fn program_settings_of_the_installed_git_are_all_known() {
     let unknown: Vec<String> = keys_of_this_git()
         .iter()
         .map(|key| pattern(key))
@@ -261,7 +261,7 @@ const VERBS: &[&[&str]] = &[
 ];
 
 #[test]
-fn no_setting_of_a_workspace_runs_a_program() {
+fn workspace_settings_run_no_program() {
     let clone = Clone::new();
     // A submodule, whose settings the agent controls, too.
     clone.git(&[
@@ -318,7 +318,7 @@ fn no_setting_of_a_workspace_runs_a_program() {
 }
 
 #[test]
-fn git_lfs_keeps_working_and_takes_no_server_from_the_workspace() {
+fn lfs_works_and_ignores_a_server_set_by_the_workspace() {
     if !has("git-lfs") {
         println!("skipped: there is no git-lfs");
         return;

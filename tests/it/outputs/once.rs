@@ -7,7 +7,7 @@ use super::{Asking, COMMENT, LABEL, STATE, expected_events};
 use crate::support::*;
 
 #[test]
-fn what_was_done_is_not_done_again_by_another_attempt() {
+fn applied_output_is_not_repeated_by_another_attempt() {
     let asking = Asking::new(&[COMMENT, LABEL]);
     let gate = asking.path("gate").display().to_string();
     let note = format!(
@@ -66,7 +66,7 @@ fn killed_at(asking: &Asking, point: &str) {
 }
 
 #[test]
-fn a_death_never_has_it_done_twice() {
+fn crash_never_applies_an_output_twice() {
     // Without a check, Vik cannot know the result of a command that has a record of its start but
     // not of its end.
     for (point, outcome, comments) in [
@@ -107,7 +107,7 @@ fn a_death_never_has_it_done_twice() {
 }
 
 #[test]
-fn a_check_tells_what_a_death_left_open() {
+fn check_settles_an_output_left_open_by_a_crash() {
     for point in ["output_applying", "output_ran", "output_applied"] {
         let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
         let check = format!("grep -q '^comment' {}", asking.path("done").display());
@@ -127,7 +127,7 @@ fn a_check_tells_what_a_death_left_open() {
 }
 
 #[test]
-fn a_check_proves_what_a_command_says() {
+fn check_overrides_the_success_of_a_command() {
     for (check, status, why) in [
         ("exit 1", "failed", "is not done: its `check` does not find it"),
         (
@@ -145,7 +145,7 @@ fn a_check_proves_what_a_command_says() {
 }
 
 #[test]
-fn what_is_cut_off_is_not_tried_again() {
+fn timed_out_output_is_not_retried() {
     let asking = Asking::new(&[COMMENT]).work("hooks/timeout", json!("300ms"));
     let done = asking.path("done").display().to_string();
     let asking = asking.work(
@@ -175,7 +175,7 @@ fn what_is_cut_off_is_not_tried_again() {
 }
 
 #[test]
-fn outputs_that_were_begun_are_ended_though_the_issue_moves() {
+fn started_outputs_are_finished_after_a_state_change() {
     let asking = Asking::new(&[STATE, LABEL]);
     let seen = asking.path("moved").display().to_string();
     let done = asking.path("done").display().to_string();

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schemas_name_the_fields_of_the_contract() {
+    fn schemas_name_the_fields_of_the_contract() {
         let schemas = schemas();
         for (file, fields) in [
             (

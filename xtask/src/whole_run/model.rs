@@ -145,7 +145,7 @@ use vik_core::duration::Span;
 use vik_core::workflow::Retry;
 
 #[test]
-fn a_back_off_never_shrinks() {
+fn backoff_never_shrinks() {
     let retry = Retry {
         max_attempts: 9,
         initial_backoff: Span::secs(10),

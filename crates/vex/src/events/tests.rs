@@ -203,7 +203,7 @@ fn streaming_answer_is_reported_as_bounded_activity() {
 }
 
 #[test]
-fn text_for_a_person() {
+fn text_output_shows_every_event() {
     let (out, err) = (Sink::default(), Sink::default());
     let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(err.clone()));
     emit_every_event(&journal);

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_prefers_flag_then_environment_then_settings_then_defaults() {
+    fn endpoint_prefers_flag_then_environment_then_settings() {
         let config = "[openai]\nbase_url = 'https://c.example/v1'\napi_key_env = 'K'\nprotocol = 'chat'\n[mine]\nbase_url = 'http://[::1]:1/api/v3'\nprotocol = 'responses'\napi_key_header = 'API-Key'\nquery = { version = '1' }\n";
         let env = [("K", " key\n"), ("OPENAI_BASE_URL", "https://e.example/v1")];
         let url = |flag, env: &[(&str, &str)]| found(Some("openai"), flag, config, env).unwrap().base_url;
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn no_debug_output_has_a_key() {
+    fn debug_output_has_no_key() {
         let config =
             "[m]\nprotocol = 'chat'\nbase_url = 'http://a'\napi_key_env = 'K'\nheaders = { x = 'sesame' }";
         let endpoint = found(Some("m"), None, config, &[("K", "open-sesame")]).unwrap();

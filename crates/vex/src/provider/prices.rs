@@ -272,7 +272,7 @@ mod tests {
         /// The cost of all requests together is the sum of their costs, to the last digit of a
         /// double.
         #[test]
-        fn costs_add_up(parts in prop::collection::vec((0_u64..100_000, 0_u64..50_000, 0_u64..50_000, 0_u64..10_000), 1..50)) {
+        fn costs_of_requests_add_up(parts in prop::collection::vec((0_u64..100_000, 0_u64..50_000, 0_u64..50_000, 0_u64..10_000), 1..50)) {
             let price = known("claude-opus-5-5").price.unwrap();
             let mut all = Usage::default();
             let mut sum = 0.0;

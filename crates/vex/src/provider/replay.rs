@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn expectations() {
+    fn expectations_are_checked_against_results() {
         let result = |is_error, exit_code| ToolResult {
             call_id: String::new(),
             is_error,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn only_plain_uuids_are_ids() {
+fn session_ids_are_plain_uuids() {
     let id = SessionId::fresh();
     assert_eq!(id.to_string().parse::<SessionId>().unwrap(), id);
     assert_eq!(id.to_string().to_uppercase().parse::<SessionId>().unwrap(), id);
@@ -19,7 +19,7 @@ fn only_plain_uuids_are_ids() {
 }
 
 #[test]
-fn a_fork_point_may_name_a_turn() {
+fn fork_point_may_name_a_turn() {
     let id = SessionId::fresh();
     let parse = |text: &str| text.parse::<ForkPoint>();
     assert_eq!(parse(&id.to_string()).unwrap(), ForkPoint { id, turn: None });

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_or_directory_is_not_read() {
+    fn pipe_or_directory_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         nix::unistd::mkfifo(&dir.path().join("pipe"), Mode::S_IRWXU).unwrap();
         let root = Root::open(dir.path(), false).unwrap();

@@ -11,7 +11,7 @@ fn refused(bench: &Bench, tool: &str, input: Value) -> Value {
 }
 
 #[test]
-fn each_tool_that_writes_keeps_to_the_scope() {
+fn writing_tools_keep_to_the_scope() {
     let bench = Bench::scoped(&["src/a", "!src/a/lock"]);
     for path in ["src/a/x", "src/a/lock", "src/ab", "docs/y"] {
         bench.put(path, "old\n");
@@ -55,7 +55,7 @@ fn each_tool_that_writes_keeps_to_the_scope() {
 }
 
 #[test]
-fn a_link_is_judged_by_where_it_leads() {
+fn link_is_judged_by_its_target() {
     let bench = Bench::scoped(&["src"]);
     bench.put("src/x", "old\n");
     bench.put("docs/y", "old\n");

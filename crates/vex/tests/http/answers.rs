@@ -92,7 +92,7 @@ fn api_key_is_sent_only_in_its_header() {
 }
 
 #[test]
-fn an_own_price_counts_and_no_price_is_no_cost() {
+fn own_price_counts_and_no_price_is_no_cost() {
     let script = json!([{"text": "yes", "usage": {"input": 1_000_000, "output": 1_000_000}}]);
     let priced = ask_with(Protocol::Chat, script.clone(), |settings| {
         settings.model.model = "mine".to_owned();
@@ -154,7 +154,7 @@ fn invalid_json_arguments_are_never_run() {
 }
 
 #[test]
-fn a_long_answer_in_tiny_pieces_comes_whole() {
+fn long_answer_in_tiny_pieces_is_complete() {
     for (protocol, wire, length) in [
         (Protocol::Messages, json!(null), 20_000),
         (Protocol::Chat, json!(4096), 2000),

@@ -80,7 +80,7 @@ fn repeatedly_broken_answer_ends_the_retries() {
 }
 
 #[test]
-fn tries_are_used_up() {
+fn retries_end_after_the_last_try() {
     let asked = ask(Protocol::Messages, json!([{"status": 529, "times": "forever"}]));
     let (message, class) = asked.error();
     assert_eq!(class.as_deref(), Some("overloaded"));
@@ -179,7 +179,7 @@ fn wrong_address_is_a_config_error() {
 }
 
 #[test]
-fn a_redirect_gets_no_key() {
+fn redirect_receives_no_key() {
     let other = ModelServer::start_json(json!([{"text": "give me your key"}])).unwrap();
     let to = format!("{}/chat/completions", other.v1());
     let asked = ask(
@@ -216,7 +216,7 @@ fn overlong_request_is_an_overflow() {
 }
 
 #[test]
-fn the_size_of_the_context_is_learned_from_a_refusal() {
+fn context_size_is_learned_from_a_refusal() {
     let server = ModelServer::start_json(json!([
         {"status": 400, "error": {"error": {"message": "the request exceeds the available context size",
             "type": "exceed_context_size_error", "n_ctx": 4096}}}

@@ -43,7 +43,7 @@ fn retry_hint_is_obeyed_in_each_form() {
 }
 
 #[test]
-fn a_wait_that_is_too_long_is_handed_on() {
+fn overlong_wait_is_returned_to_the_caller() {
     let asked = ask(Protocol::Messages, json!([{"status": 429, "retry_after": 3600}]));
     let Err(ProviderError::Reported {
         class,
@@ -60,7 +60,7 @@ fn a_wait_that_is_too_long_is_handed_on() {
 }
 
 #[test]
-fn a_stall_ends_and_is_tried_again() {
+fn stalled_answer_is_ended_and_retried() {
     for protocol in Protocol::ALL {
         for place in ["headers", "start", "mid", "tool"] {
             let bad = json!({"text": "never", "run": "echo never", "stall": place});
@@ -100,7 +100,7 @@ fn signs_of_life_alone_do_not_keep_an_answer_alive() {
 }
 
 #[test]
-fn each_piece_of_an_answer_is_reported_as_it_arrives() {
+fn answer_pieces_are_reported_as_they_arrive() {
     for protocol in Protocol::ALL {
         for turn in [
             json!({"text": "many words that come one after another", "chunk_chars": 4, "chunk_ms": 20}),
@@ -118,7 +118,7 @@ fn each_piece_of_an_answer_is_reported_as_it_arrives() {
 }
 
 #[test]
-fn the_whole_answer_has_a_deadline_too() {
+fn whole_answer_has_a_deadline() {
     let asked = ask_with(
         Protocol::Chat,
         json!([{"text": "never", "stall": "mid"}]),
@@ -174,7 +174,7 @@ fn is_interrupted(protocol: Protocol, turn: Value, after_text: bool) {
 }
 
 #[test]
-fn an_interrupt_ends_every_wait() {
+fn interrupt_ends_every_wait() {
     for protocol in Protocol::ALL {
         is_interrupted(protocol, json!({"stall": "headers"}), false);
         is_interrupted(

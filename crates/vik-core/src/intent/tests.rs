@@ -33,7 +33,7 @@ fn described(text: &str) -> Issue {
 }
 
 #[test]
-fn issue_scope_narrows_the_scope_of_the_stage_and_never_widens_it() {
+fn issue_scope_only_narrows_the_stage_scope() {
     let declaring = issue(json!({"owned_scope": ["src/a/**", "docs"]}));
     let scope = Intent::scope(&stage(&["src"]), &declaring).unwrap().unwrap();
     assert!(scope.matches("src/a/x"));

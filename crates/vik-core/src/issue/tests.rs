@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn only_addresses_of_the_web_are_links_and_labels_are_names() {
+fn links_are_web_addresses_and_labels_are_names() {
     let read = |more: &str| {
         let item = format!(r#"{{"id":"1","title":"T","state":"todo"{more}}}"#);
         let issue = Issue::parse(&item).unwrap();
@@ -24,7 +24,7 @@ fn only_addresses_of_the_web_are_links_and_labels_are_names() {
 }
 
 #[test]
-fn one_bad_item_does_not_spoil_the_pull() {
+fn bad_item_does_not_spoil_the_pull() {
     let pull = Pull::parse(
         br#"[{"id":1,"state":"todo","title":"a","desc":"d"},{"id":"x"},{"identifier":"E-1","status":"todo"},
             {"id":"1","state":"done"},7,{"state":"todo"},{"id":{},"state":"a"},{"id":"","state":"a"}]"#,
@@ -53,7 +53,7 @@ fn one_bad_item_does_not_spoil_the_pull() {
 }
 
 #[test]
-fn a_priority_is_a_number_or_none() {
+fn priority_is_a_number_or_none() {
     let of = |text: &str| {
         Issue::parse(&format!(r#"{{"id":1,"state":"a","priority":{text}}}"#))
             .unwrap()
@@ -104,7 +104,7 @@ fn unwanted_issues_are_checked_and_counted_but_not_kept() {
 }
 
 #[test]
-fn garbage_is_an_error() {
+fn pull_of_garbage_is_an_error() {
     for output in [&b"not json"[..], b"", b"{}", b"[{", b"[]x", b"\xff"] {
         assert!(Pull::parse(output).is_err());
     }

@@ -58,7 +58,7 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_good_file_is_read_in_its_order() {
+fn valid_file_is_read_in_its_order() {
     let text = "\n{\"kind\":\"comment\",\"body\":\"Done.\\n\\nSee `src`.\"}\r\n  \n\
                 {\"kind\":\"label\",\"label\":\"area/ui\"}\n{\"kind\":\"state\",\"state\":\"review\"}\n\
                 {\"kind\":\"pull_request\",\"title\":\"Fix it\"}";
@@ -155,7 +155,7 @@ fn earlier_outputs_count_unless_they_are_the_same() {
 }
 
 #[test]
-fn an_allow_list_is_read_in_order() {
+fn allow_list_is_read_in_order() {
     let list = |globs: &[&str]| AllowList::new(globs.iter().map(|&glob| glob.to_owned()).collect()).unwrap();
     for (globs, allows, not) in [
         (&["a", "b-*"][..], &["a", "b-", "b-1"][..], &["A", "ab", ""][..]),
@@ -183,7 +183,7 @@ fn an_allow_list_is_read_in_order() {
 }
 
 #[test]
-fn the_schema_of_a_stage_has_its_kinds_only() {
+fn stage_schema_has_only_its_kinds() {
     let schema = json_schema_of(&policy());
     let kinds: Vec<_> = schema["oneOf"].as_array().unwrap().iter().collect();
     let names: Vec<_> = kinds
@@ -262,7 +262,7 @@ fn outputs() -> impl Strategy<Value = Output> {
 
 proptest! {
     #[test]
-    fn an_output_is_read_as_it_was_written_or_refused(output in outputs()) {
+    fn output_round_trips_or_is_refused(output in outputs()) {
         let text = serde_json::to_string(&output).unwrap();
         match lines(&text) {
             Ok(lines) => {
@@ -276,12 +276,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn read_never_panics_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = pursuit_of(1, |pursuit| read(&bytes, pursuit));
     }
 
     #[test]
-    fn what_passes_keeps_to_counts_and_allow_lists(
+    fn accepted_outputs_keep_to_counts_and_allow_lists(
         asked in proptest::collection::vec(outputs(), 0..8),
         labels in proptest::collection::vec(prop_oneof![Just("area/a"), Just("area/b"), Just("needs-review"), Just("bug")], 0..4),
     ) {
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_is_that_of_its_contents_and_its_run(a in outputs(), b in outputs(), runs in (0..3_u64, 0..3_u64)) {
+    fn key_is_unique_to_its_contents_and_run(a in outputs(), b in outputs(), runs in (0..3_u64, 0..3_u64)) {
         let key = |run, output: &Output| pursuit_of(run, |pursuit| pursuit.key(output));
         prop_assert_eq!(key(runs.0, &a) == key(runs.1, &b), runs.0 == runs.1 && a == b);
         prop_assert_eq!(key(1, &a).as_str().len(), 32);
@@ -315,7 +315,7 @@ proptest! {
     /// hurts: nothing is done twice, and where there is a check that tells, nothing stays undone
     /// for ever.
     #[test]
-    fn nothing_is_done_twice(has_check: bool, tries in proptest::collection::vec((0..7_u8, any::<bool>()), 1..12)) {
+    fn outputs_are_never_applied_twice(has_check: bool, tries in proptest::collection::vec((0..7_u8, any::<bool>()), 1..12)) {
         let (mut last, mut done) = (None, 0);
         let looked = |done: u32, tells: bool| match (tells, done) {
             (false, _) => CheckResult::Unclear,

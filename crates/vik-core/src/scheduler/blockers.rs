@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_parked_blocker_is_found_over_chains_diamonds_and_cycles() {
+    fn nearest_parked_blocker_is_found_in_any_graph() {
         let edges = graph(&[
             ("chain", &["a"]),
             ("a", &["b"]),

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_place() {
+    fn long_line_is_cut_around_the_place() {
         let line = format!("{}HERE{}", "a".repeat(5_000), "b".repeat(5_000));
         let (shown, offset, width) = cut(&line, 5_001, 5_005);
         assert_eq!(shown.chars().skip(offset).take(width).collect::<String>(), "HERE");
@@ -295,7 +295,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_breaks_the_frame(line in "\\PC{0,300}|[\\x00-\\x20é日\u{202e}]{0,300}", column in 0u32..400, width in 0u32..400) {
+        fn lines_never_break_the_frame(line in "\\PC{0,300}|[\\x00-\\x20é日\u{202e}]{0,300}", column in 0u32..400, width in 0u32..400) {
             let (shown, offset, marks) = cut(&line, column, column + width);
             prop_assert!(!shown.contains(text::is_hostile));
             prop_assert!(offset + marks <= 2 * MAX_WIDTH + 400 && marks >= 1);

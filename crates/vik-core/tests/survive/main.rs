@@ -62,7 +62,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_rules_hold_whatever_happens(show in any::<bool>(), steps in prop::collection::vec(step(), 1..150)) {
+    fn survival_rules_hold_under_any_steps(show in any::<bool>(), steps in prop::collection::vec(step(), 1..150)) {
         let mut world = World::new(show);
         for step in &steps {
             world.apply(step);

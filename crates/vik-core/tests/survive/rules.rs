@@ -217,7 +217,7 @@ fn endless_success_costs_at_most_the_lifetime_limit() {
 }
 
 #[test]
-fn a_tracker_that_flaps_under_cancel_is_bounded_too() {
+fn flapping_tracker_under_cancel_is_bounded() {
     let mut story = story("", "", "on_state_change: cancel");
     for _ in 0..60 {
         story.pull(TO_DO).pull(ELSEWHERE);
@@ -270,7 +270,7 @@ fn parked_stage_is_not_freed_by_an_edit_of_its_own_attempt() {
 }
 
 #[test]
-fn a_limit_warns_once_and_stops_once() {
+fn limit_warns_once_and_stops_once() {
     let mut story = story("", "limits: { tokens: 1000 }", "limits: { tokens: 100 }");
     story.pull(TO_DO).spent(79);
     assert!(story.effects.is_empty());
@@ -305,7 +305,7 @@ fn a_limit_warns_once_and_stops_once() {
 }
 
 #[test]
-fn a_day_that_is_used_up_holds_everything_until_it_turns() {
+fn exhausted_day_limit_holds_all_until_the_next_day() {
     let two = r#"[{"id":1,"state":"todo"},{"id":2,"state":"todo"}]"#;
     let mut story = story(
         "limits: { tokens_per_day: 100 }\nloop: { max_issue_concurrency: 1 }",
@@ -344,7 +344,7 @@ fn a_day_that_is_used_up_holds_everything_until_it_turns() {
 }
 
 #[test]
-fn an_issue_that_is_done_with_gets_its_grace_and_loses_its_workspace() {
+fn terminal_issue_gets_its_grace_and_loses_its_workspace() {
     let mut story = story("", "terminal_grace: 60s", "");
     story.pull(TO_DO).pull(DONE).wait(59);
     assert!(story.stops().is_empty());
@@ -376,7 +376,7 @@ fn workspace_of_an_issue_closed_meanwhile_is_removed_at_boot() {
 }
 
 #[test]
-fn issue_is_looked_up_right_before_its_start() {
+fn lookup_runs_right_before_the_start() {
     let text = story("", "", "").text;
     let mut story = Story::of(text.replace("command: list }", "command: list }, show: { command: look }"));
     let shown = |seen| Input::LookupFinished {
@@ -436,7 +436,7 @@ fn interrupted_attempt_is_resumed_by_the_same_agent() {
 }
 
 #[test]
-fn a_quota_is_waited_for_and_can_be_cancelled_meanwhile() {
+fn quota_wait_can_be_cancelled() {
     let mut story = story("", "", "");
     let quota = AttemptResult {
         failure_class: Some(FailureClass::RateLimit),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_covered_and_what_is_open_lies_on_top() {
+    fn hidden_paths_are_covered_and_open_paths_lie_on_top() {
         let root = tempfile::tempdir_in("/var/tmp").unwrap();
         let root = root.path().canonicalize().unwrap();
         for folder in ["vik/issues/1", "vik/issues/2", "keys/deep", "repo/src"] {

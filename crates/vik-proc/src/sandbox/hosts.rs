@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_allows_what_it_names() {
+    fn host_rule_allows_only_matching_hosts() {
         let allows = |rule: &str, host: &str, port| HostRule::parse(rule).unwrap().allows(host, port);
         assert!(allows("api.example.com", "api.example.com", 443));
         assert!(allows("API.example.com.", "api.example.com", 80));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_kept_as_its_text() {
+    fn host_rule_round_trips_through_its_text() {
         for text in [
             "api.example.com",
             "*.example.com:8443",

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_work_tree_has_what_a_commit_needs_and_a_forged_one_has_nothing() {
+    fn linked_work_tree_can_commit_and_forged_one_gets_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
         git(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_the_place_of_a_link_to_a_repository_is_never_waited_for() {
+    fn repository_search_never_waits_for_a_hostile_link() {
         use std::os::unix::fs::symlink;
 
         let dir = tempfile::tempdir().unwrap();

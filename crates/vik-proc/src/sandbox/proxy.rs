@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_read() {
+    fn proxy_requests_are_parsed() {
         assert_eq!(
             request("CONNECT Api.Example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n"),
             Some(("api.example.com".to_owned(), 443, None))
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn it_leads_to_what_is_listed_and_nowhere_else() {
+    fn proxy_connects_only_to_listed_hosts() {
         let (open, shut) = (echo(), echo());
         let (address, _folder, log) = proxy(&[&format!("127.0.0.1:{open}"), "*.example.invalid"]);
         let answer = ask(
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_to_this_machine_is_refused() {
+    fn inner_addresses_are_recognised_in_every_form() {
         assert!(is_inner("127.0.0.1".parse().unwrap()));
         assert!(is_inner("::ffff:127.0.0.1".parse().unwrap()));
         assert!(is_inner("169.254.169.254".parse().unwrap()));
@@ -483,7 +483,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_name_that_leads_to_any_address_of_this_machine_is_refused() {
+    fn name_that_resolves_to_an_own_address_is_refused() {
         with_own_address("10.99.99.1", || {
             let listener = TcpListener::bind("0.0.0.0:0").unwrap();
             let port = listener.local_addr().unwrap().port();

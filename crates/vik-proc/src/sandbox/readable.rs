@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_left_out_and_nothing_else() {
+    fn all_but_omits_only_the_hidden_places() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         for folder in ["home/keys/deep", "home/code/src", "home/later", "data/real"] {

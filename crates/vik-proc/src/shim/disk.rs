@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_counts_once_and_what_is_not_does_not() {
+    fn new_files_count_once_and_old_files_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let (root, elsewhere) = (folder.path().join("a"), folder.path().join("b"));
         fs::create_dir_all(root.join("deep/er")).unwrap();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_name_counts_while_it_is_open() {
+    fn deleted_file_counts_while_it_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gone");
         let since = SystemTime::now() - Duration::from_secs(60);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_leads_to_is_hidden() {
+    fn unreachable_folder_counts_as_hidden() {
         let folder = tempfile::tempdir().unwrap();
         let name = "d".repeat(250);
         let opened = nix::dir::Dir::open(
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_taken_it_is_not_blamed() {
+    fn tree_is_not_blamed_for_the_disk_use_of_others() {
         let folder = tempfile::tempdir().unwrap();
         let places = [folder.path().to_owned()];
         let mut disk = Disk::watch(&places, &[], DiskLimit::Bytes(64 << 20));
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_the_output_counts_by_itself_and_with_the_rest() {
+    fn kept_output_counts_alone_and_in_the_total() {
         let folder = tempfile::tempdir().unwrap();
         let work = folder.path().join("work");
         fs::create_dir(&work).unwrap();
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_the_limit_the_sooner_it_is_looked_again() {
+    fn pause_between_checks_shrinks_near_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let pause = |limit| {
             let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::Bytes(limit));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_hold_nothing_are_bounded_too() {
+    fn empty_files_are_bounded_too() {
         let folder = tempfile::tempdir().unwrap();
         let mut disk = Disk::watch(&[folder.path().to_owned()], &[], DiskLimit::HalfOfFree);
         let system = &mut disk.systems[0];

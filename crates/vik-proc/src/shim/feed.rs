@@ -147,7 +147,7 @@ mod tests {
         /// The agent reads what was appended before the end, with and without a watch, and nothing
         /// after the end.
         #[test]
-        fn what_is_added_is_fed_until_the_end(
+        fn added_input_is_fed_until_the_end(
             pieces in prop::collection::vec(prop::collection::vec(1..=255_u8, 0..50), 0..8),
             watched in any::<bool>(),
             tail in prop::collection::vec(any::<u8>(), 0..20),

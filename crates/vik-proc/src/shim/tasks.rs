@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tightest_bound_counts() {
+    fn tightest_task_bound_counts() {
         let folder = tempfile::tempdir().unwrap();
         let set = |name: &str, value: &str| fs::write(folder.path().join(name), value).unwrap();
         set("pids.max", "1000\n");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_come_before_a_fork_bomb_has_half_of_the_tasks() {
+    fn pause_is_shorter_than_a_fork_bomb_needs() {
         assert_eq!(pause(800, 2), Duration::from_micros(4800));
         assert_eq!(pause(32_000, 2), Duration::from_millis(192));
         assert_eq!(pause(32_000, 64), Duration::from_millis(64));
@@ -167,7 +167,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_system_has_a_bound() {
+    fn task_bound_of_this_system_is_found() {
         let tasks = Tasks::watch();
         assert!(tasks.free_at_start > 0 && tasks.free_at_start < u64::MAX);
     }

@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_this_machine_is_not_elsewhere() {
+    fn own_address_is_not_elsewhere() {
         for own in ["127.0.0.1", "127.200.3.4", "::1"] {
             assert!(!is_elsewhere(own.parse().unwrap()).unwrap_or(false), "{own}");
         }
     }
 
     #[test]
-    fn an_ordinary_route_leads_elsewhere() {
+    fn ordinary_route_leads_elsewhere() {
         // Without a network there is no route at all.
         let documentation = "192.0.2.1".parse().unwrap();
         assert!(is_elsewhere(documentation).unwrap_or(true));

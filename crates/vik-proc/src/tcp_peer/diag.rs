@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn netlink_and_the_tables_find_the_same_socket() {
+    fn netlink_and_tables_find_the_same_socket() {
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(listen) else {
                 continue;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_cut_off_is_an_error() {
+    fn truncated_answer_is_an_error() {
         let id = addresses("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         for length in [0, 5, HEADER, HEADER + ANSWER - 1] {
             assert!(parse(&vec![0; length], &id).is_err(), "{length}");

@@ -43,7 +43,7 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr, SocketAddr) {
 }
 
 #[test]
-fn the_process_at_the_other_end_is_found_by_every_address_of_this_machine() {
+fn peer_process_is_found_by_every_own_address() {
     for (listen, connect) in [
         ("127.0.0.1:0", "127.0.0.1"),
         ("0.0.0.0:0", "127.0.0.1"),
@@ -68,7 +68,7 @@ fn the_process_at_the_other_end_is_found_by_every_address_of_this_machine() {
 }
 
 #[test]
-fn a_child_that_has_the_socket_alone_is_found_too() {
+fn child_that_alone_holds_the_socket_is_found() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // The parent opens the socket, the child keeps it.
@@ -84,7 +84,7 @@ fn a_child_that_has_the_socket_alone_is_found_too() {
 }
 
 #[test]
-fn a_connection_that_its_process_has_closed_is_nobodys() {
+fn closed_connection_has_an_unknown_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut client = Client::run(port, "exec 3<>/dev/tcp/127.0.0.1/$PORT; echo hello >&3");
@@ -99,7 +99,7 @@ fn a_connection_that_its_process_has_closed_is_nobodys() {
 }
 
 #[test]
-fn a_peer_at_an_address_of_another_machine_is_remote() {
+fn peer_on_another_machine_is_remote() {
     let local = "127.0.0.1:8080".parse().unwrap();
     for peer in ["192.0.2.1:1234", "[2001:db8::1]:1234"] {
         let peer = peer.parse().unwrap();
@@ -112,7 +112,7 @@ fn a_peer_at_an_address_of_another_machine_is_remote() {
 
 /// All addresses of interfaces belong to this machine, not only those of the loopback.
 #[test]
-fn an_address_of_an_interface_is_this_machines() {
+fn interface_addresses_are_own_addresses() {
     let own: Vec<_> = getifaddrs()
         .unwrap()
         .filter_map(|interface| ip_of(&interface.address?))
@@ -167,7 +167,12 @@ fn identified_by_an_ordinary_user(
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "tcp_peer::tests::identify"])
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "tcp_peer::tests::child_process_identifies_the_peer",
+        ])
         .env("IDENTIFY", format!("{peer} {local} {} {rounds}", root.pid))
         .output()
         .unwrap();
@@ -180,7 +185,7 @@ fn identified_by_an_ordinary_user(
 
 #[test]
 #[ignore = "it is run as another user"]
-fn identify() {
+fn child_process_identifies_the_peer() {
     let input = std::env::var("IDENTIFY").unwrap();
     let mut args = input.split(' ');
     let mut address = || args.next().unwrap().parse().unwrap();
@@ -204,7 +209,7 @@ fn hidden(port: u16, program: &str) -> Ordinary {
 const CONNECT: &str = "s = socket.create_connection(('127.0.0.1', port))\n";
 
 #[test]
-fn the_connection_of_a_process_that_hides_is_hidden() {
+fn connection_of_a_hidden_process_is_hidden() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("skipped: it needs root");
     }
@@ -229,7 +234,7 @@ fn the_connection_of_a_process_that_hides_is_hidden() {
 /// An agent that moves its connection faster than the search must not be identified as a person,
 /// even if another process of the user hides its files.
 #[test]
-fn an_agent_that_keeps_its_connection_out_of_sight_is_never_another() {
+fn agent_that_hides_its_connection_is_never_another() {
     if !nix::unistd::geteuid().is_root() {
         return eprintln!("skipped: it needs root");
     }

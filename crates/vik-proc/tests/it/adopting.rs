@@ -20,7 +20,7 @@ async fn adopt(scene: &Scene, spec: &ShimSpec, shim: ProcessId) -> Supervised {
 }
 
 #[tokio::test]
-async fn a_second_daemon_stops_what_the_first_has_left() {
+async fn second_daemon_stops_the_agent_of_the_first() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
     let first = scene.start(&spec).await;
@@ -41,7 +41,7 @@ async fn a_second_daemon_stops_what_the_first_has_left() {
 }
 
 #[tokio::test]
-async fn the_grace_passes() {
+async fn agent_ends_when_the_orphan_grace_passes() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("also sd 5 ignore SIGTERM ready @tool hang ready @up hang", SHORT);
     let first = scene.start(&spec).await;
@@ -61,7 +61,7 @@ async fn the_grace_passes() {
 }
 
 #[tokio::test]
-async fn an_end_in_the_very_moment_is_not_missed() {
+async fn exit_during_adoption_is_not_missed() {
     let scene = Scene::new();
     for _ in 0..20 {
         let spec = scene.spec_with_grace("ready @up await @go exit 3", LONG);
@@ -79,7 +79,7 @@ async fn an_end_in_the_very_moment_is_not_missed() {
 }
 
 #[tokio::test]
-async fn a_shim_that_only_begins_is_waited_for() {
+async fn adopt_waits_for_a_starting_shim() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
     let (noted, shim) = tokio::sync::oneshot::channel();
@@ -95,7 +95,7 @@ async fn a_shim_that_only_begins_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_stopped_shim_is_continued() {
+async fn suspended_shim_is_continued() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up await @go exit 0", LONG);
     let first = scene.start(&spec).await;
@@ -109,7 +109,7 @@ async fn a_stopped_shim_is_continued() {
 }
 
 #[tokio::test]
-async fn the_agent_gets_none_of_it() {
+async fn agent_inherits_no_control_descriptor() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec_with_grace("fds", LONG)).await;
     assert!(scene.end(&supervised).await.is_clean());
@@ -117,7 +117,7 @@ async fn the_agent_gets_none_of_it() {
 }
 
 #[tokio::test]
-async fn a_shim_without_a_fifo_is_not_adopted() {
+async fn shim_without_a_fifo_is_not_adopted() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     let spec = scene.spec("");

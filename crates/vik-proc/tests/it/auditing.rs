@@ -6,7 +6,7 @@ use vik_proc::{Audited, Mark, audit, identity::boot_id, recover};
 use crate::support::*;
 
 #[tokio::test]
-async fn what_has_lost_its_shim_belongs_to_nobody() {
+async fn audit_finds_processes_that_lost_their_shim() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace(
         "also scdn 3 ready @far hang also sd 3 ready @tool hang ready @up hang",
@@ -54,7 +54,7 @@ async fn what_has_lost_its_shim_belongs_to_nobody() {
 
 /// A shim hides its environment from other processes of its user, but its mark is found.
 #[tokio::test]
-async fn the_mark_of_a_shim_is_found_without_privileges() {
+async fn shim_mark_is_found_without_privileges() {
     let scene = Scene::new();
     let mark: Mark = scene.shim_mark();
     let supervisor = scene.supervisor.clone().mark_shims(&mark);

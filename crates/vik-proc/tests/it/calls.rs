@@ -38,7 +38,7 @@ fn sandboxes(scene: &Scene) -> Vec<(String, Sandbox)> {
 }
 
 #[tokio::test]
-async fn no_datagram_socket_of_the_machine_can_be_made() {
+async fn sandbox_refuses_datagram_sockets() {
     let scene = Scene::new();
     for (name, sandbox) in sandboxes(&scene) {
         let _ = std::fs::remove_file(scene.path("out"));
@@ -65,7 +65,7 @@ async fn no_datagram_socket_of_the_machine_can_be_made() {
 }
 
 #[tokio::test]
-async fn nothing_of_system_v_but_a_page_of_memory_can_be_made() {
+async fn sandbox_limits_system_v_to_a_page_of_memory() {
     let scene = Scene::new();
     for (name, sandbox) in sandboxes(&scene) {
         let _ = std::fs::remove_file(scene.path("out"));

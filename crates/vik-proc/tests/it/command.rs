@@ -19,7 +19,7 @@ fn command(scene: &Scene, args: &str) -> ShimSpec {
 }
 
 #[tokio::test]
-async fn the_output_of_a_command() {
+async fn output_returns_stdout_and_exit_code() {
     let scene = Scene::new();
     let run = within(
         scene
@@ -42,7 +42,7 @@ async fn the_output_of_a_command() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut() {
+async fn flood_of_output_is_cut_and_killed() {
     let scene = Scene::new();
     let run = within(
         scene
@@ -59,7 +59,7 @@ async fn a_flood_is_cut() {
 }
 
 #[tokio::test]
-async fn a_flood_into_a_file_does_not_fill_the_disk() {
+async fn flood_into_a_file_does_not_fill_the_disk() {
     let scene = Scene::new();
     let folder = tempfile::tempdir().unwrap();
     let mut spec = command(&scene, "flood");
@@ -73,7 +73,7 @@ async fn a_flood_into_a_file_does_not_fill_the_disk() {
 }
 
 #[tokio::test]
-async fn a_command_that_hangs_is_stopped_with_all_that_it_started() {
+async fn hanging_command_is_stopped_with_its_children() {
     let scene = Scene::new();
     let mut spec = command(&scene, "say part also s 4 ignore SIGINT ready @tool hang hang");
     spec.graces.term = SHORT;
@@ -93,7 +93,7 @@ async fn a_command_that_hangs_is_stopped_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_caller_can_give_up() {
+async fn command_can_be_cancelled_by_its_caller() {
     let scene = Scene::new();
     let run = within(
         scene
@@ -107,7 +107,7 @@ async fn a_caller_can_give_up() {
 }
 
 #[tokio::test]
-async fn a_leftover_that_holds_the_pipe_does_not_hold_the_command() {
+async fn leftover_on_the_pipe_does_not_delay_the_command() {
     let scene = Scene::new();
     let spec = command(&scene, "also sd 3 ready @tool hang say done");
     let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
@@ -119,7 +119,7 @@ async fn a_leftover_that_holds_the_pipe_does_not_hold_the_command() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_not_there() {
+async fn missing_command_is_a_spawn_error() {
     let scene = Scene::new();
     let spec = ShimSpec::command("no-such-command", scene.folder.path());
     let run = within(scene.supervisor.output(&spec, LIMITS, pending()))

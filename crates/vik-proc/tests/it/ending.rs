@@ -8,7 +8,7 @@ use vik_proc::{Cause, Graces, ProcessId, Proof, Stdin};
 use crate::support::*;
 
 #[tokio::test]
-async fn int_is_enough_for_an_agent_that_behaves() {
+async fn int_ends_a_well_behaved_agent() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     scene.ready("up").await;
@@ -22,7 +22,7 @@ async fn int_is_enough_for_an_agent_that_behaves() {
 }
 
 #[tokio::test]
-async fn what_ignores_int_gets_term_and_what_ignores_both_is_killed() {
+async fn agent_that_ignores_int_gets_term_then_kill() {
     deaf_agents_are_ended(&Scene::new()).await;
 }
 
@@ -67,7 +67,7 @@ async fn kill_does_not_wait_and_overtakes_a_stop() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_stdout_in_its_own_session_does_not_hold_the_end() {
+async fn grandchild_on_stdout_does_not_delay_the_end() {
     let scene = Scene::new();
     let supervised = scene
         .start(&scene.spec("also s 3 ready @tool hang await @tool exit 0"))
@@ -83,7 +83,7 @@ async fn a_grandchild_that_holds_stdout_in_its_own_session_does_not_hold_the_end
 }
 
 #[tokio::test]
-async fn a_leftover_that_ignores_term_is_killed_after_its_grace() {
+async fn leftover_that_ignores_term_is_killed_after_its_grace() {
     let scene = Scene::new();
     let mut spec = scene.spec("also s 7 ignore SIGTERM ignore SIGINT ready @tool hang await @tool exit 4");
     spec.graces.leftover = SHORT;
@@ -92,7 +92,7 @@ async fn a_leftover_that_ignores_term_is_killed_after_its_grace() {
 }
 
 #[tokio::test]
-async fn a_daemon_with_a_cleared_environment_is_found() {
+async fn daemonized_child_without_environment_is_found() {
     let scene = Scene::new();
     let supervised = scene
         .start(&scene.spec("also scd 3 ready @tool hang ready @up hang"))
@@ -110,7 +110,7 @@ async fn a_daemon_with_a_cleared_environment_is_found() {
 }
 
 #[tokio::test]
-async fn a_stopped_agent_can_be_stopped() {
+async fn suspended_agent_can_be_stopped() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     send(scene.ready("up").await, Signal::SIGSTOP);
@@ -119,7 +119,7 @@ async fn a_stopped_agent_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn a_stopped_shim_can_be_stopped() {
+async fn suspended_shim_can_be_stopped() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     scene.ready("up").await;
@@ -143,7 +143,7 @@ async fn term_to_the_shim_stops_the_agent_and_hup_does_nothing() {
 }
 
 #[tokio::test]
-async fn dropping_the_supervised_closes_the_lifeline() {
+async fn drop_of_supervised_closes_the_lifeline() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     scene.ready("up").await;
@@ -162,7 +162,7 @@ async fn dropping_the_supervised_closes_the_lifeline() {
 }
 
 #[tokio::test]
-async fn a_stop_while_the_prompt_is_not_read() {
+async fn stop_ends_an_agent_that_does_not_read_its_prompt() {
     let scene = Scene::new();
     write(&scene.path("prompt"), &vec![b'p'; 1_000_000]);
     let mut spec = scene.spec("ready @up hang");
@@ -174,7 +174,7 @@ async fn a_stop_while_the_prompt_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_storm_of_forks_is_killed() {
+async fn fork_storm_is_killed() {
     a_storm_is_killed(&Scene::new()).await;
 }
 
@@ -192,7 +192,7 @@ pub(crate) async fn a_storm_is_killed(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn a_relay_of_daemons_is_caught() {
+async fn relay_of_daemonized_children_is_ended() {
     let scene = Scene::new();
     let supervised = scene
         .start(&scene.spec("also scd 2 relay 400 ready @up hang"))
@@ -204,7 +204,7 @@ async fn a_relay_of_daemons_is_caught() {
 }
 
 #[tokio::test]
-async fn an_end_of_its_own_is_not_blamed_on_a_later_stop() {
+async fn own_exit_is_not_blamed_on_a_later_stop() {
     let scene = Scene::new();
     let supervised = scene.start(&scene.spec("exit 5")).await;
     let record = within(supervised.wait()).await.unwrap();
@@ -219,7 +219,7 @@ async fn an_end_of_its_own_is_not_blamed_on_a_later_stop() {
 }
 
 #[tokio::test]
-async fn the_agent_runs_soon_after_the_request() {
+async fn agent_runs_soon_after_the_request() {
     let scene = Scene::new();
     let mut best = Duration::MAX;
     for _ in 0..10 {

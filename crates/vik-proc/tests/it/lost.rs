@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use crate::support::*;
 
 #[tokio::test]
-async fn a_killed_shim_takes_its_agent_along_and_the_daemon_ends_the_rest() {
+async fn killed_shim_ends_its_agent_and_daemon_ends_leftovers() {
     let scene = Scene::new();
     let supervised = scene
         .start(&scene.spec("also s 3 ready @tool hang ready @up hang"))
@@ -31,7 +31,7 @@ async fn a_killed_shim_takes_its_agent_along_and_the_daemon_ends_the_rest() {
 }
 
 #[tokio::test]
-async fn without_mark_and_census_the_end_of_a_lost_shim_is_not_proven() {
+async fn lost_shim_without_mark_and_census_is_unproven() {
     let scene = Scene::new();
     let mut spec = scene.spec("ready @up hang");
     (spec.mark, spec.census) = (None, None);

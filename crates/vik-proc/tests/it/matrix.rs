@@ -23,7 +23,7 @@ async fn escaped(scene: &Scene, spec: &ShimSpec) -> (Daemon, ProcessId, ProcessI
 }
 
 #[tokio::test]
-async fn daemon_the_agent_lives_and_its_output_goes_on() {
+async fn killed_daemon_leaves_the_agent_running() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("say one ready @up await @go say two", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
@@ -40,7 +40,7 @@ async fn daemon_the_agent_lives_and_its_output_goes_on() {
 }
 
 #[tokio::test]
-async fn daemon_and_nobody_comes() {
+async fn killed_daemon_without_successor_ends_the_tree() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace(WITH_ESCAPEE, SHORT);
     spec.graces.leftover = SHORT;
@@ -59,7 +59,7 @@ async fn daemon_and_nobody_comes() {
 }
 
 #[tokio::test]
-async fn shim_under_a_daemon_that_has_adopted_it() {
+async fn killed_shim_after_adoption_ends_the_tree() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
@@ -77,7 +77,7 @@ async fn shim_under_a_daemon_that_has_adopted_it() {
 }
 
 #[tokio::test]
-async fn daemon_and_shim_at_once() {
+async fn killed_daemon_and_shim_leftovers_are_recovered() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
@@ -97,7 +97,7 @@ async fn daemon_and_shim_at_once() {
 /// Simulates a system without cgroups and a tree without a mark, so that only the census names the
 /// process.
 #[tokio::test]
-async fn daemon_and_shim_at_once_with_nothing_but_the_census() {
+async fn killed_daemon_and_shim_are_recovered_by_census_alone() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;
@@ -128,7 +128,7 @@ fn forget_cgroup(scene: &Scene) -> Option<std::path::PathBuf> {
 }
 
 #[tokio::test]
-async fn agent_while_there_is_no_daemon() {
+async fn killed_agent_without_a_daemon_is_recorded() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
@@ -143,7 +143,7 @@ async fn agent_while_there_is_no_daemon() {
 }
 
 #[tokio::test]
-async fn all() {
+async fn killed_daemon_shim_and_agent_are_reported_lost() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut daemon = scene.daemon("daemon", &spec).await;
@@ -164,7 +164,7 @@ async fn all() {
 }
 
 #[tokio::test]
-async fn the_machine() {
+async fn reboot_spares_processes_with_reused_pids() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", LONG);
     // In the new boot the pids belong to other processes, with other start times or even the same.
@@ -187,7 +187,7 @@ async fn the_machine() {
 
 /// A shim that cannot read its FIFO is ended with its tree.
 #[tokio::test]
-async fn a_shim_that_cannot_be_adopted() {
+async fn recover_ends_a_shim_that_cannot_be_adopted() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace(WITH_ESCAPEE, LONG);
     let (mut daemon, agent, tool) = escaped(&scene, &spec).await;

@@ -18,7 +18,7 @@ fn stray(scene: &Scene) -> File {
 }
 
 #[tokio::test]
-async fn a_stranger_neither_commands_nor_keeps_anything_alive() {
+async fn foreign_fifo_writer_has_no_effect() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", SHORT);
     let mut daemon = scene.daemon("daemon", &spec).await;
@@ -44,7 +44,7 @@ async fn a_stranger_neither_commands_nor_keeps_anything_alive() {
 }
 
 #[tokio::test]
-async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
+async fn dead_owner_is_noticed_while_others_hold_the_fifo() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace("ready @up hang", LONG);
     let mut first = scene.daemon("daemon", &spec).await;
@@ -66,7 +66,7 @@ async fn an_owner_that_dies_is_noticed_though_a_stranger_holds_the_fifo_open() {
 }
 
 #[tokio::test]
-async fn the_grace_begins_anew_with_each_daemon_that_goes() {
+async fn orphan_grace_restarts_after_each_daemon() {
     let scene = Scene::new();
     let spec = scene.spec_with_grace("ready @up hang", SHORT);
     let mut first = scene.daemon("daemon", &spec).await;
@@ -84,7 +84,7 @@ async fn the_grace_begins_anew_with_each_daemon_that_goes() {
 }
 
 #[tokio::test]
-async fn without_a_fifo_the_agent_ends_with_its_daemon() {
+async fn agent_without_a_fifo_ends_with_its_daemon() {
     let scene = Scene::new();
     let mut spec = scene.spec_with_grace("ready @up hang", LONG);
     spec.control = Some(scene.path("no/such/folder"));

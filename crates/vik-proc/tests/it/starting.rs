@@ -7,7 +7,7 @@ use vik_proc::{Cause, FileLock, Output, Proof, ShimSpec, SpawnFailureKind as Kin
 use crate::support::*;
 
 #[tokio::test]
-async fn the_agent_gets_exactly_what_the_spec_says() {
+async fn agent_gets_exactly_the_spec() {
     let scene = Scene::new();
     let mut spec = scene.spec("env fds limit say done");
     spec.open_files = Some(123);
@@ -38,7 +38,7 @@ async fn the_agent_gets_exactly_what_the_spec_says() {
 }
 
 #[tokio::test]
-async fn the_lock_is_held_until_the_tree_is_gone() {
+async fn lock_is_held_until_the_tree_has_ended() {
     let scene = Scene::new();
     let lock = FileLock::try_acquire(&scene.path("lock")).unwrap().unwrap();
     let supervised = within(scene.supervisor.spawn(
@@ -106,7 +106,7 @@ async fn wait_for_output(scene: &Scene, all: &str) {
 }
 
 #[tokio::test]
-async fn a_stdin_that_is_followed_gets_what_is_added_and_ends_at_its_end() {
+async fn followed_stdin_passes_additions_until_its_end() {
     let scene = Scene::new();
     let supervised = scene.start(&echoing(&scene, scene.spec(""))).await;
     wait_for_output(&scene, "first\n").await;
@@ -122,7 +122,7 @@ async fn a_stdin_that_is_followed_gets_what_is_added_and_ends_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_stdin_is_followed_while_there_is_no_daemon() {
+async fn followed_stdin_works_without_a_daemon() {
     let scene = Scene::new();
     let spec = echoing(&scene, scene.spec_with_grace("", LONG));
     let mut first = scene.daemon("daemon", &spec).await;
@@ -140,7 +140,7 @@ async fn a_stdin_is_followed_while_there_is_no_daemon() {
 }
 
 #[tokio::test]
-async fn an_agent_whose_stdin_is_followed_may_close_it() {
+async fn followed_stdin_may_be_closed_by_the_agent() {
     let scene = Scene::new();
     let mut spec = echoing(&scene, scene.spec(""));
     spec.program = "sh".into();
@@ -154,7 +154,7 @@ async fn an_agent_whose_stdin_is_followed_may_close_it() {
 }
 
 #[tokio::test]
-async fn an_agent_that_closes_or_never_reads_its_stdin_ends_as_it_wants() {
+async fn agent_may_leave_its_stdin_unread() {
     let scene = Scene::new();
     write(&scene.path("prompt"), &vec![b'p'; 1_000_000]);
     let mut spec = scene.spec("exit 7");
@@ -164,7 +164,7 @@ async fn an_agent_that_closes_or_never_reads_its_stdin_ends_as_it_wants() {
 }
 
 #[tokio::test]
-async fn a_line_of_a_megabyte_reaches_the_file() {
+async fn line_of_a_megabyte_reaches_the_file() {
     let scene = Scene::new();
     scene
         .end(&scene.start(&scene.spec("bytes 1048576 say end")).await)
@@ -174,7 +174,7 @@ async fn a_line_of_a_megabyte_reaches_the_file() {
 }
 
 #[tokio::test]
-async fn an_exit_code_and_a_signal_are_told_apart() {
+async fn exit_code_and_signal_are_distinguished() {
     let scene = Scene::new();
     let record = scene.end(&scene.start(&scene.spec("exit 42")).await).await;
     assert_eq!(
@@ -189,7 +189,7 @@ async fn an_exit_code_and_a_signal_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_failure_to_start_says_what_is_wrong() {
+async fn start_failure_gives_its_reason() {
     let scene = Scene::new();
     let script = |name: &str, content: &str, mode: u32| {
         write(&scene.path(name), content.as_bytes());
@@ -245,7 +245,7 @@ async fn a_failure_to_start_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn the_shim_itself_may_be_missing() {
+async fn missing_shim_is_a_spawn_error() {
     let supervisor = vik_proc::Supervisor::new("/no/such/shim", []).unwrap();
     let error = supervisor
         .spawn(&ShimSpec::new("true", "/"), None, Default::default())
@@ -255,7 +255,7 @@ async fn the_shim_itself_may_be_missing() {
 }
 
 #[tokio::test]
-async fn an_exit_record_that_cannot_be_written_does_not_lose_the_end() {
+async fn unwritable_exit_record_does_not_lose_the_result() {
     let scene = Scene::new();
     let mut spec = scene.spec("exit 3");
     spec.exit_record = Some(scene.path("no/such/folder/exit.json"));
@@ -264,7 +264,7 @@ async fn an_exit_record_that_cannot_be_written_does_not_lose_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_at_once() {
+async fn fifty_agents_start_at_once() {
     let scene = std::sync::Arc::new(Scene::new());
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..50 {

@@ -177,9 +177,9 @@ fn proven(label: &str, end: &End) {
 }
 
 #[tokio::test]
-async fn every_kind_of_chain_ends() {
+async fn fork_chains_of_every_kind_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("every_kind_of_chain_ends") else {
+    let Some(group) = Bounded::new("fork_chains_of_every_kind_are_ended") else {
         return;
     };
     for kind in [
@@ -201,9 +201,9 @@ async fn every_kind_of_chain_ends() {
 }
 
 #[tokio::test]
-async fn what_only_takes_room_ends_too() {
+async fn trees_that_only_take_room_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("what_only_takes_room_ends_too") else {
+    let Some(group) = Bounded::new("trees_that_only_take_room_are_ended") else {
         return;
     };
     for args in [
@@ -220,9 +220,9 @@ async fn what_only_takes_room_ends_too() {
 }
 
 #[tokio::test]
-async fn chains_in_a_namespace_of_processes_end() {
+async fn fork_chains_in_a_pid_namespace_are_ended() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("chains_in_a_namespace_of_processes_end") else {
+    let Some(group) = Bounded::new("fork_chains_in_a_pid_namespace_are_ended") else {
         return;
     };
     let scene = Scene::new();
@@ -239,10 +239,10 @@ async fn chains_in_a_namespace_of_processes_end() {
 
 /// An ordinary user has no cgroup here. The kernel limits the number of the user's tasks.
 #[tokio::test]
-async fn an_ordinary_users_storms_end_too() {
+async fn storms_of_an_ordinary_user_are_ended() {
     use std::os::unix::fs::PermissionsExt;
 
-    let test = "an_ordinary_users_storms_end_too";
+    let test = "storms_of_an_ordinary_user_are_ended";
     let _alone = STORMS.write().await;
     let Some(group) = Bounded::new(test) else { return };
     for args in [
@@ -266,12 +266,12 @@ async fn an_ordinary_users_storms_end_too() {
 }
 
 #[tokio::test]
-async fn chains_in_a_sandbox_end() {
-    let test = "chains_in_a_sandbox_end";
+async fn fork_chains_in_a_sandbox_are_ended() {
+    let test = "fork_chains_in_a_sandbox_are_ended";
     let _others = STORMS.read().await;
     let Some(group) = Bounded::new(test) else { return };
     let mut backends = vec![Backend::Landlock];
-    backends.extend(bubblewrap("storms::chains_in_a_sandbox_end").then_some(Backend::Bubblewrap));
+    backends.extend(bubblewrap("storms::fork_chains_in_a_sandbox_are_ended").then_some(Backend::Bubblewrap));
     for backend in backends {
         for args in [
             "reaper comets setsid 40 ready @up hang",
@@ -293,9 +293,9 @@ async fn chains_in_a_sandbox_end() {
 }
 
 #[tokio::test]
-async fn what_has_ended_and_was_not_waited_for_counts() {
+async fn zombies_count_against_the_process_limit() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("what_has_ended_and_was_not_waited_for_counts") else {
+    let Some(group) = Bounded::new("zombies_count_against_the_process_limit") else {
         return;
     };
     let scene = Scene::new();
@@ -313,9 +313,9 @@ async fn what_has_ended_and_was_not_waited_for_counts() {
 }
 
 #[tokio::test]
-async fn a_tree_may_take_half_of_what_the_system_has_room_for() {
+async fn tree_may_take_half_of_the_free_tasks() {
     let _others = STORMS.read().await;
-    let Some(group) = Bounded::new("a_tree_may_take_half_of_what_the_system_has_room_for") else {
+    let Some(group) = Bounded::new("tree_may_take_half_of_the_free_tasks") else {
         return;
     };
     for args in ["zombies 5000 ready @up hang", "threads 5000 ready @up hang"] {
@@ -337,7 +337,7 @@ async fn a_tree_may_take_half_of_what_the_system_has_room_for() {
 }
 
 #[tokio::test]
-async fn in_a_sandbox_nobody_takes_in_orphans_but_the_shim() {
+async fn sandboxed_agent_cannot_become_a_subreaper() {
     let scene = Scene::new();
     let mut spec = confined(scene.spec("reaper"), scene.folder.path(), 300);
     scene.end(&scene.start(&spec).await).await;

@@ -28,7 +28,7 @@ fn stray(scene: &Scene, args: &str) -> std::process::Child {
 }
 
 #[tokio::test]
-async fn marked_processes_are_found_and_ended_with_their_unmarked_children() {
+async fn marked_processes_are_ended_with_unmarked_children() {
     let scene = Scene::new();
     let args = "ignore SIGTERM also sc 3 ready @tool hang ready @up hang";
     let mut child = stray(&scene, args);
@@ -43,7 +43,7 @@ async fn marked_processes_are_found_and_ended_with_their_unmarked_children() {
 }
 
 #[tokio::test]
-async fn only_the_very_process_is_ended_and_never_an_ancestor() {
+async fn end_all_spares_ancestors_and_reused_pids() {
     let scene = Scene::new();
     let mut child = stray(&scene, "ready @up hang");
     let stray = scene.ready("up").await;
@@ -62,7 +62,7 @@ async fn only_the_very_process_is_ended_and_never_an_ancestor() {
 }
 
 #[tokio::test]
-async fn what_an_agent_starts_descends_from_its_shim() {
+async fn agent_processes_descend_from_their_shim() {
     let scene = Scene::new();
     let supervised = scene
         .start(&scene.spec("also scd 3 ready @tool hang ready @up hang"))
@@ -102,7 +102,7 @@ pub(crate) fn as_nobody(scene: &Scene) -> Option<Supervisor> {
 }
 
 #[tokio::test]
-async fn an_agent_cannot_reach_into_its_shim() {
+async fn agent_cannot_reach_into_its_shim() {
     let scene = Scene::new();
     let Some(supervisor) = as_nobody(&scene) else {
         return;
@@ -117,7 +117,7 @@ async fn an_agent_cannot_reach_into_its_shim() {
 }
 
 #[tokio::test]
-async fn an_end_that_cannot_be_had_is_not_claimed() {
+async fn end_of_an_unkillable_agent_is_not_claimed() {
     let scene = Scene::new();
     let Some(supervisor) = as_nobody(&scene) else {
         return;

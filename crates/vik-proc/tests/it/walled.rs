@@ -31,8 +31,8 @@ fn shell(scene: &Scene, script: &str) -> ShimSpec {
 }
 
 #[tokio::test]
-async fn the_agent_gets_exactly_what_the_spec_says() {
-    let scene = walled!("walled::the_agent_gets_exactly_what_the_spec_says");
+async fn agent_gets_exactly_the_spec() {
+    let scene = walled!("walled::agent_gets_exactly_the_spec");
     write(&scene.path("prompt"), &vec![b'p'; 3_000_000]);
     let mut spec = scene.spec("env fds limit count-stdin");
     spec.open_files = Some(123);
@@ -57,8 +57,8 @@ async fn the_agent_gets_exactly_what_the_spec_says() {
 }
 
 #[tokio::test]
-async fn an_exit_code_and_a_signal_are_told_apart() {
-    let scene = walled!("walled::an_exit_code_and_a_signal_are_told_apart");
+async fn exit_code_and_signal_are_distinguished() {
+    let scene = walled!("walled::exit_code_and_signal_are_distinguished");
     for (args, expected) in [
         ("exit 42", (Some(42), None)),
         // `bwrap` would report SIGKILL with this exit code.
@@ -73,8 +73,8 @@ async fn an_exit_code_and_a_signal_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_failure_to_start_says_what_is_wrong() {
-    let scene = walled!("walled::a_failure_to_start_says_what_is_wrong");
+async fn start_failure_gives_its_reason() {
+    let scene = walled!("walled::start_failure_gives_its_reason");
     let script = |name: &str, content: &str, mode: u32| {
         write(&scene.path(name), content.as_bytes());
         std::fs::set_permissions(scene.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -104,8 +104,8 @@ async fn a_failure_to_start_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn each_step_of_the_ladder_reaches_the_agent_and_not_what_stands_around_it() {
-    let scene = walled!("walled::each_step_of_the_ladder_reaches_the_agent");
+async fn stop_signals_reach_the_agent_and_not_bubblewrap() {
+    let scene = walled!("walled::stop_signals_reach_the_agent_and_not_bubblewrap");
     let supervised = scene.start(&scene.spec("ready @up hang")).await;
     let agent = scene.ready("up").await;
     assert_eq!(supervised.agent(), Some(agent));
@@ -120,8 +120,8 @@ async fn each_step_of_the_ladder_reaches_the_agent_and_not_what_stands_around_it
 }
 
 #[tokio::test]
-async fn what_is_left_behind_is_asked_to_end_and_counted() {
-    let scene = walled!("walled::what_is_left_behind_is_asked_to_end_and_counted");
+async fn leftovers_get_term_and_are_counted() {
+    let scene = walled!("walled::leftovers_get_term_and_are_counted");
     let supervised = scene
         .start(&scene.spec("also scd 3 ready @tool hang await @tool exit 3"))
         .await;
@@ -141,13 +141,13 @@ async fn what_is_left_behind_is_asked_to_end_and_counted() {
 }
 
 #[tokio::test]
-async fn a_storm_of_forks_is_killed() {
-    a_storm_is_killed(&walled!("walled::a_storm_of_forks_is_killed")).await;
+async fn fork_storm_is_killed() {
+    a_storm_is_killed(&walled!("walled::fork_storm_is_killed")).await;
 }
 
 #[tokio::test]
-async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
-    let scene = walled!("walled::the_mark_is_found_within_and_all_dies_with_the_shim");
+async fn mark_is_found_inside_and_all_end_with_the_shim() {
+    let scene = walled!("walled::mark_is_found_inside_and_all_end_with_the_shim");
     let supervised = scene
         .start(&scene.spec("ignore SIGTERM also scd 3 ready @tool hang ready @up hang"))
         .await;
@@ -164,8 +164,8 @@ async fn the_mark_is_found_within_and_all_dies_with_the_shim() {
 }
 
 #[tokio::test]
-async fn a_later_daemon_takes_it_over() {
-    let scene = walled!("walled::a_later_daemon_takes_it_over");
+async fn later_daemon_adopts_the_shim() {
+    let scene = walled!("walled::later_daemon_adopts_the_shim");
     let spec = scene.spec_with_grace("ready @up await @go exit 5", LONG);
     let mut first = scene.daemon("daemon", &spec).await;
     let agent = scene.ready("up").await;
@@ -187,8 +187,8 @@ fn elsewhere() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn files_outside_are_neither_written_nor_given_other_modes_owners_or_times() {
-    let scene = walled!("walled::files_outside_are_neither_written_nor_changed");
+async fn outside_files_keep_content_mode_owner_and_times() {
+    let scene = walled!("walled::outside_files_keep_content_mode_owner_and_times");
     let outside = elsewhere();
     let file = outside.path().join("file");
     write(&file, b"kept");
@@ -211,8 +211,8 @@ async fn files_outside_are_neither_written_nor_given_other_modes_owners_or_times
 }
 
 #[tokio::test]
-async fn nothing_of_the_machine_is_seen_but_the_tree() {
-    let scene = walled!("walled::nothing_of_the_machine_is_seen_but_the_tree");
+async fn agent_sees_only_its_own_tree() {
+    let scene = walled!("walled::agent_sees_only_its_own_tree");
     let mut victim = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let mine = format!("/tmp/{}", scene.mark.value);
     write(Path::new(&mine), b"x");
@@ -238,8 +238,8 @@ async fn nothing_of_the_machine_is_seen_but_the_tree() {
 }
 
 #[tokio::test]
-async fn hidden_places_look_empty_and_what_takes_their_place_cannot_be_read() {
-    let scene = walled!("walled::hidden_places_look_empty");
+async fn hidden_places_are_empty_and_replacements_unreadable() {
+    let scene = walled!("walled::hidden_places_are_empty_and_replacements_unreadable");
     let outside = elsewhere();
     let path = |name: &str| outside.path().canonicalize().unwrap().join(name);
     for folder in ["home/keys", "home/code", "home/vik/mine", "home/vik/other"] {
@@ -295,8 +295,8 @@ async fn hidden_places_look_empty_and_what_takes_their_place_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn without_a_network_there_is_none_and_with_hosts_there_is_a_proxy() {
-    let scene = walled!("walled::without_a_network_there_is_none_and_with_hosts_there_is_a_proxy");
+async fn network_off_and_hosts_show_only_loopback() {
+    let scene = walled!("walled::network_off_and_hosts_show_only_loopback");
     for (network, interfaces) in [(Network::Off, "lo\n"), (Network::Hosts(Vec::new()), "lo\n")] {
         let mut spec = shell(&scene, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '");
         spec.stdout = vik_proc::Output::Append(scene.path(&format!("{network:?}")));
@@ -311,8 +311,8 @@ async fn without_a_network_there_is_none_and_with_hosts_there_is_a_proxy() {
 }
 
 #[tokio::test]
-async fn an_ordinary_user_has_the_same() {
-    let scene = walled!("walled::an_ordinary_user_has_the_same");
+async fn ordinary_user_gets_the_same_sandbox() {
+    let scene = walled!("walled::ordinary_user_gets_the_same_sandbox");
     let Some(supervisor) = crate::sweeping::as_nobody(&scene) else {
         return;
     };

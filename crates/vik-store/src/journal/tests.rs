@@ -92,7 +92,7 @@ proptest! {
     /// Wherever a daemon dies, the next one neither repeats what was done nor assumes what was not
     /// done.
     #[test]
-    fn every_prefix_of_a_journal_leads_to_the_right_plan(steps in lives()) {
+    fn journal_prefix_leads_to_the_right_plan(steps in lives()) {
         for cut in 1..=steps.len() {
             let done = &steps[..cut];
             let has = |wanted: &dyn Fn(&Step) -> bool| done.iter().any(wanted);
@@ -136,7 +136,7 @@ proptest! {
     /// A step whose line was torn by a death of the daemon or the machine was not recorded, and the
     /// next line is complete.
     #[test]
-    fn a_journal_that_is_cut_anywhere_goes_on(steps in lives(), part in 0.0..1.0_f64) {
+    fn journal_resumes_after_a_cut_line(steps in lives(), part in 0.0..1.0_f64) {
         let (_dir, path) = written(&steps);
         let whole = std::fs::read(&path).unwrap();
         let cut = (whole.len() as f64 * part) as usize;
@@ -152,14 +152,14 @@ proptest! {
 }
 
 #[test]
-fn a_script_that_was_cut_off_and_run_again_shows_both() {
+fn repeated_script_shows_its_latest_progress() {
     let steps = [started("verify"), started("verify"), finished("verify", None)];
     assert_eq!(ran(&steps[..2], "verify"), ScriptProgress::Started);
     assert_eq!(ran(&steps, "verify"), ScriptProgress::Ended(None));
 }
 
 #[test]
-fn the_first_reason_for_a_stop_stands() {
+fn first_stop_reason_is_kept() {
     let stop = |reason: &str| Step::Stopping {
         trouble: AttemptFailure::of(Outcome::TimedOut, reason),
     };
@@ -174,7 +174,7 @@ fn the_first_reason_for_a_stop_stands() {
 }
 
 #[test]
-fn a_step_of_a_later_version_is_passed_over_and_a_broken_line_is_not() {
+fn unknown_step_is_skipped_and_broken_line_is_refused() {
     let (_dir, path) = written(&[]);
     let line = |step: &str| format!("{{\"at\":\"2026-01-01T00:00:00Z\",\"step\":\"{step}\",\"more\":1}}\n");
     std::fs::write(&path, line("dreamt") + &line("workspace_ready")).unwrap();
@@ -187,7 +187,7 @@ fn a_step_of_a_later_version_is_passed_over_and_a_broken_line_is_not() {
 }
 
 #[test]
-fn what_cannot_be_noted_is_not_a_step() {
+fn step_that_cannot_be_recorded_is_not_kept() {
     let mut journal = Journal {
         file: AppendOnlyFile::full().unwrap(),
         steps: Vec::new(),
@@ -198,7 +198,7 @@ fn what_cannot_be_noted_is_not_a_step() {
 }
 
 #[test]
-fn what_was_begun_again_is_told() {
+fn commands_that_ran_twice_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.steps.jsonl");
     assert_eq!(commands_run_twice(&path), [""; 0]);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_of_a_file_system_in_user_space_is_in_the_mounts() {
+    fn fuse_kind_is_read_from_the_mounts() {
         let mounts = "23 28 0:21 / /proc rw,nosuid shared:1 - proc proc rw\n\
                       90 28 0:44 / /mnt/far rw,relatime shared:2 - fuse.sshfs me@far: rw\n\
                       91 28 0:45 / /mnt/disk rw - fuseblk /dev/sdb1 rw\n";
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_this_machine_is_local() {
+    fn local_folder_is_no_network_file_system() {
         assert_eq!(network(Path::new("/proc")).unwrap(), None);
     }
 }

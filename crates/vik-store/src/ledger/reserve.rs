@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_given_back_in_steps_until_there_is_none() {
+    fn reserve_is_released_in_steps_until_it_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         let mut reserve = Reserve::new(path.clone());

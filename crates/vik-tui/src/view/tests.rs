@@ -89,7 +89,7 @@ fn snapshot_in_two_sizes(name: &str, prepare: impl Fn(&mut App)) {
 }
 
 #[test]
-fn screens() {
+fn screens_of_every_tab() {
     snapshot_in_two_sizes("sessions", |_| {});
     snapshot_in_two_sizes("parked", |app| press(app, "2"));
     snapshot_in_two_sizes("waiting", |app| press(app, "3"));
@@ -372,7 +372,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_never_panic(steps in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..60), (columns, rows) in sizes()) {
+    fn keys_in_any_order_never_panic(steps in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..60), (columns, rows) in sizes()) {
         let mut app = app(columns, rows, 7);
         let mut at = 0;
         for (step, more) in steps {

@@ -76,7 +76,7 @@ fn owners(all: &[Audited], known: &HashMap<String, KnownInstance>) -> Vec<OwnedP
 }
 
 #[test]
-fn what_a_daemon_and_its_shims_own_is_no_orphan() {
+fn processes_of_a_daemon_or_its_shims_are_not_orphans() {
     let all = [shim(), agent(Some(process(20)))];
     let owners_with =
         |known| -> Vec<_> { owners(&all, &known).iter().map(|process| process.owner).collect() };
@@ -86,7 +86,7 @@ fn what_a_daemon_and_its_shims_own_is_no_orphan() {
 }
 
 #[test]
-fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
+fn unowned_processes_are_orphans_even_beside_a_daemon() {
     let all = [agent(None), hidden(), stranger()];
     for runs in [true, false] {
         let found = owners(&all, &known(runs));
@@ -107,7 +107,7 @@ fn what_nobody_owns_is_an_orphan_even_beside_a_daemon() {
 }
 
 #[test]
-fn what_descends_from_a_daemon_is_its_own() {
+fn descendants_of_a_daemon_are_owned_by_it() {
     let all = [agent(None)];
     let of_daemon = find_owner(&all[0], &all, &known(true), |_| vec![process(10), process(1)]);
     assert_eq!(of_daemon.owner, Owner::Daemon);
@@ -121,7 +121,7 @@ fn what_descends_from_a_daemon_is_its_own() {
 }
 
 #[test]
-fn the_list_for_people() {
+fn orphan_list_shows_the_owner_of_processes() {
     let all = [shim(), agent(Some(process(20))), hidden(), stranger()];
     insta::assert_snapshot!("orphans", text(&owners(&all, &known(false)), 100));
     insta::assert_snapshot!("owned", text(&owners(&all[..2], &known(true)), 100));

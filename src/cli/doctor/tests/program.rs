@@ -68,7 +68,7 @@ fn is_empty(env: &TestEnv, folder: &str) -> bool {
 }
 
 #[test]
-fn a_good_workflow_is_tried_and_nothing_stays() {
+fn valid_workflow_is_tried_and_leaves_no_files() {
     let env = test_env();
     env.workflow(&workflow(ISSUES, "git clone -- {{ workflow_dir }} ."));
     let output = doctor(&env, &[]);
@@ -88,7 +88,7 @@ fn a_good_workflow_is_tried_and_nothing_stays() {
 }
 
 #[test]
-fn exit_codes_tell_what_failed() {
+fn exit_code_and_error_codes_name_the_failure() {
     let env = test_env();
     let only = |code: &str| vec![code.to_owned()];
     env.workflow(&workflow("exit 3", "true"));
@@ -120,7 +120,7 @@ fn exit_codes_tell_what_failed() {
 }
 
 #[test]
-fn an_agent_that_cannot_ask_before_calls_is_told() {
+fn agent_that_cannot_ask_before_calls_is_reported() {
     let env = test_env();
     let asking = workflow("true", "true").replace(
         "prompt:",
@@ -137,7 +137,7 @@ fn an_agent_that_cannot_ask_before_calls_is_told() {
 }
 
 #[test]
-fn an_interrupt_ends_what_runs() {
+fn interrupt_ends_the_running_pull() {
     let env = test_env();
     env.workflow(&workflow("touch pulling; sleep 1000", "true").replace("1s", "1h"));
     let mut child = env

@@ -15,7 +15,7 @@ fn lines(messages: &[Message]) -> Vec<String> {
 }
 
 #[test]
-fn task_and_plan_are_in_every_request_and_requests_extend_each_other() {
+fn requests_keep_task_and_plan_and_extend_each_other() {
     let mut scene = Scene::new();
     scene.window = Some(128_000);
     scene.task = "Translate every file of the catalogue, one after the other.".to_owned();

@@ -142,7 +142,7 @@ fn conversation() -> Vec<Message> {
 }
 
 #[test]
-fn a_request_of_each_protocol() {
+fn request_body_of_each_protocol() {
     let settings = ModelSettings {
         model: "some-model".to_owned(),
         max_output_tokens: Some(8000),
@@ -389,7 +389,7 @@ proptest! {
 
     /// Every cache of a provider requires that a request starts with all bytes of the previous one.
     #[test]
-    fn each_request_extends_the_one_before_it(messages in any_conversation(), cache in any::<bool>()) {
+    fn request_extends_the_one_before_it(messages in any_conversation(), cache in any::<bool>()) {
         let settings = ModelSettings { cache, ..ModelSettings::new("m") };
         for protocol in Protocol::ALL {
             let asked = messages.iter().enumerate().filter(|(_, message)| matches!(message, Message::Assistant(_)));
@@ -407,7 +407,7 @@ proptest! {
     }
 
     #[test]
-    fn any_conversation_is_legal(messages in any_conversation()) {
+    fn request_is_legal_for_any_conversation(messages in any_conversation()) {
         let settings = ModelSettings::new("m");
         check_messages(&body(Protocol::Messages, &settings, &messages));
         check_chat(&body(Protocol::Chat, &settings, &messages));

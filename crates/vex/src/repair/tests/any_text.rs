@@ -122,7 +122,7 @@ proptest! {
 
 /// Long answers with the starts of many regions, in small chunks: no byte is read again and again.
 #[test]
-fn scan_is_linear() {
+fn scan_takes_linear_time() {
     let unit = [
         "<tool_call>{\"arguments\": ",
         "<",

@@ -89,7 +89,7 @@ fn ambiguous_arguments_stay_broken() {
 }
 
 #[test]
-fn nesting_is_bounded() {
+fn argument_nesting_is_bounded() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("{a:", "}")] {
         let deep = format!("{}1,{}", open.repeat(20_000), close.repeat(20_000));
         assert!(matches!(arguments(&deep), Arguments::Broken { .. }));

@@ -12,7 +12,7 @@ fn all(texts: &[&str]) -> String {
 const CALL: &str = r#"{"name": "read_file", "arguments": {"path": "a"}}"#;
 
 #[test]
-fn markup() {
+fn calls_in_markup_are_found() {
     let rendered = all(&[
         "<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>",
         "I look.\n\n<tool_call>{\"name\":\"read_file\",\"arguments\":{\"path\":\"a\"}}</tool_call>\nThen I go on.",
@@ -43,7 +43,7 @@ fn markup() {
 }
 
 #[test]
-fn elements() {
+fn calls_in_function_elements_are_found() {
     let rendered = all(&[
         "<function=read_file><parameter=path>a</parameter></function>",
         "<tool_call>\n<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\ndef f():\n    return \"x\"\n\n</parameter>\n</function>\n</tool_call>\ndone",
@@ -63,7 +63,7 @@ fn elements() {
 }
 
 #[test]
-fn fences() {
+fn calls_in_code_fences_are_found() {
     let rendered = all(&[
         "```json\n{\"name\": \"run_command\", \"arguments\": {\"command\": \"ls\"}}\n```",
         "Let me see:\n\n```json\n{\n  \"name\": \"run_command\",\n  \"arguments\": {\n    \"command\": \"ls\"\n  }\n}\n```\n\nThis lists the files.",
@@ -89,7 +89,7 @@ fn fences() {
 }
 
 #[test]
-fn bare_json() {
+fn calls_in_bare_json_are_found() {
     let rendered = all(&[
         CALL,
         "I read it.\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\nThen I see.",

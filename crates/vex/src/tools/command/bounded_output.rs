@@ -150,7 +150,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_output_in_any_pieces_stays_small_and_keeps_its_ends(
+        fn output_in_any_pieces_stays_small_and_keeps_its_ends(
             pieces in proptest::collection::vec(proptest::collection::vec(b'a'..=b'z', 0..9000), 0..12)
         ) {
             let mut kept = BoundedOutput::default();
@@ -171,7 +171,7 @@ mod tests {
         }
 
         #[test]
-        fn no_control_character_reaches_a_model(bytes in proptest::collection::vec(0..=255_u8, 0..400), terminal: bool) {
+        fn control_characters_never_reach_a_model(bytes in proptest::collection::vec(0..=255_u8, 0..400), terminal: bool) {
             let shown = text(&bytes, terminal);
             proptest::prop_assert!(shown.chars().all(|c| matches!(c, '\n' | '\t' | '\r' | '\x08') || !c.is_control()));
         }

@@ -65,7 +65,7 @@ fn output_flood_keeps_both_ends() {
 }
 
 #[test]
-fn the_time_limit_ends_the_whole_tree_even_when_it_ignores_term() {
+fn time_limit_ends_a_whole_tree_that_ignores_term() {
     let fixture = Fixture::new();
     let line = "trap '' TERM; setsid sleep 1000 & echo $! > pid; wait; sleep 1000";
     let ran = fixture.run(line, 300, false, &Interrupt::new());

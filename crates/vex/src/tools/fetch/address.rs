@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_addresses_are_public() {
+    fn private_and_local_addresses_are_not_public() {
         for public in [
             "1.1.1.1",
             "93.184.215.14",

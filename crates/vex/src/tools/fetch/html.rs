@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_becomes_text() {
+    fn html_page_becomes_text() {
         let page = r##"<!DOCTYPE html><html><head><title>Tom &amp; Jerry</title><style>p > a { color: red }</style>
             <script>if (a < b) { document.write("</p>") }</script></head><body><!-- <p>not this</p> -->
             <h1>Big   <em>news</em></h1><p>One
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_page_costs_time_in_proportion() {
+    fn hostile_page_takes_linear_time() {
         let n = 200_000;
         for piece in [
             "<", "<a \"", "<!--", "</", "<script>", "&", "<a href=", "<p>", "<a>", "<pre>",
@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_page_is_read_without_panic(page in "([a-z<>&;/\"'= !äß\n-]|<a href=|<script>|<pre>|&#x){0,60}") {
+        fn text_of_any_page_never_panics(page in "([a-z<>&;/\"'= !äß\n-]|<a href=|<script>|<pre>|&#x){0,60}") {
             let text = text(&page, &base());
             prop_assert!(text.ends_with('\n'));
         }

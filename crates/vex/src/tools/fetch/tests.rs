@@ -64,7 +64,7 @@ fn get(judge: &Judge, url: Url) -> Result<Page, ToolError> {
 }
 
 #[test]
-fn a_page_comes_as_text_in_pages() {
+fn fetch_returns_text_in_pages() {
     let url = serve(|path| match path {
         "/html" => response(
             "200 OK",
@@ -136,7 +136,7 @@ fn redirects_are_judged_each_time() {
 }
 
 #[test]
-fn no_address_of_this_machine_is_asked_however_it_is_written() {
+fn fetch_refuses_local_addresses_in_every_notation() {
     let url = serve(|_| response("200 OK", "", "secret"));
     let port = url.port().unwrap();
     for host in [
@@ -163,7 +163,7 @@ fn no_address_of_this_machine_is_asked_however_it_is_written() {
 }
 
 #[test]
-fn it_needs_the_network_permission_and_ends_with_the_run() {
+fn fetch_needs_the_network_permission_and_ends_with_the_run() {
     let bench = Bench::new();
     let result = bench.call("web_fetch", json!({"url": "http://example.com/"}));
     assert!(result.denied, "{}", result.output);
@@ -189,7 +189,7 @@ fn it_needs_the_network_permission_and_ends_with_the_run() {
 }
 
 #[test]
-fn only_a_rule_that_names_a_host_exactly_opens_this_machine() {
+fn local_host_needs_a_rule_with_its_exact_name() {
     let grant = |allow: &[&str], deny: &[&str]| {
         let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         let dir = tempfile::tempdir().unwrap();

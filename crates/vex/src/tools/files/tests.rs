@@ -279,7 +279,7 @@ fn link_inside_the_workspace_is_followed_and_stays_a_link() {
 }
 
 #[test]
-fn a_listing_is_sorted_and_marked() {
+fn listing_is_sorted_and_marked() {
     let bench = Bench::new();
     bench.put("d/x", "");
     bench.put("a", "");

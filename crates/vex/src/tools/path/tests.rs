@@ -37,7 +37,7 @@ fn code(result: &ToolResult) -> String {
 }
 
 #[test]
-fn a_bounded_text_keeps_both_ends() {
+fn bounded_text_keeps_both_ends() {
     let text = format!("start{}end", "ä".repeat(MAX_OUTPUT_BYTES));
     let short = bounded(text);
     assert!(short.starts_with("start") && short.ends_with("end"));
@@ -190,7 +190,7 @@ fn secrets_in_results_are_redacted() {
 }
 
 #[test]
-fn each_profile_and_each_rule_holds_on_the_one_path() {
+fn permissions_and_rules_hold_for_every_call() {
     let policy = |permission, allow: &[&str], deny: &[&str]| {
         let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
         Policy {

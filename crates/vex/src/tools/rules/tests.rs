@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn an_allowed_line_holds_nothing_else(
+    fn allowed_line_contains_only_allowed_commands(
         parts in proptest::collection::vec((any::<bool>(), 0_usize..8), 1..6),
     ) {
         let mut whole = String::new();

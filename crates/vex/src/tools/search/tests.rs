@@ -33,7 +33,7 @@ fn project() -> Bench {
 }
 
 #[test]
-fn a_search_walks_neither_git_nor_what_is_ignored() {
+fn search_skips_git_and_ignored_files() {
     let bench = project();
     let told = [
         bench.ok("search_files", json!({"pattern": "needle"})),
@@ -81,7 +81,7 @@ fn a_search_walks_neither_git_nor_what_is_ignored() {
 }
 
 #[test]
-fn a_glob_lists_what_a_search_would_walk() {
+fn glob_lists_the_files_that_a_search_walks() {
     let bench = project();
     let told = [
         bench.ok("glob_files", json!({"pattern": "*.rs"})),

@@ -79,7 +79,7 @@ fn limits_are_above_zero_and_below_the_absurd() {
 }
 
 #[test]
-fn a_stage_of_a_terminal_state_is_an_error() {
+fn stage_of_a_terminal_state_is_an_error() {
     let states = ("  stages:", "  terminal_states: [done, todo]\n  stages:");
     let finding = one(&[states], "terminal_stage", 13, 16);
     assert_eq!(finding.severity, Severity::Error);
@@ -89,7 +89,7 @@ fn a_stage_of_a_terminal_state_is_an_error() {
 }
 
 #[test]
-fn a_limit_on_money_needs_a_price() {
+fn cost_limit_needs_a_price() {
     let day = ("agents:\n", "limits: {usd_per_day: 5}\nagents:\n");
     let finding = one(&[day], "no_price", 3, 3);
     assert_eq!(finding.severity, Severity::Warning);

@@ -55,7 +55,7 @@ fn approve_errors_have_positions() {
 }
 
 #[test]
-fn a_workflow_that_was_kept_before_there_were_approvals_is_read() {
+fn workflow_stored_without_approvals_is_read() {
     let workflow = load(MINIMAL).workflow.unwrap();
     let mut kept = serde_json::to_value(&workflow).unwrap();
     let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();

@@ -184,7 +184,7 @@ fn yaml_1_1_booleans_are_text() {
 }
 
 #[test]
-fn durations() {
+fn durations_are_checked() {
     one(
         &[("agent:", "timeout: 5 parsecs\n      agent:")],
         "bad_duration",
@@ -235,7 +235,7 @@ fn durations() {
 }
 
 #[test]
-fn numbers_have_bounds() {
+fn number_bounds_are_checked() {
     one(
         &[("agents:\n", "loop: {max_issue_concurrency: 0}\nagents:\n")],
         "out_of_range",
@@ -311,7 +311,7 @@ fn references_to_agents() {
 }
 
 #[test]
-fn items_of_a_list() {
+fn unknown_values_have_suggestions() {
     let finding = one(&[("runtime: codex", "runtime: claude")], "unknown_runtime", 3, 14);
     assert!(finding.hint.unwrap().starts_with("did you mean `claude_code`?"));
     let finding = one(&[("runtime: codex", "runtime: Codex")], "unknown_runtime", 3, 14);
@@ -359,7 +359,7 @@ fn names_become_parts_of_file_names() {
 }
 
 #[test]
-fn a_prompt_has_one_source() {
+fn prompt_has_one_source() {
     one(&[("      prompt: Do it.\n", "")], "prompt_source", 10, 5);
     one(&[("prompt: Do it.", "prompt:")], "prompt_source", 10, 5);
     one(
@@ -373,7 +373,7 @@ fn a_prompt_has_one_source() {
 }
 
 #[test]
-fn keys_without_effect() {
+fn keys_without_effect_are_reported() {
     for key in ["provider: replay", "output: jsonl"] {
         assert_eq!(
             one(&[("model:", &format!("{key}\n    model:"))], "unused_key", 4, 5).severity,
@@ -406,7 +406,7 @@ fn keys_without_effect() {
 }
 
 #[test]
-fn flags() {
+fn agent_flags_are_checked() {
     let arg = |arg: &str| [("model:".to_owned(), format!("args: {{{arg}}}\n    model:"))];
     let check = |text: &str, code, column| {
         let pair = arg(text);
@@ -427,7 +427,7 @@ fn flags() {
 }
 
 #[test]
-fn variables() {
+fn environment_names_are_checked() {
     one(
         &[("model:", "env: {\"A=B\": x}\n    model:")],
         "bad_env_name",
@@ -445,7 +445,7 @@ fn variables() {
 }
 
 #[test]
-fn keys_of_yaml() {
+fn yaml_keys_aliases_and_tags_are_checked() {
     let finding = one(&[("model:", "model: a\n    model:")], "duplicate_key", 5, 5);
     assert_eq!((finding.related[0].line, finding.related[0].column), (4, 5));
     let with = |text: &str| found(&format!("{MINIMAL}{text}"));
@@ -482,7 +482,7 @@ fn files_that_are_no_workflow() {
 }
 
 #[test]
-fn tabs_have_a_hint() {
+fn tab_indentation_has_a_hint() {
     let loaded = load("agents:\n\tcodex: 1\n");
     let finding = &loaded.diagnostics[0];
     assert_eq!((finding.code, finding.line), ("syntax", 2));
@@ -493,7 +493,7 @@ fn tabs_have_a_hint() {
 }
 
 #[test]
-fn each_code_is_documented_and_tested() {
+fn codes_are_documented_and_tested() {
     let tests = [
         include_str!("codes.rs"),
         include_str!("across.rs"),
@@ -515,7 +515,7 @@ fn each_code_is_documented_and_tested() {
 }
 
 #[test]
-fn no_path_names_a_variable_or_the_home_of_another_user() {
+fn path_with_a_variable_or_foreign_home_is_an_error() {
     let file = |key: &str| {
         let (root, prompt, secret) = match key.split_once(": ").unwrap() {
             ("root", value) => (value, "p.md", "s"),

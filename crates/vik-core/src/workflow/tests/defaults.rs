@@ -6,7 +6,7 @@ use crate::limits::{Limit, Spend};
 use crate::money::MicroUsd;
 
 #[test]
-fn the_defaults_are_those_of_the_contract() {
+fn defaults_are_those_of_the_contract() {
     let loaded = load(MINIMAL);
     assert_eq!(loaded.diagnostics, []);
     let workflow = loaded.workflow.unwrap();
@@ -79,7 +79,7 @@ fn written_values_reach_the_model() {
 }
 
 #[test]
-fn the_style_of_lists_follows_the_runtime() {
+fn args_style_follows_the_runtime() {
     for (runtime, style) in [
         ("codex", ArgsStyle::Repeat),
         ("claude_code", ArgsStyle::Join),
@@ -98,7 +98,7 @@ fn the_style_of_lists_follows_the_runtime() {
 }
 
 #[test]
-fn an_empty_workspace_section_means_the_home_of_the_user() {
+fn empty_workspace_section_means_the_user_home() {
     for (section, root) in [
         ("", WorkspaceRoot::BesideWorkflow),
         ("workspace:\n", WorkspaceRoot::UserHome),
@@ -139,7 +139,7 @@ fn stages_keep_the_order_of_the_file_and_may_share_a_state() {
 }
 
 #[test]
-fn line_breaks_and_byte_order_marks_of_other_systems_change_nothing() {
+fn line_breaks_and_byte_order_marks_change_nothing() {
     let workflow = load(MINIMAL).workflow;
     assert_eq!(load(&MINIMAL.replace('\n', "\r\n")).workflow, workflow);
     assert_eq!(load(&format!("\u{feff}{MINIMAL}")).workflow, workflow);

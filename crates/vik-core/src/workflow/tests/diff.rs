@@ -102,7 +102,7 @@ fn is_set<'t>(names: impl IntoIterator<Item = &'t str>) -> bool {
 }
 
 #[test]
-fn each_value_of_the_model_is_compared() {
+fn edits_compare_every_value_of_the_model() {
     let (full, tree) = (full(), serde_json::to_value(full()).unwrap());
     let mut places = Vec::new();
     pointers(&tree, "", &mut places);
@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn there_is_an_edit_exactly_where_workflows_differ(
+    fn edits_exist_exactly_where_workflows_differ(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..12),
         others in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..2),
     ) {

@@ -56,7 +56,7 @@ fn schema_and_reader_know_the_same_keys() {
 }
 
 #[test]
-fn the_schema_is_as_editors_need_it() {
+fn schema_is_usable_by_editors() {
     let schema = json_schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert_eq!(
@@ -107,11 +107,11 @@ fn is_current(name: &str, content: &str) {
 }
 
 #[test]
-fn the_reference_page_is_current() {
+fn reference_page_is_current() {
     is_current("workflow.md", &reference_markdown());
 }
 
 #[test]
-fn the_schema_file_is_current() {
+fn schema_file_is_current() {
     is_current("workflow.schema.json", &format!("{:#}\n", json_schema()));
 }

@@ -128,17 +128,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text(text in "\\PC{0,80}|[ -~\\n\\t]{0,120}|[\\x00-\\x20:\\-\\[\\]{}&*!|>'\"#%@`a?,]{0,80}") {
+    fn load_survives_any_text(text in "\\PC{0,80}|[ -~\\n\\t]{0,120}|[\\x00-\\x20:\\-\\[\\]{}&*!|>'\"#%@`a?,]{0,80}") {
         check(&text);
     }
 
     #[test]
-    fn any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40)) {
+    fn load_survives_any_pieces(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..40)) {
         check(&pieces.concat());
     }
 
     #[test]
-    fn any_edit_of_a_valid_file(
+    fn load_survives_any_edit_of_a_valid_file(
         edits in prop::collection::vec((any::<usize>(), any::<u8>(), prop::sample::select(PIECES)), 1..6)
     ) {
         let text = edits.into_iter().fold(FULL.to_owned(), |text, change| {

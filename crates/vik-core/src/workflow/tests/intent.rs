@@ -49,7 +49,7 @@ fn trust_without_any_rule_is_refused() {
 }
 
 #[test]
-fn a_workflow_that_was_kept_before_there_were_intents_is_read() {
+fn workflow_stored_without_intents_is_read() {
     let workflow = load(MINIMAL).workflow.unwrap();
     let mut kept = serde_json::to_value(&workflow).unwrap();
     kept.as_object_mut().unwrap().remove("trust");

@@ -48,7 +48,7 @@ fn colour_marks_severity_and_place() {
 }
 
 #[test]
-fn a_workflow_of_the_predecessor_loads() {
+fn predecessor_workflow_loads() {
     let loaded = load(include_str!("predecessor.yml"));
     let codes: Vec<_> = loaded.diagnostics.iter().map(|finding| finding.code).collect();
     assert_eq!(codes, ["dashed_arg", "dashed_arg"]);

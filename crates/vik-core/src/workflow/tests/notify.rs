@@ -72,7 +72,7 @@ fn notifier_errors_have_positions() {
 }
 
 #[test]
-fn an_address_is_never_shown_by_an_edit() {
+fn edit_never_shows_a_notifier_address() {
     let old = with("    kind: webhook\n    url: https://hooks.example/secret-one\n")
         .workflow
         .unwrap();

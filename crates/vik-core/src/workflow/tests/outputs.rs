@@ -31,7 +31,7 @@ fn policy(outputs: &str) -> Option<OutputPolicy> {
 }
 
 #[test]
-fn one_of_each_kind_is_the_default_and_no_outputs_are_none() {
+fn output_rules_allow_one_of_each_kind_by_default() {
     let policy =
         policy("{comment: {run: a}, label: {allow: [x], run: b}, pull_request: {run: c, check: d}}").unwrap();
     let kinds: Vec<_> = policy.rules.keys().copied().collect();
@@ -92,7 +92,7 @@ fn outputs_errors_have_positions() {
 }
 
 #[test]
-fn outputs_need_a_wall() {
+fn outputs_need_a_sandbox() {
     let path = "issue.stages.plan.outputs";
     one(
         &with(COMMENT, "sandbox: off", "parallel: false"),
@@ -114,7 +114,7 @@ fn outputs_need_a_wall() {
 }
 
 #[test]
-fn an_agent_that_writes_nothing_asks_for_nothing() {
+fn read_only_agent_with_outputs_is_reported() {
     let read_only = |runtime: &str| {
         let text = with(COMMENT, "permission: read-only", "parallel: false").text;
         load(&text.replace("runtime: codex", &format!("runtime: {runtime}")))
@@ -128,7 +128,7 @@ fn an_agent_that_writes_nothing_asks_for_nothing() {
 }
 
 #[test]
-fn the_agent_of_such_a_stage_gets_no_credential() {
+fn agent_with_outputs_gets_no_credential() {
     for (profile, path) in [
         ("env: {GITHUB_TOKEN: x}", "agents.codex.env.GITHUB_TOKEN"),
         ("env_pass: [A, SSH_AUTH_SOCK]", "agents.codex.env_pass.1"),
@@ -172,7 +172,7 @@ fn the_agent_of_such_a_stage_gets_no_credential() {
 }
 
 #[test]
-fn a_workflow_that_was_kept_before_there_were_outputs_is_read() {
+fn workflow_stored_without_outputs_is_read() {
     let workflow = load(MINIMAL).workflow.unwrap();
     let mut kept = serde_json::to_value(&workflow).unwrap();
     let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();

@@ -54,7 +54,7 @@ fn lines_of_blocks_are_lines_of_the_file() {
 }
 
 #[test]
-fn a_block_with_its_own_indentation_is_mapped_too() {
+fn block_with_its_own_indentation_is_mapped() {
     let loaded = load("a: |2\n     x\n    y\n");
     assert_eq!(loaded.block_line("a", 1), Some((2, 3)));
     assert_eq!(loaded.block_line("a", 2), Some((3, 3)));

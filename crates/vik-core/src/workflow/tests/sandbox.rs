@@ -15,7 +15,7 @@ fn policy(profile: &str, stage: &str) -> Option<SandboxPolicy> {
 }
 
 #[test]
-fn the_stage_counts_before_the_profile_key_by_key() {
+fn stage_overrides_the_profile_key_by_key() {
     assert_eq!(
         policy("sandbox: on", "sandbox: on"),
         Some(SandboxPolicy::default())

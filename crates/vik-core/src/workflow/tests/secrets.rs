@@ -13,7 +13,7 @@ fn with(secrets: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_secret_has_one_source() {
+fn secret_has_one_source() {
     assert_eq!(with("{env: V}"), []);
     assert_eq!(with("{file: ../k}"), []);
     assert_eq!(with("{command: pass show k}"), []);
@@ -28,7 +28,7 @@ fn a_secret_has_one_source() {
 }
 
 #[test]
-fn its_name_is_that_of_a_variable() {
+fn secret_name_is_that_of_a_variable() {
     for name in ["my-key", "1KEY", "PATH", "VIK_HOME"] {
         let text = minimal_with(&[(
             "agents:\n  codex:\n",
@@ -40,7 +40,7 @@ fn its_name_is_that_of_a_variable() {
 }
 
 #[test]
-fn who_lists_one_lists_one_that_is_there() {
+fn listed_secret_must_exist() {
     let finding = one(
         &[(
             "agents:\n  codex:\n",

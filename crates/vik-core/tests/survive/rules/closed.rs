@@ -59,7 +59,7 @@ impl Story {
 }
 
 #[test]
-fn parked_issue_that_is_closed_is_over_and_comes_back_as_a_new_run() {
+fn closed_parked_issue_returns_as_a_new_run() {
     for restart in [false, true] {
         for is_missing in [false, true] {
             let mut story = with_show();
@@ -126,7 +126,7 @@ fn closing_an_issue_frees_no_agent_that_may_still_live() {
 /// `after_run` closes the issue, and the pull brings open issues only. A pull that began before the
 /// end misses the issue first, so the one after the end finds nothing new.
 #[test]
-fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_up_and_its_workspace_removed() {
+fn absent_issue_lookup_at_its_end_removes_the_workspace() {
     for lookup_before in [LookupResult::Unknown, seen(TO_DO), seen(DONE)] {
         let mut story = with_show();
         story.pull(TO_DO).shown(seen(TO_DO));
@@ -140,7 +140,7 @@ fn issue_that_left_the_pull_before_its_attempt_ended_is_looked_up_and_its_worksp
 }
 
 #[test]
-fn absent_issue_with_leftovers_is_looked_up_again_after_growing_waits() {
+fn absent_issue_lookup_is_repeated_after_growing_waits() {
     let mut story = with_show();
     story.attempt(refused()).pull(TO_DO);
     // It leaves the pull, and is closed later.

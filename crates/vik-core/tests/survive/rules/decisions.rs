@@ -67,7 +67,7 @@ fn backoff_is_explained_before_the_first_pull() {
 }
 
 #[test]
-fn a_limit_of_the_issue_is_named() {
+fn issue_limit_is_named_in_the_hold() {
     let mut story = story("", "limits: { attempts: 1 }", "");
     story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     match story.hold("1") {

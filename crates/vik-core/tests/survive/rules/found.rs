@@ -33,7 +33,7 @@ fn hold_of(story: &Story, stage: &str) -> Option<Hold> {
 }
 
 #[test]
-fn after_an_attempt_that_parked_at_once_the_issue_is_seen_before_its_next_stage_starts() {
+fn parked_stage_delays_the_next_stage_until_a_pull() {
     let mut story = two_stages("", "");
     story.pull(TO_DO).end(refused());
     assert_eq!((story.starts.len(), story.parked()), (1, Some(ParkReason::Auth)));
@@ -67,7 +67,7 @@ fn stage_waits_for_the_one_before_it_and_explain_names_it() {
 }
 
 #[test]
-fn a_lower_max_attempts_holds_a_run_that_waits_for_its_next_attempt() {
+fn lower_max_attempts_holds_a_waiting_run() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(of(Outcome::Failed)).pull(TO_DO);
     let text = story
@@ -96,7 +96,7 @@ fn blockers_found_by_the_lookup_before_the_start_hold_it() {
 }
 
 #[test]
-fn a_state_that_an_edit_makes_open_again_blocks_at_once() {
+fn state_reopened_by_an_edit_blocks_at_once() {
     const BLOCKED: &str = r#"[{"id":1,"state":"todo","blocked_by":[2]},{"id":2,"state":"done"}]"#;
     let mut story = two_stages("", "");
     story

@@ -16,7 +16,7 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn damage_is_told_with_the_way_out() {
+fn damage_is_reported_with_a_hint() {
     let damages: &[fn(&Path)] = &[
         |db| fs::write(db, "").unwrap(),
         |db| fs::write(db, "this is no database at all, but some text. ".repeat(500)).unwrap(),
@@ -52,7 +52,7 @@ fn damage_is_told_with_the_way_out() {
 }
 
 #[test]
-fn a_log_that_lost_its_end_is_behind_what_was_acknowledged() {
+fn truncated_wal_is_behind_the_acknowledged_commits() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     for number in 1..=20 {
@@ -96,7 +96,7 @@ fn a_log_that_lost_its_end_is_behind_what_was_acknowledged() {
 }
 
 #[test]
-fn an_older_copy_is_behind_what_was_acknowledged() {
+fn older_copy_is_behind_the_acknowledged_commits() {
     let folder = TempDir::new().unwrap();
     sample(folder.path());
     let backup = fs::read(folder.path().join(DB)).unwrap();
@@ -119,7 +119,7 @@ fn an_older_copy_is_behind_what_was_acknowledged() {
 }
 
 #[test]
-fn a_later_schema_and_a_strange_database_are_refused_and_left_alone() {
+fn newer_schema_and_foreign_database_are_refused_unchanged() {
     for (pragma, is_newer) in [("user_version = 99", true), ("application_id = 7", false)] {
         let folder = TempDir::new().unwrap();
         sample(folder.path());

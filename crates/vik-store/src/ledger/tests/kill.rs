@@ -32,7 +32,7 @@ fn steps(stored: &Stored, reader: &Reader) -> u64 {
 
 #[test]
 #[ignore = "run by the test below, in a process of its own"]
-fn commits_until_it_is_killed() {
+fn child_commits_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
@@ -52,11 +52,11 @@ fn commits_until_it_is_killed() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+fn acknowledged_commits_survive_a_kill_at_any_moment() {
     let folder = TempDir::new().unwrap();
     for kill in 0..60_u64 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "ledger::tests::kill::commits_until_it_is_killed"])
+            .args(["--exact", "ledger::tests::kill::child_commits_until_it_is_killed"])
             .args(["--ignored", "--nocapture"])
             .env(FOLDER, folder.path())
             .stdout(Stdio::piped())

@@ -101,7 +101,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_opened_is_exactly_what_was_committed(ops in prop::collection::vec(op(), 1..30)) {
+    fn reopened_ledger_equals_the_commits(ops in prop::collection::vec(op(), 1..30)) {
         let mut folder = TempDir::new().unwrap();
         let mut model = Model::default();
         let (mut ledger, _) = Ledger::open(folder.path()).unwrap();
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn many_at_once_are_committed_in_order_and_together() {
+fn queued_commits_are_stored_in_order_and_together() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     let commits: Vec<_> = (1..=3000_u32)

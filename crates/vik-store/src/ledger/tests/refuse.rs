@@ -12,7 +12,7 @@ fn pause(paused: bool) -> Changes {
 }
 
 #[test]
-fn one_process_writes() {
+fn ledger_allows_one_process_at_a_time() {
     let folder = TempDir::new().unwrap();
     let (first, _) = Ledger::open(folder.path()).unwrap();
     assert!(matches!(refused(folder.path()), LedgerError::Busy { .. }));
@@ -21,7 +21,7 @@ fn one_process_writes() {
 }
 
 #[test]
-fn a_stranger_that_writes_is_waited_for_and_then_told_of() {
+fn foreign_writer_makes_the_ledger_busy() {
     let folder = TempDir::new().unwrap();
     let options = Options {
         lock_timeout: Duration::from_millis(20),
@@ -39,7 +39,7 @@ fn a_stranger_that_writes_is_waited_for_and_then_told_of() {
 }
 
 #[test]
-fn a_network_file_system_is_refused() {
+fn network_file_system_is_refused() {
     let folder = TempDir::new().unwrap();
     let options = Options {
         probe: |_| Ok(Some("nfs".to_owned())),
@@ -52,7 +52,7 @@ fn a_network_file_system_is_refused() {
 }
 
 #[test]
-fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
+fn full_disk_fails_commits_until_the_ledger_is_reopened() {
     let folder = TempDir::new().unwrap();
     let options = Options {
         max_pages: Some(64),
@@ -83,7 +83,7 @@ fn a_full_disk_fails_the_commit_and_all_after_it_until_it_is_opened_again() {
 }
 
 #[test]
-fn what_the_system_says_is_sorted() {
+fn system_errors_are_classified() {
     let classified = |kind: io::ErrorKind| LedgerError::of_io(Path::new("db"), kind.into());
     assert!(matches!(
         classified(io::ErrorKind::StorageFull),
@@ -121,7 +121,7 @@ fn what_the_system_says_is_sorted() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_that_cannot_be_written_is_told_of() {
+fn unwritable_folder_is_reported() {
     // Not even root can create files there.
     let error = refused(Path::new("/sys/kernel"));
     assert!(matches!(error, LedgerError::ReadOnly { .. }), "{error:?}");
@@ -129,7 +129,7 @@ fn a_folder_that_cannot_be_written_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_commit_can_be_awaited() {
+async fn commit_can_be_awaited() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     ledger.commit(pause(true)).await.unwrap();

@@ -133,7 +133,7 @@ fn by_id<'a>(stored: &'a Stored, issue: &str) -> &'a IssueMachine {
 }
 
 #[test]
-fn from_the_logs_alone_limits_still_hold_and_what_runs_is_taken_up() {
+fn repair_from_logs_alone_keeps_limits_and_open_attempts() {
     let (service, sessions) = folders(&history());
     fs::write(service.path().join(DB), "no database").unwrap();
     let repaired = repair(service.path(), sessions.path()).unwrap();
@@ -164,7 +164,7 @@ fn from_the_logs_alone_limits_still_hold_and_what_runs_is_taken_up() {
 }
 
 #[test]
-fn what_can_be_read_of_the_damaged_one_is_kept() {
+fn repair_keeps_the_readable_rows() {
     let (service, sessions) = folders(&[]);
     let changes = sample(service.path());
     let db = Connection::open(service.path().join(DB)).unwrap();
@@ -194,7 +194,7 @@ fn what_can_be_read_of_the_damaged_one_is_kept() {
 }
 
 #[test]
-fn an_older_copy_and_the_logs_after_it_give_the_larger_of_both() {
+fn repair_takes_the_larger_figure_of_backup_and_logs() {
     let (service, sessions) = folders(&[]);
     sample(service.path());
     let backup = fs::read(service.path().join(DB)).unwrap();
@@ -228,7 +228,7 @@ fn an_older_copy_and_the_logs_after_it_give_the_larger_of_both() {
 }
 
 #[test]
-fn a_whole_ledger_stays_as_it_is_and_one_of_a_later_version_too() {
+fn repair_leaves_intact_and_newer_ledgers_unchanged() {
     let (service, sessions) = folders(&history());
     sample(service.path());
     let before = fs::read(service.path().join(DB)).unwrap();
@@ -251,7 +251,7 @@ fn a_whole_ledger_stays_as_it_is_and_one_of_a_later_version_too() {
 }
 
 #[test]
-fn a_ledger_that_is_gone_is_made_of_what_the_attempts_left() {
+fn repair_rebuilds_a_missing_ledger_from_the_logs() {
     let (service, sessions) = folders(&history());
     let repaired = repair(service.path(), sessions.path()).unwrap();
     assert_eq!((repaired.moved.len(), repaired.attempts), (0, 5));
@@ -266,7 +266,7 @@ fn a_ledger_that_is_gone_is_made_of_what_the_attempts_left() {
 /// A repair that is interrupted between setting the damaged files aside and installing the new ones
 /// starts again, and finds all data.
 #[test]
-fn a_repair_can_be_repeated() {
+fn repair_resumes_after_an_interruption() {
     let (service, sessions) = folders(&[]);
     sample(service.path());
     for name in ["vik.db.broken-20270101T000000.000Z", "vik.db.new"] {
@@ -284,7 +284,7 @@ fn a_repair_can_be_repeated() {
 
 /// Any damage in the file: whatever can be read is kept, and the rebuilt ledger is intact.
 #[test]
-fn any_damage_gives_a_ledger_that_opens_and_counts_no_less_than_the_logs() {
+fn repair_after_any_damage_counts_no_less_than_the_logs() {
     let (service, sessions) = folders(&history());
     sample(service.path());
     let whole = fs::read(service.path().join(DB)).unwrap();

@@ -14,7 +14,7 @@ fn reader(folder: &TempDir) -> Reader {
 }
 
 #[test]
-fn attempts_claims_runs_and_decisions_are_told() {
+fn reader_returns_attempts_claims_runs_and_decisions() {
     let folder = TempDir::new().unwrap();
     assert!(Reader::open(folder.path()).unwrap().is_none());
     let changes = sample(folder.path());
@@ -60,7 +60,7 @@ fn attempts_claims_runs_and_decisions_are_told() {
 }
 
 #[test]
-fn the_figures_of_a_span_are_told_without_its_end() {
+fn figures_of_a_span_exclude_its_end() {
     let folder = TempDir::new().unwrap();
     let changes = sample(folder.path());
     let reader = reader(&folder);
@@ -100,7 +100,7 @@ fn the_figures_of_a_span_are_told_without_its_end() {
 }
 
 #[test]
-fn a_reader_sees_what_a_writer_commits_meanwhile() {
+fn reader_sees_commits_made_meanwhile() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     let reader = reader(&folder);
@@ -115,7 +115,7 @@ fn a_reader_sees_what_a_writer_commits_meanwhile() {
 }
 
 #[test]
-fn an_end_that_comes_twice_is_charged_once() {
+fn repeated_end_is_charged_once() {
     let folder = TempDir::new().unwrap();
     let changes = sample(folder.path());
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
@@ -129,7 +129,7 @@ fn an_end_that_comes_twice_is_charged_once() {
 }
 
 #[test]
-fn an_attempt_may_end_and_the_next_one_begin_in_one_set() {
+fn attempt_may_end_and_the_next_start_in_one_commit() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     let changes = Changes {
@@ -144,7 +144,7 @@ fn an_attempt_may_end_and_the_next_one_begin_in_one_set() {
 
 /// Each of these changes would break an invariant, so the ledger ends instead of storing it.
 #[test]
-fn what_contradicts_the_ledger_is_refused() {
+fn contradicting_changes_are_refused() {
     let twice = Changes {
         started: vec![started("A-1", "plan", 4, 4)],
         ..Changes::default()
@@ -214,7 +214,7 @@ fn decisions_are_trimmed_and_counters_are_not() {
 }
 
 #[test]
-fn only_its_owner_can_read_it() {
+fn ledger_files_are_readable_only_by_their_owner() {
     let folder = TempDir::new().unwrap();
     let (ledger, _) = Ledger::open(folder.path()).unwrap();
     let commit = Changes {
@@ -242,7 +242,7 @@ fn only_its_owner_can_read_it() {
 /// An attempt that reports its tokens while it runs, and nothing at its end, is charged an estimate
 /// of its cost only.
 #[test]
-fn the_estimated_part_of_a_charge_is_the_same_after_a_restart() {
+fn estimated_charge_is_the_same_after_a_restart() {
     let text = "
 agents:
   a: { runtime: codex, model: m, estimate: { usd: 2, tokens: 1000 } }

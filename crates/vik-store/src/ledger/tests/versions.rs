@@ -25,7 +25,7 @@ fn fresh() -> Vec<String> {
 const RELEASED: &[&str] = &[include_str!("fixtures/ledger-1.sql")];
 
 #[test]
-fn every_released_ledger_loads_and_has_the_schema_of_a_new_one() {
+fn released_ledgers_load_with_the_schema_of_a_new_one() {
     assert_eq!(
         i64::try_from(RELEASED.len()).unwrap(),
         schema::latest(),
@@ -57,7 +57,7 @@ fn every_released_ledger_loads_and_has_the_schema_of_a_new_one() {
 /// A migration between any two versions works the same way: one step at a time, each complete or
 /// not done.
 #[test]
-fn a_step_that_fails_leaves_the_schema_before_it() {
+fn failed_migration_step_keeps_the_schema_before_it() {
     let steps = [
         "CREATE TABLE a (x INTEGER) STRICT;",
         "ALTER TABLE a ADD COLUMN y INTEGER; INSERT INTO a VALUES (1, 2);",

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn args_are_unquoted() {
+    fn args_of_a_step_are_unquoted() {
         let step = &parse(r#"write "a b" "x\n\"y\"" 'c \'d' e"#).unwrap()[0];
         assert_eq!(step.args(), ["a b", "x\n\"y\"", "c 'd", "e"]);
         assert_eq!(

@@ -80,14 +80,14 @@ fn invalid_patch_gives_its_reason() {
 }
 
 #[test]
-fn a_patch_with_cr_lf_throughout_reads_as_one_without() {
+fn patch_with_cr_lf_parses_as_one_without() {
     let patch = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n";
     assert_eq!(parse(&patch.replace('\n', "\r\n")), parse(patch));
 }
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(text in "([-+ @*\\\\]{0,4}[a-z/*@ ]{0,8}\r?\n){0,12}") {
+    fn parse_never_panics_on_any_text(text in "([-+ @*\\\\]{0,4}[a-z/*@ ]{0,8}\r?\n){0,12}") {
         let _ = parse(&text);
         let _ = parse(&format!("*** Begin Patch\n*** Update File: x\n{text}"));
         let _ = parse(&format!("--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@\n{text}"));
