@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Returns a script that appends a word to the file `order`.
-fn note(world: &World, word: &str) -> String {
-    format!("append {}/order \"{word} \"", world.env.work().display())
+fn note(world: &World, arg: &str) -> String {
+    format!("append {}/order \"{arg} \"", world.env.work().display())
 }
 
 fn order(world: &World) -> String {

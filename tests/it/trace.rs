@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// The `after_create` hook: the workspace starts as a repository with one commit.
-const BEGIN: &str = "
+const START: &str = "
 git init -q . && git config user.name n && git config user.email a@b.c
 printf '*.log\\n' > .gitignore
 printf 'base 1\\nbase 2\\nbase 3\\nbase 4\\nbase 5\\nbase 6\\n' > shared
@@ -69,7 +69,7 @@ git add -f . && git commit -qm 'all mine'
 fn world() -> World {
     let world = World::new(&[("1", "s1")]);
     let ran = world.env.path("ran").display().to_string();
-    let mut world = world.set("/issue/hooks", json!({"after_create": BEGIN}));
+    let mut world = world.set("/issue/hooks", json!({"after_create": START}));
     for (at, script) in [FIRST, SECOND, THIRD, FOURTH].iter().enumerate() {
         let (number, next) = (
             at + 1,

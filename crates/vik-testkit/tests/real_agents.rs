@@ -129,13 +129,13 @@ fn stops_in_mid_tool(agent: RealAgent, test: &str) {
         setup.env.read("work/started.txt").contains("started")
     });
     let pid = Pid::from_raw(child.id().cast_signed());
-    let began = Instant::now();
+    let started = Instant::now();
     kill(pid, Signal::SIGINT).unwrap();
     let run = AgentRun::wait(child, &setup.profile);
     assert!(
-        began.elapsed() < Duration::from_secs(10),
+        started.elapsed() < Duration::from_secs(10),
         "SIGINT took {:?}",
-        began.elapsed()
+        started.elapsed()
     );
     assert!(!run.conclusion.ok, "{:?}", run.conclusion);
     eventually("its tools are gone", || setup.env.leftovers().is_empty());

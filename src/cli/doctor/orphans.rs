@@ -19,7 +19,7 @@ pub(super) enum Owner {
     Daemon,
     /// A shim without a daemon: it ends the process after its grace, unless a daemon attaches.
     Shim,
-    NoOwner,
+    Unowned,
 }
 
 /// A process of Vik.
@@ -58,7 +58,7 @@ pub fn run(json: bool) -> CliResult {
     if json {
         let orphans = found
             .iter()
-            .filter(|process| process.owner == Owner::NoOwner)
+            .filter(|process| process.owner == Owner::Unowned)
             .count();
         print_json(&serde_json::json!({
             "schema": vik_api::SCHEMA,
@@ -68,7 +68,7 @@ pub fn run(json: bool) -> CliResult {
     } else {
         print(&text(&found, stdout_width()));
     }
-    Ok(if found.iter().any(|process| process.owner == Owner::NoOwner) {
+    Ok(if found.iter().any(|process| process.owner == Owner::Unowned) {
         Exit::Failed
     } else {
         Exit::Done
@@ -124,7 +124,7 @@ pub(super) fn find_owner(
     let owner = match (daemon, shim) {
         (Some(_), _) => Owner::Daemon,
         (None, Some(_)) => Owner::Shim,
-        (None, None) => Owner::NoOwner,
+        (None, None) => Owner::Unowned,
     };
     let attempt_of_census = |census: &PathBuf| {
         let stem = census.file_stem()?.to_str()?;
@@ -177,7 +177,7 @@ pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
 
 fn summary(found: &[OwnedProcess]) -> String {
     let count = |owner| found.iter().filter(|process| process.owner == owner).count();
-    let (orphans, waiting) = (count(Owner::NoOwner), count(Owner::Shim));
+    let (orphans, waiting) = (count(Owner::Unowned), count(Owner::Shim));
     let mut out = format!(
         "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
         found.len(),
@@ -199,7 +199,7 @@ fn summary(found: &[OwnedProcess]) -> String {
     }
     if found
         .iter()
-        .any(|process| process.owner == Owner::NoOwner && process.workflow_path.is_none())
+        .any(|process| process.owner == Owner::Unowned && process.workflow_path.is_none())
     {
         out.push_str("  what belongs to no known workflow can only be ended by its pid: `kill PID`\n");
     }

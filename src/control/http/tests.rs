@@ -165,7 +165,7 @@ fn openapi_document_covers_all_routes() {
 #[test]
 fn metrics_have_their_documented_names() {
     let metrics = Metrics::default();
-    let nobody = Status::of(Daemon {
+    let not_running = Status::of(Daemon {
         state: DaemonState::NotRunning,
         pid: None,
         started_at: None,
@@ -173,7 +173,7 @@ fn metrics_have_their_documented_names() {
         workflow_path: "workflow.yml".into(),
         home: None,
     });
-    let text = String::from_utf8(metrics.text(&nobody, 0).unwrap()).unwrap();
+    let text = String::from_utf8(metrics.text(&not_running, 0).unwrap()).unwrap();
     insta::assert_snapshot!(text);
 }
 

@@ -14,7 +14,7 @@ fn code(served: &Served) -> String {
     let start = format!("http://{}/login#code=", served.address);
     let link = printed
         .split_whitespace()
-        .find_map(|word| word.strip_prefix(&start));
+        .find_map(|secret| secret.strip_prefix(&start));
     link.unwrap_or_else(|| panic!("{printed}")).to_owned()
 }
 

@@ -183,12 +183,12 @@ fn events_fit_the_schema_and_contain_no_secret() {
 fn streaming_answer_is_reported_as_bounded_activity() {
     let sink = Sink::default();
     let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
-    let began = Instant::now();
+    let started = Instant::now();
     rewind(&journal);
     for bytes in 1..=10_000 {
         journal.progress(&Progress::Received { bytes });
     }
-    let most = began.elapsed().as_millis() / ACTIVITY_INTERVAL.as_millis() + 1;
+    let most = started.elapsed().as_millis() / ACTIVITY_INTERVAL.as_millis() + 1;
     let text = sink.text();
     let written = text.lines().count();
     assert!(

@@ -106,8 +106,8 @@ fn peer_on_another_machine_is_remote() {
         assert_eq!(peer_socket(peer, local), Socket::Remote);
         assert_eq!(tcp_peer(peer, local, &[me()]), TcpPeer::Other);
     }
-    let nobody = "127.0.0.1:1".parse().unwrap();
-    assert_eq!(peer_socket(nobody, local), Socket::Closed);
+    let unused = "127.0.0.1:1".parse().unwrap();
+    assert_eq!(peer_socket(unused, local), Socket::Closed);
 }
 
 /// All addresses of interfaces belong to this machine, not only those of the loopback.

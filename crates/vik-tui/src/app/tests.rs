@@ -520,7 +520,7 @@ fn diff_keys_move_between_files() {
 fn feed_events_reload_the_state_at_a_limited_rate() {
     let mut app = app(80, 24, 5);
     let fact =
-        |what| from_json(json!({"at": now().to_string(), "type": "issue", "issue_id": "7", "what": what}));
+        |case| from_json(json!({"at": now().to_string(), "type": "issue", "issue_id": "7", "what": case}));
     // The state was just loaded: a second later is soon enough.
     assert_eq!(send(&mut app, Msg::Feed(Some(fact("parked")))), []);
     assert_eq!(send(&mut app, Msg::Feed(None)), []);

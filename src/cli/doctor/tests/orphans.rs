@@ -91,7 +91,7 @@ fn unowned_processes_are_orphans_even_beside_a_daemon() {
     for runs in [true, false] {
         let found = owners(&all, &known(runs));
         assert!(
-            found.iter().all(|process| process.owner == Owner::NoOwner),
+            found.iter().all(|process| process.owner == Owner::Unowned),
             "{found:?}"
         );
         let json = serde_json::to_value(&found[1]).unwrap();
@@ -117,7 +117,7 @@ fn descendants_of_a_daemon_are_owned_by_it() {
         ..process(10)
     };
     let of_other = find_owner(&all[0], &all, &known(true), |_| vec![other]);
-    assert_eq!(of_other.owner, Owner::NoOwner);
+    assert_eq!(of_other.owner, Owner::Unowned);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn project() -> Bench {
 #[test]
 fn search_skips_git_and_ignored_files() {
     let bench = project();
-    let told = [
+    let output = [
         bench.ok("search_files", json!({"pattern": "needle"})),
         bench.ok("search_files", json!({"pattern": "Needle"})),
         bench.ok(
@@ -63,7 +63,7 @@ fn search_skips_git_and_ignored_files() {
         bench.fails("search_files", json!({"pattern": "needle("})),
         bench.fails("search_files", json!({"pattern": "needle", "path": "no/such"})),
     ];
-    insta::assert_snapshot!(told.join("--\n"));
+    insta::assert_snapshot!(output.join("--\n"));
     for path in ["..", "/etc", "etc"] {
         assert!(
             bench
@@ -83,7 +83,7 @@ fn search_skips_git_and_ignored_files() {
 #[test]
 fn glob_lists_the_files_that_a_search_walks() {
     let bench = project();
-    let told = [
+    let output = [
         bench.ok("glob_files", json!({"pattern": "*.rs"})),
         bench.ok("glob_files", json!({"pattern": "src/**/*.py"})),
         bench.ok("glob_files", json!({"pattern": "deep/*", "path": "src"})),
@@ -92,7 +92,7 @@ fn glob_lists_the_files_that_a_search_walks() {
         bench.ok("glob_files", json!({"pattern": "*.c"})),
         bench.fails("glob_files", json!({"pattern": "a[b"})),
     ];
-    insta::assert_snapshot!(told.join("--\n"));
+    insta::assert_snapshot!(output.join("--\n"));
 }
 
 #[test]
@@ -105,24 +105,24 @@ fn search_results_are_bounded_and_counted() {
         "long.txt",
         format!("{}needle{}\n", "x".repeat(5000), "y".repeat(5000)),
     );
-    let told = bench.ok("search_files", json!({"pattern": "needle"}));
-    assert!(told.len() < 24 * 1024, "{}", told.len());
+    let output = bench.ok("search_files", json!({"pattern": "needle"}));
+    assert!(output.len() < 24 * 1024, "{}", output.len());
     assert!(
-        told.ends_with(
+        output.ends_with(
             "[at least 10000 lines in 100 files; not all are shown: narrow it with path, glob or pattern]\n"
         ),
         "{}",
-        &told[told.len() - 200..]
+        &output[output.len() - 200..]
     );
-    let told = bench.ok("search_files", json!({"pattern": "needle", "glob": "long.txt"}));
+    let output = bench.ok("search_files", json!({"pattern": "needle", "glob": "long.txt"}));
     assert!(
-        told.len() < 400 && told.contains("…x") && told.contains("needley"),
-        "{told}"
+        output.len() < 400 && output.contains("…x") && output.contains("needley"),
+        "{output}"
     );
-    let told = bench.ok("glob_files", json!({"pattern": "*.txt"}));
+    let output = bench.ok("glob_files", json!({"pattern": "*.txt"}));
     assert!(
-        told.ends_with("[200 of 301 files; narrow the pattern]\n"),
-        "{told}"
+        output.ends_with("[200 of 301 files; narrow the pattern]\n"),
+        "{output}"
     );
     bench.interrupt.set();
     assert!(
@@ -142,8 +142,8 @@ fn other_encodings_and_endless_lines_do_no_harm() {
     bench.put("utf16.txt", utf16);
     bench.put("latin.txt", b"caf\xe9 needle\n");
     bench.put("endless.txt", "x".repeat(9 << 20));
-    let told = bench.ok("search_files", json!({"pattern": "needle|x"}));
-    insta::assert_snapshot!(told);
+    let output = bench.ok("search_files", json!({"pattern": "needle|x"}));
+    insta::assert_snapshot!(output);
 }
 
 #[test]
@@ -151,10 +151,10 @@ fn several_paths_in_one_argument_are_explained() {
     let bench = Bench::new();
     bench.put("a.py", "x\n");
     bench.put("b.py", "x\n");
-    let told = |path: &str| bench.fails("search_files", json!({"pattern": "x", "path": path}));
+    let output = |path: &str| bench.fails("search_files", json!({"pattern": "x", "path": path}));
     assert_eq!(
-        told("a.py b.py"),
+        output("a.py b.py"),
         "a.py b.py is not there: give one path, or leave it out to search everywhere"
     );
-    assert_eq!(told("a.py c.py"), "a.py c.py is not there");
+    assert_eq!(output("a.py c.py"), "a.py c.py is not there");
 }
