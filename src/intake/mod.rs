@@ -65,7 +65,7 @@ pub(super) fn on_stderr(stderr: &str) -> String {
     }
 }
 
-/// Runs the pull command once and parses its output; see [`print()`].
+/// Runs the pull command once and parses its output; see [`run_pull_command`].
 pub async fn pull(
     host: &Host,
     workflow: &Workflow,

@@ -1,8 +1,8 @@
 //! The schedule: entries that are due by the wall clock run a command, or request a pull.
 //!
-//! [`Timing`] decides, [`Book`] stores each decision before it is carried out, and the task in this
-//! module carries it out. Each time of an entry runs at most once, whatever the clock does and
-//! however often the daemon dies.
+//! [`Timing`] decides, [`ScheduleState`] stores each decision before it is carried out, and the task
+//! in this module carries it out. Each time of an entry runs at most once, whatever the clock does
+//! and however often the daemon dies.
 
 mod book;
 mod command;

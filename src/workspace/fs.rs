@@ -220,7 +220,7 @@ pub fn write_json_atomic<T: Serialize + ?Sized>(path: &Path, value: &T) -> io::R
     write_atomic(path, &json(value)?)
 }
 
-/// Writes a value as JSON and a newline with [`write_soon`].
+/// Writes a value as JSON and a newline with [`write_atomic_nosync`].
 ///
 /// # Errors
 /// When it cannot be written, or cannot be serialised.

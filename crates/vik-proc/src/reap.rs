@@ -12,7 +12,7 @@ use crate::identity::ProcessId;
 use crate::supervise::shims;
 use crate::sys::{self, Stat};
 
-/// The interval at which [`tend_orphans`] reaps.
+/// The interval at which [`reap_orphans_forever`] reaps.
 const REAP_INTERVAL: Duration = Duration::from_secs(5);
 
 static ADOPTS: AtomicBool = AtomicBool::new(false);
@@ -25,7 +25,7 @@ pub fn is_init() -> bool {
 
 /// Makes this process inherit the descendants of a lost shim, so that even a process that has
 /// cleared its environment and left its group is found and the end is proven. It is called before
-/// the first shim is started, and [`tend_orphans`] must run afterwards. Returns `false` where the
+/// the first shim is started, and [`reap_orphans_forever`] must run afterwards. Returns `false` where the
 /// system has no subreapers (macOS).
 ///
 /// From then on a child of this process that is in another session and is no shim counts as such an

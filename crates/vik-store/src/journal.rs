@@ -249,7 +249,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Records a step like [`note`](Self::note), and waits until it survives the death of the
+    /// Records a step like [`record`](Self::record), and waits until it survives the death of the
     /// machine.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ struct Run<'a> {
 }
 
 impl Update {
-    /// Updates the submodules of a workspace. The locks of [`Target::alone`] must be held.
+    /// Updates the submodules of a workspace. The locks of [`Target::lock_workspace`] must be held.
     pub(super) fn run(
         &self,
         target: &Target,

@@ -150,7 +150,7 @@ pub(super) fn find_agent(outermost: i32, pid: i32) -> Option<(ProcessId, Vec<Pro
 
 // --- the inside
 
-/// Runs the inside to its end. The argument is a [`Given`] as JSON.
+/// Runs the inside to its end. The argument is a [`InsideDescriptors`] as JSON.
 pub(super) fn main(given: Option<String>) -> ExitCode {
     crate::set_non_dumpable();
     let _ = nix::sys::prctl::set_name(c"vik-shim");

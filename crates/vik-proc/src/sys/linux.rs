@@ -111,7 +111,7 @@ pub(crate) fn name(pid: i32) -> String {
 }
 
 /// Returns the environment that a process was started with. For a shim, whose environment only a
-/// privileged process may read ([`crate::shield`]), it returns the arguments.
+/// privileged process may read ([`crate::set_non_dumpable`]), it returns the arguments.
 fn tokens(pid: i32) -> Vec<u8> {
     match fs::read(format!("/proc/{pid}/environ")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && name(pid) == super::SHIM_NAME => {
