@@ -19,6 +19,7 @@ pub(super) enum Owner {
     Daemon,
     /// A shim without a daemon: it ends the process after its grace, unless a daemon attaches.
     Shim,
+    #[serde(rename = "nobody")]
     Unowned,
 }
 
