@@ -69,17 +69,17 @@ pub fn check_paths(path: &Path, text: &str, exists: impl Fn(&Path) -> bool) -> V
     findings
 }
 
-/// Returns the words that the glossary defines more than once.
+/// Returns the terms that the glossary defines more than once.
 pub fn check_glossary(text: &str) -> Vec<(usize, String)> {
     let mut seen = BTreeMap::new();
     let mut findings = Vec::new();
     for (number, line) in prose_lines(text) {
         let line = line.trim_start().trim_start_matches(['-', '|', ' ']);
-        let Some((word, _)) = line.strip_prefix("**").and_then(|line| line.split_once("**")) else {
+        let Some((term, _)) = line.strip_prefix("**").and_then(|line| line.split_once("**")) else {
             continue;
         };
-        if let Some(first) = seen.insert(word.to_lowercase(), number) {
-            findings.push((number, format!("`{word}` is defined in line {first} as well")));
+        if let Some(first) = seen.insert(term.to_lowercase(), number) {
+            findings.push((number, format!("`{term}` is defined in line {first} as well")));
         }
     }
     findings
@@ -118,10 +118,10 @@ fn without_spans(line: &str) -> String {
 /// Returns the paths in a line that name a file of this repository.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
-    line.split(move |c: char| !is_part(c)).filter_map(|word| {
-        let word = word.trim_end_matches('.');
-        let is_ours = FOLDERS.iter().any(|folder| word.starts_with(folder));
-        (is_ours && ENDINGS.iter().any(|end| word.ends_with(end))).then_some(word)
+    line.split(move |c: char| !is_part(c)).filter_map(|token| {
+        let token = token.trim_end_matches('.');
+        let is_ours = FOLDERS.iter().any(|folder| token.starts_with(folder));
+        (is_ours && ENDINGS.iter().any(|end| token.ends_with(end))).then_some(token)
     })
 }
 
