@@ -105,16 +105,16 @@ pub fn hold(hold: &Hold) -> HoldView {
     let freed_by = match hold {
         Hold::Paused { all: true } => Some("`vik continue`".to_owned()),
         Hold::Paused { all: false } => Some("`vik continue ISSUE`".to_owned()),
-        Hold::Draining => Some("the next start of Vik".to_owned()),
+        Hold::Draining => Some("the next start of the daemon".to_owned()),
         Hold::Blocked { root: Some(root), .. } => {
             let issue = one_line(root.issue.as_str(), 60);
-            Some(format!("what frees issue {issue}: {}", root.reason.freed_by()))
+            Some(format!("unparking issue {issue}: {}", root.reason.freed_by()))
         }
-        Hold::Blocked { .. } => Some("the end of those issues".to_owned()),
-        Hold::Cycle { .. } => Some("a change of what blocks one of them".to_owned()),
+        Hold::Blocked { .. } => Some("finishing these issues".to_owned()),
+        Hold::Cycle { .. } => Some("changing the blockers of one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
         Hold::Approval { request } => Some(request.freed_by()),
-        Hold::BadIntent { .. } => Some("a change of the issue's `owned_scope`, or of the stage's".to_owned()),
+        Hold::BadIntent { .. } => Some("a change of `owned_scope` of the issue or the stage".to_owned()),
         Hold::Untrusted { .. } => {
             Some("an author or label that `trust` names, or a change of `trust`".to_owned())
         }
@@ -151,65 +151,64 @@ fn detail(hold: &Hold) -> String {
     match hold {
         Hold::Paused { all: true } => "everything is paused".to_owned(),
         Hold::Paused { all: false } => "the issue is paused".to_owned(),
-        Hold::Draining => "Vik is about to end".to_owned(),
-        Hold::Slot => "as many issues are worked on as may be (`loop.max_issue_concurrency`)".to_owned(),
-        Hold::AgentSlot { agent } => format!("as many attempts of the agent `{agent}` run as may be"),
-        Hold::StageSlot => "as many attempts of the stage run as may be".to_owned(),
-        Hold::Blocked { by, root: None } => format!("it is blocked by {}", issue_list(by)),
+        Hold::Draining => "the daemon is draining".to_owned(),
+        Hold::Slot => "no free slot (`loop.max_issue_concurrency`)".to_owned(),
+        Hold::AgentSlot { agent } => format!("the agent `{agent}` has reached `max_concurrency`"),
+        Hold::StageSlot => "the stage has reached `max_concurrency`".to_owned(),
+        Hold::Blocked { by, root: None } => format!("blocked by {}", issue_list(by)),
         Hold::Blocked { by, root: Some(root) } => {
             let (blockers, issue) = (issue_list(by), one_line(root.issue.as_str(), 60));
             let why = root.reason.as_str();
             if **by == [root.issue.clone()] {
-                format!("it is blocked by {issue}, which is parked: {why}")
+                format!("blocked by {issue}, which is parked: {why}")
             } else {
-                format!(
-                    "it is blocked by {blockers}; the root cause is issue {issue}, which is parked: {why}"
-                )
+                format!("blocked by {blockers}; the root cause is issue {issue}, which is parked: {why}")
             }
         }
         Hold::Cycle { issues } => format!("these issues wait for each other: {}", issue_list(issues)),
         Hold::ScopeConflict { with, waits } => {
             let with = one_line(with.as_str(), 60);
             let how = if *waits {
-                "waits for paths that overlap, and comes first"
+                "waits for overlapping paths and comes first"
             } else {
-                "works on paths that overlap"
+                "works on overlapping paths"
             };
             format!("issue {with} {how} (`issue.scope_conflicts`)")
         }
-        Hold::BadIntent { why } => format!("its intent cannot be followed: {}", one_line(why, SHOWN)),
+        Hold::BadIntent { why } => format!("invalid intent: {}", one_line(why, SHOWN)),
         Hold::Untrusted { author } => match author {
             Some(author) => format!(
-                "nobody trusts it: `trust` does not name its author {}",
+                "not trusted: `trust` does not name its author {}",
                 one_line(author, 60)
             ),
-            None => "nobody trusts it: `trust` asks for an author or a label, and the pull tells of none"
-                .to_owned(),
+            None => {
+                "not trusted: `trust` requires an author or a label, and the pull returned none".to_owned()
+            }
         },
-        Hold::DayLimit { limit, .. } => format!("the day's limit is used up: {limit}"),
+        Hold::DayLimit { limit, .. } => format!("the daily limit is used up: {limit}"),
         Hold::Pressure { why } => format!("the machine is too busy: {why}"),
         Hold::BackingOff { after, .. } => match after {
             None => "the next attempt waits".to_owned(),
             Some(Outcome::Succeeded) => {
-                "the last attempt succeeded, yet the issue kept its state; the next one waits".to_owned()
+                "the last attempt succeeded but the issue kept its state; the next attempt waits".to_owned()
             }
-            Some(outcome) => format!("the last attempt ended as {outcome}; the next one waits"),
+            Some(outcome) => format!("the outcome of the last attempt was {outcome}; the next attempt waits"),
         },
         Hold::Quota { .. } => "the provider's quota is used up".to_owned(),
         Hold::Parked { reason, detail, .. } => {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
         }
         Hold::Approval { request } => request.message(),
-        Hold::Settling => "an attempt ended, and no pull has shown the issue since".to_owned(),
-        Hold::LookupPending => "the issue is looked at once more before it starts".to_owned(),
-        Hold::LookupFailed => "the look at the issue failed; the next pull tries again".to_owned(),
-        Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue comes first"),
-        Hold::Filtered => "this daemon was told to leave it out (`--issue`, `--stage`)".to_owned(),
-        Hold::NoStage => "no stage takes issues in this state".to_owned(),
-        Hold::Terminal => "the issue is done with".to_owned(),
-        Hold::NotPulled => "no pull has told of it since the start".to_owned(),
-        Hold::NotPresent => "the last pull did not bring the issue".to_owned(),
-        Hold::Missing => "the tracker does not have it any more, says `issues.show`".to_owned(),
+        Hold::Settling => "an attempt ended, and no later pull has returned the issue".to_owned(),
+        Hold::LookupPending => "checking the issue with `issues.show` before it starts".to_owned(),
+        Hold::LookupFailed => "the check with `issues.show` failed; retrying after the next pull".to_owned(),
+        Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue runs first"),
+        Hold::Filtered => "excluded by `--issue` or `--stage` of this daemon".to_owned(),
+        Hold::NoStage => "no stage handles this state".to_owned(),
+        Hold::Terminal => "the issue is in a terminal state".to_owned(),
+        Hold::NotPulled => "no pull has returned the issue since the daemon started".to_owned(),
+        Hold::NotPresent => "the last pull did not return the issue".to_owned(),
+        Hold::Missing => "the tracker no longer has the issue, according to `issues.show`".to_owned(),
         Hold::Removing => "its workspace is being removed".to_owned(),
     }
 }
@@ -268,7 +267,7 @@ pub fn describe_request(request: &Request) -> String {
         let outputs = one_line(&request.outputs.join("; "), SHOWN);
         return match request.outputs.is_empty() {
             true => request.message(),
-            false => format!("{}, and what is asked for: {outputs}", request.message()),
+            false => format!("{}, with the outputs: {outputs}", request.message()),
         };
     };
     let subject = match &call.command {
@@ -293,9 +292,9 @@ pub fn unknown_issue(issue: &str) -> Failure {
     Failure::new(
         Exit::NotFound,
         "unknown_issue",
-        format!("no issue `{}` is known", one_line(issue, 60)),
+        format!("unknown issue `{}`", one_line(issue, 60)),
     )
-    .hint("Vik knows issues that a pull brought in the state of a stage; `vik refresh` pulls now")
+    .hint("Vik knows only issues that a pull returned in the state of a stage; `vik refresh` pulls now")
 }
 
 /// Describes a run event on one line.
@@ -320,8 +319,8 @@ pub fn note(note: &RunEvent) -> String {
             ..
         } => format!("`{stage}`: {}", request.answered(answer, by)),
         RunEvent::Parked { stage, reason, .. } => format!("`{stage}` is parked: {}", reason.as_str()),
-        RunEvent::Closed { stage, .. } => format!("the issue was closed: `{stage}` is parked no more"),
-        RunEvent::Freed { stage, .. } => format!("the issue was changed: `{stage}` is freed"),
+        RunEvent::Closed { stage, .. } => format!("the issue was closed: `{stage}` is unparked"),
+        RunEvent::Freed { stage, .. } => format!("the issue was changed: `{stage}` is unparked"),
         RunEvent::Unparked { stage, .. } => format!("`{stage}` is unparked"),
     }
 }

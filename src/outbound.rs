@@ -55,10 +55,10 @@ pub fn failure_message(error: &reqwest::Error) -> String {
         return format!("its certificate is not trusted: {cause}");
     }
     if error.is_timeout() {
-        return "no answer came in time".to_owned();
+        return "no response in time".to_owned();
     }
     if error.is_connect() {
-        return format!("it cannot be reached: {cause}");
+        return format!("cannot connect: {cause}");
     }
-    format!("the connection broke before an answer came: {cause}")
+    format!("the connection broke before a response arrived: {cause}")
 }

@@ -26,7 +26,7 @@ fn answer(workflow: &Path, args: &AnswerArgs, to_answer: impl FnOnce(Option<Stri
     let result = match &answer {
         Answer::Approve { .. } => "approved",
         Answer::Deny { .. } => "denied",
-        Answer::Instruct { .. } => "denied, and told what to do instead",
+        Answer::Instruct { .. } => "denied with instructions",
     };
     let verb = Verb::Answer {
         issue: args.issue.as_str().into(),
@@ -40,7 +40,7 @@ fn answer(workflow: &Path, args: &AnswerArgs, to_answer: impl FnOnce(Option<Stri
         // answered.
         Did::Nothing(why) => Err(
             Failure::new(Exit::Failed, "nothing_waits", format!("issue {id}: {why}"))
-                .hint("`vik status` lists what waits for you"),
+                .hint("`vik status` lists pending requests"),
         ),
         Did::Applied(_) => {
             print(&format!("issue {id}: {result}\n"));

@@ -14,12 +14,12 @@ use clap::{Args, Parser, Subcommand};
     max_term_width = 110,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Exit codes: 0 done, 1 a run failed, 2 usage, 3 workflow invalid, 4 no daemon, 5 already running, \
-                  6 timed out, 7 budget, 8 no pull succeeded or issue not found, 9 no progress, 10 something waits, \
-                  70 bug, 130 interrupted."
+    after_help = "Exit codes: 0 success, 1 a run failed, 2 usage error, 3 invalid workflow, 4 no daemon, 5 \
+                  already running, 6 timed out, 7 budget exceeded, 8 no pull succeeded or issue not found, \
+                  9 no progress, 10 work is waiting, 70 bug, 130 interrupted."
 )]
 pub struct Cli {
-    /// The workflow file
+    /// Path to the workflow file
     #[arg(
         short,
         long,
@@ -28,7 +28,7 @@ pub struct Cli {
         default_value = "./workflow.yml"
     )]
     pub workflow: PathBuf,
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -36,66 +36,66 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Write a workflow that works: tracker, agent, prompts
+    /// Create a working workflow for a tracker and an agent
     Init(InitArgs),
-    /// Check the workflow, and try what `run` will do
+    /// Check the workflow and everything that `run` needs
     Doctor(DoctorArgs),
-    /// Take issues and run agents, in the foreground or detached
+    /// Pull issues and run agents, in the foreground or detached
     Run(RunArgs),
-    /// Show what the daemon does now
+    /// Show the current state of the daemon and its work
     Status(StatusArgs),
-    /// Stop the daemon; returns when no process of it is left
+    /// Stop the daemon and wait until all of its processes have exited
     Stop(StopArgs),
-    /// Stop the daemon, then start it again detached
+    /// Stop the daemon and start it again, detached
     Restart(RestartArgs),
-    /// Stop and remove the instance; history and workspaces stay
+    /// Stop the daemon and remove its instance; history and workspaces are kept
     Uninstall(UninstallArgs),
     /// List runs and their attempts
     Runs(RunsArgs),
-    /// Show one issue's life: what holds it now, what was decided, its attempts
+    /// Show the history of an issue: current hold, decisions and attempts
     Show(ShowArgs),
     /// Print session logs
     Logs(LogsArgs),
-    /// Sum up what was done, how it went, and what it cost
+    /// Summarize work, results and cost
     Report(ReportArgs),
-    /// Tell which agent changed which lines, for which issue; check and export the records
+    /// Show which agent changed which lines for which issue; verify and export the records
     Trace(crate::cli::trace::TraceArgs),
-    /// Watch what runs, waits and is parked in the terminal; follow sessions and steer
+    /// Watch and control running, waiting and parked issues in the terminal
     Top(TopArgs),
-    /// List the browsers that are signed in to the dashboard, and sign them out
+    /// List browsers that are signed in to the dashboard, or sign them out
     SignIns(SignInsArgs),
-    /// Say why an issue runs, why not, and when next
+    /// Explain why an issue runs or does not run, and when it runs next
     Explain(ExplainArgs),
-    /// List the entries of the schedule: how they went last, when they are due next
+    /// List schedule entries with their last result and next due time
     Schedule(ScheduleArgs),
-    /// Look at the workflow and the issues now
+    /// Reload the workflow and pull the issues now
     Refresh,
-    /// Start nothing more for an issue, or at all; what runs goes on
+    /// Pause scheduling for one issue or for all; running attempts continue
     Pause(PauseArgs),
-    /// Take `pause` back
+    /// Resume after `vik pause`
     Continue(PauseArgs),
-    /// Stop what runs for an issue, and park it
+    /// Stop the running attempts of an issue and park it
     Cancel(CancelArgs),
-    /// Free what is parked for an issue
+    /// Unpark an issue so that its stages can start again
     Unpark(UnparkArgs),
-    /// Let go on what waits for you: a start, a call of an agent, a result
+    /// Approve a pending start, tool call or result
     Approve(AnswerArgs),
-    /// Deny what waits for you, or say what to do instead
+    /// Deny a pending start, tool call or result, optionally with instructions
     Deny(AnswerArgs),
-    /// Start nothing more, and end when nothing runs
+    /// Start no new attempts, and exit when the running ones have ended
     Drain(DrainArgs),
-    /// Remove old sessions and workspaces, after showing which
+    /// List old sessions and workspaces, and remove them with --yes
     Prune(PruneArgs),
-    /// Try the notifiers of the workflow
+    /// Test the notifiers of the workflow
     Notify(NotifyArgs),
-    /// The embedded tracker: issues as Markdown files
+    /// Manage the issues of the embedded tracker (Markdown files)
     Issue(crate::cli::issue::IssueArgs),
-    /// Git in the workspace of an issue, with nothing of the workspace's settings: for hooks
+    /// Run git in the workspace of an issue without its git settings, for hooks
     Git(crate::cli::git::GitArgs),
-    /// The built-in agent
+    /// Run the built-in agent
     #[command(disable_help_flag = true)]
     Vex {
-        /// Its own command line
+        /// Arguments of the built-in agent
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
@@ -103,12 +103,12 @@ pub enum Verb {
     Schema,
     /// Print shell completions
     Completions {
-        /// The shell
+        /// Shell to generate completions for
         shell: clap_complete::Shell,
     },
     /// Print the manual page
     Man,
-    /// What is no verb
+    /// An unknown command
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),
 }
@@ -137,7 +137,7 @@ impl Verb {
 /// The workflow file as a positional argument.
 #[derive(Debug, Args)]
 pub struct Positional {
-    /// The workflow file (the same as --workflow)
+    /// Path to the workflow file (same as --workflow)
     #[arg(value_name = "WORKFLOW")]
     pub positional: Option<PathBuf>,
 }
@@ -165,13 +165,13 @@ with_positional!(
 /// `vik init`
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Where issues live; asked for when not given
+    /// Tracker that contains the issues; prompts if omitted
     #[arg(long, value_enum)]
     pub tracker: Option<TrackerKind>,
-    /// Which agent works on them; asked for when not given
+    /// Agent that works on the issues; prompts if omitted
     #[arg(long, value_enum)]
     pub agent: Option<AgentKind>,
-    /// Overwrite files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
     /// Do not run `doctor` afterwards
@@ -208,7 +208,7 @@ pub enum AgentKind {
 /// `vik schedule`
 #[derive(Debug, Args)]
 pub struct ScheduleArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -218,19 +218,19 @@ pub struct ScheduleArgs {
 pub struct DoctorArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// Warnings are errors
+    /// Treat warnings as errors
     #[arg(long)]
     pub strict: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Check the files only: run no command, start no agent
+    /// Check files only, without running commands or agents
     #[arg(long)]
     pub offline: bool,
-    /// List every process of Vik's on this host and who looks after it; exit 1 when one has nobody
+    /// List all Vik processes on this host with their owners; exit with 1 if a process has no owner
     #[arg(long, conflicts_with_all = ["strict", "offline", "repair"])]
     pub orphans: bool,
-    /// Rebuild a damaged ledger from what is left of it and the session logs; no daemon may run
+    /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
     #[arg(long, conflicts_with_all = ["strict", "offline"])]
     pub repair: bool,
 }
@@ -240,34 +240,34 @@ pub struct DoctorArgs {
 pub struct RunArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// Run in the background; returns when the daemon is ready
+    /// Run in the background; return when the daemon is ready
     #[arg(short, long, alias = "detached", conflicts_with_all = ["once", "dry_run"])]
     pub detach: bool,
-    /// Run until there is nothing left to do, then exit with a code that says what happened
+    /// Run until no work is left, then exit with a code for the result
     #[arg(long)]
     pub once: bool,
-    /// Pull once and show what would start, with rendered prompts and hooks; starts nothing
+    /// Pull once and show what would start, with rendered prompts and hooks, without starting anything
     #[arg(long, conflicts_with = "once")]
     pub dry_run: bool,
-    /// Only this issue (may be given more than once)
+    /// Handle only this issue (can be repeated)
     #[arg(long, value_name = "ID")]
     pub issue: Vec<String>,
-    /// Only this stage (may be given more than once)
+    /// Run only this stage (can be repeated)
     #[arg(long, value_name = "NAME")]
     pub stage: Vec<String>,
-    /// End after this many pulls
+    /// Exit after this many pulls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_iterations: Option<u64>,
-    /// Serve the dashboard and the HTTP API on this port; 0 takes a free one
+    /// Port of the dashboard and the HTTP API; 0 selects a free port
     #[arg(long, value_name = "N", conflicts_with = "dry_run")]
     pub port: Option<u16>,
-    /// The address to serve it at; others than loopback are reached from other machines, without encryption
+    /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted
     #[arg(long, value_name = "A", default_value = "127.0.0.1", requires = "port")]
     pub bind_address: IpAddr,
-    /// Say more on stderr (-v info, -vv debug)
+    /// Log more to stderr (-v info, -vv debug)
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// This process is the detached daemon
+    /// Run as the detached daemon process
     #[arg(long, hide = true)]
     pub daemon_child: bool,
 }
@@ -277,10 +277,10 @@ pub struct RunArgs {
 pub struct StatusArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Every daemon of this user
+    /// List all daemons of this user
     #[arg(long)]
     pub all: bool,
 }
@@ -290,10 +290,10 @@ pub struct StatusArgs {
 pub struct StopArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// How long to wait, in seconds, before the daemon is made to end at once
+    /// Seconds to wait before killing the daemon
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub timeout: u64,
-    /// Leave the agents alone: they go on for `loop.orphan_grace`, and the next daemon takes them up
+    /// Keep agents running for up to `loop.orphan_grace`, so that the next daemon can adopt them
     #[arg(long)]
     pub keep_sessions: bool,
 }
@@ -303,10 +303,10 @@ pub struct StopArgs {
 pub struct RestartArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// How long to wait for the old daemon, in seconds
+    /// Seconds to wait for the old daemon to exit
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub timeout: u64,
-    /// Leave the agents alone: the new daemon takes them up, at the byte where the old one was
+    /// Keep agents running; the new daemon adopts them without losing output
     #[arg(long)]
     pub keep_sessions: bool,
 }
@@ -316,7 +316,7 @@ pub struct RestartArgs {
 pub struct UninstallArgs {
     #[command(flatten)]
     workflow: Positional,
-    /// How long to wait for the daemon, in seconds
+    /// Seconds to wait before killing the daemon
     #[arg(long, value_name = "SECS", default_value_t = 60)]
     pub timeout: u64,
 }
@@ -324,10 +324,10 @@ pub struct UninstallArgs {
 /// `vik runs`
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Only this issue
+    /// Show only the runs of this issue
     #[arg(long, value_name = "ID")]
     pub issue: Option<String>,
 }
@@ -335,50 +335,50 @@ pub struct RunsArgs {
 /// `vik show`
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The issue
+    /// Issue ID
     pub issue: String,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
 /// `vik explain`
 #[derive(Debug, Args)]
-#[command(after_help = "It answers from a running daemon, else from the ledger that the last one left.")]
+#[command(after_help = "The answer comes from the running daemon or, without one, from the ledger.")]
 pub struct ExplainArgs {
-    /// The issue
+    /// Issue ID
     pub issue: String,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
 /// `vik pause` and `vik continue`
 #[derive(Debug, Args)]
-#[command(after_help = "A pause outlives the daemon: it holds until `vik continue`.")]
+#[command(after_help = "A pause remains in force across restarts of the daemon, until `vik continue`.")]
 pub struct PauseArgs {
-    /// The issue; without it, everything
+    /// Issue ID [default: all issues]
     pub issue: Option<String>,
 }
 
 /// `vik cancel`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Its agents are stopped, gently first. Its stage stays parked until the issue changes, or until \
-                        `vik unpark`."
+    after_help = "Agents get time to exit before they are killed. The stage stays parked until the issue \
+                        changes or `vik unpark` is run."
 )]
 pub struct CancelArgs {
-    /// The issue
+    /// Issue ID
     pub issue: String,
 }
 
 /// `vik unpark`
 #[derive(Debug, Args)]
-#[command(after_help = "`vik status` lists what is parked, why, and what else would free it.")]
+#[command(after_help = "`vik status` lists parked issues, with the reason and what else unparks each.")]
 pub struct UnparkArgs {
-    /// The issue
+    /// Issue ID
     pub issue: String,
-    /// Allow at least this many attempts more, whatever `max_attempts` and `issue.limits.attempts` say
+    /// Allow at least this many more attempts, regardless of `max_attempts` and `issue.limits.attempts`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempts: Option<u32>,
 }
@@ -386,21 +386,22 @@ pub struct UnparkArgs {
 /// `vik approve`, `vik deny`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "`vik status` lists what waits, and until when. Where nobody answers, `approve.on_timeout` of the stage \
-                  decides.\n\nWith `deny --message` a call is refused and its agent told the text; of a result that is denied, the \
-                  text is what the next attempt is told. Without a message a denied result, like a denied start, rests until \
-                  the issue changes or `vik unpark`."
+    after_help = "`vik status` lists pending requests and their deadlines. If nobody answers in time, \
+                  `approve.on_timeout` of the stage decides.\n\n`deny --message` rejects a tool call and \
+                  sends the text to the agent; for a denied result, the next attempt gets the text. \
+                  Without a message, a denied start or result stays parked until the issue changes or `vik \
+                  unpark` is run."
 )]
 pub struct AnswerArgs {
-    /// The issue
+    /// Issue ID
     pub issue: String,
-    /// The stage, where several wait
+    /// Stage, if several stages have pending requests
     #[arg(long, value_name = "NAME")]
     pub stage: Option<String>,
-    /// Only if what waits is this request, as `vik status --json` names it
+    /// Answer only this request; `vik status --json` prints the id
     #[arg(long, value_name = "ID")]
     pub request: Option<String>,
-    /// What the agent is told
+    /// Message for the agent
     #[arg(long, short, value_name = "TEXT")]
     pub message: Option<String>,
 }
@@ -408,10 +409,10 @@ pub struct AnswerArgs {
 /// `vik drain`
 #[derive(Debug, Args)]
 pub struct DrainArgs {
-    /// Return when the daemon has ended
+    /// Wait until the daemon has exited
     #[arg(long)]
     pub wait: bool,
-    /// How long to wait, in seconds; for ever without it
+    /// Seconds to wait [default: no limit]
     #[arg(long, value_name = "SECS", requires = "wait")]
     pub timeout: Option<u64>,
 }
@@ -419,25 +420,25 @@ pub struct DrainArgs {
 /// `vik logs`
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Go on as events come
+    /// Follow the log as new events arrive
     #[arg(short, long)]
     pub follow: bool,
-    /// Only this issue
+    /// Show only sessions of this issue
     #[arg(long, value_name = "ID")]
     pub issue: Option<String>,
-    /// Only this session (the start of its id is enough)
+    /// Show only this session; a prefix of its id is enough
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// What the agent printed, byte for byte but for secrets: those of the workflow are looked up for that
+    /// Print the agent's raw output with secrets masked; this reads the values of the workflow's secrets
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
-    /// With --raw: secrets too
+    /// With --raw, do not mask secrets
     #[arg(long, requires = "raw")]
     pub unmasked: bool,
-    /// The events, a JSON object a line
+    /// Print events as JSON lines
     #[arg(long)]
     pub json: bool,
-    /// Shorten nothing: whole inputs and outputs, every figure
+    /// Print inputs, outputs and usage in full
     #[arg(long, conflicts_with_all = ["raw", "json"])]
     pub full: bool,
 }
@@ -445,8 +446,8 @@ pub struct LogsArgs {
 /// `vik top`
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// A daemon elsewhere: the link that `vik status` prints there, or a URL as in http://127.0.0.1:8080 with the token in
-    /// VIK_API_TOKEN or VIK_API_TOKEN_FILE
+    /// Connect to a daemon on another host: the link that `vik status` prints there, or a URL such as
+    /// http://127.0.0.1:8080 with the token in VIK_API_TOKEN or VIK_API_TOKEN_FILE
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
 }
@@ -455,10 +456,10 @@ pub struct TopArgs {
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct SignInsArgs {
-    /// What to do; lists them without it
+    /// Command [default: list the sign-ins]
     #[command(subcommand)]
     pub verb: Option<SignInsVerb>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -466,13 +467,13 @@ pub struct SignInsArgs {
 /// The verbs of `vik sign-ins`.
 #[derive(Debug, Subcommand)]
 pub enum SignInsVerb {
-    /// Sign a browser out at once
-    #[command(after_help = "`vik sign-ins` lists the ids.")]
+    /// Sign a browser out immediately
+    #[command(after_help = "Run `vik sign-ins` to list the ids.")]
     Revoke {
-        /// The id of the sign-in
+        /// Id of the sign-in
         #[arg(value_name = "ID", required_unless_present = "all")]
         id: Option<String>,
-        /// All of them
+        /// Sign out all browsers
         #[arg(long, conflicts_with = "id")]
         all: bool,
     },
@@ -481,16 +482,16 @@ pub enum SignInsVerb {
 /// `vik report`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It sums up the attempts that were started in that time, from the ledger: with or without a daemon. Times are UTC."
+    after_help = "The report covers the attempts that started in this period. It reads the ledger and needs no daemon. Times are UTC."
 )]
 pub struct ReportArgs {
-    /// From when: a duration (`24h`, `7d`), a date or a time (`2026-03-01`, `2026-03-01T12:00:00Z`)
+    /// Start of the period: a duration (`24h`, `7d`), date (`2026-03-01`) or time (`2026-03-01T12:00:00Z`)
     #[arg(long, value_name = "WHEN", default_value = "7d")]
     pub since: crate::figures::Since,
-    /// As JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
-    /// As Markdown, to paste into a tracker
+    /// Print Markdown
     #[arg(long)]
     pub markdown: bool,
 }
@@ -498,13 +499,13 @@ pub struct ReportArgs {
 /// `vik prune`
 #[derive(Debug, Args)]
 pub struct PruneArgs {
-    /// Remove what is older than this
+    /// Minimum age of what is removed
     #[arg(long, value_name = "AGE", default_value = "30d")]
     pub older_than: vik_core::duration::Span,
-    /// Remove; without it, only show
+    /// Remove instead of only listing
     #[arg(short, long)]
     pub yes: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -512,7 +513,7 @@ pub struct PruneArgs {
 /// `vik notify`
 #[derive(Debug, Args)]
 pub struct NotifyArgs {
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub verb: NotifyVerb,
 }
@@ -520,12 +521,12 @@ pub struct NotifyArgs {
 /// The verbs of `vik notify`.
 #[derive(Debug, Subcommand)]
 pub enum NotifyVerb {
-    /// Send a test notification now, and say what came of it
+    /// Send a test notification and print the result
     Test {
-        /// The notifier; all of them where none is named
+        /// Notifier to test [default: all]
         #[arg(value_name = "NAME")]
         name: Option<String>,
-        /// Print one JSON array
+        /// Print a JSON array
         #[arg(long)]
         json: bool,
     },

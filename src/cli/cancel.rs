@@ -18,8 +18,8 @@ pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
     print(&match client::send_command(workflow, verb, Some(&args.issue))? {
         Did::Nothing(why) => format!("nothing to do: {why}\n"),
         Did::Applied(_) => format!(
-            "issue {id} is cancelled: what runs for it is stopped, and it stays parked until it changes or \
-             `vik unpark {id}`\n"
+            "cancelled issue {id}: its attempts are stopped, and it stays parked until it changes or `vik \
+             unpark {id}` is run\n"
         ),
     });
     Ok(Exit::Done)

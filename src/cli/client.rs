@@ -29,7 +29,7 @@ pub fn daemon_starting(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
         "daemon_starting",
-        format!("the daemon of {} is starting or ending", path.display()),
+        format!("the daemon for {} is starting or stopping", path.display()),
     )
     .hint("try again in a moment")
 }
@@ -39,9 +39,9 @@ pub fn no_daemon(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
         "no_daemon",
-        format!("no daemon runs for {}", path.display()),
+        format!("no daemon is running for {}", path.display()),
     )
-    .hint("start one with `vik run -d`, or name another workflow with --workflow FILE")
+    .hint("start one with `vik run -d`, or select another workflow with --workflow FILE")
 }
 
 /// Sends a request and converts an error of the daemon. Returns `None` if the daemon has exited.
@@ -55,7 +55,7 @@ pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<O
         Ok(response) => return Ok(Some(response)),
         Err(error) => Failure::failed(
             "daemon_unreachable",
-            format!("the daemon (pid {}) cannot be asked", info.process.pid),
+            format!("cannot reach the daemon (pid {})", info.process.pid),
             &error,
         ),
     };
@@ -94,5 +94,9 @@ pub fn send_command(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<
 
 /// Returns the error for an answer of the wrong kind.
 pub fn unexpected_response() -> Failure {
-    Failure::new(Exit::Bug, "daemon_nonsense", "the daemon answered something else")
+    Failure::new(
+        Exit::Bug,
+        "daemon_nonsense",
+        "unexpected response from the daemon",
+    )
 }

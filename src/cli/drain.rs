@@ -17,17 +17,19 @@ pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     let instance = Instance::of(&absolute(workflow))?;
     match client::send_command(workflow, Verb::Drain, None)? {
         Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
-        Did::Applied(_) => print("draining: nothing more is started, and vik ends when nothing runs\n"),
+        Did::Applied(_) => {
+            print("draining: no new attempts start, and vik exits when the running ones have ended\n")
+        }
     }
     if !args.wait {
         return Ok(Exit::Done);
     }
     if stop::wait_until_stopped(&instance, args.timeout.map(Duration::from_secs)) {
-        print("vik has ended\n");
+        print("vik exited\n");
         return Ok(Exit::Done);
     }
     Err(
-        Failure::new(Exit::TimedOut, "drain_timeout", "work still goes on")
-            .hint("`vik status` shows what runs; `vik stop` stops it"),
+        Failure::new(Exit::TimedOut, "drain_timeout", "attempts are still running")
+            .hint("`vik status` shows the running attempts; `vik stop` stops them"),
     )
 }

@@ -32,7 +32,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let scratch = Scratch::new().map_err(|error| {
         Failure::failed(
             "temporary",
-            format!("no folder can be made in {}", std::env::temp_dir().display()),
+            format!("cannot create a folder in {}", std::env::temp_dir().display()),
             &error,
         )
     })?;
@@ -48,7 +48,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     })?;
     let count = pull.issues.len();
     for item in &pull.skipped {
-        super::warn(&format!("item {} is skipped: {}\n", item.index, item.reason));
+        super::warn(&format!("skipped item {}: {}\n", item.index, item.reason));
     }
     for warning in &pull.warnings {
         super::warn(&format!("{}\n", one_line(&warning.to_string(), 200)));
@@ -65,7 +65,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let starts = scheduler.candidates(now);
     let slots = workflow.max_issue_concurrency;
     let mut out = format!(
-        "{count} {}; {} would start, {slots} at once at most\n",
+        "{count} {}; {} would start, at most {slots} at a time\n",
         if count == 1 { "issue" } else { "issues" },
         starts.len()
     );
@@ -168,7 +168,7 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
             });
             fence.with_explanation(text + &intent)
         }
-        Err(error) => format!("cannot be rendered: {error}"),
+        Err(error) => format!("cannot render: {error}"),
     };
     block(&mut out, "prompt", &prompt);
     if let Some(source) = &stage.verify {
@@ -179,14 +179,14 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
         let session = json!({"id": "", "outcome": "succeeded", "failure_class": "", "reason": "", "exit_code": 0,
             "last_message": "", "usage": {}, "cost": null, "cost_usd": null, "log": "", "log_path": "", "result": null});
         context.insert("session".to_owned(), session);
-        script(&mut out, "after_run (had it succeeded)", source, &context.into());
+        script(&mut out, "after_run (if it succeeds)", source, &context.into());
     }
     out
 }
 
 fn script(out: &mut String, name: &str, source: &str, context: &Value) {
-    let text = template::script(source, context)
-        .unwrap_or_else(|error| format!("cannot be rendered: {}", chain(&error)));
+    let text =
+        template::script(source, context).unwrap_or_else(|error| format!("cannot render: {}", chain(&error)));
     block(out, name, &text);
 }
 

@@ -22,19 +22,20 @@ use crate::workspace::{self, Layout, Workspace};
 /// `vik git`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "For hooks that run outside of the sandbox: an agent owns its workspace, and plain git there runs what the agent \
-                  has set in `.git/config` or put into `.git/hooks`. These commands take objects and refs from the workspace, \
-                  settings from your own ~/.gitconfig, and the remotes as they were when `after_create` had ended. They run \
-                  no hook of git, but for the one of Git LFS. In a hook the issue is known; elsewhere name it with --issue."
+    after_help = "For hooks that run outside of the sandbox. An agent controls its workspace, so plain git \
+                  there would run what the agent configured in `.git/config` or `.git/hooks`. These \
+                  commands use the objects and refs of the workspace, the settings of your ~/.gitconfig, \
+                  and the remotes that Vik recorded after `after_create`. They run no git hooks except \
+                  that of Git LFS. In a hook, the issue is set automatically; otherwise use --issue."
 )]
 pub struct GitArgs {
-    /// The issue [default: the one that the hook runs for]
+    /// Issue ID [default: the issue of the hook]
     #[arg(long, value_name = "ID", env = "VIK_ISSUE_ID", hide_env_values = true)]
     pub issue: Option<String>,
-    /// A setting for git, as `git -c`; may be given again
+    /// Git setting, as for `git -c` (can be repeated)
     #[arg(short = 'c', value_name = "KEY=VALUE")]
     pub settings: Vec<String>,
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub verb: GitVerb,
 }
@@ -42,21 +43,22 @@ pub struct GitArgs {
 /// The verbs of `vik git`.
 #[derive(Debug, Subcommand)]
 pub enum GitVerb {
-    /// Push the commit that is checked out to a branch of the remote
+    /// Push the checked-out commit to a branch of the remote
     #[command(
-        after_help = "It goes to the URL that was recorded when `after_create` had ended; where the workspace names another one \
-                      now, nothing is pushed. The branch is the one that was checked out then."
+        after_help = "Pushes to the URL that was recorded after `after_create`, and fails if the workspace \
+                      now has another URL. The default branch is the one that was checked out at that \
+                      time."
     )]
     Push {
-        /// The remote [default: origin]
+        /// Remote [default: origin]
         remote: Option<String>,
-        /// The branch of the remote [default: the one that was checked out after `after_create`]
+        /// Branch of the remote [default: the branch checked out after `after_create`]
         #[arg(long, value_name = "NAME")]
         branch: Option<String>,
-        /// Replace the branch of the remote only where it holds nothing that Vik or the workspace has not seen
+        /// Replace the remote branch only if Vik or the workspace has seen all of its commits
         #[arg(long, conflicts_with = "force")]
         force_with_lease: bool,
-        /// Replace the branch of the remote, whatever it holds
+        /// Replace the remote branch unconditionally
         #[arg(long, short)]
         force: bool,
         /// Print errors only
@@ -65,77 +67,79 @@ pub enum GitVerb {
     },
     /// Fetch the branches of the remote into the workspace
     Fetch {
-        /// The remote [default: origin]
+        /// Remote [default: origin]
         remote: Option<String>,
         /// Print errors only
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Make the files, the index and the branch of the workspace those of a commit
+    /// Reset the files, index and branch of the workspace to a commit
     #[command(
-        after_help = "A name such as `origin/main` means what Vik saw there last, by `after_create` or `vik git fetch`; the agent \
-                      cannot move it. Submodules are left as they are: see `vik git submodule update`."
+        after_help = "A name such as `origin/main` is resolved to the commit that Vik saw last, after \
+                      `after_create` or `vik git fetch`; the agent cannot change it. Submodules are not \
+                      changed: see `vik git submodule update`."
     )]
     Reset {
-        /// The commit [default: HEAD]
+        /// Commit [default: HEAD]
         commit: Option<String>,
-        /// Changes that are in no commit are lost; there is no other kind of reset
+        /// Discard uncommitted changes; required, because no other mode is supported
         #[arg(long, required = true)]
         hard: bool,
         /// Print errors only
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Remove files that git does not track
+    /// Remove untracked files
     #[command(
-        after_help = "What the agent has written to `.git/info/exclude` keeps no file; what `after_create` wrote there does."
+        after_help = "Patterns that the agent added to `.git/info/exclude` have no effect; those from `after_create` do."
     )]
     Clean {
-        /// Remove; without it, only show
+        /// Remove instead of only listing
         #[arg(long, short)]
         force: bool,
-        /// Folders too
+        /// Remove untracked folders too
         #[arg(short = 'd')]
         folders: bool,
-        /// Ignored files too
+        /// Remove ignored files too
         #[arg(short = 'x')]
         ignored: bool,
         /// Print errors only
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Bring submodules to the commits that the repository names
+    /// Update submodules to the commits that the repository records
     #[command(subcommand)]
     Submodule(SubmoduleVerb),
-    /// As `git status`
+    /// Run `git status`
     Status(GitArguments),
-    /// As `git log`
+    /// Run `git log`
     Log(GitArguments),
-    /// As `git diff`
+    /// Run `git diff`
     Diff(GitArguments),
-    /// As `git show`
+    /// Run `git show`
     Show(GitArguments),
-    /// As `git rev-parse`
+    /// Run `git rev-parse`
     RevParse(GitArguments),
-    /// What is no verb
+    /// An unknown command
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),
-    /// Record the remote of a workspace that has no record
+    /// Record the remote of a workspace without a record
     #[command(
-        after_help = "A workspace that was made by an older Vik, or not by `after_create`, has no record of its remote, and its own \
-                      settings may be the agent's. Name the URL that commits go to. A record that is there stays, unless --force."
+        after_help = "A workspace that an older version of Vik created, or that `after_create` did not \
+                      create, has no record of its remote, and the agent may have changed its settings. \
+                      Use --force to replace an existing record."
     )]
     Record {
-        /// Where commits are pushed to and fetched from
+        /// URL for fetch and push
         #[arg(long)]
         url: String,
-        /// The branch that is pushed to where `push` names none
+        /// Default branch of `push`
         #[arg(long, value_name = "NAME")]
         branch: Option<String>,
-        /// What the remote is called
+        /// Name of the remote
         #[arg(long, value_name = "NAME", default_value = "origin")]
         remote: String,
-        /// Replace the record
+        /// Replace an existing record
         #[arg(long)]
         force: bool,
     },
@@ -190,9 +194,9 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
                 Failure::new(
                     Exit::Failed,
                     "git_no_branch",
-                    "no branch was checked out when `after_create` had ended",
+                    "no branch was checked out after `after_create`",
                 )
-                .hint("name the branch of the remote with --branch")
+                .hint("specify the remote branch with --branch NAME")
             })?;
             let url = settings.push_url.as_ref().unwrap_or(&settings.url);
             target.refuse_inside(url)?;
@@ -254,8 +258,8 @@ fn unknown(command: &[OsString]) -> Failure {
         .first()
         .map(|arg| arg.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let heading = format!("`vik git` has no verb `{}`", one_line(&verb, 40));
-    Failure::new(Exit::Usage, "git_no_verb", heading).hint("run plain git in `after_create`, or in a hook with `sandbox: true`; `vik git --help` lists the verbs")
+    let heading = format!("unknown command `{}` of `vik git`", one_line(&verb, 40));
+    Failure::new(Exit::Usage, "git_no_verb", heading).hint("use plain git in `after_create` or in a hook with `sandbox: true`; `vik git --help` lists the commands")
 }
 
 impl GitArguments {
@@ -273,7 +277,8 @@ impl GitArguments {
 impl Target {
     fn find(workflow: &Path, args: &GitArgs) -> Result<Self, Failure> {
         let id = args.issue.as_deref().filter(|id| !id.is_empty()).ok_or_else(|| {
-            Failure::new(Exit::Usage, "usage", "no issue is named").hint("name it: `vik git --issue ID …`")
+            Failure::new(Exit::Usage, "usage", "no issue given")
+                .hint("specify it with `vik git --issue ID …`")
         })?;
         let issue = IssueId::new(id);
         // A hook runs in the workspace, where the agent controls `./workflow.yml`.
@@ -288,9 +293,9 @@ impl Target {
         let workspace = workspace::open(&layout, &issue)
             .map_err(|error| Failure::failed("git_workspace", "cannot open the workspace", &error))?
             .ok_or_else(|| {
-                let heading = format!("issue {issue} has no workspace that is ready");
+                let heading = format!("the workspace of issue {issue} is not ready");
                 Failure::new(Exit::Failed, "git_workspace", heading)
-                    .hint("`after_create` makes it, with plain git: no agent has worked there yet")
+                    .hint("in `after_create`, use plain git: no agent has worked in the workspace yet")
             })?;
         Ok(Self {
             layout,
@@ -302,8 +307,8 @@ impl Target {
     fn read_record(&self) -> Result<Record, Failure> {
         let saved = read_record(&self.layout, &self.issue).map_err(|error| failure(&error))?;
         let hint = format!(
-            "record it by `vik git --issue {} record --url URL --branch NAME`, or remove the workspace: the next attempt \
-             makes it anew",
+            "record it with `vik git --issue {} record --url URL --branch NAME`, or remove the workspace: \
+             the next attempt creates it again",
             self.issue
         );
         match saved {
@@ -316,7 +321,7 @@ impl Target {
             }
             None => {
                 let heading = "Vik has no record of the git repository in this workspace";
-                let why = "it was made by an older Vik, or not by `after_create`; its own settings may be the agent's";
+                let why = "the workspace was created by an older version of Vik or not by `after_create`, and the agent may have changed its settings";
                 Err(Failure::new(Exit::Failed, "git_no_record", heading)
                     .cause(why)
                     .hint(hint))
@@ -333,8 +338,8 @@ impl Target {
             if known {
                 return Ok(Exit::Done);
             }
-            let heading = format!("a record is there, in which `{remote}` is another URL or none");
-            return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("--force replaces it"));
+            let heading = format!("a record without this URL for the remote `{remote}` exists");
+            return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("use --force to replace it"));
         }
         let mut record = Record::from_remote(&self.layout, &self.workspace, remote, url, branch)
             .map_err(|error| failure(&error))?;
@@ -343,7 +348,10 @@ impl Target {
             record.submodules = before.submodules;
         }
         self.write_record(&record)?;
-        print(&format!("recorded for issue {}: {remote} is {url}\n", self.issue));
+        print(&format!(
+            "recorded the remote {remote} of issue {}: {url}\n",
+            self.issue
+        ));
         Ok(Exit::Done)
     }
 
@@ -357,15 +365,15 @@ impl Target {
         let name = name.or(record.default_remote()).unwrap_or("origin");
         let known: Vec<&str> = record.remotes.keys().map(String::as_str).collect();
         let remote = record.remotes.get(name).ok_or_else(|| {
-            let heading = format!("no remote `{name}` was there when `after_create` had ended");
+            let heading = format!("no remote `{name}` existed after `after_create`");
             let failure = Failure::new(Exit::Failed, "git_no_remote", heading);
             match known.as_slice() {
-                [] => failure.hint("`vik git record --force --url URL` records one"),
-                known => failure.hint(format!("there was: {}", known.join(", "))),
+                [] => failure.hint("record one with `vik git record --force --url URL`"),
+                known => failure.hint(format!("known remotes: {}", known.join(", "))),
             }
         })?;
         view.check_url(&self.layout, name, remote).map_err(|error| {
-            failure(&error).hint("nothing was sent there; remove the workspace, or set the URL back")
+            failure(&error).hint("nothing was sent; remove the workspace, or restore the URL")
         })?;
         Ok((name.to_owned(), remote.clone()))
     }
@@ -381,7 +389,7 @@ impl Target {
         let inside = path.canonicalize().unwrap_or(path).starts_with(root);
         if inside {
             let heading =
-                "the remote is a repository among the workspaces, where hooks and settings are an agent's";
+                "the remote is a repository inside the workspaces, where agents control hooks and settings";
             return Err(Failure::new(Exit::Failed, "git_unsafe", heading));
         }
         Ok(())
@@ -400,9 +408,8 @@ impl Target {
         let locks = workspace::lock_free_stages(&self.layout, &self.issue, held)
             .map_err(|error| Failure::failed("git_locked", "cannot lock the workspace", &error))?;
         locks.ok_or_else(|| {
-            let heading =
-                "another attempt is at work in this workspace: its files must not be exchanged under it";
-            Failure::new(Exit::Failed, "git_locked", heading).hint("wait until it has ended")
+            let heading = "another attempt is using this workspace, so its files cannot be changed";
+            Failure::new(Exit::Failed, "git_locked", heading).hint("wait until the attempt has ended")
         })
     }
 
@@ -430,7 +437,7 @@ fn update_workspace_refs(view: &View, record: &mut Record, pushed: Option<&str>)
         .and_then(|()| view.write_refs_to_workspace(changed.chain(fetched_tags)));
     if let Err(error) = given {
         warn(&format!(
-            "warning: the workspace does not know of it: {}\n",
+            "warning: cannot update the refs of the workspace: {}\n",
             chain(&error)
         ));
     }
@@ -448,12 +455,8 @@ fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result
 
 fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
     let missing = || {
-        Failure::new(
-            Exit::Failed,
-            "git_no_commit",
-            format!("`{name}` is no commit that Vik knows here"),
-        )
-        .hint("`vik git fetch` fetches the branches of the remote")
+        Failure::new(Exit::Failed, "git_no_commit", format!("unknown commit `{name}`"))
+            .hint("fetch the branches of the remote with `vik git fetch`")
     };
     let commit = view
         .checked_commit(name)
@@ -493,20 +496,23 @@ fn run_git(command: &mut Command) -> CliResult {
     Err(Failure::new(
         Exit::Failed,
         "git",
-        format!("git ended with {status}"),
+        format!("git failed with {status}"),
     ))
 }
 
 fn failure(error: &GitError) -> Failure {
     let (code, heading) = match error {
         GitError::Object { .. } => {
-            let heading = "the repository of this workspace is not used";
+            let heading = "the repository of this workspace is not safe to use";
             return Failure::failed("git_unsafe", heading, error)
-                .hint("remove the workspace: the next attempt makes it anew");
+                .hint("remove the workspace; the next attempt creates it again");
         }
-        GitError::Unsafe { .. } => ("git_unsafe", "the repository of this workspace is not used"),
-        GitError::NotUsable(_) => ("git_unusable", "git cannot be run here safely"),
-        GitError::Io { .. } | GitError::Git { .. } => ("git", "git did not do it"),
+        GitError::Unsafe { .. } => (
+            "git_unsafe",
+            "the repository of this workspace is not safe to use",
+        ),
+        GitError::NotUsable(_) => ("git_unusable", "git cannot run safely on this system"),
+        GitError::Io { .. } | GitError::Git { .. } => ("git", "the git command failed"),
     };
     Failure::failed(code, heading, error)
 }

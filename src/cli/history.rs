@@ -26,9 +26,8 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
         return Ok(info.root);
     }
     let loaded = WorkflowFile::valid(&path, |_| {})?;
-    let layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root).map_err(|error| {
-        Failure::failed("home", "cannot tell where this workflow keeps its files", &error)
-    })?;
+    let layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root)
+        .map_err(|error| Failure::failed("home", "cannot determine the home of this workflow", &error))?;
     Ok(layout.root().to_owned())
 }
 
@@ -40,7 +39,7 @@ pub fn read(root: &Path) -> Result<History, Failure> {
     let history = History::read(&root.join("sessions"))
         .map_err(|error| Failure::failed("history", "cannot read the sessions", &error))?;
     for path in &history.unreadable {
-        super::warn(&format!("warning: {} cannot be read\n", path.display()));
+        super::warn(&format!("warning: cannot read {}\n", path.display()));
     }
     Ok(history)
 }

@@ -57,7 +57,7 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
         return ask::ask_tracker_and_agent(&mut input, &mut output, args, found).map_err(|error| {
             Failure::new(Exit::Usage, "no_answer", "a question was not answered")
                 .with_source(&error)
-                .hint("give --tracker and --agent")
+                .hint("specify --tracker and --agent")
         });
     }
     let (tracker, agent) = (
@@ -66,7 +66,7 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     );
     // There is no terminal for a question.
     let text = format!(
-        "taking --tracker {} --agent {}; name others with these flags\n",
+        "using --tracker {} --agent {}; use these flags to choose others\n",
         files::tracker_name(tracker),
         files::agent_name(agent)
     );
@@ -122,9 +122,9 @@ fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Str
         return Err(Failure::new(
             Exit::Failed,
             "exists",
-            format!("already there: {}", existing.join(", ")),
+            format!("already exists: {}", existing.join(", ")),
         )
-        .hint("--force overwrites these; --workflow FILE writes into another folder"));
+        .hint("overwrite with --force, or write to another folder with --workflow FILE"));
     }
     let mut out = String::new();
     for file in &files {
@@ -169,7 +169,11 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
         .list()
         .is_ok_and(|listing| !listing.issues.is_empty() || !listing.broken.is_empty())
     {
-        let _ = writeln!(out, "kept the issues in {}", clean(&dir.display().to_string()));
+        let _ = writeln!(
+            out,
+            "kept the existing issues in {}",
+            clean(&dir.display().to_string())
+        );
         return Ok(());
     }
     let issue = NewIssue {
@@ -197,8 +201,8 @@ fn next_steps(choice: &Choice, workflow: &Path) -> String {
         .iter()
         .map(|(command, description)| ((*command).to_owned(), *description))
         .collect();
-    lines.push((command_line("vik run --dry-run"), "see what would start"));
-    lines.push((command_line("vik run --once"), "work until nothing is left to do"));
+    lines.push((command_line("vik run --dry-run"), "show what would start"));
+    lines.push((command_line("vik run --once"), "run until no work is left"));
     let mut out = "\nNext:\n".to_owned();
     for (command, description) in lines {
         let _ = writeln!(out, "  {command}\n      {description}");

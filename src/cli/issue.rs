@@ -12,10 +12,10 @@ use serde_json::json;
 
 use crate::tracker::{BrokenFile, NewIssue, TrackedIssue, Tracker, TrackerError};
 
-/// Issues as Markdown files, one each, made for git
+/// Manage issues as Markdown files, one file per issue
 #[derive(Debug, Args)]
 pub struct IssueArgs {
-    /// The folder of the issues
+    /// Folder with the issues
     #[arg(
         long,
         global = true,
@@ -25,7 +25,7 @@ pub struct IssueArgs {
     )]
     pub dir: PathBuf,
 
-    /// What to do.
+    /// The command to run
     #[command(subcommand)]
     pub command: IssueCommand,
 }
@@ -33,35 +33,35 @@ pub struct IssueArgs {
 /// The verbs of `vik issue`.
 #[derive(Debug, Subcommand)]
 pub enum IssueCommand {
-    /// Make an issue and print its id
+    /// Create an issue and print its id
     New {
-        /// One line
+        /// Title, on one line
         title: String,
-        /// The description; `-` reads it from stdin
+        /// Description; `-` reads it from stdin
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         body: Option<String>,
-        /// The state it begins in
+        /// Initial state
         #[arg(long, default_value = "todo")]
         state: String,
-        /// A label; may be given again
+        /// Label (can be repeated)
         #[arg(long = "label", value_name = "LABEL")]
         labels: Vec<String>,
-        /// Lower goes first
+        /// Priority; lower numbers are scheduled first
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         priority: Option<i64>,
-        /// An issue that must be done before; may be given again
+        /// Issue that must be finished first (can be repeated)
         #[arg(long, value_name = "ID")]
         blocked_by: Vec<String>,
-        /// The id [default: the next free number]
+        /// Id [default: the next free number]
         #[arg(long)]
         id: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// List all issues, closed ones too
+    /// List all issues, including closed ones
     List {
-        /// Only issues in this state; may be given again
+        /// Show only issues in this state (can be repeated)
         #[arg(long = "state", value_name = "STATE")]
         states: Vec<String>,
         /// Print a JSON array, as a pull command does
@@ -70,7 +70,7 @@ pub enum IssueCommand {
     },
     /// Show one issue
     Show {
-        /// Its id
+        /// Issue ID
         id: String,
         /// Print JSON
         #[arg(long)]
@@ -78,14 +78,14 @@ pub enum IssueCommand {
     },
     /// Move an issue to a state
     Move {
-        /// Its id
+        /// Issue ID
         id: String,
-        /// The new state
+        /// New state
         state: String,
-        /// Only when it is in this state now; else nothing is changed and the exit code is 1
+        /// Move only if the issue is in this state; otherwise exit with 1
         #[arg(long, value_name = "STATE")]
         from: Option<String>,
-        /// Why; becomes a comment
+        /// Reason, which is added as a comment
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
         /// Who moves it
@@ -97,9 +97,9 @@ pub enum IssueCommand {
     },
     /// Append a comment to an issue
     Comment {
-        /// Its id
+        /// Issue ID
         id: String,
-        /// The text; `-` reads it from stdin
+        /// Text; `-` reads it from stdin
         #[arg(allow_hyphen_values = true)]
         text: String,
         /// Who says it
@@ -108,9 +108,9 @@ pub enum IssueCommand {
     },
     /// Move an issue to the state `done`
     Close {
-        /// Its id
+        /// Issue ID
         id: String,
-        /// Why; becomes a comment
+        /// Reason, which is added as a comment
         #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
         reason: Option<String>,
         /// Who closes it
@@ -125,7 +125,7 @@ pub enum IssueCommand {
 /// Who writes a comment.
 #[derive(Debug, Args)]
 pub struct Author {
-    /// The author of the comment [default: $USER]
+    /// Author of the comment [default: $USER]
     #[arg(
         long = "author",
         env = "VIK_ISSUE_AUTHOR",
@@ -274,7 +274,7 @@ fn move_to(
     } else if moved.changed {
         writeln!(out, "{}: {} → {}", clean(id), clean(&moved.from), clean(state))
     } else {
-        writeln!(out, "{} is in {} already", clean(id), clean(state))
+        writeln!(out, "{} is already in {}", clean(id), clean(state))
     })
 }
 
@@ -486,7 +486,7 @@ mod tests {
         1: todo → review
         [0]
         $ move 1 review
-        1 is in review already
+        1 is already in review
         [0]
         $ comment 1 - --author bob
         [0]
@@ -494,7 +494,7 @@ mod tests {
         {"id":"2","from":"backlog","to":"done","changed":true}
         [0]
         $ show 3
-        there is no issue "3" in DIR[8]
+        no issue "3" in DIR[8]
         "#);
         let (_, shown, _) = vik(&["show", "1"]);
         let stamp = shown

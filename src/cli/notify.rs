@@ -30,20 +30,20 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
     };
     if named.is_empty() {
         let heading = match name {
-            Some(name) if !known.is_empty() => format!("no notifier is named `{}`", one_line(name, 64)),
-            _ => "the workflow names no notifiers".to_owned(),
+            Some(name) if !known.is_empty() => format!("unknown notifier `{}`", one_line(name, 64)),
+            _ => "the workflow has no notifiers".to_owned(),
         };
         let hint = if known.is_empty() {
-            "they stand under `notify`".to_owned()
+            "add one under `notify`".to_owned()
         } else {
-            format!("there is {}", known.join(", "))
+            format!("known notifiers: {}", known.join(", "))
         };
         return Err(Failure::new(Exit::Usage, "unknown_notifier", heading).hint(hint));
     }
     let instance = Instance::of(&loaded.path)?;
     let host = Arc::new(daemon::host(&loaded.path, &loaded.workflow, &instance)?);
     let scratch = Scratch::new()
-        .map_err(|error| Failure::failed("notify", "cannot make a folder for what passes", &error))?;
+        .map_err(|error| Failure::failed("notify", "cannot create a temporary folder", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -61,7 +61,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         };
         let result = runtime.block_on(async {
             let mut signals = Signals::listen()
-                .map_err(|error| Failure::failed("notify", "cannot listen to signals", &error))?;
+                .map_err(|error| Failure::failed("notify", "cannot handle signals", &error))?;
             let interrupt = async {
                 signals.next().await;
             };
@@ -73,7 +73,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         }
         if !json {
             print(&match &error {
-                None => format!("{name}: told\n"),
+                None => format!("{name}: delivered\n"),
                 Some(error) => format!("{name}: FAILED: {error}\n"),
             });
         }

@@ -16,10 +16,10 @@ pub fn pause(workflow: &Path, args: &PauseArgs) -> CliResult {
     let result = client::send_command(workflow, verb, args.issue.as_deref())?;
     print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
-        (Did::Applied(_), None) => "paused: nothing more is started; `vik continue` goes on\n".to_owned(),
+        (Did::Applied(_), None) => "paused: no new attempts start; resume with `vik continue`\n".to_owned(),
         (Did::Applied(_), Some(id)) => {
             let id = one_line(id, 60);
-            format!("issue {id} is paused: nothing more is started for it; `vik continue {id}` goes on\n")
+            format!("paused issue {id}: no new attempts start; resume with `vik continue {id}`\n")
         }
     });
     Ok(Exit::Done)
@@ -30,8 +30,8 @@ pub fn resume(workflow: &Path, args: &PauseArgs) -> CliResult {
     let result = client::send_command(workflow, verb, args.issue.as_deref())?;
     print(&match (result, &args.issue) {
         (Did::Nothing(why), _) => format!("nothing to do: {why}\n"),
-        (Did::Applied(_), None) => "work goes on\n".to_owned(),
-        (Did::Applied(_), Some(id)) => format!("work on issue {} goes on\n", one_line(id, 60)),
+        (Did::Applied(_), None) => "resumed\n".to_owned(),
+        (Did::Applied(_), Some(id)) => format!("resumed issue {}\n", one_line(id, 60)),
     });
     Ok(Exit::Done)
 }

@@ -223,7 +223,7 @@ impl Observer for Lines {
                             .as_deref()
                             .map(|id| format!(" ({})", one_line(id, 40)))
                             .unwrap_or_default();
-                        screen.line(&format!("  item {}{id} is skipped: {}", item.index, item.reason));
+                        screen.line(&format!("  skipped item {}{id}: {}", item.index, item.reason));
                     }
                     for warning in *warnings {
                         screen.line(&format!("  {}", one_line(&warning.to_string(), 200)));
@@ -281,10 +281,10 @@ impl Observer for Lines {
                         screen.line(&format!("  {id} {stage} {mark} {}", reason.as_str()));
                     }
                     RunEvent::Freed { stage, .. } => {
-                        screen.line(&format!("  {id} {stage} was changed: it is freed"));
+                        screen.line(&format!("  {id} {stage}: unparked, because the issue changed"));
                     }
                     RunEvent::Awaiting { stage, request, .. } => {
-                        let mark = screen.paint("33", "waits for you:");
+                        let mark = screen.paint("33", "waiting for approval:");
                         screen.line(&format!("  {id} {stage} {mark} {}", request.message()));
                         screen.line(&format!("    `vik approve {id}` or `vik deny {id}`"));
                     }
@@ -299,9 +299,7 @@ impl Observer for Lines {
                         screen.line(&format!("  {id} {stage}: {answered}"));
                     }
                     RunEvent::Closed { stage, .. } => {
-                        screen.line(&format!(
-                            "  {id} {stage}: the issue was closed, it is parked no more"
-                        ));
+                        screen.line(&format!("  {id} {stage}: unparked, because the issue was closed"));
                     }
                     RunEvent::Ended { .. } | RunEvent::Unparked { .. } => {}
                 }
@@ -320,9 +318,9 @@ impl Observer for Lines {
                 }
             }
             Progress::EditRejected { first } => {
-                let mark = screen.paint("31", "the edited workflow is not valid:");
+                let mark = screen.paint("31", "the edited workflow is invalid:");
                 screen.line(&format!("{mark} {}", one_line(first, 300)));
-                screen.line("  the one before it stays in force");
+                screen.line("  the previous version stays active");
             }
             Progress::LedgerFailed { error } => {
                 let mark = screen.paint("31", "the ledger failed:");
@@ -333,10 +331,12 @@ impl Observer for Lines {
                 force: false,
             } => {
                 let agents = count(as_u64(*running), "agent");
-                screen.line(&format!("stopping {agents}; a second signal ends them at once"));
+                screen.line(&format!(
+                    "stopping {agents}; send a second signal to kill immediately"
+                ));
             }
             Progress::Stopping { running, force: true } => {
-                screen.line(&format!("ending {} at once", count(as_u64(*running), "agent")));
+                screen.line(&format!("killing {}", count(as_u64(*running), "agent")));
             }
         }
     }
@@ -429,7 +429,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             tokens(usage)
         ));
     } else if once && closing.any_pull && closing.exit() == Exit::Done {
-        out.push_str("nothing to do: no issue of the pull is in the state of a stage\n");
+        out.push_str("nothing to do: no pulled issue is in the state of a stage\n");
     }
     for (section, lines) in [
         ("budget", &closing.budget),
@@ -440,7 +440,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
     ] {
         if section == "parked" && !lines.is_empty() {
             out.push_str(&format!(
-                "{} parked: `vik explain ISSUE` says why, `vik unpark ISSUE` frees it\n",
+                "{} parked: see the reason with `vik explain ISSUE`, unpark with `vik unpark ISSUE`\n",
                 lines.len()
             ));
         }
@@ -457,7 +457,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
     for id in &closing.not_found {
         let id = one_line(id.as_str(), 60);
         out.push_str(&format!(
-            "not found: no pull brought issue {id} in the state of a stage\n"
+            "not found: no pull returned issue {id} in the state of a stage\n"
         ));
     }
     if let Some(error) = &closing.pull_error {

@@ -104,15 +104,16 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
 /// Takes all locks of the workspace of an issue. Nothing of an issue is removed while a process
 /// uses its workspace.
 fn lock(layout: &Layout, issue: &IssueId) -> Result<WorkspaceLock, Failure> {
-    let heading = format!("the workspace of issue {} stays", one_line(issue.as_str(), 60));
+    let heading = format!(
+        "cannot remove the workspace of issue {}",
+        one_line(issue.as_str(), 60)
+    );
     match workspace::lock(layout, issue) {
         Ok(Some(locked)) => Ok(locked),
-        Ok(None) => Err(Failure::new(
-            Exit::Failed,
-            "in_use",
-            format!("{heading}: something still lives in it"),
-        )
-        .hint("`vik stop` ends what a daemon that died has left")),
+        Ok(None) => Err(
+            Failure::new(Exit::Failed, "in_use", format!("{heading}: it is in use"))
+                .hint("stop the processes of a dead daemon with `vik stop`"),
+        ),
         Err(error) => Err(Failure::failed("prune", heading, &error)),
     }
 }
@@ -134,10 +135,10 @@ fn before_remove(
         let id = one_line(record.issue_id.as_str(), 60);
         Failure::failed(
             "before_remove",
-            format!("the workspace of issue {id} stays"),
+            format!("cannot remove the workspace of issue {id}"),
             error,
         )
-        .hint("mend the hook, or remove the workspace by hand")
+        .hint("fix the hook, or remove the workspace manually")
     };
     let item = json!({
         "id": record.issue_id, "title": record.issue_title, "state": record.issue_state,
@@ -184,7 +185,7 @@ fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
         Failure::failed(
             "prune",
             format!(
-                "cannot remove what belongs to issue {}",
+                "cannot remove the files of issue {}",
                 one_line(issue.as_str(), 60)
             ),
             error,
@@ -221,7 +222,7 @@ fn text(plan: &Plan, args: &PruneArgs, now: Timestamp) -> String {
     let end = if plan.removed {
         "removed\n"
     } else {
-        "nothing was removed; add --yes to remove them\n"
+        "nothing was removed; remove them with --yes\n"
     };
     format!(
         "{}{end}",

@@ -10,6 +10,6 @@ use crate::report::Exit;
 /// Requests an immediate check of the workflow and the issues from the daemon.
 pub fn run(workflow: &Path) -> CliResult {
     client::send_command(workflow, Verb::Refresh, None)?;
-    print("a pull was asked for\n");
+    print("pull requested\n");
     Ok(Exit::Done)
 }

@@ -19,18 +19,18 @@ pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {
     if args.keep_sessions {
         let instance = Instance::of(&absolute(workflow))?;
         match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
-            DetachOutcome::Nothing => print("no daemon ran\n"),
-            DetachOutcome::Agents(0) => print("the old daemon has stopped; no agent ran\n"),
+            DetachOutcome::Nothing => print("no daemon was running\n"),
+            DetachOutcome::Agents(0) => print("the old daemon stopped; no agent was running\n"),
             DetachOutcome::Agents(count) => {
-                print(&format!("the old daemon has stopped, and left {count} running\n"));
+                print(&format!("the old daemon stopped and left {count} running\n"));
             }
             DetachOutcome::Asked => return Err(own_daemon()),
         }
         return super::run::detach(workflow, running);
     }
     match stop_if_running(workflow, args.timeout)?.1 {
-        Stopped::Nothing => print("no daemon ran\n"),
-        _ => print("the old daemon has stopped\n"),
+        Stopped::Nothing => print("no daemon was running\n"),
+        _ => print("the old daemon stopped\n"),
     }
     super::run::detach(workflow, running)
 }

@@ -67,7 +67,7 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
 
 fn print_address(api: &ApiView) {
     print(&format!(
-        "dashboard and API at http://{}/; `vik status` prints a link that opens it\n",
+        "dashboard and API at http://{}/; `vik status` prints a link to sign in\n",
         api.address
     ));
 }
@@ -88,7 +88,7 @@ fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
                 "unknown_stage",
                 format!("the workflow has no stage `{name}`"),
             )
-            .hint(format!("it has: {}", known.join(", "))));
+            .hint(format!("known stages: {}", known.join(", "))));
         }
     }
     Ok(valid)
@@ -134,7 +134,7 @@ pub fn detach(workflow: &Path, options: Vec<String>) -> CliResult {
     args.extend(options.into_iter().map(OsString::from));
     let pid = daemon::detach(&args)?;
     print(&format!(
-        "vik runs (pid {pid}); see `vik status`, stop it with `vik stop`\n"
+        "vik started (pid {pid}); check it with `vik status`, stop it with `vik stop`\n"
     ));
     if let Some(api) = super::history::status(workflow).and_then(|status| status.api) {
         print_address(&api);

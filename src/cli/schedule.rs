@@ -17,7 +17,7 @@ pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
     let service = history::root(workflow)?.join("service");
     let mut book = ScheduleState::read(&service)
-        .map_err(|error| Failure::failed("schedule", "cannot read what is kept of the schedule", &error))?;
+        .map_err(|error| Failure::failed("schedule", "cannot read the state of the schedule", &error))?;
     if super::client::find(workflow).is_err() {
         book.end_running();
     }

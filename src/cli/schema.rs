@@ -30,7 +30,7 @@ pub fn man() -> CliResult {
                 .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help"),
         )
         .try_for_each(&mut render)
-        .map_err(|error| Failure::failed("man", "cannot make the manual page", &error))?;
+        .map_err(|error| Failure::failed("man", "cannot generate the manual page", &error))?;
     print(&String::from_utf8_lossy(&out));
     Ok(Exit::Done)
 }

@@ -39,9 +39,9 @@ fn revoke(workflow: &Path, id: Option<String>) -> CliResult {
         Response::NotFound => Err(Failure::new(
             Exit::NotFound,
             "no_sign_in",
-            format!("there is no sign-in `{}`", shown.unwrap_or_default()),
+            format!("unknown sign-in `{}`", shown.unwrap_or_default()),
         )
-        .hint("`vik sign-ins` lists them")),
+        .hint("`vik sign-ins` lists all sign-ins")),
         other => Err(unexpected(other)),
     }
 }
@@ -56,7 +56,7 @@ fn unexpected(response: Response) -> Failure {
         Response::Nothing { why } => Failure::new(
             Exit::Failed,
             "no_dashboard",
-            format!("there is no dashboard: {why}"),
+            format!("no dashboard is available: {why}"),
         ),
         _ => client::unexpected_response(),
     }

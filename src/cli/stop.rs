@@ -34,27 +34,29 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     if args.keep_sessions {
         return match stop_and_keep_agents(&instance, Duration::from_secs(args.timeout))? {
             DetachOutcome::Agents(0) => {
-                print("vik has stopped; nothing ran\n");
+                print("vik stopped; no agent was running\n");
                 Ok(Exit::Done)
             }
             DetachOutcome::Agents(count) => {
-                print(&format!("vik has stopped; {}\n", orphan_notice(count)));
+                print(&format!("vik stopped; {}\n", orphan_notice(count)));
                 Ok(Exit::Done)
             }
             DetachOutcome::Asked => {
-                print("vik is stopping; it will end when this command has ended\n");
+                print("vik is stopping and will exit after this command has ended\n");
                 Ok(Exit::Done)
             }
             DetachOutcome::Nothing => Err(client::no_daemon(&path)),
         };
     }
     match stop(&instance, Duration::from_secs(args.timeout))? {
-        Stopped::Daemon { forced: false } => print("vik has stopped; no process of it is left\n"),
-        Stopped::Daemon { forced: true } => print("vik was made to stop; no process of it is left\n"),
-        Stopped::Leftovers => {
-            print("no daemon ran; what the last one left was ended, no process of it lives\n");
+        Stopped::Daemon { forced: false } => print("vik stopped; all of its processes have exited\n"),
+        Stopped::Daemon { forced: true } => {
+            print("vik was forced to stop after the timeout; all of its processes have exited\n")
         }
-        Stopped::Asked => print("vik is stopping; it will end when this command has ended\n"),
+        Stopped::Leftovers => {
+            print("no daemon was running; stopped the processes that the last one left\n");
+        }
+        Stopped::Asked => print("vik is stopping and will exit after this command has ended\n"),
         Stopped::Nothing => return Err(client::no_daemon(&path)),
     }
     Ok(Exit::Done)
@@ -89,11 +91,13 @@ pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<De
                 Exit::Failed,
                 "daemon_too_old",
                 format!(
-                    "the daemon (version {}) cannot leave its agents alone",
+                    "the daemon (version {}) does not support --keep-sessions",
                     info.version
                 ),
             )
-            .hint("wait until nothing runs (see `vik status`), or stop them too with `vik stop`"));
+            .hint(
+                "wait until no attempt is running (see `vik status`), or stop the agents too with `vik stop`",
+            ));
         }
     }
     // If the daemon has exited meanwhile, the goal is reached.
@@ -108,9 +112,9 @@ pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<De
     Err(Failure::new(
         Exit::TimedOut,
         "stop_timeout",
-        "the daemon is ending, but did not in time",
+        "the daemon is stopping but did not exit in time",
     )
-    .hint("it waits for hooks and checks that are under way; give it longer with --timeout SECS"))
+    .hint("it waits for running hooks and checks; allow more time with --timeout SECS"))
 }
 
 /// Returns the number of agents that live without a daemon, each with its shim. The shim of a pull
@@ -131,11 +135,11 @@ pub fn count_orphaned_agents(instance: &Instance) -> usize {
 /// Returns a notice about agents without a daemon and how to proceed.
 pub fn orphan_notice(count: usize) -> String {
     let subject = if count == 1 {
-        "1 agent goes".to_owned()
+        "1 agent keeps".to_owned()
     } else {
-        format!("{count} agents go")
+        format!("{count} agents keep")
     };
-    format!("{subject} on without it: `vik run -d` takes them up, `vik stop` ends them")
+    format!("{subject} running without a daemon: adopt with `vik run -d`, or stop with `vik stop`")
 }
 
 /// The result of stopping a daemon.
@@ -306,14 +310,14 @@ fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
     Err(Failure::new(
         Exit::TimedOut,
         "still_alive",
-        format!("processes live on: {}", pids.join(", ")),
+        format!("processes are still alive: {}", pids.join(", ")),
     )
-    .hint("they may be stuck in the kernel; look with `ps -o pid,stat,wchan,cmd -p PID`"))
+    .hint("they may be stuck in the kernel; inspect them with `ps -o pid,stat,wchan,cmd -p PID`"))
 }
 
 fn too_slow() -> Failure {
-    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not end in time")
-        .hint("give it longer with --timeout SECS")
+    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not exit in time")
+        .hint("allow more time with --timeout SECS")
 }
 
 /// Stops the daemon, if one runs, for `uninstall` and `restart`.
@@ -333,7 +337,7 @@ pub fn own_daemon() -> Failure {
     Failure::new(
         Exit::Failed,
         "own_daemon",
-        "the daemon was asked to stop, but this command is one of its own and cannot wait for its end",
+        "the daemon is stopping, but this command runs in one of its hooks and cannot wait for it to exit",
     )
-    .hint("run it from outside of the daemon's hooks")
+    .hint("run the command outside of the daemon's hooks")
 }

@@ -23,10 +23,10 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
         (Some(url), None) => Endpoint::Tcp {
             url: url.clone(),
             token: Keys::from_environment()
-                .map_err(|error| Failure::failed("api_token", "the token cannot be used", &error))?
+                .map_err(|error| Failure::failed("api_token", "cannot use the token", &error))?
                 .ok_or_else(|| {
-                    Failure::new(Exit::Usage, "api_token", "`--url` needs the token of that daemon")
-                        .hint("give the link that `vik status` prints there as the URL, or the token in VIK_API_TOKEN or VIK_API_TOKEN_FILE")
+                    Failure::new(Exit::Usage, "api_token", "`--url` requires the token of that daemon")
+                        .hint("use the link that `vik status` prints there as the URL, or set VIK_API_TOKEN or VIK_API_TOKEN_FILE")
                 })?,
         },
         (None, None) => Endpoint::Unix(client::find(workflow)?.1.socket),
@@ -52,7 +52,7 @@ fn failure(error: &TopError) -> Failure {
             Some(hint) => failure.hint(hint),
             None => failure,
         },
-        TopError::NotATerminal(_) => failure.hint("`vik status` tells the same where there is no terminal"),
+        TopError::NotATerminal(_) => failure.hint("without a terminal, use `vik status`"),
         _ => failure,
     }
 }

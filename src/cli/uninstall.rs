@@ -21,12 +21,12 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> CliResult {
     }
     match (existed, stopped) {
         (false, _) => print("nothing was installed\n"),
-        (true, Stopped::Nothing) => print("the instance is removed\n"),
-        (true, _) => print("the daemon has stopped and its instance is removed\n"),
+        (true, Stopped::Nothing) => print("removed the instance\n"),
+        (true, _) => print("stopped the daemon and removed its instance\n"),
     }
     if let Some(info) = info {
         print(&format!(
-            "history and workspaces stay in {}; `vik prune` removes old ones\n",
+            "history and workspaces are kept in {}; remove old ones with `vik prune`\n",
             info.root.display()
         ));
     }

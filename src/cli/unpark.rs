@@ -20,9 +20,9 @@ pub fn run(workflow: &Path, args: &UnparkArgs) -> CliResult {
         Did::Applied(_) => {
             let more = match args.attempts {
                 None => String::new(),
-                Some(more) => format!(", with {} more", count(more.into(), "attempt")),
+                Some(more) => format!(", allowing {} more", count(more.into(), "attempt")),
             };
-            format!("issue {id} is free{more}; `vik explain {id}` says when it runs\n")
+            format!("unparked issue {id}{more}; see when it runs with `vik explain {id}`\n")
         }
     });
     Ok(Exit::Done)

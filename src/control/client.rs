@@ -13,11 +13,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why a request to a daemon failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    #[error("cannot reach the daemon at its socket")]
+    #[error("cannot connect to the socket of the daemon")]
     Connect(#[source] io::Error),
     #[error("the daemon did not answer")]
     Answer(#[source] io::Error),
-    #[error("the daemon's answer makes no sense")]
+    #[error("invalid response from the daemon")]
     InvalidResponse(#[source] serde_json::Error),
 }
 

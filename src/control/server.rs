@@ -75,7 +75,7 @@ impl ControlServer {
             _ => {}
         }
         let listener = UnixListener::bind(path)?;
-        #[expect(clippy::disallowed_methods, reason = "the socket was made just now")]
+        #[expect(clippy::disallowed_methods, reason = "the socket was created just now")]
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         let clients = Arc::new(Semaphore::new(MAX_CLIENTS));
         let served = Arc::clone(&clients);
@@ -92,12 +92,12 @@ impl ControlServer {
                             let served = serve(stream, context, permit, &agents);
                             let served = tokio::time::timeout(REQUEST_TIMEOUT, served).await;
                             if let Ok(Err(error)) = served {
-                                tracing::debug!(%error, "a client of the control socket went away");
+                                tracing::debug!(%error, "a client of the control socket disconnected");
                             }
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the control socket cannot accept");
+                        tracing::warn!(%error, "the control socket cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -155,7 +155,7 @@ async fn serve(
     let refusal_permit = refused.then(|| agents.answers.try_acquire());
     if refused {
         if let Some(count) = agents.refusals.count() {
-            tracing::warn!(peer, count, "an agent asked at the control socket: refused");
+            tracing::warn!(peer, count, "refused a request of an agent to the control socket");
         }
         client_permit.take();
         if !matches!(refusal_permit, Some(Ok(_))) {
@@ -173,14 +173,11 @@ async fn serve(
         .read_line(&mut line)
         .await?;
     let response = if refused {
-        error(REFUSED, "agents may not steer the daemon that runs them")
+        error(REFUSED, "agents must not control the daemon that runs them")
     } else {
         match serde_json::from_str::<Request>(&line) {
             Ok(request) => answer(request, peer, &context).await,
-            Err(problem) => error(
-                "bad_request",
-                &format!("the request is not understood: {problem}"),
-            ),
+            Err(problem) => error("bad_request", &format!("invalid request: {problem}")),
         }
     };
     let text = serde_json::to_string(&response)?;
@@ -215,7 +212,7 @@ async fn answer(request: Request, peer: i32, context: &ControlContext) -> Respon
         };
     }
     let (answer, receiver) = oneshot::channel();
-    let stopping = || error(STOPPING, "the daemon is ending");
+    let stopping = || error(STOPPING, "the daemon is shutting down");
     let by = Actor::person(&format!("command line, pid {peer}"));
     if context
         .asks
@@ -244,7 +241,9 @@ fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
             }
             Err(problem) => error(
                 "sign_in",
-                &format!("it is revoked until the daemon restarts: that cannot be written down: {problem}"),
+                &format!(
+                    "the revocation applies until the daemon restarts, because it cannot be saved: {problem}"
+                ),
             ),
         },
         _ => Response::Link {

@@ -59,7 +59,7 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
         }
         Err(_) => {
             let how = child.wait().map(|status| status.to_string()).unwrap_or_default();
-            Err(Failure::new(Exit::Bug, "detach", "the daemon ended before it was ready").cause(how))
+            Err(Failure::new(Exit::Bug, "detach", "the daemon exited before it was ready").cause(how))
         }
     }
 }

@@ -69,7 +69,7 @@ impl Instance {
     /// When the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, Failure> {
         let dir = InstanceDir::of(workflow_path).map_err(|error| {
-            Failure::failed("no_state_dir", "cannot tell where Vik keeps its state", &error)
+            Failure::failed("no_state_dir", "cannot determine the state folder of Vik", &error)
                 .hint("set XDG_STATE_HOME or HOME")
         })?;
         Ok(Self { dir })
@@ -115,9 +115,9 @@ impl Instance {
             Failure::new(
                 Exit::AlreadyRunning,
                 "already_running",
-                format!("a daemon{who} runs for this workflow already"),
+                format!("a daemon{who} is already running for this workflow"),
             )
-            .hint("see `vik status`; stop it with `vik stop`")
+            .hint("see `vik status`; stop the daemon with `vik stop`")
         })
     }
 

@@ -29,7 +29,7 @@ pub(super) fn end_cut_off_logs(
             Ok(()) => count += 1,
             Err(error) => {
                 let error = crate::report::chain(&error);
-                tracing::warn!(error, "a session log stays without its end");
+                tracing::warn!(error, "cannot write the end of a session log");
             }
         }
     }

@@ -103,9 +103,9 @@ struct Daemon {
 pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
     let failure = |message: &str, error: &dyn std::error::Error| Failure::failed("home", message, error);
     let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
-        .map_err(|error| failure("cannot tell where this workflow keeps its files", &error))?;
-    let vik =
-        std::env::current_exe().map_err(|error| failure("cannot tell where Vik's own program is", &error))?;
+        .map_err(|error| failure("cannot determine the folder of this workflow's files", &error))?;
+    let vik = std::env::current_exe()
+        .map_err(|error| failure("cannot determine the path of Vik's executable", &error))?;
     let supervisor =
         Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
     let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
@@ -134,7 +134,7 @@ impl Daemon {
             Failure::failed("home", message, error).hint(WRITABLE_HINT)
         };
         host.layout.create().map_err(|error| {
-            Failure::failed("home", "cannot make the folders of this workflow", &error).hint(WRITABLE_HINT)
+            Failure::failed("home", "cannot create the folders of this workflow", &error).hint(WRITABLE_HINT)
         })?;
         let home_lock = lock_home(&host.layout)?;
         logging::init(
@@ -154,15 +154,11 @@ impl Daemon {
         // The ledger is opened before anything is changed: without it nothing can be stored, so
         // nothing may be done.
         let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
-        workspace::sweep(&host.layout).map_err(|error| {
-            Failure::failed("home", "cannot clean up what an earlier removal left", &error)
-        })?;
+        workspace::sweep(&host.layout)
+            .map_err(|error| Failure::failed("home", "cannot clean up after an earlier removal", &error))?;
         if let Err(error) = crate::provenance::sweep(&host.layout) {
             // The remaining files only take up space.
-            tracing::warn!(
-                error = chain(&error),
-                "contents of files that nobody asks for stay"
-            );
+            tracing::warn!(error = chain(&error), "cannot remove unused contents of files");
         }
         let now = Timestamp::now();
         let process = ProcessId::current();
@@ -231,7 +227,7 @@ impl Daemon {
         // No other owner is left.
         let closed = Arc::into_inner(self.ledger).map_or(Ok(()), Ledger::close);
         if let Err(error) = closed {
-            tracing::error!(error = chain(&error), "the ledger could not be closed");
+            tracing::error!(error = chain(&error), "cannot close the ledger");
         }
         // After a failure, the record stays open, so that the daemon counts as dead.
         if result.is_ok() {
@@ -265,9 +261,8 @@ impl Daemon {
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
         let tcp = serve.listen.map(listen).transpose()?;
         let keys = Arc::new(match &tcp {
-            Some(_) => Keys::load(&self.instance.dir().api_token()).map_err(|error| {
-                Failure::failed("api_token", "there is no token for the HTTP API", &error)
-            })?,
+            Some(_) => Keys::load(&self.instance.dir().api_token())
+                .map_err(|error| Failure::failed("api_token", "no token for the HTTP API", &error))?,
             None => Keys::closed(),
         });
         let api = tcp.as_ref().map(Tcp::view);
@@ -319,7 +314,7 @@ impl Daemon {
         .map_err(|error| fail("cannot serve HTTP", &error))?;
         let webhooks = hooks
             .map(|tcp| {
-                tracing::info!(address = %tcp.address(), "webhooks are listened for");
+                tracing::info!(address = %tcp.address(), "listening for webhooks");
                 Webhooks::start(webhooks::Setup {
                     tcp,
                     workflows: workflows.clone(),
@@ -347,7 +342,7 @@ impl Daemon {
             .map_err(|error| fail("cannot write instance.json", &error))?;
         tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
         if let Some(api) = &api {
-            tracing::info!(address = api.address, "HTTP is served");
+            tracing::info!(address = api.address, "serving HTTP");
             (serve.on_listening)(api);
         }
         if let Some(ready) = ready.take() {
@@ -386,7 +381,7 @@ impl Daemon {
             None => Ok(summary),
             Some(error) => Err(Failure::failed(
                 "ledger",
-                "Vik has stopped: what it decides cannot be kept any more",
+                "Vik has stopped: it can no longer store its decisions",
                 error,
             )
             .hint(error.cause.hint().unwrap_or(report::LEDGER_HINT))),
@@ -411,11 +406,11 @@ impl Daemon {
 
 fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "HTTP is served to other machines, without encryption");
+        tracing::warn!(%address, "serving HTTP to other machines without encryption");
     }
     Tcp::bind(address).map_err(|error| {
         Failure::failed("listen", format!("cannot listen at {address}"), &error)
-            .hint("another program may have the port; `--port 0` takes a free one")
+            .hint("another program may be using the port; `--port 0` selects a free one")
     })
 }
 
@@ -426,7 +421,7 @@ fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
             format!("cannot listen for webhooks at {address}"),
             &error,
         )
-        .hint("another program may have the port; `webhooks.listen` in the workflow says which it is")
+        .hint("another program may be using the port; change `webhooks.listen` in the workflow")
     })
 }
 
@@ -455,7 +450,7 @@ fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
             tracing::info!(
                 issues = found.issues,
                 attempts = found.attempts,
-                "the new ledger counts what was done before it"
+                "the new ledger includes earlier attempts"
             );
         }
     }
@@ -466,16 +461,16 @@ fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
 fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
     match recover::end_cut_off_logs(sessions, boot, is_recovered) {
         Ok(0) => {}
-        Ok(count) => tracing::warn!(count, "ended the logs of attempts whose daemon died"),
-        Err(error) => tracing::warn!(error = chain(&error), "cannot look for logs that were cut off"),
+        Ok(count) => tracing::warn!(count, "completed the logs of attempts whose daemon died"),
+        Err(error) => tracing::warn!(error = chain(&error), "cannot search for incomplete logs"),
     }
 }
 
-const WRITABLE_HINT: &str = "check that the folder is writable and the disk not full";
+const WRITABLE_HINT: &str = "check that the folder is writable and the disk is not full";
 
 /// The hint for invalid variables of OpenTelemetry.
 #[cfg(feature = "otlp")]
-const TRACES_HINT: &str = "look at the variables that begin with OTEL_EXPORTER_OTLP_";
+const TRACES_HINT: &str = "check the variables that start with OTEL_EXPORTER_OTLP_";
 
 fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
     let path = layout.service_dir().join("daemon.lock");
@@ -484,9 +479,9 @@ fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
         Ok(None) => Err(Failure::new(
             Exit::AlreadyRunning,
             "already_running",
-            format!("another daemon uses {} already", layout.root().display()),
+            format!("another daemon is already using {}", layout.root().display()),
         )
-        .hint("it was started with another XDG_STATE_HOME or HOME; stop it from there")),
+        .hint("it was started with another XDG_STATE_HOME or HOME; stop it with the same environment")),
         Err(error) => Err(
             Failure::failed("home", format!("cannot lock {}", path.display()), &error).hint(WRITABLE_HINT),
         ),
@@ -498,7 +493,7 @@ async fn retain(logs: PathBuf, days: u32) {
         match logging::retain(&logs, days) {
             Ok(0) => {}
             Ok(count) => tracing::info!(count, "old logs removed"),
-            Err(error) => tracing::warn!(%error, "cannot look for old logs"),
+            Err(error) => tracing::warn!(%error, "cannot search for old logs"),
         }
         tokio::time::sleep(RETENTION_EVERY).await;
     }

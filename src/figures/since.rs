@@ -19,7 +19,7 @@ pub enum Since {
 /// The error for a text that is not a start of a time span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "give a duration such as `24h` or `7d`, a date such as `2026-03-01`, or a time such as `2026-03-01T12:00:00Z`"
+    "use a duration such as `24h` or `7d`, a date such as `2026-03-01`, or a time such as `2026-03-01T12:00:00Z`"
 )]
 pub struct ParseSinceError;
 

@@ -189,7 +189,7 @@ impl View {
         if let Some(object) = forged.into_iter().next() {
             return Err(GitError::Object {
                 object,
-                problem: "has other content than its name says",
+                problem: "does not match its id",
             });
         }
         match absent.into_iter().next() {

@@ -150,7 +150,7 @@ impl Takeover<'_> {
     ) -> Result<(), GitError> {
         let read = |source| GitError::io("read", &self.name.join(at))(source);
         if depth > MAX_DEPTH {
-            return Err(GitError::changed(&self.name.join(at), "is too deep"));
+            return Err(GitError::changed(&self.name.join(at), "is nested too deeply"));
         }
         let own = openat(from, ".", FOLDER, Mode::empty()).map_err(|error| read(error.into()))?;
         let mut entries = Dir::from_fd(own).map_err(|error| read(error.into()))?;
@@ -173,7 +173,7 @@ impl Takeover<'_> {
             if *files > max_files {
                 return Err(GitError::changed(
                     self.name,
-                    format!("has more than {max_files} files"),
+                    format!("contains more than {max_files} files"),
                 ));
             }
             self.entry(from, to, name, &path, depth, files)?;
@@ -216,7 +216,7 @@ impl Takeover<'_> {
             },
             SFlag::S_IFREG => take_file(from, to, name).map_err(GitError::io("take over", &full())),
             SFlag::S_IFLNK => Err(GitError::changed(&full(), "is a link, which Vik does not follow")),
-            _ => Err(GitError::changed(&full(), "is no regular file")),
+            _ => Err(GitError::changed(&full(), "is not a regular file")),
         }
     }
 }
@@ -244,7 +244,7 @@ fn take_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
                 return Ok(());
             }
             unlinkat(to, name, UnlinkatFlags::NoRemoveDir)?;
-            Err(io::Error::other("it is no regular file"))
+            Err(io::Error::other("it is not a regular file"))
         }
         Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
         Err(_) => copy(from, to, name),
@@ -256,7 +256,7 @@ fn copy(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
     let metadata = source.metadata()?;
     // A sparse file would occupy disk space as a copy.
     if metadata.len() > MAX_READ_BYTES && metadata.blocks() * 512 < metadata.len() / 2 {
-        return Err(io::Error::other("it has holes"));
+        return Err(io::Error::other("it is a sparse file"));
     }
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let mut target = match openat(to, name, flags, Mode::from_bits_truncate(0o444)) {
@@ -295,7 +295,7 @@ pub fn take_over_file(from: &OwnedFd, name: &CStr, to: &Path) -> io::Result<bool
         return Ok(false);
     };
     if kind(stat.st_mode) != SFlag::S_IFREG {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     if stat.st_size > MAX_FILE_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());

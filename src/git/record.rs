@@ -133,7 +133,9 @@ impl SavedRecord {
     pub(super) fn of(layout: &Layout, tree: WorkTree<'_>) -> Self {
         match Record::of(layout, tree) {
             Ok(Some(record)) => Self::Repository(Box::new(record)),
-            Ok(None) => Self::Unusable("it was no git repository when `after_create` had ended".to_owned()),
+            Ok(None) => Self::Unusable(
+                "the workspace was not a git repository when `after_create` finished".to_owned(),
+            ),
             Err(error) => Self::Unusable(crate::report::chain(&error)),
         }
     }
@@ -153,7 +155,7 @@ impl Record {
             found.map(|(_, value)| value.clone())
         };
         if let Some(storage) = value("extensions.refstorage").filter(|storage| storage != "files") {
-            let reason = format!("its refs are kept as `{storage}`, which `vik git` does not know");
+            let reason = format!("its refs are stored as `{storage}`, which `vik git` does not support");
             return Err(GitError::NotUsable(reason));
         }
         let branch = match repository.head()? {
@@ -205,10 +207,9 @@ impl Record {
         branch: Option<&str>,
     ) -> Result<Self, GitError> {
         let place = RepositoryLocation::find(workspace, workspace.path())?
-            .ok_or_else(|| GitError::NotUsable("the workspace is no git repository".to_owned()))?;
+            .ok_or_else(|| GitError::NotUsable("the workspace is not a git repository".to_owned()))?;
         if matches!(&place, RepositoryLocation::Linked { own, common } if own == common) {
-            let reason =
-                "its repository is elsewhere, and nothing there says that it belongs to this workspace";
+            let reason = "its repository is outside of the workspace and does not refer back to it";
             return Err(GitError::NotUsable(reason.to_owned()));
         }
         let repository = Repository::open(workspace, workspace.path(), &place)?;

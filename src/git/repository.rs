@@ -92,7 +92,7 @@ impl RepositoryLocation {
                 .unwrap_or_default();
             let known = own.join(gitdir.trim_end()).canonicalize().ok() == dot_git.canonicalize().ok();
             if !known || own.parent() != Some(&*common.join("worktrees")) {
-                let violation = "names a repository that does not know this work tree";
+                let violation = "names a repository that does not contain this work tree";
                 return Err(GitError::changed(&dot_git, violation));
             }
         }
@@ -108,7 +108,7 @@ fn read_dot_git(workspace: &impl AsFd, path: &Path) -> Result<PathBuf, GitError>
     let text = text.unwrap_or_default();
     let folder = text
         .strip_prefix("gitdir:")
-        .ok_or_else(|| GitError::changed(&dot_git, "is neither a folder nor a file that names one"))?;
+        .ok_or_else(|| GitError::changed(&dot_git, "is neither a folder nor a file that names a folder"))?;
     files::canonical(&path.join(folder.trim()))
 }
 
@@ -134,11 +134,11 @@ impl Repository {
                 let own = files::descend(workspace, Path::new(".git")).map_err(|error| {
                     GitError::changed(
                         &dot_git,
-                        format!("is not the folder it was when `after_create` ended ({error})"),
+                        format!("was replaced since `after_create` finished ({error})"),
                     )
                 })?;
                 if files::exists(&own, "commondir") {
-                    let violation = "was added: it leads to another repository";
+                    let violation = "was added: it points to another repository";
                     return Err(GitError::changed(&dot_git.join("commondir"), violation));
                 }
                 let common = own
@@ -154,12 +154,12 @@ impl Repository {
             }
             RepositoryLocation::Linked { own, common } => {
                 if read_dot_git(workspace, path)? != *own {
-                    let violation = format!("does not lead to {} any more", own.display());
+                    let violation = format!("no longer points to {}", own.display());
                     return Err(GitError::changed(&dot_git, violation));
                 }
                 let now = read_common_dir(own)?.unwrap_or_else(|| own.clone());
                 if now != *common {
-                    let violation = format!("does not lead to {} any more", common.display());
+                    let violation = format!("no longer points to {}", common.display());
                     return Err(GitError::changed(&own.join("commondir"), violation));
                 }
                 let relative = own.strip_prefix(common).unwrap_or(Path::new(""));
@@ -195,7 +195,7 @@ impl Repository {
             Err(error) if error.kind() == ErrorKind::NotADirectory => {
                 return Err(GitError::changed(
                     &full,
-                    "is not in a folder that can be entered without following a link",
+                    "is in a folder that cannot be opened without following a link",
                 ));
             }
             Err(error) => return Err(GitError::io("open", &full)(error)),
@@ -213,10 +213,13 @@ impl Repository {
         let Some(name) = text.strip_prefix("ref:").map(str::trim) else {
             return is_id(text)
                 .then(|| Head::Commit(text.to_owned()))
-                .ok_or_else(|| GitError::changed(&self.own_path.join("HEAD"), "names no commit"));
+                .ok_or_else(|| GitError::changed(&self.own_path.join("HEAD"), "does not name a commit"));
         };
         if !name.starts_with("refs/heads/") || !is_ref(name) {
-            return Err(GitError::changed(&self.own_path.join("HEAD"), "names no branch"));
+            return Err(GitError::changed(
+                &self.own_path.join("HEAD"),
+                "does not name a branch",
+            ));
         }
         Ok(Head::Branch(name.to_owned()))
     }
@@ -232,7 +235,7 @@ impl Repository {
         }
         match self.head()? {
             Head::Branch(name) if name.strip_prefix("refs/heads/") != branch => {
-                let violation = "names another branch than when `after_create` ended";
+                let violation = "names another branch than when `after_create` finished";
                 Err(GitError::changed(&self.own_path.join("HEAD"), violation))
             }
             _ => Ok(()),

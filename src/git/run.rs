@@ -89,9 +89,7 @@ fn read_entries(stdout: &mut impl io::BufRead, separator: u8, each: &mut impl Fn
         }
         each(&String::from_utf8_lossy(&entry));
     }
-    Err(io::Error::other(format!(
-        "it has more than {MAX_ENTRIES} entries"
-    )))
+    Err(io::Error::other(format!("more than {MAX_ENTRIES} entries")))
 }
 
 /// Returns an error if git could not be waited for, or failed.

@@ -30,17 +30,14 @@ impl Submodule {
     pub fn open(parent: WorkTree<'_>, path: &str, place: &RepositoryLocation) -> Result<Self, GitError> {
         let full = parent.path.join(path);
         let folder = files::descend_or_make(&parent.folder, Path::new(path)).map_err(|error| {
-            let violation = format!("is no folder that can be entered without following a link ({error})");
+            let violation = format!("cannot be opened as a folder without following a link ({error})");
             GitError::changed(&full, violation)
         })?;
         if let RepositoryLocation::Linked { own, .. } = place
             && !files::exists(&folder, ".git")
         {
             if own.canonicalize().ok().as_ref() != Some(own) {
-                return Err(GitError::changed(
-                    own,
-                    "is not there any more, or leads elsewhere",
-                ));
+                return Err(GitError::changed(own, "no longer exists or points elsewhere"));
             }
             let content = format!("gitdir: {}\n", own.display());
             files::replace(&folder, OsStr::new(".git"), content.as_bytes())

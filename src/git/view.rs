@@ -185,7 +185,7 @@ impl View {
             .unwrap_or_default();
         let file = self.repository.common_path("objects/info/alternates");
         if alternates != record.alternates {
-            let violation = "was changed since `after_create` ended: it leads to other repositories";
+            let violation = "was changed since `after_create` finished: it points to other repositories";
             return Err(GitError::changed(&file, violation));
         }
         self.take("objects", "taken", &|path| !is_object(path))?;
@@ -218,7 +218,7 @@ impl View {
         let source = files::descend(&self.repository.common, Path::new(from)).map_err(|error| {
             GitError::changed(
                 &name,
-                format!("is no folder that can be entered without following a link ({error})"),
+                format!("cannot be opened as a folder without following a link ({error})"),
             )
         })?;
         let takeover = Takeover {
@@ -319,7 +319,7 @@ impl View {
         match programs::in_work_tree(&settings::parse(&list.stdout), &self.workspace) {
             None => Ok(()),
             Some((key, program)) => Err(GitError::NotUsable(format!(
-                "your setting `{key}` runs `{program}`, which would be a file of the workspace"
+                "your git setting `{key}` runs `{program}`, which would be a file in the workspace"
             ))),
         }
     }
@@ -495,7 +495,7 @@ impl View {
         let now = remotes(&settings, &self.work_tree);
         let changed = |url: &str| {
             let violation = format!(
-                "names another URL for the remote `{name}` than when `after_create` ended: {}",
+                "names another URL for the remote `{name}` than when `after_create` finished: {}",
                 crate::report::one_line(&vik_mask::mask(url), 200)
             );
             Err(GitError::changed(

@@ -66,7 +66,7 @@ impl fmt::Display for Hook {
 /// Why a script failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    #[error("`{name}` could not be rendered")]
+    #[error("cannot render `{name}`")]
     Template {
         name: String,
         source: Box<TemplateError>,
@@ -79,7 +79,7 @@ pub enum HookError {
     },
     #[error("cannot write the script {path}")]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{name}` could not be started")]
+    #[error("cannot start `{name}`")]
     Start {
         name: String,
         source: Box<vik_proc::ProcError>,
@@ -102,7 +102,7 @@ fn output_suffix(tail: &str) -> String {
     if tail.is_empty() {
         String::new()
     } else {
-        format!("; its output ends:\n{tail}")
+        format!("; last output:\n{tail}")
     }
 }
 
@@ -240,7 +240,7 @@ fn check_run(
     let how = if run.timed_out {
         format!("did not end within {}", vik_core::duration::Span(timeout))
     } else if run.flooded {
-        "printed too much".to_owned()
+        "printed too much output".to_owned()
     } else if run.cancelled {
         return Err(HookError::Cancelled { name });
     } else if run.exit.code == Some(0) && run.exit.proof.is_proven() {

@@ -143,9 +143,9 @@ impl UnsandboxedCommand {
     /// Returns the message for people.
     pub fn message(&self) -> String {
         let risk = if self.command.starts_with("git ") || FORGES.contains(&&*self.command) {
-            "the settings and hooks of git that an agent left in the workspace can run programs there"
+            "git settings and hooks that an agent left in the workspace can run programs there"
         } else {
-            "it runs what an agent has written"
+            "it runs code that an agent wrote"
         };
         format!(
             "`{}`, line {}, runs `{}` outside of the sandbox: {risk}",
@@ -158,18 +158,17 @@ impl UnsandboxedCommand {
         match self.command.strip_prefix("git ") {
             Some(verb) if SAFE_VERBS.contains(&verb) => {
                 format!(
-                    "write `vik git {verb}`, which takes nothing from the workspace's settings (docs/usage/git.md)"
+                    "use `vik git {verb}`, which ignores the workspace's git settings (docs/usage/git.md)"
                 )
             }
             Some(_) => {
-                "`vik git` has no such verb (docs/usage/git.md): write `sandbox: true` beside the hook"
-                    .to_owned()
+                "`vik git` has no such verb (docs/usage/git.md): set `sandbox: true` for the hook".to_owned()
             }
             None if FORGES.contains(&&*self.command) => {
-                "go to another folder first (`cd {{ workflow_dir }}`), or name the repository with --repo"
+                "change to another folder first (`cd {{ workflow_dir }}`), or name the repository with --repo"
                     .to_owned()
             }
-            None => "write `sandbox: true` beside the hook, or do it in `verify`".to_owned(),
+            None => "set `sandbox: true` for the hook, or move the command to `verify`".to_owned(),
         }
     }
 }

@@ -37,7 +37,7 @@ pub enum PullError {
     Prepare(#[source] io::Error),
     #[error("the pull command was not run")]
     Secret(#[source] SecretError),
-    #[error("the pull command could not be started")]
+    #[error("cannot start the pull command")]
     Start(#[source] vik_proc::ProcError),
     #[error("the pull command {how}{}", on_stderr(stderr))]
     Failed {
@@ -51,7 +51,7 @@ pub enum PullError {
     #[error("the pull command printed more than {} MB", MAX_PULL_BYTES / 1024 / 1024)]
     Flooded,
     /// The output is no list of issues.
-    #[error("what the pull command printed starts with `{start}`")]
+    #[error("the output of the pull command is not a list of issues: it starts with `{start}`")]
     Garbage { source: ParsePullError, start: String },
     #[error("the pull was stopped")]
     Cancelled,
@@ -61,7 +61,7 @@ pub(super) fn on_stderr(stderr: &str) -> String {
     if stderr.is_empty() {
         String::new()
     } else {
-        format!("; it said: {}", report::one_line(stderr, 500))
+        format!("; stderr: {}", report::one_line(stderr, 500))
     }
 }
 

@@ -24,13 +24,13 @@ const MAX_SHOW_BYTES: usize = 8 * 1024 * 1024;
 /// Why a lookup had no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowError {
-    #[error("the show command could not be rendered")]
+    #[error("cannot render the show command")]
     Template(#[source] Box<TemplateError>),
     #[error("cannot prepare the show command")]
     Prepare(#[source] io::Error),
     #[error("the show command was not run")]
     Secret(#[source] SecretError),
-    #[error("the show command could not be started")]
+    #[error("cannot start the show command")]
     Start(#[source] vik_proc::ProcError),
     /// The command failed: the tracker may be down.
     #[error("the show command {how}{}", super::on_stderr(stderr))]
@@ -44,11 +44,11 @@ pub enum ShowError {
     TimedOut(Span),
     #[error("the show command printed more than {} MB", MAX_SHOW_BYTES / 1024 / 1024)]
     Flooded,
-    #[error("the show command printed no JSON")]
+    #[error("the show command did not print JSON")]
     Garbage(#[source] serde_json::Error),
-    #[error("what the show command printed is no issue: {0}")]
+    #[error("the output of the show command is not an issue: {0}")]
     NoIssue(String),
-    #[error("the show command printed another issue")]
+    #[error("the show command printed a different issue")]
     Another,
     #[error("the show command was stopped")]
     Cancelled,
@@ -136,7 +136,7 @@ fn read(output: &[u8], expected: &IssueId) -> Result<LookupResult, ShowError> {
         (Some(issue), true, None) if issue.id == *expected => Ok(LookupResult::Snapshot(Box::new(issue))),
         (Some(_), true, None) => Err(ShowError::Another),
         (None, _, Some(skipped)) => Err(ShowError::NoIssue(skipped.reason.clone())),
-        _ => Err(ShowError::NoIssue("there must be one".to_owned())),
+        _ => Err(ShowError::NoIssue("expected one issue".to_owned())),
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn other_output_is_an_error() {
         for (output, error) in [
-            ("", "there must be one"),
+            ("", "expected one issue"),
             ("{\"id\": 7", "no JSON"),
             ("{\"id\": 8, \"state\": \"todo\"}", "another issue"),
             ("[{\"id\": 7, \"state\": \"todo\"}]", "no issue"),

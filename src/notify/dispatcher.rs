@@ -175,7 +175,7 @@ impl Dispatcher {
             if !stays && (queue.gathering.len() > 0 || !queue.ready.is_empty()) {
                 tracing::warn!(
                     notifier = name,
-                    "the notifier is gone, and what it was to be told with it"
+                    "notifier removed: its pending notifications are dropped"
                 );
             }
             stays
@@ -214,10 +214,7 @@ impl Dispatcher {
         if count == 0 {
             return;
         }
-        tracing::error!(
-            count,
-            "too much happened at once: some of it is told to no notifier"
-        );
+        tracing::error!(count, "too many events at once: some are not sent to notifiers");
         let now = self.now();
         for queue in self.outbox.boxes.values_mut() {
             queue.gathering.lose(count, now);
@@ -255,7 +252,7 @@ impl Dispatcher {
                     tracing::error!(
                         notifier = name,
                         lost,
-                        "too much waits for the notifier: the oldest is given up"
+                        "too many notifications are pending: the oldest is dropped"
                     );
                     queue.gathering.miss(lost);
                 }
@@ -291,11 +288,11 @@ impl Dispatcher {
                     let report: ReportView = match report.await {
                         Ok(Ok(report)) => report,
                         Ok(Err(error)) => {
-                            tracing::error!(error = chain(&error), "cannot make the daily summary");
+                            tracing::error!(error = chain(&error), "cannot create the daily summary");
                             continue;
                         }
                         Err(error) => {
-                            tracing::error!(%error, "a bug in Vik: cannot make the daily summary");
+                            tracing::error!(%error, "bug in Vik: cannot create the daily summary");
                             continue;
                         }
                     };
@@ -325,7 +322,7 @@ impl Dispatcher {
             Err(error) => error.to_string(),
         };
         if !std::mem::replace(&mut self.save_failed, true) {
-            tracing::error!(error, file = %self.file.display(), "what notifiers are to be told cannot be kept: it is told all the same");
+            tracing::error!(error, file = %self.file.display(), "cannot save the outbox: notifications are sent anyway");
         }
     }
 
@@ -384,7 +381,7 @@ impl Dispatcher {
                     notifier = name,
                     delivery,
                     event = queued.notification.event,
-                    "told"
+                    "notification delivered"
                 );
                 queue.ready.pop_front();
                 *state = DeliveryState {
@@ -406,7 +403,7 @@ impl Dispatcher {
                             delivery,
                             tries = queued.tries,
                             error,
-                            "cannot tell; it is tried again"
+                            "delivery failed; retrying"
                         );
                         state.next = Some(Instant::now() + wait);
                     }
@@ -416,7 +413,7 @@ impl Dispatcher {
                             delivery,
                             tries = queued.tries,
                             error,
-                            "cannot tell; it is given up"
+                            "delivery failed; giving up"
                         );
                         state.given_up += 1;
                         let lost = queued.item_count();
@@ -481,13 +478,13 @@ impl Dispatcher {
             }
         };
         if tokio::time::timeout(STOPPING, stopped).await.is_err() {
-            tracing::warn!("a command of a notifier does not stop");
+            tracing::warn!("a notifier's command does not stop");
         }
         self.is_dirty = !self.workflow.notify.is_empty();
         self.save().await;
         let left: usize = self.outbox.boxes.values().map(|queue| queue.ready.len()).sum();
         if left > 0 {
-            tracing::warn!(left, "notifications are kept for the next start");
+            tracing::warn!(left, "pending notifications are kept for the next start");
         }
         let _ = std::fs::remove_dir(&self.folder);
     }

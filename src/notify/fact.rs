@@ -131,7 +131,7 @@ impl Fact {
             events: vec![NotifyEvent::OverBudget],
             freed_by: Some("the next day (UTC), or higher `limits`".to_owned()),
             day: Some(day),
-            ..Self::trouble(at, "day_limit", &format!("nothing more starts today: {hit}"))
+            ..Self::trouble(at, "day_limit", &format!("no more attempts start today: {hit}"))
         }
     }
 

@@ -46,7 +46,7 @@ pub(super) fn of_batch(
     if batch.lost > 0 {
         let _ = writeln!(
             text,
-            "{} could not be told: too much came at once, or it could not be delivered",
+            "{} not sent: too many at once, or delivery failed",
             count(batch.lost, "thing")
         );
     }
@@ -135,7 +135,7 @@ fn event_phrase(item: &NotifiedItem) -> &'static str {
         "parked" => "is parked",
         "failed" => "failed",
         "over_budget" => "is over budget",
-        "waiting_for_person" => "waits for a person",
+        "waiting_for_person" => "is waiting for a person",
         _ => "is in trouble",
     }
 }
@@ -152,9 +152,9 @@ fn title(item: &NotifiedItem) -> String {
             )
         }
         _ => match &*item.reason {
-            "day_limit" => "The limit of the day is reached".to_owned(),
-            "edit_rejected" => "The workflow was edited and is not valid; the one before it stays".to_owned(),
-            "ledger" => "The ledger failed: Vik is ending".to_owned(),
+            "day_limit" => "The daily limit is reached".to_owned(),
+            "edit_rejected" => "The edited workflow is not valid; the previous one stays active".to_owned(),
+            "ledger" => "The ledger failed: Vik is shutting down".to_owned(),
             other => format!("Vik: {other}"),
         },
     }
@@ -176,7 +176,7 @@ fn titles(items: &[NotifiedItem], more: u64, lost: u64) -> String {
         phrases.push(format!("{more} more"));
     }
     if phrases.is_empty() {
-        phrases.push(format!("{} could not be told", count(lost, "thing")));
+        phrases.push(format!("{} not sent", count(lost, "thing")));
     }
     format!("Vik: {}", phrases.join(", "))
 }

@@ -119,7 +119,7 @@ impl NotifierTask {
     pub async fn end(self, last: Duration) {
         let _ = self.end.send(last);
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "a bug in Vik: the notifiers did not end in good order");
+            tracing::error!(%error, "bug in Vik: the notifiers did not shut down cleanly");
         }
     }
 }

@@ -72,7 +72,7 @@ impl Outbox {
             Err(error) => error.to_string(),
         };
         let aside = path.with_extension("unreadable.json");
-        tracing::error!(error, kept = %aside.display(), "the outbox of the notifiers cannot be read: what stood in it is not told");
+        tracing::error!(error, kept = %aside.display(), "cannot read the outbox of the notifiers: its notifications are lost");
         let _ = std::fs::rename(path, aside);
         Self::new(now)
     }

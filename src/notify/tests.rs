@@ -91,7 +91,7 @@ fn facts_are_rendered_as_text() {
         Fact::trouble(
             now(),
             "edit_rejected",
-            "workflow.yml:3:5: error: no agent is named `x`",
+            "workflow.yml:3:5: error: unknown agent `x`",
         ),
         Fact::trouble(now(), "ledger", "the disk is full"),
     ];

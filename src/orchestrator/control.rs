@@ -26,7 +26,7 @@ impl Orchestrator {
             );
         }
         if steers(&request.verb) {
-            tracing::info!(%by, verb = ?request.verb, "asked");
+            tracing::info!(%by, verb = ?request.verb, "request received");
         }
         match request.verb {
             Verb::Status => respond(answer_to, Response::Status(Box::new(self.status()))),
@@ -125,7 +125,7 @@ impl Orchestrator {
     fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = crate::report::chain(&broken.error);
-            return respond(answer, error("ledger", message, "the daemon is ending"));
+            return respond(answer, error("ledger", message, "the daemon is shutting down"));
         }
         self.next_request += 1;
         self.answers.insert(self.next_request, answer);

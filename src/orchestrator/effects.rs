@@ -57,7 +57,7 @@ impl Orchestrator {
                     answered,
                 } => {
                     if let Some(running) = self.running.get(&session) {
-                        tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "answered");
+                        tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "request answered");
                         running.control.answer(answered);
                     }
                 }
@@ -66,7 +66,7 @@ impl Orchestrator {
                     limit,
                 } => {
                     if let Some(running) = self.running.get(&session) {
-                        tracing::warn!(%session, ?limit, "a limit is near");
+                        tracing::warn!(%session, ?limit, "a limit is almost reached");
                         running.control.warn(limit);
                     }
                 }
@@ -146,7 +146,7 @@ impl Orchestrator {
             // the attempt is recovered as after a crash of the daemon.
             let mut end = tokio::spawn(session::run(attempt())).await;
             if let Err(broken) = &end {
-                tracing::error!(%session, %broken, "a bug in Vik: the attempt is taken up anew");
+                tracing::error!(%session, %broken, "bug in Vik: recovering the attempt");
                 end = tokio::spawn(session::run(attempt())).await;
             }
             let event = match end {
@@ -155,7 +155,7 @@ impl Orchestrator {
                 Ok(Finish::StorageFailed(error)) => Event::StorageFailed(session, error),
                 Err(broken) => {
                     let trouble =
-                        AttemptFailure::failed(FailureClass::Agent, format!("a bug in Vik: {broken}"));
+                        AttemptFailure::failed(FailureClass::Agent, format!("bug in Vik: {broken}"));
                     Event::Ended(
                         session,
                         Box::new(AttemptEnd::broken(&host, &start, trouble).await),
@@ -215,7 +215,7 @@ impl Orchestrator {
 
     pub(super) fn on_detached(&mut self, session: AttemptId) {
         if let Some(Running { start, .. }) = self.running.remove(&session) {
-            tracing::info!(issue = start.issue.id.as_str(), %session, "its agent was left to its shim");
+            tracing::info!(issue = start.issue.id.as_str(), %session, "attempt detached: its agent keeps running under its shim");
         }
     }
 
@@ -236,7 +236,7 @@ impl Orchestrator {
                 tracing::warn!(issue = issue.as_str(), %stage, reason = reason.as_str(), "parked");
             }
             RunEvent::Awaiting { stage, request, .. } => {
-                tracing::warn!(issue = issue.as_str(), %stage, gate = request.gate.as_str(), "waits for a person");
+                tracing::warn!(issue = issue.as_str(), %stage, gate = request.gate.as_str(), "waiting for a person");
             }
             RunEvent::Answered {
                 stage, answer, by, ..
@@ -244,10 +244,10 @@ impl Orchestrator {
                 tracing::info!(issue = issue.as_str(), %stage, by, answer = answer.as_str(), "a person answered");
             }
             RunEvent::Freed { stage, .. } => {
-                tracing::info!(issue = issue.as_str(), %stage, "the issue was changed: freed");
+                tracing::info!(issue = issue.as_str(), %stage, "issue changed: unparked");
             }
             RunEvent::Closed { stage, .. } => {
-                tracing::info!(issue = issue.as_str(), %stage, "the issue was closed: parked no more");
+                tracing::info!(issue = issue.as_str(), %stage, "issue closed: unparked");
             }
             RunEvent::Unparked { stage, .. } => tracing::info!(issue = issue.as_str(), %stage, "unparked"),
         }
@@ -312,7 +312,7 @@ impl Orchestrator {
             Err(error) => {
                 // Each pull repeats the lookup, so the same error is logged once.
                 if self.lookup_errors.get(&issue) != Some(&error) {
-                    tracing::warn!(issue = issue.as_str(), error, "the look at an issue failed");
+                    tracing::warn!(issue = issue.as_str(), error, "cannot look up an issue");
                     self.lookup_errors.insert(issue.clone(), error);
                 }
                 LookupResult::Unknown

@@ -100,7 +100,7 @@ impl RunSummary {
                 let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
                 if self.rows.iter().any(is_ours) {
                     self.failed.push(format!(
-                        "{issue} {stage}: failed, and the issue left the stage's state"
+                        "{issue} {stage}: failed; the issue has left the stage's state"
                     ));
                 }
             }
@@ -125,15 +125,15 @@ impl RunSummary {
             RunStatus::FailedAndParked(reason) => (&mut self.failed, format!("parked ({})", reason.as_str())),
             RunStatus::Failed => (&mut self.failed, "failed".to_owned()),
             RunStatus::FailedAndLeft => {
-                let text = "failed, and the pull does not bring the issue any more";
+                let text = "failed; the pull no longer returns the issue";
                 (&mut self.failed, text.to_owned())
             }
             RunStatus::Parked(reason, since) => {
                 (&mut self.parked, format!("{}, since {since:.0}", reason.as_str()))
             }
             RunStatus::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
-            RunStatus::StateKept => (&mut self.waiting, "parked, its state did not change".to_owned()),
-            RunStatus::NothingDone => (&mut self.no_progress, "parked, nothing changed".to_owned()),
+            RunStatus::StateKept => (&mut self.waiting, "parked: its state did not change".to_owned()),
+            RunStatus::NothingDone => (&mut self.no_progress, "parked: nothing changed".to_owned()),
         };
         list.push(format!("{name}: {text}"));
     }

@@ -331,7 +331,7 @@ impl Orchestrator {
         for start in std::mem::take(&mut self.inherited) {
             tracing::info!(
                 issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
-                "taking up an attempt of an earlier daemon"
+                "recovering an attempt of an earlier daemon"
             );
             let since = self.since(&start).unwrap_or(self.started_at);
             self.spawn_attempt(Box::new(start), since, true);

@@ -40,7 +40,7 @@ fn check_space(space: Space, is_held: bool) -> Option<String> {
     let mb = |bytes: u64| bytes / 1024 / 1024;
     (space.free < minimum).then(|| {
         format!(
-            "{} MB are free, and Vik keeps {} MB free for its records",
+            "{} MB free, and Vik reserves {} MB for its records",
             mb(space.free),
             mb(minimum)
         )
@@ -53,7 +53,7 @@ fn check_memory(limits: &Pressure, memory: Memory) -> Option<String> {
     {
         let mb = |bytes: u64| bytes / 1024 / 1024;
         return Some(format!(
-            "{} MB of memory are available, less than {} MB",
+            "{} MB of memory available, less than {} MB",
             mb(available),
             mb(minimum)
         ));
@@ -61,9 +61,7 @@ fn check_memory(limits: &Pressure, memory: Memory) -> Option<String> {
     if let (Some(maximum), Some(pressure)) = (limits.max_memory_pressure, memory.pressure)
         && pressure > maximum
     {
-        return Some(format!(
-            "the memory pressure is {pressure} %, more than {maximum} %"
-        ));
+        return Some(format!("memory pressure is {pressure} %, more than {maximum} %"));
     }
     None
 }

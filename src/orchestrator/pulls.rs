@@ -227,8 +227,7 @@ impl Orchestrator {
             .map(|issue| {
                 let stage = policy.stages.iter().find(|stage| stage.when_state == *issue.wanted);
                 format!(
-                    "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are \
-                     compared exactly",
+                    "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are compared exactly",
                     one_line(issue.id.as_str(), 60),
                     one_line(&issue.state, 60),
                     issue.wanted,

@@ -80,7 +80,7 @@ impl Orchestrator {
             return self.ask_for_fresh_pull();
         }
         for edit in edits {
-            tracing::info!(%edit, "the workflow was edited");
+            tracing::info!(%edit, "workflow reloaded");
         }
         if !warnings.is_empty() {
             tracing::warn!(warnings, "the edited workflow has warnings");
@@ -113,7 +113,7 @@ impl Orchestrator {
         tracing::error!(
             first,
             findings = diagnostics.len(),
-            "the edited workflow is not valid; the one before it stays in force"
+            "the edited workflow is not valid; the previous one stays active"
         );
         self.observer
             .on_progress(&Progress::EditRejected { first: &first });

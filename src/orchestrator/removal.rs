@@ -62,7 +62,7 @@ async fn try_remove(
 ) -> Result<Removal, String> {
     let policy = workflow.issue.remove_workspace;
     if policy == RemoveWorkspace::Never {
-        return Ok(Removal::Kept("the workflow says never".to_owned()));
+        return Ok(Removal::Kept("`workspace.remove` is `never`".to_owned()));
     }
     if host.layout.issue_dir(&issue.id).symlink_metadata().is_err() {
         return Ok(Removal::Absent);
@@ -176,7 +176,7 @@ async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<WorkspaceLock, String> 
         });
         match locked.await? {
             Some(locked) => return Ok(locked),
-            None if Instant::now() >= deadline => return Err("something still lives in it".to_owned()),
+            None if Instant::now() >= deadline => return Err("a process still runs in it".to_owned()),
             None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }

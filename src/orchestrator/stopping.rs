@@ -27,7 +27,7 @@ impl Orchestrator {
     pub(super) fn on_signal(&mut self, signal: SignalRequest) {
         match signal {
             SignalRequest::Refresh => {
-                tracing::info!("asked to look at the workflow and the issues again");
+                tracing::info!("refresh requested: reading the workflow and pulling issues");
                 self.refresh();
             }
             SignalRequest::Stop { interrupt } => {
@@ -59,7 +59,7 @@ impl Orchestrator {
         if self.state == DaemonState::Stopping {
             return;
         }
-        tracing::info!(running = self.running.len(), "stopping; the agents live on");
+        tracing::info!(running = self.running.len(), "stopping; agents keep running");
         self.summary.stopped = true;
         self.keep_agents = true;
         for running in self.running.values() {
@@ -96,7 +96,7 @@ impl Orchestrator {
         tracing::error!(
             error = text,
             running = self.running.len(),
-            "what is decided and done cannot be kept any more: stopping"
+            "stopping: decisions can no longer be stored in the ledger"
         );
         self.observer
             .on_progress(&Progress::LedgerFailed { error: &text });
@@ -110,7 +110,7 @@ impl Orchestrator {
         for (_, sender) in self.answers.drain() {
             let _ = sender.send(Response::Error(ErrorBody {
                 code: "ledger".to_owned(),
-                message: format!("the daemon is ending: {text}"),
+                message: format!("the daemon is shutting down: {text}"),
                 hint: None,
             }));
         }

@@ -81,8 +81,8 @@ impl Traces {
         let Some(endpoint) = endpoint(|name| std::env::var(name).ok()) else {
             return Ok(None);
         };
-        let url =
-            Url::parse(&endpoint).map_err(|error| format!("the place of traces is no address: {error}"))?;
+        let url = Url::parse(&endpoint)
+            .map_err(|error| format!("the endpoint for traces is not a valid address: {error}"))?;
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(outbound::client(&url)?)
@@ -105,7 +105,7 @@ impl Traces {
             .spawn(move || {
                 send(&layout, &receiver, |batch| {
                     if let Err(error) = runtime.block_on(exporter.export(batch)) {
-                        tracing::warn!(%error, "traces cannot be sent: these are lost");
+                        tracing::warn!(%error, "cannot send traces: these are lost");
                     }
                 });
                 let _ = end.send(());
@@ -124,7 +124,7 @@ impl Traces {
     pub fn shutdown(self) {
         drop(self.notes);
         if let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(FLUSH_TIMEOUT) {
-            tracing::warn!("the last traces could not be sent in time: they are lost");
+            tracing::warn!("cannot send the last traces in time: they are lost");
         }
     }
 }
@@ -180,7 +180,7 @@ impl Observer for Watcher {
         if let Some(over) = finished(progress)
             && self.notes.try_send(over).is_err()
         {
-            tracing::warn!("traces wait to be sent, and there are too many: one is lost");
+            tracing::warn!("too many traces are waiting to be sent: one is lost");
         }
         self.next.on_progress(progress);
     }

@@ -36,17 +36,17 @@ pub(super) fn spans_of(layout: &Layout, over: Finished) -> Vec<SpanData> {
 
 fn attempt_by_log(log: &Path) -> Vec<SpanData> {
     let Some(past) = AttemptFiles::of(log).and_then(PastAttempt::read) else {
-        tracing::warn!(log = %log.display(), "an attempt is not traced: its record cannot be read");
+        tracing::warn!(log = %log.display(), "cannot trace an attempt: cannot read its record");
         return Vec::new();
     };
     let Some((ended, at)) = past.ended.as_ref().zip(past.ended_at) else {
-        tracing::warn!(log = %log.display(), "an attempt is not traced: its log has no end");
+        tracing::warn!(log = %log.display(), "cannot trace an attempt: its log has no end");
         return Vec::new();
     };
     let mut spans = vec![attempt(&past.record, ended, at)];
     match tools(&past.record, log, at) {
         Ok(tools) => spans.extend(tools),
-        Err(error) => tracing::warn!(log = %log.display(), %error, "tool calls are not traced"),
+        Err(error) => tracing::warn!(log = %log.display(), %error, "cannot trace tool calls"),
     }
     spans
 }
@@ -262,7 +262,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
     let past = match History::of_issue(&layout.issue_sessions_dir(&run.issue)) {
         Ok(past) => past,
         Err(error) => {
-            tracing::warn!(%error, "a run is not traced: its attempts cannot be read");
+            tracing::warn!(%error, "cannot trace a run: cannot read its attempts");
             return None;
         }
     };

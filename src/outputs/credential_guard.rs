@@ -36,23 +36,23 @@ const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum Leak {
     /// A variable of the profile contains a credential.
-    #[error("the variable {variable} of its profile holds the value of {credential}, a credential")]
+    #[error("the variable {variable} of its profile contains the value of {credential}, a credential")]
     Variable { variable: String, credential: String },
     /// Settings of git contain a credential.
-    #[error("line {line} of {path} holds a credential of a git remote")]
+    #[error("line {line} of {path} contains a credential of a git remote")]
     GitConfig {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
     },
     /// Settings of git cannot be read, so they may contain a credential.
-    #[error("{path} may hold a credential, and cannot be read")]
+    #[error("{path} cannot be read and may contain a credential")]
     Unreadable { path: PathBuf, source: std::io::Error },
     /// The agent could write the issues, which are files.
-    #[error("its sandbox lets it write the issues in {path}")]
+    #[error("its sandbox gives it write access to the issues in {path}")]
     Tracker { path: PathBuf },
     /// The sandbox shows a credential.
-    #[error("its sandbox shows {path}, where credentials stand")]
+    #[error("its sandbox gives it access to {path}, which contains credentials")]
     Shown { path: PathBuf },
 }
 

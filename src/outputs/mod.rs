@@ -31,9 +31,9 @@ pub const FILE_NAME: &str = "outputs.jsonl";
 pub fn read_output_file(file: &Path) -> io::Result<Vec<u8>> {
     match untrusted::read(file, MAX_FILE_BYTES as u64) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(io::Error::other(format!(
-            "it has more than {MAX_FILE_BYTES} bytes"
-        ))),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes")))
+        }
         read => read,
     }
 }
@@ -49,7 +49,7 @@ pub fn secrets(lines: &[Line]) -> Vec<Refusal> {
         Some(Refusal::of(
             line,
             Rule::Secret,
-            format!("`{name}` holds a secret"),
+            format!("`{name}` contains a secret"),
         ))
     };
     lines.iter().filter_map(refusal).collect()

@@ -123,7 +123,7 @@ impl Trace {
     /// place.
     ///
     /// # Errors
-    /// Returns an error if the record cannot be written, or if another append does not end.
+    /// Returns an error if the record cannot be written, or if timed out waiting for another append.
     pub fn append(&self, record: &Record) -> io::Result<u64> {
         create_private_dir_all(&self.dir)?;
         let _lock = self.lock()?;
@@ -213,7 +213,7 @@ impl Trace {
             if Instant::now() >= deadline {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "another append does not end",
+                    "timed out waiting for another append",
                 ));
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -236,7 +236,7 @@ impl Trace {
         let text = read_or_empty(&self.head_file())?;
         let head = Head::parse(&text);
         if head.is_none() && !text.is_empty() {
-            tracing::error!("the head of the trace is damaged; it goes on from its last whole record");
+            tracing::error!("the head of the trace is damaged; continuing after the last complete record");
         }
         Ok(head)
     }
@@ -278,7 +278,10 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
         found.head = Some(next.hash);
         if next.seq == stored.seq {
             if next != stored {
-                found.broken = broken(at, "it is not the last record that the head of the trace names");
+                found.broken = broken(
+                    at,
+                    "it differs from the last record that the head of the trace names",
+                );
                 return found;
             }
             meets_head = true;
@@ -289,7 +292,7 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
         found.broken = broken(found.records + 1, "records are missing at the end");
     } else if last.seq > stored.seq + 1 {
         // A death leaves at most one record that the head does not cover.
-        found.broken = broken(stored.seq + 1, "the head of the trace does not know it");
+        found.broken = broken(stored.seq + 1, "the head of the trace does not include it");
     } else {
         found.cut_off = remaining > 0;
     }
@@ -302,11 +305,11 @@ fn broken(line: u64, problem: &'static str) -> Option<Broken> {
 
 /// Returns the head after a line that follows another one.
 fn next_head(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> {
-    let hash = own_hash(line).ok_or("its content is not what was recorded")?;
-    let record: Record = serde_json::from_slice(line).map_err(|_| "it is no record")?;
+    let hash = own_hash(line).ok_or("its content does not match its hash")?;
+    let record: Record = serde_json::from_slice(line).map_err(|_| "it is not a record")?;
     let vik = record.vik();
     if vik.prev != last.hash || vik.seq != last.seq + 1 {
-        return Err("it does not follow the one before it");
+        return Err("it does not follow the previous record");
     }
     Ok(Head {
         seq: vik.seq,

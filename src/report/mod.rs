@@ -168,10 +168,10 @@ impl From<ErrorBody> for Failure {
 }
 
 /// The hint for an error of the ledger that has none.
-pub const LEDGER_HINT: &str = "look at the folder and its disk; `vik doctor` says how the ledger is";
+pub const LEDGER_HINT: &str = "check the folder and its disk; `vik doctor` checks the ledger";
 
 /// Returns the failure of a daemon without its ledger.
 pub fn ledger_failure(error: &LedgerError) -> Failure {
-    Failure::failed("ledger", "the ledger of this workflow cannot be used", error)
+    Failure::failed("ledger", "cannot use the ledger of this workflow", error)
         .hint(error.hint().unwrap_or(LEDGER_HINT))
 }

@@ -11,11 +11,11 @@ pub fn describe_exit(exit: &ExitRecord) -> String {
         return describe_overrun(overrun);
     }
     if !exit.proof.is_proven() {
-        return "left processes that could not be ended".to_owned();
+        return "left processes that could not be killed".to_owned();
     }
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("exited with {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
         (None, None) => "ended in an unknown way".to_owned(),
     }
 }
@@ -25,30 +25,30 @@ pub fn describe_overrun(overrun: &Overrun) -> String {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     match *overrun {
         Overrun::Memory { used, limit } => format!(
-            "used {} MiB of memory and was killed: its sandbox allows {} MiB (`sandbox.memory`)",
+            "used {} MiB of memory and was killed: the sandbox allows {} MiB (`sandbox.memory`)",
             mib(used),
             mib(limit)
         ),
         Overrun::Processes { used, limit } => {
-            format!("had {used} processes and was killed: its sandbox allows {limit} (`sandbox.pids`)")
+            format!("had {used} processes and was killed: the sandbox allows {limit} (`sandbox.pids`)")
         }
         Overrun::Tasks { used, limit } => format!(
-            "had {used} processes and threads and was killed: {limit} are allowed here (`sandbox.pids`, and what this \
-             system can spare)"
+            "had {used} processes and threads and was killed: the limit is {limit} (`sandbox.pids` and the \
+             capacity of this system)"
         ),
         Overrun::Disk { used, limit } => format!(
-            "took {} MiB of a disk and was killed: its sandbox allows {} MiB (`sandbox.disk`)",
+            "used {} MiB of disk space and was killed: the sandbox allows {} MiB (`sandbox.disk`)",
             mib(used),
             mib(limit)
         ),
         Overrun::Space { used, free } => format!(
-            "took {} MiB of a disk that has only {} MiB left, and was killed before it was full",
+            "used {} MiB of a disk with only {} MiB left, and was killed before the disk was full",
             mib(used),
             mib(free)
         ),
         Overrun::Files { used, limit } => {
             format!(
-                "made {used} files and was killed: its sandbox allows {limit}, half of what a disk had room for"
+                "created {used} files and was killed: the sandbox allows {limit}, half of the free inodes of a disk"
             )
         }
     }

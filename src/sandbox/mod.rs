@@ -52,21 +52,20 @@ pub struct SandboxSubject<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// The folders for temporary files and caches cannot be created.
-    #[error("cannot make the folder for temporary files")]
+    #[error("cannot create the folder for temporary files")]
     Scratch(#[from] io::Error),
     /// The location of the user's keys is not known.
-    #[error("the user's home directory is unknown, so keys in it cannot be hidden: set HOME for the daemon")]
+    #[error("cannot determine the user's home directory to hide the keys in it: set HOME for the daemon")]
     NoHome,
     /// A path leads through a link that an agent may have created.
     #[error(
-        "the sandbox does not open {}: {} is a symbolic link in a folder that agents can write; remove it, or write the \
-         path that it leads to",
+        "the sandbox does not open {}: {} is a symbolic link in a folder that agents can write to; remove it, or name its target",
         path.display(), link.display()
     )]
     PlantedLink { path: PathBuf, link: PathBuf },
     /// A path under `write` contains keys.
     #[error(
-        "`write` of the sandbox does not open {}: {} is hidden from agents; name it under `read` as well to open it",
+        "`write` of the sandbox does not open {}: {} is hidden from agents; list it under `read` as well",
         path.display(), hidden.display()
     )]
     Hidden { path: PathBuf, hidden: PathBuf },
@@ -274,7 +273,7 @@ impl Weakness {
     pub fn description(self) -> &'static str {
         match self {
             Self::Signals => {
-                "this kernel lets agents signal other processes of this user (Linux 6.12 and later do not)"
+                "this kernel lets agents send signals to other processes of this user (Linux 6.12 and later do not)"
             }
         }
     }
@@ -282,7 +281,7 @@ impl Weakness {
     /// Returns how to prevent it.
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Signals => "`sandbox: {backend: bubblewrap}` shuts that out on any kernel",
+            Self::Signals => "`sandbox: {backend: bubblewrap}` prevents this on any kernel",
         }
     }
 }
@@ -319,12 +318,11 @@ pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
         }
         let landlock = probe(config.0, config.1.clone()).map_err(|error| {
             let message = format!(
-                "the sandbox of the stage `{}` cannot be put up on this system",
+                "cannot set up the sandbox of the stage `{}` on this system",
                 stage.name
             );
             Failure::failed("sandbox", message, &error).hint(error.hint().unwrap_or(
-                "`vik doctor` says what this system gives; with `sandbox: off` in the agent's profile its agents run \
-                 with all the rights of this user",
+                "`vik doctor` shows what this system supports; with `sandbox: off` in the agent's profile, its agents run with all the rights of this user",
             ))
         })?;
         weakness = weakness.or(Weakness::of(config.0, landlock));

@@ -93,7 +93,7 @@ impl ScheduleState {
         {
             if last.result == ScheduleResult::Running {
                 last.result = ScheduleResult::Stopped;
-                last.detail = Some("the daemon ended before it".to_owned());
+                last.detail = Some("the daemon stopped before the command ended".to_owned());
             }
         }
     }

@@ -74,17 +74,14 @@ pub(super) async fn run(
         };
     }
     let (result, how) = if run.cancelled {
-        (
-            ScheduleResult::Stopped,
-            "it was stopped with the daemon".to_owned(),
-        )
+        (ScheduleResult::Stopped, "stopped with the daemon".to_owned())
     } else if run.timed_out {
-        let how = format!("it did not end within {}", job.timeout);
+        let how = format!("did not end within {}", job.timeout);
         (ScheduleResult::TimedOut, how)
     } else if run.flooded {
-        (ScheduleResult::Failed, "it printed too much".to_owned())
+        (ScheduleResult::Failed, "printed too much output".to_owned())
     } else {
-        (ScheduleResult::Failed, format!("it {}", describe_exit(&run.exit)))
+        (ScheduleResult::Failed, format!("{}", describe_exit(&run.exit)))
     };
     let output = match read_tail(&stderr, 4096) {
         output if output.trim().is_empty() => {

@@ -101,7 +101,7 @@ impl Keeper {
             Ok(book) => self.book = book,
             // Skipping a time is better than running it twice.
             Err(error) => {
-                tracing::error!(%error, "what is kept of the schedule cannot be read: it begins anew");
+                tracing::error!(%error, "cannot read the state of the schedule: it starts over");
             }
         }
         self.book.end_running();
@@ -129,11 +129,9 @@ impl Keeper {
         for (name, entry) in &workflow.schedule {
             match Timing::of(entry) {
                 Ok(timing) => drop(self.timings.insert(name.clone(), timing)),
-                Err(error) => tracing::error!(
-                    entry = name,
-                    error = chain(&error),
-                    "an entry of the schedule is left out"
-                ),
+                Err(error) => {
+                    tracing::error!(entry = name, error = chain(&error), "cannot schedule an entry")
+                }
             }
         }
         if self.book != previous {
@@ -158,7 +156,7 @@ impl Keeper {
                     continue;
                 }
                 Due::ClockWentBack => {
-                    tracing::warn!(entry = name, settled = %record.settled, %now, "the clock went back: the entry begins anew");
+                    tracing::warn!(entry = name, settled = %record.settled, %now, "the clock went back: the entry starts over");
                     record.settled = now;
                     sleep = Duration::ZERO;
                     continue;
@@ -192,14 +190,14 @@ impl Keeper {
             return;
         };
         let skip_reason = if due.missed {
-            Some("no daemon was there at that time")
+            Some("no daemon was running at that time")
         } else if self.active.contains(&due.name) {
-            Some("its last run has not ended")
+            Some("the previous run has not ended")
         } else {
             hold_reason
         };
         if let Some(why) = skip_reason {
-            tracing::warn!(entry = due.name, due = %due.at, why, "an entry of the schedule is skipped");
+            tracing::warn!(entry = due.name, due = %due.at, why, "schedule entry skipped");
             record.skipped = Some(SkippedRun {
                 due_at: due.at,
                 why: why.to_owned(),
@@ -220,13 +218,13 @@ impl Keeper {
                 &due.name,
                 Ended {
                     result: ScheduleResult::Failed,
-                    detail: Some("it was not run: that it ran could not be kept".to_owned()),
+                    detail: Some("not run: cannot save the state of the schedule".to_owned()),
                 },
             )
             .await;
             return;
         }
-        tracing::info!(entry = due.name, due = %due.at, "an entry of the schedule runs");
+        tracing::info!(entry = due.name, due = %due.at, "schedule entry started");
         let Some(job) = entry.job.clone() else {
             let done = Ended {
                 result: ScheduleResult::Ok,
@@ -262,8 +260,8 @@ impl Keeper {
     async fn end(&mut self, name: &str, ended: Ended) {
         let Ended { result, detail } = ended;
         match &detail {
-            None => tracing::info!(entry = name, "an entry of the schedule is done"),
-            Some(detail) => tracing::error!(entry = name, ?result, detail, "an entry of the schedule failed"),
+            None => tracing::info!(entry = name, "schedule entry finished"),
+            Some(detail) => tracing::error!(entry = name, ?result, detail, "schedule entry failed"),
         }
         // An edit may have removed the entry in the meantime.
         if let Some(last) = self
@@ -290,7 +288,7 @@ impl Keeper {
     fn save(&self) -> bool {
         let saved = self.book.write(&self.setup.host.layout.service_dir());
         if let Err(error) = &saved {
-            tracing::error!(%error, "what the schedule did cannot be kept");
+            tracing::error!(%error, "cannot save the state of the schedule");
         }
         saved.is_ok()
     }
@@ -314,7 +312,7 @@ impl Keeper {
             Some(Response::Status(status)) if status.daemon.state == DaemonState::Running => {
                 status.paused.then(|| "everything is paused".to_owned())
             }
-            _ => Some("the daemon is ending".to_owned()),
+            _ => Some("the daemon is shutting down".to_owned()),
         }
     }
 }

@@ -15,9 +15,9 @@ const BELIEVED: SignedDuration = SignedDuration::from_hours(24);
 /// Why the times of an entry cannot be computed. Validation of the workflow prevents it.
 #[derive(Debug, thiserror::Error)]
 pub enum TimingError {
-    #[error("`{pattern}` is no cron pattern")]
+    #[error("`{pattern}` is not a cron pattern")]
     Cron { pattern: String, source: CronError },
-    #[error("no time zone is named `{0}`")]
+    #[error("unknown time zone `{0}`")]
     Zone(String),
 }
 

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a secret, as a variable cannot hold more.
 const MAX_BYTES: usize = 32 * 1024;
-const TOO_LONG: &str = "is longer than 32 KiB: no variable can hold it";
+const TOO_LONG: &str = "is longer than 32 KiB, the limit of an environment variable";
 
 /// The values of secrets by name.
 #[derive(Clone, Default)]
@@ -63,7 +63,7 @@ pub enum SecretError {
         path: PathBuf,
         source: io::Error,
     },
-    #[error("the secret {name} has no value: its command could not be started")]
+    #[error("the secret {name} has no value: cannot start its command")]
     Start {
         name: String,
         source: Box<vik_proc::ProcError>,
@@ -88,7 +88,7 @@ fn output_suffix(output: &str) -> String {
     if output.is_empty() {
         String::new()
     } else {
-        format!("; it said: {output}")
+        format!("; output: {output}")
     }
 }
 
@@ -165,9 +165,11 @@ impl Resolver<'_> {
         if bytes.len() > MAX_BYTES {
             return Err(unfit(TOO_LONG));
         }
-        let value = String::from_utf8(bytes).map_err(|_| unfit("is no text in UTF-8"))?;
+        let value = String::from_utf8(bytes).map_err(|_| unfit("is not valid UTF-8"))?;
         if value.contains('\0') {
-            return Err(unfit("holds a NUL character: no variable can hold it"));
+            return Err(unfit(
+                "contains a NUL character, which an environment variable cannot contain",
+            ));
         }
         if value.trim().is_empty() {
             return Err(SecretError::Empty {
@@ -178,7 +180,7 @@ impl Resolver<'_> {
         if is_short(&value) && self.host.environment.is_first_warning(name) {
             tracing::warn!(
                 secret = name,
-                "a secret of fewer than {MIN_BYTES} bytes cannot be masked"
+                "cannot mask a secret of fewer than {MIN_BYTES} bytes"
             );
         }
         Ok(value)

@@ -43,7 +43,7 @@ impl AttemptRunner<'_> {
         let spec = self.launch(workdir).await?;
         // The file must exist before the reader opens it and before the agent writes.
         private::write_private(&self.files.raw(), b"")
-            .map_err(|error| broken("cannot make the raw file", &error))?;
+            .map_err(|error| broken("cannot create the raw file", &error))?;
         let reader = self.open_reader()?;
         let (shims, journal) = (self.host().agent_shims.clone(), self.shared_journal());
         let refused: Arc<OnceLock<StoreError>> = Arc::default();
@@ -73,7 +73,7 @@ impl AttemptRunner<'_> {
         if let Some(error) = refused.get() {
             self.note_disk_error(error);
             // A process that the next daemon cannot find must not run.
-            stopping = Some(broken("cannot keep the journal", error));
+            stopping = Some(broken("cannot write the journal", error));
             supervised.kill();
         } else if let Some(agent) = supervised.agent() {
             let agent = process_note(agent);
@@ -123,11 +123,7 @@ impl AttemptRunner<'_> {
                 Err(AdoptError::NoControl { .. }) => {}
                 Err(error) => {
                     let error = report::chain(&error);
-                    tracing::warn!(
-                        session = self.id,
-                        error,
-                        "an agent cannot be taken over: it is ended"
-                    );
+                    tracing::warn!(session = self.id, error, "cannot adopt an agent: killing it");
                 }
             }
         }
@@ -151,12 +147,12 @@ impl AttemptRunner<'_> {
             // The shim reads this file, and its existence tells the next daemon that the agent asks
             // before calls.
             private::write_private(&self.files.stdin(), b"")
-                .map_err(|error| broken("cannot make the agent's input", &error))?;
+                .map_err(|error| broken("cannot create the agent's input", &error))?;
         }
         let home = self
             .private_home()
             .await
-            .map_err(|error| broken("cannot make the agent's home", &error))?;
+            .map_err(|error| broken("cannot create the agent's home", &error))?;
         let mut profile = self.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
         let launch = vik_agents::launch(&LaunchContext {
@@ -196,7 +192,7 @@ impl AttemptRunner<'_> {
         spec.sandbox = self.confine_agent(workdir, &mut env)?;
         self.separate_commits(workdir)
             .await
-            .map_err(|error| broken("cannot make a repository for the linked work tree", &error))?;
+            .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
         self.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
         spec.env = os_env(env);
         spec.stdin = if asks {
@@ -221,7 +217,7 @@ impl AttemptRunner<'_> {
         let log = self
             .log
             .take()
-            .ok_or_else(|| AttemptFailure::failed(FailureClass::Agent, "the session log is gone"))?;
+            .ok_or_else(|| AttemptFailure::failed(FailureClass::Agent, "the session log is missing"))?;
         let before = self.start().resume.as_ref().map(|resume| PreviousTotal {
             usage: resume.total,
             cost_usd: resume.cost.usd(),
@@ -350,7 +346,7 @@ impl AttemptRunner<'_> {
             tracing::warn!(
                 session = self.id,
                 error = error.reason,
-                "a stop is not in the journal"
+                "cannot record a stop in the journal"
             );
         }
         handle.stop();
@@ -411,7 +407,11 @@ impl AttemptRunner<'_> {
             if let Err(error) = reader.detach() {
                 // The next daemon maps these events from the raw file.
                 let error = report::chain(&error);
-                tracing::warn!(session = self.id, error, "the session log lacks the last events");
+                tracing::warn!(
+                    session = self.id,
+                    error,
+                    "cannot write the last events to the session log"
+                );
             }
             return Err(Abort::Detached);
         }
@@ -436,7 +436,7 @@ impl AttemptRunner<'_> {
                     .or_else(|| self.overrun())
                     .or(stopping);
                 return Err(known
-                    .unwrap_or_else(|| broken("its output was not kept", &error))
+                    .unwrap_or_else(|| broken("its output could not be stored", &error))
                     .into());
             }
         };
@@ -448,7 +448,7 @@ impl AttemptRunner<'_> {
             Err(error) => {
                 self.note_disk_error(&error);
                 // The reason of the stop takes precedence over later errors.
-                stopping.get_or_insert_with(|| broken("its output was not kept", &*error));
+                stopping.get_or_insert_with(|| broken("its output could not be stored", &*error));
             }
         }
         self.answered = Some(finished.answered);
@@ -457,7 +457,7 @@ impl AttemptRunner<'_> {
             (Some(failure), ..) | (None, Some(failure), _) => Err(failure.into()),
             (None, None, Some(lost)) => {
                 let reason = match proof {
-                    Proof::Reboot => "the machine was started anew while it ran".to_owned(),
+                    Proof::Reboot => "the machine was rebooted while it ran".to_owned(),
                     _ => report::chain(&lost),
                 };
                 Err(AttemptFailure::of(Outcome::Lost, reason).into())
@@ -508,7 +508,7 @@ impl AttemptRunner<'_> {
         if let Some(hit) = self.reached_limit().filter(|_| !self.conclusion.over_budget) {
             return Err(AttemptFailure::of(
                 Outcome::OverBudget,
-                format!("a limit is reached: {hit}"),
+                format!("limit reached: {hit}"),
             ));
         }
         if self.conclusion.ok {
@@ -527,7 +527,7 @@ impl AttemptRunner<'_> {
             ));
         }
         let reason = if self.resume_failure.is_some() {
-            format!("the earlier conversation could not be gone on with: {reason}")
+            format!("cannot resume the earlier conversation: {reason}")
         } else {
             reason
         };
@@ -563,7 +563,10 @@ fn process(note: ProcessRecord) -> ProcessId {
 fn log_limit(reader: &mut OutputReader, hit: LimitHit) {
     let percent = hit.percent();
     if let Err(error) = reader.append_event(Timestamp::now(), &Event::Limit { hit, percent }) {
-        tracing::warn!(error = report::chain(&error), "a limit is not in the session log");
+        tracing::warn!(
+            error = report::chain(&error),
+            "cannot record a limit in the session log"
+        );
     }
 }
 

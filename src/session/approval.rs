@@ -108,7 +108,7 @@ impl AttemptRunner<'_> {
         })
         .await?;
         crash::point("asked");
-        self.log_note("a person has to accept what was done");
+        self.log_note("a person must approve the result");
         Ok(request)
     }
 
@@ -144,7 +144,7 @@ impl AttemptRunner<'_> {
         if let Err(error) = written {
             self.note_disk_error(&error);
             let error = report::chain(&error);
-            tracing::warn!(session = self.id, error, "a line is not in the session log");
+            tracing::warn!(session = self.id, error, "cannot write a line to the session log");
         }
     }
 }

@@ -170,7 +170,7 @@ impl<'a> AttemptRunner<'a> {
         let write = |path: PathBuf| |source| StoreError::Write { path, source };
         private::create_private_dir_all(files.dir())
             .map_err(write(files.dir().to_owned()))
-            .map_err(|error| fail("cannot make the sessions folder", error))?;
+            .map_err(|error| fail("cannot create the sessions folder", error))?;
         let record = match AttemptRecord::read(&files.record()) {
             Ok(Some(record)) => record,
             Ok(None) => {
@@ -185,7 +185,7 @@ impl<'a> AttemptRunner<'a> {
         let mut spec = record.kept.ok_or_else(|| {
             AttemptFailure::failed(
                 FailureClass::Agent,
-                "the record of the attempt is of an older version",
+                "an older version of Vik wrote the record of the attempt",
             )
         })?;
         if let Some(profile) = attempt.workflow.agents.get(&spec.start.stage.agent) {
@@ -196,7 +196,7 @@ impl<'a> AttemptRunner<'a> {
         if journal.steps().is_empty() {
             journal
                 .record(Step::AttemptStarted { boot_id: boot_id() })
-                .map_err(|error| fail("cannot begin the journal", error))?;
+                .map_err(|error| fail("cannot start the journal", error))?;
         }
         let log = open_log(files, &spec).map_err(|error| fail("cannot open the session log", error))?;
         crash::point("begun");
@@ -269,7 +269,7 @@ impl<'a> AttemptRunner<'a> {
 
     fn cannot_note(&self, error: &StoreError) -> AttemptFailure {
         self.note_disk_error(error);
-        let reason = format!("cannot keep the journal: {}", report::chain(error));
+        let reason = format!("cannot write the journal: {}", report::chain(error));
         AttemptFailure::failed(FailureClass::Agent, reason)
     }
 
@@ -338,7 +338,7 @@ impl<'a> AttemptRunner<'a> {
                     tracing::error!(
                         session = self.id,
                         error = failure.reason,
-                        "the journal stays without its end"
+                        "cannot write the end of the journal"
                     );
                     if let Some(error) = self.storage_failure.take() {
                         return Finish::StorageFailed(error);
@@ -368,7 +368,7 @@ impl<'a> AttemptRunner<'a> {
     /// Notes in the journal, if there is still space, that the agent is not the cause of the
     /// failure. The next daemon runs the scripts again.
     fn excuse_agent(&self) {
-        let failure = AttemptFailure::of(Outcome::Lost, "the disk took nothing more");
+        let failure = AttemptFailure::of(Outcome::Lost, "the disk refused further writes");
         let _ = self.journal().record(Step::Stopping { trouble: failure });
     }
 
@@ -411,7 +411,7 @@ impl<'a> AttemptRunner<'a> {
             ResumePoint::Rebooted => {
                 self.exchange_login().await;
                 self.proof = Some(vik_proc::Proof::Reboot.name());
-                let reason = "the machine was started anew before the agent ran";
+                let reason = "the machine was rebooted before the agent started";
                 return Err(AttemptFailure::of(Outcome::Lost, reason).into());
             }
             ResumePoint::Prepare | ResumePoint::Over { .. } => {
@@ -471,7 +471,7 @@ impl<'a> AttemptRunner<'a> {
         if let Err(error) = closed {
             self.note_disk_error(&error);
             let error = report::chain(&error);
-            tracing::error!(session = self.id, error, "a session log stays without its end");
+            tracing::error!(session = self.id, error, "cannot write the end of a session log");
         }
     }
 }
@@ -481,7 +481,7 @@ impl Attempt {
     fn record(&self) -> Result<AttemptRecord, AttemptFailure> {
         let mut start = (*self.start).clone();
         let profile = self.workflow.agents.get(&start.stage.agent).ok_or_else(|| {
-            let reason = format!("there is no agent `{}`", start.stage.agent);
+            let reason = format!("unknown agent `{}`", start.stage.agent);
             AttemptFailure::failed(FailureClass::Usage, reason)
         })?;
         let refused = start
@@ -552,7 +552,7 @@ fn open_log(files: &AttemptFiles, spec: &AttemptSpec) -> Result<Reopened, StoreE
 
 /// The reason in the log when no resume was attempted.
 const REFUSED: &str =
-    "what the earlier attempt told is no id of a conversation with this agent: it began anew";
+    "the earlier attempt did not report a valid conversation id for this agent: starting a new conversation";
 
 /// Returns the disk error in `error`, if it is one.
 fn disk_of(error: &StoreError) -> Option<Arc<LedgerError>> {

@@ -199,7 +199,10 @@ impl AttemptRunner<'_> {
                 source: error,
             };
             self.note_disk_error(&error);
-            let reason = format!("cannot look at the workspace {when}: {}", report::chain(&error));
+            let reason = format!(
+                "cannot take a snapshot of the workspace {when}: {}",
+                report::chain(&error)
+            );
             AttemptFailure::failed(FailureClass::Agent, reason)
         };
         let Some(folder) = &self.folder else {

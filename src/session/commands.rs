@@ -79,12 +79,10 @@ impl StopCause {
             }
             Self::Own(StopReason::Missing) => (
                 Outcome::Cancelled,
-                "the tracker does not have the issue any more".to_owned(),
+                "the issue is no longer in the tracker".to_owned(),
             ),
-            Self::Own(StopReason::Cancelled) => (Outcome::Cancelled, "it was cancelled".to_owned()),
-            Self::Own(StopReason::OverBudget(hit)) => {
-                (Outcome::OverBudget, format!("a limit is reached: {hit}"))
-            }
+            Self::Own(StopReason::Cancelled) => (Outcome::Cancelled, "cancelled".to_owned()),
+            Self::Own(StopReason::OverBudget(hit)) => (Outcome::OverBudget, format!("limit reached: {hit}")),
         };
         AttemptFailure::of(outcome, reason)
     }

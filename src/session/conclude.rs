@@ -280,6 +280,6 @@ fn masked(text: String) -> String {
 
 /// Returns the failure for an end that is not proven.
 pub(super) fn unproven_end_failure(proof: &Proof) -> Option<AttemptFailure> {
-    let reason = "some of its processes could not be ended";
+    let reason = "some of its processes could not be killed";
     (!proof.is_proven()).then(|| AttemptFailure::failed(FailureClass::UnprovenEnd, reason))
 }

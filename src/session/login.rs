@@ -68,7 +68,7 @@ impl LoginSync {
             match exchange(&self.profile.join(name), &self.issue.join(name), is_running) {
                 Ok(true) => {}
                 Ok(false) => differ.push(*name),
-                Err(error) => tracing::warn!(file = name, %error, "a login cannot be copied"),
+                Err(error) => tracing::warn!(file = name, %error, "cannot copy a login"),
             }
         }
         differ
@@ -115,8 +115,7 @@ impl AttemptRunner<'_> {
                 session = self.id,
                 file,
                 agent = self.start().stage.agent.as_str(),
-                "the agent left a login that is not a refreshed one of its profile: the profile keeps its own; \
-                log in again if that is refused"
+                "the agent left a login that is not a refresh of its profile's login: the profile keeps its own; log in again if the provider refuses it"
             );
         }
     }

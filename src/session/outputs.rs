@@ -102,7 +102,7 @@ impl AttemptRunner<'_> {
             |sandbox: &Sandbox| sandbox.calls.as_ref().is_none_or(|calls| calls.unix_sockets);
         let Some(sandbox) = sandbox.filter(|sandbox| !allows_unix_sockets(sandbox)) else {
             return Err(refused(
-                "`outputs` need a sandbox without `unix_sockets`".to_owned(),
+                "`outputs` requires a sandbox without `unix_sockets`".to_owned(),
             ));
         };
         self.with_guard(workdir, |guard| {
@@ -112,7 +112,7 @@ impl AttemptRunner<'_> {
         })
         .map_err(|leak| {
             refused(format!(
-                "an agent with `outputs` must not have a credential: {leak}"
+                "an agent with `outputs` must not have access to a credential: {leak}"
             ))
         })?;
         let folder = self.files.outputs_dir();
@@ -120,7 +120,7 @@ impl AttemptRunner<'_> {
         private::create_private_dir_all(&folder)
             .and_then(|()| private::write_private(&file, b""))
             .map_err(|error| {
-                let reason = format!("cannot make the file of outputs: {error}");
+                let reason = format!("cannot create the outputs file: {error}");
                 AttemptFailure::failed(FailureClass::Hook, reason)
             })?;
         env.insert(FILE.to_owned(), file.to_string_lossy().into_owned());
@@ -143,8 +143,9 @@ impl AttemptRunner<'_> {
             sandbox.map_or(Ok(()), |sandbox| guard.sandbox(sandbox, env))
         })
         .map_err(|leak| {
-            let reason =
-                format!("`verify` runs what the agent wrote, and must not have a credential: {leak}");
+            let reason = format!(
+                "`verify` runs code that the agent wrote and must not have access to a credential: {leak}"
+            );
             AttemptFailure::failed(FailureClass::Usage, reason)
         })
     }
@@ -269,7 +270,7 @@ impl AttemptRunner<'_> {
                 Ok(())
             }
             Ok(Err(error)) => {
-                let refusal = Refusal::of_file(Rule::NotText, format!("the file cannot be read: {error}"));
+                let refusal = Refusal::of_file(Rule::NotText, format!("cannot read the file: {error}"));
                 Err(self.refuse(&[refusal]))
             }
             Err(source) => Err(self.cannot_keep(&StoreError::Write { path, source })),
@@ -352,7 +353,7 @@ impl AttemptRunner<'_> {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &attempt_id, &[], &Graces::short()).await;
             if !alive.is_empty() {
                 let reason = format!(
-                    "what was begun of an output (`{}`) could not be ended",
+                    "cannot kill the processes of an interrupted output (`{}`)",
                     line.output.kind()
                 );
                 return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason));
@@ -373,7 +374,8 @@ impl AttemptRunner<'_> {
                 }
             }
             (NextStep::Leave | NextStep::Check, _) => {
-                let why = "Vik was cut off while its command ran, and there is no `check` that tells";
+                let why =
+                    "Vik was interrupted while its command ran, and no `check` is configured to find out";
                 return self.close_output(book, line, Progress::Unknown, Some(why.to_owned()));
             }
             (NextStep::Run, _) => {}
@@ -410,7 +412,7 @@ impl AttemptRunner<'_> {
             Ok(()) => (CheckResult::Done, None),
             Err(HookError::Failed { code: Some(1), .. }) => (
                 CheckResult::NotDone,
-                Some("its `check` does not find it".to_owned()),
+                Some("its `check` did not find it".to_owned()),
             ),
             Err(error) => (CheckResult::Unclear, Some(report::chain(&error))),
         }
@@ -440,9 +442,11 @@ impl AttemptRunner<'_> {
                     |halt| halt.failure(),
                 ));
             }
-            Progress::Failed => format!("{name} is not done: {why}"),
+            Progress::Failed => format!("{name} failed: {why}"),
             Progress::Unknown => {
-                format!("{name} may be done, and is not tried again without a `check` that tells: {why}")
+                format!(
+                    "{name} may have been applied, and is not retried without a conclusive `check`: {why}"
+                )
             }
         };
         Err(AttemptFailure::failed(FailureClass::Hook, reason))
@@ -469,7 +473,7 @@ impl AttemptRunner<'_> {
 
     fn cannot_keep(&self, error: &StoreError) -> AttemptFailure {
         self.note_disk_error(error);
-        let reason = format!("cannot keep what becomes of outputs: {}", report::chain(error));
+        let reason = format!("cannot record the results of outputs: {}", report::chain(error));
         AttemptFailure::failed(FailureClass::Hook, reason)
     }
 
@@ -483,7 +487,7 @@ impl AttemptRunner<'_> {
             };
             some.join(between) + &more
         };
-        let reason = format!("its outputs are refused: {}", list(NAMED, "; "));
+        let reason = format!("its outputs were rejected: {}", list(NAMED, "; "));
         let feedback = format!(
             "What you asked for in the file of outputs is refused, and none of it was done:\n- {}\nAsk again for what these \
              rules allow.\n",

@@ -63,7 +63,7 @@ impl AttemptRunner<'_> {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                let reason = "the workspace is locked: an earlier attempt still lives in it";
+                let reason = "the workspace is locked: a process of an earlier attempt still runs in it";
                 return Err(AttemptFailure::of(Outcome::Lost, reason));
             }
             self.pause().await?;
@@ -173,7 +173,7 @@ impl AttemptRunner<'_> {
             .await?;
         workspace
             .map(|workspace| self.enter(workspace))
-            .ok_or_else(|| AttemptFailure::failed(FailureClass::Hook, "the issue workspace is gone"))
+            .ok_or_else(|| AttemptFailure::failed(FailureClass::Hook, "the issue workspace is missing"))
     }
 
     async fn in_workspace<T: Send + 'static>(

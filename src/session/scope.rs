@@ -94,10 +94,7 @@ impl AttemptRunner<'_> {
             return Ok(());
         };
         let failed = |error: io::Error| {
-            let reason = format!(
-                "cannot tell whether the attempt kept to its scope: {}",
-                report::chain(&error)
-            );
+            let reason = format!("cannot check the scope of the attempt: {}", report::chain(&error));
             AttemptFailure::failed(FailureClass::Verify, reason)
         };
         let Some(folder) = &self.folder else {
@@ -127,7 +124,7 @@ impl AttemptRunner<'_> {
     pub(super) fn reverted_message(&self) -> Option<String> {
         let verdict: ScopeVerdict = read(&self.files.scope_verdict()).ok()?;
         let paths = named(&verdict.reverted, MAX_REPORTED);
-        (!paths.is_empty()).then(|| format!("changed out of its scope, and put back as it was: {paths}"))
+        (!paths.is_empty()).then(|| format!("changed out-of-scope paths, now reverted: {paths}"))
     }
 }
 
@@ -191,7 +188,7 @@ impl Judge {
                 self.put_back(&base, &now, &mut owed, &mut verdict)?;
             } else {
                 verdict.not_reverted =
-                    Some("the attempt made commits, and history is not rewritten".to_owned());
+                    Some("the attempt made commits, and Vik does not rewrite history".to_owned());
             }
         }
         if let Some(folder) = self.owed.parent() {
@@ -249,8 +246,9 @@ impl Judge {
 }
 
 /// Why a path is not reverted.
-const EARLIER: &str = "an earlier attempt had changed some of it";
-const NOT_KEPT: &str = "what some of it was is not kept: it is too big, was lost, or is no plain file";
+const EARLIER: &str = "an earlier attempt had changed some of them";
+const NOT_KEPT: &str =
+    "the original content of some of them is not available: too large, lost, or not a regular file";
 
 /// Returns whether a path is in a scope. A repository below the workspace is treated like any other
 /// folder.
@@ -297,7 +295,7 @@ impl ScopeVerdict {
         if self.violations.is_empty() {
             return None;
         }
-        let mut reason = format!("changed out of its scope: {}", named(&self.violations, NAMED));
+        let mut reason = format!("changed out-of-scope paths: {}", named(&self.violations, NAMED));
         let mut feedback = format!(
             "These paths are out of the scope of this issue, and were changed: {}.\nThe scope is: {}.\nPut each of them back \
              as it was before your work",
@@ -306,7 +304,7 @@ impl ScopeVerdict {
         );
         feedback.push_str(match &self.not_reverted {
             Some(why) => {
-                reason.push_str(&format!("; not put back: {why}"));
+                reason.push_str(&format!("; not reverted: {why}"));
                 "; for what you committed, by another commit. Vik could not do it for you.\n"
             }
             None => "; for what you committed, by another commit. Until then no attempt succeeds.\n",
@@ -393,7 +391,7 @@ mod tests {
         let failure = verdict.failure(&scope).unwrap();
         assert_eq!(
             failure.reason,
-            "changed out of its scope: a⟦U+202E⟧b, c1, c2, c3, c4 and 1 more"
+            "changed out-of-scope paths: a⟦U+202E⟧b, c1, c2, c3, c4 and 1 more"
         );
         assert_eq!(failure.class, Some(FailureClass::Verify));
         let feedback = failure.feedback.unwrap();

@@ -144,7 +144,7 @@ impl AttemptRunner<'_> {
         if was_started {
             let (_, alive) = vik_proc::end_marked(ATTEMPT_MARK, &self.id, &[], &Graces::short()).await;
             if !alive.is_empty() {
-                let reason = format!("what was begun of `{script}` could not be ended");
+                let reason = format!("cannot kill the processes of an interrupted `{script}`");
                 return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason));
             }
         }

@@ -61,7 +61,7 @@ impl<'a> Timeouts<'a> {
             }
             return Some(AttemptFailure::of(
                 Outcome::Stalled,
-                format!("nothing was heard for {}", stage.stall_timeout),
+                format!("no output for {}", stage.stall_timeout),
             ));
         }
         None

@@ -45,7 +45,7 @@ pub enum TemplateError {
         detail: String,
     },
     /// A value contains a NUL character, which no shell word can contain.
-    #[error("line {line}: the value of {text} holds a NUL character")]
+    #[error("line {line}: the value of {text} contains a NUL character")]
     Nul {
         /// The line of the template, from 1.
         line: usize,
@@ -109,7 +109,7 @@ impl TemplateError {
             Self::Refused { place, .. } => Some(place.hint()),
             Self::Nul { .. } => Some("remove it with `| replace(\"\\0\", \"\")`".to_owned()),
             Self::Syntax { detail, .. } if detail.contains("end of comment") => Some(
-                "`{#` begins a comment of the template; for the shell's ${#…} write {% raw %}${#…}{% endraw %}"
+                "`{#` starts a template comment; for the shell's ${#…} write {% raw %}${#…}{% endraw %}"
                     .to_owned(),
             ),
             Self::Syntax { .. } | Self::Undefined { .. } | Self::Failed { .. } | Self::TooLong { .. } => None,
@@ -153,26 +153,26 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Heredoc => f.write_str("stands in a here-document"),
-            Self::Comment => f.write_str("stands in a shell comment"),
-            Self::NestedSubstitution => f.write_str("stands in a nested command substitution"),
-            Self::Backticks => f.write_str("stands in backticks"),
-            Self::Parameter => f.write_str("stands in `${…}`"),
-            Self::Arithmetic => f.write_str("stands in shell arithmetic"),
-            Self::Condition => f.write_str("stands in `[[ … ]]`"),
-            Self::AnsiQuotes => f.write_str("stands in `$'…'`"),
-            Self::AfterDollar => f.write_str("stands directly after a `$`"),
-            Self::AfterBackslash => f.write_str("stands directly after a backslash"),
+            Self::Heredoc => f.write_str("is in a here-document"),
+            Self::Comment => f.write_str("is in a shell comment"),
+            Self::NestedSubstitution => f.write_str("is in a nested command substitution"),
+            Self::Backticks => f.write_str("is in backticks"),
+            Self::Parameter => f.write_str("is in `${…}`"),
+            Self::Arithmetic => f.write_str("is in shell arithmetic"),
+            Self::Condition => f.write_str("is in `[[ … ]]`"),
+            Self::AnsiQuotes => f.write_str("is in `$'…'`"),
+            Self::AfterDollar => f.write_str("is directly after a `$`"),
+            Self::AfterBackslash => f.write_str("is directly after a backslash"),
             Self::CommandName => f.write_str("would name the command to run"),
             Self::Code(command) => write!(f, "would be read as code by `{command}`"),
             Self::VariableName(command) => write!(f, "would name a variable for `{command}`"),
             Self::Captured(tag) => write!(
                 f,
-                "stands in `{{% {tag} %}}`, where its place in the shell cannot be told"
+                "is in `{{% {tag} %}}`, so its position in the shell script is unknown"
             ),
-            Self::OtherTemplates => f.write_str("needs other templates, and there are none"),
-            Self::Unclosed => f.write_str("has no closing `` )` `` in the block in which it begins"),
-            Self::Unclear(why) => write!(f, "stands behind {why}, so its place cannot be told"),
+            Self::OtherTemplates => f.write_str("needs other templates, which are not supported"),
+            Self::Unclosed => f.write_str("has no closing `` )` `` in the block in which it starts"),
+            Self::Unclear(why) => write!(f, "follows {why}, so its position in the shell script is unknown"),
         }
     }
 }
@@ -181,38 +181,37 @@ impl Place {
     /// Returns what to write instead.
     pub fn hint(&self) -> String {
         const VARIABLE: &str =
-            "put it into a variable on a line of its own, `value={{ … }}`, and use \"$value\" here";
+            "assign it to a variable on a separate line, `value={{ … }}`, and use \"$value\" here";
         match self {
             Self::Heredoc | Self::NestedSubstitution | Self::Parameter | Self::Condition | Self::AnsiQuotes => {
                 VARIABLE.to_owned()
             }
-            Self::Backticks => format!("write $(…) instead of backticks, or {VARIABLE}"),
-            Self::Comment => "write {# … #} for a comment of the template, or remove the value".to_owned(),
+            Self::Backticks => format!("use $(…) instead of backticks, or {VARIABLE}"),
+            Self::Comment => "use {# … #} for a template comment, or remove the value".to_owned(),
             Self::Arithmetic => "shells evaluate text in arithmetic as code; compare with [ … -eq … ] instead".to_owned(),
             Self::AfterDollar | Self::AfterBackslash => {
-                "write the character in single quotes, or remove it".to_owned()
+                "put the character in single quotes, or remove it".to_owned()
             }
             Self::CommandName => {
-                "choose the command with {% if %}, or start it with a path of your own and give the value as an \
-                 argument"
+                "select the command with {% if %}, or start it with a fixed path and pass the value as an argument"
                     .to_owned()
             }
             Self::Code(command) if matches!(command.as_str(), "sh" | "bash" | "dash" | "zsh") => {
-                format!("give it as an argument: {command} -c '… \"$1\" …' {command} {{{{ … }}}}")
+                format!("pass it as an argument: {command} -c '… \"$1\" …' {command} {{{{ … }}}}")
             }
             Self::Code(_) => {
-                "hand it over as data, in an argument or in the environment (hooks get VIK_ISSUE_ID, VIK_ISSUE_TITLE)"
+                "pass it as data, in an argument or in the environment (hooks get VIK_ISSUE_ID, VIK_ISSUE_TITLE)"
                     .to_owned()
             }
-            Self::VariableName(_) => "write the name yourself: export NAME={{ … }}".to_owned(),
+            Self::VariableName(_) => "use a fixed name: export NAME={{ … }}".to_owned(),
             Self::Captured(_) => {
-                "use `{% set name = … %}` for a value, and write the text where it is needed".to_owned()
+                "use `{% set name = … %}` for a value, and put the text where it is needed".to_owned()
             }
-            Self::OtherTemplates => "write the text into this file".to_owned(),
+            Self::OtherTemplates => "put the text into this file".to_owned(),
             Self::Unclosed => {
                 "end the command with `` )` ``; to show the text itself, write {{ \"`exec(…)`\" }}".to_owned()
             }
-            Self::Unclear(_) => "use the value before that place, or move that part into a script file".to_owned(),
+            Self::Unclear(_) => "use the value before that position, or move that part into a script file".to_owned(),
         }
     }
 }

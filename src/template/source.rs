@@ -339,7 +339,7 @@ fn wrap(
     let mut start: Option<Range<usize>> = None;
     let mismatch = || TemplateError::Syntax {
         line: 1,
-        detail: "the expressions cannot be told apart".to_owned(),
+        detail: "the expressions cannot be distinguished".to_owned(),
     };
     for token in machinery::tokenize(source, false, syntax()) {
         let Ok((token, span)) = token else {

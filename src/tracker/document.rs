@@ -36,7 +36,7 @@ fn split(text: &str) -> Result<(Range<usize>, usize, usize), (usize, &'static st
     let mut lines = text[bom..].split_inclusive('\n').enumerate();
     match lines.next() {
         Some((_, first)) if first.trim_end() == "---" => at += first.len(),
-        _ => return Err((1, "it does not begin with front matter")),
+        _ => return Err((1, "the file does not start with front matter")),
     }
     let start = at;
     for (_, line) in lines {
@@ -72,7 +72,7 @@ impl Document {
             broken(
                 line,
                 reason.to_owned(),
-                "front matter stands between two lines `---` at the top of the file",
+                "put front matter between two lines `---` at the top of the file",
             )
         })?;
         let entries = yaml::entries(&text[front.clone()])
@@ -132,8 +132,8 @@ impl Document {
                 Err(broken(at, format!("it has no `{key}`"), hint))
             }
         };
-        let (id, id_line) = needed("id", "add a line as `id: 1`")?;
-        let (state, _) = needed("state", "add a line as `state: todo`")?;
+        let (id, id_line) = needed("id", "add a line such as `id: 1`")?;
+        let (state, _) = needed("state", "add a line such as `state: todo`")?;
         let title = text("title", "write it on one line, as `title: …`")?.map(|(title, _)| title);
         let (description, comments) = self.body_parts();
         Ok(TrackedIssue {

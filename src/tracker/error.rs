@@ -41,13 +41,13 @@ pub enum TrackerError {
     #[error(transparent)]
     Broken(#[from] BrokenFile),
     /// No file has this id.
-    #[error("there is no issue {id:?} in {dir}", dir = dir.display())]
+    #[error("no issue {id:?} in {dir}", dir = dir.display())]
     NotFound { id: String, dir: PathBuf },
     /// Two files have this id.
-    #[error("the id {id:?} stands in two files: {} and {}", paths[0].display(), paths[1].display())]
+    #[error("the id {id:?} is used by two files: {} and {}", paths[0].display(), paths[1].display())]
     Ambiguous { id: String, paths: Box<[PathBuf; 2]> },
     /// The id of a new issue is already in use.
-    #[error("the id {id:?} is taken by {path}", path = path.display())]
+    #[error("the id {id:?} is already used by {path}", path = path.display())]
     IdInUse {
         id: String,
         /// The file with this id.
@@ -57,10 +57,10 @@ pub enum TrackerError {
     #[error("{id:?} cannot be the id of a new issue")]
     BadId { id: String },
     /// The title of a new issue is invalid.
-    #[error("the title must be one line that is not empty")]
+    #[error("the title must be one non-empty line")]
     BadTitle,
     /// The state is invalid.
-    #[error("the state must be one line that is not empty")]
+    #[error("the state must be one non-empty line")]
     BadState,
     #[error("the comment is empty")]
     EmptyComment,
@@ -73,10 +73,10 @@ pub enum TrackerError {
         actual: String,
     },
     /// The value of a key cannot be changed without changing other bytes.
-    #[error("cannot change `{key}` in {path} without touching more than that", path = path.display())]
+    #[error("cannot change only `{key}` in {path}", path = path.display())]
     NotEditable { key: String, path: PathBuf },
     /// Another program keeps writing to the file.
-    #[error("{path} changes all the time", path = path.display())]
+    #[error("{path} keeps changing", path = path.display())]
     ConcurrentWrites { path: PathBuf },
     #[error("cannot read the text from stdin")]
     Input(#[source] std::io::Error),
@@ -114,19 +114,18 @@ impl TrackerError {
     pub fn hint(&self) -> Option<&str> {
         Some(match self {
             Self::Open { .. } => {
-                "`vik issue new TITLE` makes the folder; --dir or VIK_ISSUES_DIR names another one"
+                "`vik issue new TITLE` creates the folder; --dir or VIK_ISSUES_DIR selects another one"
             }
             Self::Broken(broken) => broken.hint,
-            Self::NotFound { .. } => "`vik issue list` shows all ids",
-            Self::Ambiguous { .. } => "give one of them another id",
-            Self::IdInUse { .. } => "leave --id out to get the next free number",
+            Self::NotFound { .. } => "run `vik issue list` to see all ids",
+            Self::Ambiguous { .. } => "change one of the ids",
+            Self::IdInUse { .. } => "omit --id to use the next free number",
             Self::BadId { .. } => {
-                "use letters, digits, `.`, `_` and `-`, at most 100, and begin with a letter or a digit"
+                "use at most 100 letters, digits, `.`, `_` and `-`, starting with a letter or a digit"
             }
-            Self::NotEditable { .. } => "change it by hand, or make it a plain `key: value` line",
+            Self::NotEditable { .. } => "edit it by hand, or make it a plain `key: value` line",
             Self::LockHeld { .. } => {
-                "`fuser` or `lsof` shows who uses it; if that is no writer, a killed one left it: \
-                run `rm .vik-lock` in the issues folder"
+                "`fuser` or `lsof` shows which process uses it; if none does, a killed process left it: run `rm .vik-lock` in the issues folder"
             }
             _ => return None,
         })

@@ -102,8 +102,12 @@ impl Tracker {
                     std::collections::hash_map::Entry::Occupied(first) => listing.broken.push(BrokenFile {
                         path: store.path(&name),
                         line: issue.id_line,
-                        reason: format!("the id {:?} is taken by {}", issue.id, first.get().display()),
-                        hint: "give one of them another id",
+                        reason: format!(
+                            "the id {:?} is already used by {}",
+                            issue.id,
+                            first.get().display()
+                        ),
+                        hint: "change one of the ids",
                     }),
                 },
                 Err(broken) => listing.broken.push(broken),

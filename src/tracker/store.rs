@@ -141,15 +141,12 @@ impl Store {
         let bytes = open_folder(&self.dir)
             .and_then(|dir| untrusted::read_at(dir, Path::new(name), MAX_BYTES))
             .map_err(|error| match error.kind() {
-                ErrorKind::FileTooLarge => broken("it is too large".to_owned(), "at most 4 MiB are taken"),
+                ErrorKind::FileTooLarge => broken("file too large".to_owned(), "the limit is 4 MiB"),
                 ErrorKind::Other => broken(
                     error.to_string(),
-                    "an issue is a regular file: no link, pipe or device",
+                    "an issue must be a regular file, not a link, pipe or device",
                 ),
-                _ => broken(
-                    format!("it cannot be read: {error}"),
-                    "check that you may read it",
-                ),
+                _ => broken(format!("cannot read the file: {error}"), "check its permissions"),
             })?;
         String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
@@ -157,8 +154,8 @@ impl Store {
             BrokenFile {
                 path: path.clone(),
                 line,
-                reason: "it is not UTF-8 text".to_owned(),
-                hint: "save it as UTF-8",
+                reason: "not valid UTF-8".to_owned(),
+                hint: "save the file as UTF-8",
             }
         })
     }

@@ -179,24 +179,24 @@ fn broken_files_are_reported_by_line_and_others_listed() {
         })
         .collect();
     insta::assert_snapshot!(messages.join("\n"), @r#"
-    a-no-front.md:1: it does not begin with front matter
+    a-no-front.md:1: the file does not start with front matter
     b-open.md:1: the front matter is not closed
-    c-yaml.md:3: this is not valid YAML: mapping values are not allowed in this context
+    c-yaml.md:3: invalid YAML: mapping values are not allowed in this context
     d-no-id.md:1: it has no `id`
     e-no-state.md:1: it has no `state`
     f-empty-state.md:4: `state` is empty
     g-state-list.md:3: `state` is not text
-    h-twice.md:4: the key `id` stands twice
+    h-twice.md:4: duplicate key `id`
     i-list.md:2: front matter must be `key: value` lines
-    j-control.md:3: a control character stands here
-    k-empty.md:1: it does not begin with front matter
-    l-bomb.md:8: aliases copy too much
+    j-control.md:3: unexpected control character
+    k-empty.md:1: the file does not start with front matter
+    l-bomb.md:8: aliases expand to too much text
     m-scalar.md:2: front matter must be `key: value` lines
-    n-utf8.md:2: it is not UTF-8 text
+    n-utf8.md:2: not valid UTF-8
     o-link.md:1: it is a link, not a regular file
     p-pipe.md:1: it is a pipe, not a regular file
-    q-deep.md:4: this is not valid YAML: recursion limit exceeded
-    y2.md:3: the id "y" is taken by y1.md
+    q-deep.md:4: invalid YAML: recursion limit exceeded
+    y2.md:3: the id "y" is already used by y1.md
     "#);
 }
 

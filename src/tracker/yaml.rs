@@ -59,11 +59,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, YamlError> {
     let fail = |line, reason: String, hint| YamlError { line, reason, hint };
     if let Some(at) = text.find(|c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}')) {
         let line = text[..at].matches('\n').count() + 1;
-        return Err(fail(
-            line,
-            "a control character stands here".to_owned(),
-            "take it out",
-        ));
+        return Err(fail(line, "unexpected control character".to_owned(), "remove it"));
     }
     let mut offsets: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     offsets.push(text.len());
@@ -81,8 +77,8 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, YamlError> {
             Err(error) => {
                 return Err(fail(
                     error.marker().line().max(1),
-                    format!("this is not valid YAML: {}", error.info()),
-                    "a value that holds `: ` or begins with a special character needs quotes",
+                    format!("invalid YAML: {}", error.info()),
+                    "quote a value that contains `: ` or starts with a special character",
                 ));
             }
         }
@@ -123,7 +119,11 @@ impl Builder {
                 let (value, text) = self.anchors.get(&id).cloned().unwrap_or((Value::Null, None));
                 self.copied += weight(&value);
                 if self.copied > MAX_COPIED {
-                    return Err(error_at(span, "aliases copy too much", "write the values out"));
+                    return Err(error_at(
+                        span,
+                        "aliases expand to too much text",
+                        "write the values without aliases",
+                    ));
                 }
                 self.finish(value, text, None, 0, span)
             }
@@ -143,11 +143,7 @@ impl Builder {
             return Err(error_at(span, "a key must be text", "give it a name"));
         }
         if self.stack.len() >= MAX_DEPTH {
-            return Err(error_at(
-                span,
-                "it is nested too deeply",
-                "keep front matter flat",
-            ));
+            return Err(error_at(span, "nested too deeply", "keep front matter flat"));
         }
         self.stack.push(Frame {
             collection,
@@ -181,8 +177,8 @@ impl Builder {
                     if map.contains_key(&key) {
                         return Err(error_at(
                             span,
-                            &format!("the key `{key}` stands twice"),
-                            "take one of them out",
+                            &format!("duplicate key `{key}`"),
+                            "remove one of them",
                         ));
                     }
                     frame.key = Some((key, span.start.line()));
@@ -225,7 +221,7 @@ fn not_a_map(span: Span) -> YamlError {
     error_at(
         span,
         "front matter must be `key: value` lines",
-        "begin with `id: …`",
+        "start with `id: …`",
     )
 }
 

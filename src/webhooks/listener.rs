@@ -39,7 +39,7 @@ pub(super) async fn open(tcp: Tcp, verifier: Arc<WebhookVerifier>) {
     let listener = match tokio::net::TcpListener::from_std(tcp.into_listener()) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, "webhooks cannot be listened for");
+            tracing::error!(%error, "cannot listen for webhooks");
             // The daemon works without webhooks.
             return std::future::pending().await;
         }
@@ -53,7 +53,7 @@ pub(super) async fn open(tcp: Tcp, verifier: Arc<WebhookVerifier>) {
                     // Strangers must not fill the disk with log lines.
                     if last_logged.is_none_or(|at: Instant| at.elapsed() > QUIET) {
                         last_logged = Some(Instant::now());
-                        tracing::warn!("too many webhooks at once: some are closed unread");
+                        tracing::warn!("too many webhooks at once: some connections are closed unread");
                     }
                     continue;
                 };
@@ -64,7 +64,7 @@ pub(super) async fn open(tcp: Tcp, verifier: Arc<WebhookVerifier>) {
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "webhooks cannot be accepted");
+                tracing::warn!(%error, "cannot accept webhooks");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -80,7 +80,7 @@ async fn serve(stream: TcpStream, verifier: Arc<WebhookVerifier>, peer: String) 
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
     if let Ok(Err(error)) = tokio::time::timeout(CALL_WITHIN, served).await {
-        tracing::debug!(%error, "the sender of a webhook went away");
+        tracing::debug!(%error, "the sender of a webhook disconnected");
     }
 }
 

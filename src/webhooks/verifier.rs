@@ -128,7 +128,7 @@ impl WebhookVerifier {
             bucket.or_insert_with(|| Bucket::new(since)).take(since)
         };
         if is_logged {
-            tracing::warn!(hook = name, peer, %why, "a webhook is refused");
+            tracing::warn!(hook = name, peer, %why, "webhook rejected");
             return self.count(name, Verdict::Refused);
         }
         self.count(name, Verdict::Flooded)
@@ -181,6 +181,6 @@ pub async fn refresh(asks: &mpsc::Sender<ControlRequest>, by: Actor) {
         Err(_) => None,
     };
     if !matches!(response, Some(Response::Accepted)) {
-        tracing::debug!("no pull: the daemon is ending");
+        tracing::debug!("no pull: the daemon is shutting down");
     }
 }

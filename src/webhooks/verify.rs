@@ -43,15 +43,15 @@ pub type Mark = [u8; 32];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The variable of the secret is not set, or holds no valid secret for this kind of hook.
-    #[error("the variable of the secret is not set, or cannot be used")]
+    #[error("the variable of the secret is not set or not usable")]
     NoSecret,
     /// The call has no proof, or several.
-    #[error("it is not signed")]
+    #[error("missing signature")]
     Unsigned,
-    #[error("its signature is wrong")]
+    #[error("invalid signature")]
     Forged,
     /// The call was made too long ago, or in the future.
-    #[error("its time is too far from ours")]
+    #[error("its timestamp differs too much from the local time")]
     Stale,
 }
 

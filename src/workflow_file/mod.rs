@@ -49,7 +49,7 @@ impl WorkflowFile {
             )
             .with_source(&error);
             if error.kind() == io::ErrorKind::NotFound {
-                failure.hint("make one with `vik init`, or name it with --workflow FILE")
+                failure.hint("create one with `vik init`, or name it with --workflow FILE")
             } else {
                 failure
             }
@@ -137,7 +137,7 @@ impl WorkflowFile {
                 let heading = format!("{} is not valid ({count} findings)", file.path.display());
                 let failure = Failure::new(Exit::Workflow, "workflow_invalid", heading)
                     .rendered(text)
-                    .hint("`vik doctor` says more; with --offline it runs nothing");
+                    .hint("run `vik doctor` for details, or `vik doctor --offline` to run no commands");
                 Err(Rejected {
                     at: loaded_at,
                     findings,
@@ -208,12 +208,9 @@ fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
         .filter(|(_, notifier)| time_zone(&notifier.time_zone).is_none());
     unknown
         .map(|(name, notifier)| {
-            let message = format!(
-                "the time zone `{}` is unknown here",
-                one_line(&notifier.time_zone, 60)
-            );
+            let message = format!("unknown time zone `{}`", one_line(&notifier.time_zone, 60));
             Diagnostic::error("unknown_time_zone", format!("notify.{name}.time_zone"), message)
-                .hint("write a name such as `Europe/Berlin`; the system needs its database of time zones")
+                .hint("use a name such as `Europe/Berlin`; the system needs a time zone database")
                 .at(loaded)
         })
         .collect()
@@ -230,9 +227,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let bytes =
         untrusted::read(&path.canonicalize()?, MAX_FILE_BYTES).map_err(|error| match error.kind() {
-            io::ErrorKind::FileTooLarge => {
-                io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes"))
-            }
+            io::ErrorKind::FileTooLarge => io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes")),
             _ => error,
         })?;
     String::from_utf8(bytes)

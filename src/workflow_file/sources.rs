@@ -190,17 +190,17 @@ impl<'w> Sources<'w> {
                 let (code, message, hint) = if missing {
                     (
                         "prompt_file_missing",
-                        "there is no such file".to_owned(),
-                        "the path starts at the folder of the workflow file",
+                        "no such file".to_owned(),
+                        "the path is relative to the folder of the workflow file",
                     )
                 } else {
                     (
                         "prompt_file_unreadable",
                         error.to_string(),
-                        "a prompt is a text file that this user may read",
+                        "a prompt must be a readable text file",
                     )
                 };
-                let message = format!("the prompt file {} cannot be read: {message}", file.display());
+                let message = format!("cannot read the prompt file {}: {message}", file.display());
                 self.workflow
                     .push(Diagnostic::error(code, path, message).hint(hint).at(loaded));
                 return;
@@ -209,11 +209,8 @@ impl<'w> Sources<'w> {
         if text.trim().is_empty() {
             let message = format!("the prompt file {} is empty", file.display());
             let finding = Diagnostic::warning("prompt_empty", path.as_str(), message);
-            self.workflow.push(
-                finding
-                    .hint("an agent without a prompt has nothing to do")
-                    .at(loaded),
-            );
+            self.workflow
+                .push(finding.hint("write the agent's task into the file").at(loaded));
         }
         let errors = check(Kind::Prompt, &text);
         let sound = errors.is_empty();

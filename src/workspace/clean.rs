@@ -48,11 +48,11 @@ impl UnsavedWork {
     pub fn reason(&self) -> Option<String> {
         Some(match self {
             Self::Nothing => return None,
-            Self::Files => "it holds files and is no git work tree".to_owned(),
-            Self::Uncommitted => "it holds uncommitted changes".to_owned(),
-            Self::Unpushed => "it holds commits that were not pushed".to_owned(),
-            Self::Submodules => "it holds submodules, which are not looked into".to_owned(),
-            Self::Unknown(why) => format!("it cannot be told whether it holds work: {why}"),
+            Self::Files => "it contains files and is not a git work tree".to_owned(),
+            Self::Uncommitted => "it contains uncommitted changes".to_owned(),
+            Self::Unpushed => "it contains unpushed commits".to_owned(),
+            Self::Submodules => "it contains submodules, which Vik does not inspect".to_owned(),
+            Self::Unknown(why) => format!("cannot determine whether it contains work: {why}"),
         })
     }
 }
@@ -279,7 +279,7 @@ impl View {
             .await
             .map_err(|error| crate::report::chain(&error))?;
         if run.flooded {
-            return Err("git lists too much".to_owned());
+            return Err("git printed too much output".to_owned());
         }
         if run.timed_out {
             return Err("git took too long".to_owned());

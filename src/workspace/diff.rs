@@ -26,12 +26,12 @@ pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> 
     let view = match View::make(workspace, scratch) {
         Ok(Some(view)) => view,
         Ok(None) => return empty_diff("the workspace is empty"),
-        Err(ViewError::NoRepository) => return empty_diff("the workspace is no git work tree"),
+        Err(ViewError::NoRepository) => return empty_diff("the workspace is not a git work tree"),
         Err(ViewError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return empty_diff("there is no workspace any more");
+            return empty_diff("the workspace no longer exists");
         }
         Err(ViewError::Io(error)) => {
-            return empty_diff(&format!("the workspace cannot be looked at: {error}"));
+            return empty_diff(&format!("cannot read the workspace: {error}"));
         }
     };
     let found = collect(supervisor, &view).await;
@@ -98,7 +98,7 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
     match view.git(supervisor, &args).await {
         Ok(patch) => add_patches(&mut files, &patch),
         // The list of files is complete without them.
-        Err(why) => tracing::debug!(why, "no patches are shown"),
+        Err(why) => tracing::debug!(why, "patches are not shown"),
     }
     Ok(DiffView {
         schema: SCHEMA,
@@ -129,7 +129,7 @@ async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<St
     ];
     let head = view.git(supervisor, &["rev-parse", "--verify", "HEAD"]).await;
     let Some(head) = head.ok().and_then(first_line) else {
-        return Err("the repository has no commit yet".to_owned());
+        return Err("the repository has no commits".to_owned());
     };
     let remotes = view
         .git(
@@ -143,7 +143,7 @@ async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<St
         )
         .await?;
     if remotes.is_empty() {
-        let note = "compared with the last commit: no remote branch tells where it began".to_owned();
+        let note = "compared with the last commit: no remote branch shows where the work started".to_owned();
         return Ok((head, Some(note)));
     }
     let Some(oldest) = first_line(view.git(supervisor, &own).await?) else {

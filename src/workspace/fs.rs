@@ -99,7 +99,7 @@ pub fn open(path: &Path) -> io::Result<File> {
         .custom_flags(flags.bits())
         .open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     Ok(file)
 }
@@ -252,7 +252,7 @@ fn temporary(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("{} names no file", path.display()),
+            format!("{} is not the path of a file", path.display()),
         )
     })?;
     let folder = match path.parent() {

@@ -39,10 +39,10 @@ use std::path::PathBuf;
 /// Why Vik cannot use one of its folders.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    #[error("{} names no file", path.display())]
+    #[error("{} is not the path of a file", path.display())]
     NotAFile { path: PathBuf },
     /// Neither the environment nor the user database has the home directory.
-    #[error("cannot tell the home directory")]
+    #[error("cannot determine the home directory")]
     NoHomeDirectory,
     #[error("cannot create the folder {}", path.display())]
     CreateFolder { path: PathBuf, source: io::Error },
@@ -58,10 +58,10 @@ pub enum WorkspaceError {
         kind: &'static str,
     },
     /// A folder of Vik's belongs to another user, or others may write to it.
-    #[error("{} belongs to another user or is open to others", path.display())]
+    #[error("{} belongs to another user or is accessible to others", path.display())]
     NotPrivate { path: PathBuf },
     /// The folder was replaced by another one while it was in use.
-    #[error("{} is not the folder it was when it was opened", path.display())]
+    #[error("{} was replaced while it was in use", path.display())]
     Replaced { path: PathBuf },
     #[error("cannot lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },

@@ -98,15 +98,15 @@ impl Record {
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
     /// A file cannot be read or written.
-    #[error("cannot take over the commits of the linked work tree")]
+    #[error("cannot copy the commits of the linked work tree")]
     Io(#[from] io::Error),
     /// The agent changed the places where git finds objects.
-    #[error("the commits in {} are not taken over: it has links or other repositories among its objects", .0.display())]
+    #[error("the commits in {} were not copied: its objects contain links or other repositories", .0.display())]
     Foreign(PathBuf),
-    #[error("cannot take over the commits of the linked work tree: {0}")]
+    #[error("cannot copy the commits of the linked work tree: {0}")]
     Git(String),
     /// The caller cancelled it.
-    #[error("the commits of the linked work tree are not taken over yet: Vik was told to stop")]
+    #[error("the commits of the linked work tree are not copied yet: Vik is stopping")]
     Stopped,
 }
 
@@ -140,7 +140,7 @@ impl LinkedTree {
                 // Its agent may have modified the repository, which must not lead elsewhere.
                 if !is_plain(&separate.join("objects"), 3)? || !separate.symlink_metadata()?.is_dir() {
                     return Err(io::Error::other(format!(
-                        "{} has links among its objects",
+                        "{} contains links among its objects",
                         separate.display()
                     )));
                 }
@@ -336,7 +336,7 @@ impl LinkedTree {
         }
         if moves.len() > MAX_NEW_REFS {
             let reason = format!(
-                "it has {} new branches and tags, at most {MAX_NEW_REFS}",
+                "{} new branches and tags, at most {MAX_NEW_REFS} are allowed",
                 moves.len()
             );
             return Err(TakeOverError::Git(reason));
@@ -368,7 +368,7 @@ impl LinkedTree {
                     let aside = aside.replacen("refs/", "refs/vik/", 1);
                     tracing::warn!(
                         branch = name,
-                        "the branch was moved by somebody else: the agent's commits are at {aside}"
+                        "another process moved the branch: the agent's commits are at {aside}"
                     );
                     if !record.is_own(&name)
                         && record.agent_head.as_deref().and_then(branch_of) == Some(&name)

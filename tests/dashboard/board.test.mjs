@@ -138,7 +138,7 @@ describe("the board", () => {
   it("shows what waits for a person, and sends the answer with the request that was seen", async () => {
     page = await open(browser, mock.url);
     const waits = page.locator("#approvals");
-    assert.match(await waits.innerText(), /SHOP-131[^]*a person has to let it start[^]*Denied in \d+ h/);
+    assert.match(await waits.innerText(), /SHOP-131[^]*a person must approve the start[^]*Denied in \d+ h/);
     assert.match(await waits.innerText(), /git push; echo "<b>bold<\/b>"/);
     await page.getByRole("button", { name: "Approve SHOP-131, implement" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
@@ -175,11 +175,11 @@ describe("the board", () => {
   it("pauses, goes on, refreshes and drains", async () => {
     page = await open(browser, mock.url);
     await page.getByRole("button", { name: "Pause" }).click();
-    await page.locator("#banners").getByText("Nothing new starts; what runs goes on.").waitFor();
+    await page.locator("#banners").getByText("No new attempts start; running attempts continue.").waitFor();
     await page.locator("#banners").getByRole("button", { name: "Continue" }).click();
     await page.locator("#banners .banner").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Refresh" }).click();
-    await page.locator("#toasts").getByText("Asked the tracker anew.").waitFor();
+    await page.locator("#toasts").getByText("Refresh requested.").waitFor();
     await page.getByRole("button", { name: "Drain…" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
     await page.locator("#banners").getByText("Draining.").waitFor();
@@ -192,7 +192,7 @@ describe("the board", () => {
   it("says where webhooks are taken, and when a notifier reaches nobody", async () => {
     page = await open(browser, mock.url);
     await page.getByText("webhooks at 127.0.0.1:8081").waitFor();
-    assert.equal(await page.getByText("Nobody is told").count(), 0);
+    assert.equal(await page.getByText("deliveries failing").count(), 0);
     await fetch(`${mock.url}/mock/notifier`, { method: "POST" });
     await page.locator("#banners").getByText("3 deliveries failing since").waitFor();
     await page.locator("#banners").getByText("503 <b>Service Unavailable</b>").waitFor();
@@ -216,7 +216,7 @@ describe("the board", () => {
     await page.locator("#top").getByText("Connection lost").waitFor();
     mock.world.status.sessions = [];
     mock.deaf = false;
-    await page.getByText("Nothing runs.").waitFor({ timeout: 15_000 });
+    await page.getByText("No running sessions.").waitFor({ timeout: 15_000 });
     await page.locator("#top").getByText("Live").waitFor();
   });
 
@@ -289,7 +289,7 @@ describe("the board", () => {
     Object.assign(mock.world.status, { sessions: [], parked: [], waiting: [] });
     mock.world.issues.length = 0;
     page = await open(browser, mock.url);
-    for (const text of ["Nothing runs.", "Nothing is parked.", "Nothing waits.", "The tracker has no issues."])
+    for (const text of ["No running sessions.", "No parked issues.", "No waiting issues.", "The tracker has no issues."])
       await page.getByText(text).waitFor();
   });
 });

@@ -202,7 +202,7 @@ export async function startMock({ port = 0 } = {}) {
       for (const feed of feeds) if (feed.token === one) feed.end();
       return json(response, { count: 1 });
     }
-    return problem(response, 404, "no_sign_in", "there is no such sign-in");
+    return problem(response, 404, "no_sign_in", "no such sign-in");
   }
 
   function issues(ask) {

@@ -243,11 +243,11 @@ describe("a session", () => {
 describe("an issue", () => {
   it("tells where it stands and what was done, and is unparked with a number of attempts", async () => {
     page = await open(browser, `${mock.url}/issues/SHOP-88`);
-    await page.getByRole("heading", { name: "Where it stands" }).waitFor();
+    await page.getByRole("heading", { name: "Current state" }).waitFor();
     const runs = await page.locator("#runs").innerText();
     assert.match(
       runs,
-      /Attempt 3[^]*failed[^]*verify[^]*exit 1[^]*goes on with session[^]*Attempt 2[^]*timed out[^]*estimated/,
+      /Attempt 3[^]*failed[^]*verify[^]*exit 1[^]*resumes session[^]*Attempt 2[^]*timed out[^]*estimated/,
     );
     assert.match(await page.locator("#life").innerText(), /4 of 15 attempts[^]*\$3\.10 of \$10\.00 cost/);
     await page.locator("summary", { hasText: "Diff of the workspace" }).click();

@@ -148,7 +148,7 @@ export function makeWorld() {
           since: ago(25 * MINUTE),
           until: ahead(20 * 60 * MINUTE),
           on_timeout: "deny",
-          detail: "a person has to let it start",
+          detail: "a person must approve the start",
         },
         {
           run_id: uuid(61),
@@ -162,7 +162,7 @@ export function makeWorld() {
           since: ago(2 * MINUTE),
           until: ahead(10 * MINUTE),
           on_timeout: "deny",
-          detail: 'a person has to allow a call of `Bash`: git push; echo "<b>bold</b>"',
+          detail: 'a person must approve a call of `Bash`: git push; echo "<b>bold</b>"',
         },
       ],
       parked: [

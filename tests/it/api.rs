@@ -275,7 +275,7 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
     assert_eq!(served.post("/pause", &json!({}))["count"], 1);
     assert_eq!(
         served.post("/pause", &json!({}))["nothing"],
-        "it is paused already"
+        "it is already paused"
     );
     assert_eq!(served.post("/continue", &json!({"issue_id": null}))["count"], 1);
     assert_eq!(served.post("/issues/1/cancel", &json!({}))["count"], 1);
@@ -295,10 +295,10 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
     served.post("/refresh", &json!({}));
     let decisions = served.get("/decisions")["decisions"].clone();
     for (kind, message) in [
-        ("pause", "paused it"),
-        ("continue", "lets it go on"),
-        ("cancel", "cancelled it"),
-        ("unpark", "allowed 9 attempts more"),
+        ("pause", "paused by"),
+        ("continue", "resumed by"),
+        ("cancel", "cancelled by"),
+        ("unpark", "9 attempts added by"),
     ] {
         let decided = decisions
             .as_array()
@@ -308,7 +308,7 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
         let detail = decided.unwrap_or_else(|| panic!("{kind}: {decisions}"))["detail"].as_str();
         assert_eq!(
             detail,
-            Some(format!("a person (API token, 127.0.0.1) {message}").as_str())
+            Some(format!("{message} a person (API token, 127.0.0.1)").as_str())
         );
     }
     std::fs::write(served.world.workspace("1").join("go"), "").unwrap();
@@ -406,7 +406,7 @@ fn control_socket_serves_http() {
     let _ = client.post("/api/v1/pause", &json!({})).expect_status(200);
     let decided = client.get("/api/v1/decisions?limit=1").expect_status(200).json();
     let detail = decided["decisions"][0]["detail"].as_str().unwrap().to_owned();
-    let own = format!("a person (control socket, pid {}) paused it", std::process::id());
+    let own = format!("paused by a person (control socket, pid {})", std::process::id());
     assert_eq!(detail, own);
     assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
     daemon.stop().expect(0);

@@ -34,7 +34,8 @@ fn start_waits_for_approval_across_a_crash() {
     assert_eq!(waiting["on_timeout"], "deny");
     let text = world.vik(&["status"]).expect(0).out;
     assert!(
-        text.contains("WAITS FOR YOU") && text.contains("a person has to let it start (denied in 2"),
+        text.contains("WAITING FOR APPROVAL")
+            && text.contains("a person must approve the start (denied in 2"),
         "{text}"
     );
     let explained = world.vik(&["explain", "1"]).expect(0).out;
@@ -213,10 +214,7 @@ fn result_is_denied_with_a_message_for_retry_or_finally() {
     assert!(reason.as_str().unwrap().contains("write two"), "{reason}");
     assert_eq!(world.workspace_file("1", "work"), "two\n");
     let status = world.vik(&["status"]).expect(0).out;
-    assert!(
-        status.contains("a person has to accept what was done"),
-        "{status}"
-    );
+    assert!(status.contains("a person must approve the result"), "{status}");
     world.vik(&["deny", "1"]).expect(0);
     eventually("it is parked", || {
         world.status().unwrap()["parked"][0]["reason"] == "denied"

@@ -42,7 +42,7 @@ macro_rules! assert_settled {
             // In its first second a daemon does not print its uptime.
             (r"running( for \d+m?s)? \(pid", "running (pid"),
             (r"\d{4}-\d\d-\d\d", "DATE"),
-            (r"end of its processes: \w+", "end of its processes: PROOF"),
+            (r"proof of process exit: \w+", "proof of process exit: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
             // The widths of columns depend on what was replaced.
             (r"(DURATION|TIME|SINCE|HEARD|IN) +", "$1  "),
@@ -410,7 +410,7 @@ fn prune_lists_old_sessions_before_it_removes_them() {
     std::fs::create_dir(&locks).unwrap();
     let lock = FileLock::try_acquire(&locks.join("plan.lock")).unwrap().unwrap();
     let kept = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(1);
-    assert!(kept.err.contains("something still lives in it"), "{}", kept.err);
+    assert!(kept.err.contains("it is in use"), "{}", kept.err);
     assert!(world.workspace("1").exists() && !world.sessions("1").is_empty());
     drop(lock);
     let pruned = world.vik(&["prune", "--older-than", "0s", "--yes"]).expect(0);

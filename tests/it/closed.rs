@@ -70,14 +70,14 @@ fn closed_issue_is_no_longer_parked() {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    assert!(text.contains("no daemon does"), "{text}");
+    assert!(text.contains("no daemon is running"), "{text}");
     assert!(
         text.contains("blocked by 1, which is parked: attempts_used_up"),
         "{text}"
     );
     let daemon = world.daemon();
     world.tracker.move_to("1", "done");
-    eventually("nothing of it is parked", || {
+    eventually("the issue has no parked stage", || {
         let status = world.status().unwrap();
         status["parked"]
             .as_array()
@@ -97,7 +97,7 @@ fn explain_names_a_cycle_without_a_daemon() {
     world.tracker.set("2", "blocked_by", json!(["1"]));
     world.once().expect(10);
     let text = world.vik(&["explain", "1"]).out;
-    assert!(text.contains("these wait for each other: 1, 2"), "{text}");
+    assert!(text.contains("these issues wait for each other: 1, 2"), "{text}");
 }
 
 #[test]

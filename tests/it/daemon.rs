@@ -384,7 +384,7 @@ fn agent_may_not_steer_its_own_daemon() {
     assert_eq!(status["state"], "running");
     for name in ["status", "refresh", "stop", "uninstall", "stop2"] {
         let output = world.workspace_file("1", &format!("{name}.txt"));
-        assert!(output.contains("agents may not"), "{name}: {output}");
+        assert!(output.contains("agents must not"), "{name}: {output}");
     }
     assert!(world.instance().join("vik.sock").exists());
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
@@ -443,7 +443,7 @@ fn agent_that_connects_at_its_start_is_refused() {
     world.once().expect(0);
     for id in &ids {
         let messages = world.session(id).messages();
-        assert!(messages[0].contains("agents may not"), "{id}: {messages:?}");
+        assert!(messages[0].contains("agents must not"), "{id}: {messages:?}");
     }
 }
 

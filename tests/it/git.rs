@@ -131,19 +131,19 @@ impl Clone {
             "nothing of it is left"
         );
         let headings = match code {
-            "git" => &["git did not do it", "git ended with"][..],
+            "git" => &["the git command failed", "git failed with"][..],
             "git_no_record" => &[
                 "has no record of the git repository",
-                "left as they are, since they were not there",
+                "submodules not updated, because they did not exist",
             ],
-            "git_no_submodule" => &["is no submodule, and has none in it"],
+            "git_no_submodule" => &["neither is nor contains a submodule"],
             "git_no_remote" => &["no remote `"],
-            "git_stale" => &["has commits that this workspace has not"],
+            "git_stale" => &["has commits that are missing in this workspace"],
             "git_unsafe" => &[
-                "the repository of this workspace is not used",
-                "the remote is a repository among",
+                "the repository of this workspace is not safe to use",
+                "the remote is a repository inside the workspaces",
             ],
-            "git_unusable" => &["git cannot be run here safely"],
+            "git_unusable" => &["git cannot run safely on this system"],
             code => panic!("{code} has no heading here"),
         };
         let is_refused = headings.iter().any(|heading| done.err.contains(heading));
@@ -206,7 +206,8 @@ fn push_with_lease_replaces_only_known_commits() {
     clone.write(".git/refs/remotes/origin/vik/1", &format!("{theirs}\n"));
     let done = clone.refused(&["push", "--quiet", "--force-with-lease"], "git_stale");
     assert!(
-        done.err.contains("has commits that this workspace has not"),
+        done.err
+            .contains("has commits that are missing in this workspace"),
         "{}",
         done.err
     );
@@ -239,7 +240,7 @@ fn push_and_fetch_refuse_another_url() {
     let clone = Clone::new();
     clone.git(&["remote", "add", "mine", "/elsewhere"]);
     let done = clone.refused(&["push", "mine"], "git_no_remote");
-    assert!(done.err.contains("there was: origin"), "{}", done.err);
+    assert!(done.err.contains("known remotes: origin"), "{}", done.err);
 }
 
 /// Creates a repository of the user that the agent must not publish, with a secret in it, and
@@ -448,7 +449,7 @@ fn linked_work_tree_moves_only_the_branch_of_its_issue() {
     )
     .unwrap();
     let done = clone.refused(&["push", "--force"], "git_unsafe");
-    assert!(done.err.contains("does not lead to"), "{}", done.err);
+    assert!(done.err.contains("no longer points to"), "{}", done.err);
     clone.refused(&["reset", "--hard"], "git_unsafe");
 }
 
@@ -534,14 +535,18 @@ fn workspace_without_a_record_is_refused_until_recorded() {
 fn unsafe_operations_are_refused_with_a_reason() {
     let clone = Clone::new();
     let done = clone.vik(&["gc"]).expect(2);
-    assert!(done.err.contains("`vik git` has no verb `gc`"), "{}", done.err);
+    assert!(
+        done.err.contains("unknown command `gc` of `vik git`"),
+        "{}",
+        done.err
+    );
     // A remote among the workspaces is a repository of an agent.
     let clone = Clone::made_by(
         "git init -q --bare up && git clone -q {{ workflow_dir }}/up.git . 2>/dev/null; git remote set-url origin up 2>/dev/null || { git init -q . && git remote add origin ./up; }",
     );
     clone.commit("b", "two\n");
     let done = clone.refused(&["push", "--branch", "x"], "git_unsafe");
-    assert!(done.err.contains("among the workspaces"), "{}", done.err);
+    assert!(done.err.contains("inside the workspaces"), "{}", done.err);
 }
 
 fn has(program: &str) -> bool {

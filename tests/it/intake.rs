@@ -52,7 +52,7 @@ fn hanging_pull_is_ended_with_its_descendants() {
 fn failed_pull_reports_its_stderr() {
     fails(
         &pulling("echo '[]'; echo no login >&2; exit 4"),
-        "exited with 4; it said: no login",
+        "exited with 4; stderr: no login",
     );
 }
 
@@ -157,12 +157,17 @@ fn invalid_items_are_skipped_with_a_reason() {
         .attempts(1);
     let done = world.once().expect(0);
     assert_eq!(done.err.matches("skipped").count(), 11, "{}", done.err);
-    assert!(done.err.contains("issue c: `title` is a number"), "{}", done.err);
+    assert!(
+        done.err
+            .contains("issue c: `title` is ignored: expected a string, found a number"),
+        "{}",
+        done.err
+    );
     for reason in [
         "it has no `state`",
         "it is not an object",
         "it has no `id`",
-        "came before it",
+        "an earlier item has the same id",
     ] {
         assert!(done.err.contains(reason), "{reason}: {}", done.err);
     }
@@ -276,7 +281,7 @@ fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
     let warnings = [
         "issue 1: `description` is an object",
-        "issue 2: `blocked_by` holds something that is no id",
+        "issue 2: `blocked_by` contains an entry that is not an id",
     ];
     for warning in warnings {
         assert!(dry.err.contains(warning), "{}", dry.err);
@@ -293,7 +298,7 @@ fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
         assert!(text.contains(warning), "{text}");
     }
     let why = world.vik(&["explain", "2"]).out;
-    assert!(why.contains("an unreadable entry of `blocked_by`"), "{why}");
+    assert!(why.contains("an invalid entry in `blocked_by`"), "{why}");
     assert!(world.sessions("2").is_empty());
     daemon.stop();
 }

@@ -59,7 +59,7 @@ fn day_limit_holds_all_work_across_restarts() {
         .set("/limits", json!({"tokens_per_day": 100}))
         .script("start; usage 150 0 10; done");
     let done = world.once().expect(7);
-    assert!(done.out.contains("the day's limit is used up"), "{}", done.out);
+    assert!(done.out.contains("the daily limit is used up"), "{}", done.out);
     assert_eq!(world.sessions("1").len() + world.sessions("2").len(), 1);
     world.once().expect(7);
     assert_eq!(

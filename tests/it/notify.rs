@@ -419,7 +419,7 @@ fn edit_adds_a_notifier_and_a_rejected_edit_is_notified() {
 fn notify_test_reports_the_result_of_each_notifier() {
     let world = failing(&[("1", "todo")], "0s");
     let done = world.vik(&["notify", "test"]).expect(0);
-    assert_eq!(done.out, "team: told\n");
+    assert_eq!(done.out, "team: delivered\n");
     assert_eq!(notifications(&world)[0]["event"], "test");
     let world = world
         .set(
@@ -433,7 +433,7 @@ fn notify_test_reports_the_result_of_each_notifier() {
     let done = world.vik(&["notify", "test"]).expect(1);
     assert_eq!(
         done.out,
-        "bad: FAILED: the command exited with 3; it said: no\nhook: FAILED: the variable NOT_SET is not set\nteam: told\n"
+        "bad: FAILED: the command exited with 3; output: no\nhook: FAILED: the variable NOT_SET is not set\nteam: delivered\n"
     );
     let done = world.vik(&["notify", "test", "hook", "--json"]).expect(1).json();
     assert_eq!(

@@ -149,31 +149,31 @@ fn refused_line_refuses_all_and_is_fed_back_to_the_agent() {
     let bad = [
         (
             r#"{"kind":"label","label":"bug"}"#,
-            "the label `bug` is none of needs-review, area/* (not_allowed)",
+            "the label `bug` does not match needs-review, area/* (not_allowed)",
         ),
         (
             r#"{"kind":"state","state":"done"}"#,
-            "the state `done` is none of review (not_allowed)",
+            "the state `done` does not match review (not_allowed)",
         ),
         (
             r#"{"kind":"issue","title":"more"}"#,
-            "this stage takes no `issue` (not_allowed)",
+            "this stage does not permit `issue` (not_allowed)",
         ),
         (
             r#"{"kind":"comment","body":"b"}"#,
-            "this stage takes 1 `comment` in a run (too_many)",
+            "this stage permits 1 `comment` per run (too_many)",
         ),
         (
             r#"{"kind":"comment","body":"b","as":"admin"}"#,
-            "this is no output: unknown field `as`, expected `body` (schema)",
+            "not a valid output: unknown field `as`, expected `body` (schema)",
         ),
         (
             "label it",
-            "this is no line of JSON: expected value at line 1 column 1 (not_json)",
+            "not valid JSON: expected value at line 1 column 1 (not_json)",
         ),
         (
             r#"{"kind":"label","label":"area/\u200bx"}"#,
-            "`label` holds a character that is not seen: `area/⟦U+200B⟧x` (character)",
+            "`label` contains an invisible character: `area/⟦U+200B⟧x` (character)",
         ),
     ];
     for (line, why) in bad {
@@ -189,7 +189,10 @@ fn refused_line_refuses_all_and_is_fed_back_to_the_agent() {
         asking.world.once().expect(0);
         let sessions = asking.world.sessions("1");
         let ended = sessions[0].expect("failed", Some("verify"));
-        assert_eq!(ended["reason"], format!("its outputs are refused: line 2: {why}"));
+        assert_eq!(
+            ended["reason"],
+            format!("its outputs were rejected: line 2: {why}")
+        );
         sessions[1].expect("succeeded", None);
         let prompt = sessions[1].text(".prompt.md");
         assert!(
@@ -225,7 +228,7 @@ fn file_that_is_not_the_agents_own_is_not_read() {
         let ended = asking.world.session("1").expect("failed", Some("verify"));
         let reason = ended["reason"].as_str().unwrap();
         assert!(
-            reason.starts_with("its outputs are refused: the file cannot be read: "),
+            reason.starts_with("its outputs were rejected: cannot read the file: "),
             "{reason}"
         );
         assert_eq!(asking.text("done"), "");
@@ -272,7 +275,7 @@ fn output_with_a_secret_is_refused() {
     let ended = asking.world.session("1").expect("failed", Some("verify"));
     assert_eq!(
         ended["reason"],
-        "its outputs are refused: line 2: `body` holds a secret (secret)"
+        "its outputs were rejected: line 2: `body` contains a secret (secret)"
     );
     assert_eq!(asking.text("done"), "");
 }
@@ -364,25 +367,29 @@ fn agent_with_access_to_a_credential_is_not_started() {
     refused(
         &asking,
         &env,
-        "the variable MINE of its profile holds the value of GITHUB_TOKEN",
+        "the variable MINE of its profile contains the value of GITHUB_TOKEN",
     );
     let create = "git init -q; git remote add origin https://x:pass@git.example/a/b";
     let asking =
         Asking::with(World::new(&[("1", "todo")]).set("/issue/hooks", json!({"after_create": create})));
-    refused(&asking, &[], "/.git/config holds a credential of a git remote");
+    refused(&asking, &[], "/.git/config contains a credential of a git remote");
     let asking = Asking::with(World::new(&[("1", "todo")]));
     asking.world.env.write("home/.netrc", "machine x");
     let asking = Asking {
         world: asking.world.set("/agents/a/sandbox", json!({"read": ["~"]})),
     };
-    refused(&asking, &[], "its sandbox shows ");
+    refused(&asking, &[], "its sandbox gives it access to ");
     let asking = Asking::with(World::new(&[("1", "todo")]));
     asking.world.env.write("work/issues/1.md", "");
     let open = asking.world.env.work();
     let asking = Asking {
         world: asking.world.set("/agents/a/sandbox", json!({"write": [open]})),
     };
-    refused(&asking, &[], "its sandbox lets it write the issues in ");
+    refused(
+        &asking,
+        &[],
+        "its sandbox gives it write access to the issues in ",
+    );
 
     let asking = Asking::with(World::new(&[("1", "todo")]));
     let world = asking.world.set("/agents/a/sandbox", json!("off"));

@@ -152,7 +152,7 @@ fn hidden_place_is_writable_only_if_it_is_readable() {
     closed.once();
     let why = closed.session("1").ended().to_string();
     assert!(
-        why.contains("is hidden from agents; name it under `read`"),
+        why.contains("is hidden from agents; list it under `read`"),
         "{why}"
     );
     let open = world(script).set(
@@ -304,7 +304,7 @@ fn forged_objects_of_a_linked_work_tree_are_refused() {
     );
     let ended = world.session("1").expect("failed", Some("agent"));
     let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.contains("cannot take over"), "{reason}");
+    assert!(reason.contains("cannot copy"), "{reason}");
     assert_eq!(git(&main, "git rev-parse vik/1"), before);
     let real = world.workspace_file("1", "real");
     let found = git(

@@ -101,7 +101,7 @@ fn report_is_the_same_beside_a_daemon() {
 fn report_without_attempts_succeeds_and_bad_input_fails() {
     let world = World::new(&[]);
     let done = world.vik(&["report"]).expect(0);
-    assert!(done.out.contains("no attempt was started"), "{}", done.out);
+    assert!(done.out.contains("no attempts started"), "{}", done.out);
     let report = world.vik(&["report", "--json"]).expect(0).json();
     assert_eq!(report["total"]["attempts"], 0);
     for since in ["soon", "2999-01-01", "2026-03-01T10:00:00"] {

@@ -136,7 +136,7 @@ fn entry_never_runs_twice_at_once() {
     assert_eq!(scene.lines("began").len(), 1);
     assert_eq!(
         scene.entry("long")["skipped"]["why"],
-        "its last run has not ended"
+        "the previous run has not ended"
     );
     scene.world.env.write("work/go", "");
     eventually("it goes on", || scene.lines("began").len() >= 2);

@@ -33,8 +33,8 @@ fn attempt_out_of_scope_fails_until_the_change_is_undone() {
     assert_eq!(
         reasons,
         [
-            "changed out of its scope: docs/x, new",
-            "changed out of its scope: docs/x"
+            "changed out-of-scope paths: docs/x, new",
+            "changed out-of-scope paths: docs/x"
         ]
     );
     sessions[2].expect("succeeded", None);
@@ -76,7 +76,7 @@ fn special_changes_out_of_scope_are_detected() {
     let reason = sessions[0].expect("failed", Some("verify"))["reason"].clone();
     assert_eq!(
         reason,
-        "changed out of its scope: docs, docs/y, empty, empty/er, lib/.git/payload.sh and 1 more"
+        "changed out-of-scope paths: docs, docs/y, empty, empty/er, lib/.git/payload.sh and 1 more"
     );
     sessions[1].expect("succeeded", None);
 }
@@ -136,7 +136,7 @@ fn uncommitted_files_out_of_scope_are_reverted() {
         .collect();
     assert_eq!(
         notes,
-        ["changed out of its scope, and put back as it was: b, deep/er/f, docs/x, docs/y/z, link"]
+        ["changed out-of-scope paths, now reverted: b, deep/er/f, docs/x, docs/y/z, link"]
     );
 
     let world = World::new(&[("1", "todo")])
@@ -151,7 +151,7 @@ fn uncommitted_files_out_of_scope_are_reverted() {
     let ended = world.session("1").expect("failed", Some("verify"));
     let reason = ended["reason"].as_str().unwrap();
     assert!(
-        reason.ends_with("not put back: the attempt made commits, and history is not rewritten"),
+        reason.ends_with("not reverted: the attempt made commits, and Vik does not rewrite history"),
         "{reason}"
     );
     assert_eq!(world.workspace_file("1", "docs/x"), "two\n");
@@ -173,7 +173,7 @@ fn issue_narrows_the_scope_and_is_held_if_its_own_is_invalid() {
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
     assert!(
         dry.out.contains(
-            "2 is held: its intent cannot be followed: its `owned_scope`: `../elsewhere` goes up by `..`"
+            "2 is held: invalid intent: invalid `owned_scope` of the issue: `../elsewhere` goes up by `..`"
         ),
         "{}",
         dry.out
@@ -185,7 +185,7 @@ fn issue_narrows_the_scope_and_is_held_if_its_own_is_invalid() {
     );
     world.once().expect(1);
     let ended = world.session("1").expect("failed", Some("verify"));
-    assert_eq!(ended["reason"], "changed out of its scope: src/a");
+    assert_eq!(ended["reason"], "changed out-of-scope paths: src/a");
     assert!(world.sessions("2").is_empty(), "it was never started");
 }
 
@@ -225,7 +225,7 @@ fn untrusted_text_is_fenced_and_untrusted_issues_may_wait() {
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
     assert!(
         dry.out
-            .contains("1 is held: nobody trusts it: `trust` does not name its author eve"),
+            .contains("1 is held: not trusted: `trust` does not name its author eve"),
         "{}",
         dry.out
     );

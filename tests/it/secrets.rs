@@ -391,7 +391,7 @@ fn attempt_with_a_missing_secret_fails_before_its_agent() {
         (json!({"file": "missing.key"}), "cannot read", "hook"),
         (
             json!({"command": "echo no; echo because >&2; exit 4"}),
-            "its command exited with 4; it said: because",
+            "its command exited with 4; output: because",
             "hook",
         ),
         (json!({"command": "true"}), "the secret KEY is empty", "usage"),
@@ -431,7 +431,7 @@ fn raw_log_is_refused_when_it_cannot_be_masked() {
     assert!(raw.out.contains("it is [secret KEY]\n"), "{}", raw.out);
     let refused = world.vik(&["logs", "--raw"]).expect(1);
     assert!(
-        refused.err.contains("cannot be looked up") && refused.out.is_empty(),
+        refused.err.contains("a secret cannot be read") && refused.out.is_empty(),
         "{}",
         refused.err
     );

@@ -58,7 +58,7 @@ fn pause_holds_all_work_until_continue() {
     assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
     let text = world.vik(&["explain", "1"]).expect(0).out;
     assert!(
-        text.contains("It does not run") && text.contains("`vik continue`"),
+        text.contains("Not running") && text.contains("`vik continue`"),
         "{text}"
     );
     assert!(world.sessions("1").is_empty());
@@ -137,7 +137,7 @@ fn drain_ends_the_daemon_when_nothing_runs() {
     assert!(!waits.is_over());
     go(&world);
     let output = waits.done().expect(0).out;
-    assert!(output.contains("vik has ended"), "{output}");
+    assert!(output.contains("vik exited"), "{output}");
     daemon.done().expect(0);
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
     assert!(world.sessions("2").is_empty(), "nothing more was started");
@@ -165,7 +165,7 @@ fn explain_works_without_a_daemon() {
     }
     let text = world.vik(&["explain", "1"]).expect(0).out;
     assert!(
-        text.contains("no daemon does") && text.contains("attempts_used_up"),
+        text.contains("no daemon is running") && text.contains("attempts_used_up"),
         "{text}"
     );
     let error = world.vik(&["explain", "none", "--json"]).expect(8).json();
@@ -191,7 +191,7 @@ fn agents_kept_by_stop_are_no_orphans() {
     };
     assert!(owner().iter().any(|one| one["owner"] == "daemon"));
     let output = world.vik(&["stop", "--keep-sessions"]).expect(0).out;
-    assert!(output.contains("1 agent goes on"), "{output}");
+    assert!(output.contains("1 agent keeps running"), "{output}");
     let left = owner();
     assert!(
         !left.is_empty() && left.iter().all(|one| one["owner"] == "shim"),
@@ -204,7 +204,7 @@ fn agents_kept_by_stop_are_no_orphans() {
     assert!(pids.iter().all(|pid| alive(*pid)));
     // `stop` does not wait for the orphan grace.
     let output = world.vik(&["stop"]).expect(0).out;
-    assert!(output.contains("was ended"), "{output}");
+    assert!(output.contains("stopped the processes"), "{output}");
     assert!(owner().is_empty());
     world.env.assert_nothing_left();
 }
@@ -220,7 +220,7 @@ fn repair_leaves_a_sound_ledger_unchanged() {
     let done = world.vik(&["doctor", "--repair", "--json"]).expect(0).json();
     assert_eq!((&done["repaired"], &done["found"]), (&json!(false), &Value::Null));
     let report = world.vik(&["doctor", "--offline"]).expect(0).out;
-    assert!(report.contains("the ledger is whole"), "{report}");
+    assert!(report.contains("the ledger is intact"), "{report}");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn explain_reports_an_issue_that_matches_no_stage() {
         explained.code == 0 && explained.json()["now"]["hold"]["reason"] == "no_stage"
     });
     let text = world.vik(&["explain", "1"]).expect(0).out;
-    let message = "no stage takes issues in the state `done`; stages take `todo`";
+    let message = "no stage handles the state `done`; stages handle `todo`";
     assert!(
         text.contains(message) && text.contains("Freed by a move of the issue"),
         "{text}"

@@ -206,7 +206,7 @@ fn stop_after_a_daemon_crash_leaves_nothing() {
     eventually("it is dead", || !alive(pid));
     let done = world.vik(&["stop"]).expect(0);
     world.env.assert_nothing_left();
-    assert!(done.out.contains("no daemon ran"), "{}", done.out);
+    assert!(done.out.contains("no daemon was running"), "{}", done.out);
     world.vik(&["stop"]).expect(4);
     // An attempt that was cut off is lost, and not shown as running for ever.
     let run = &world.runs()[0];

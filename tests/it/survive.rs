@@ -211,14 +211,14 @@ fn agents_without_a_daemon_are_reported() {
     kill_daemon(&world);
     let status = world.vik(&["status"]).expect(4);
     assert!(
-        status.err.contains("1 agent goes on without it"),
+        status.err.contains("1 agent keeps running without a daemon"),
         "{}",
         status.err
     );
     let runs = world.vik(&["runs", "--json"]).expect(0).json();
     assert_eq!(runs[0]["attempts"][0]["outcome"], json!(null), "it is not lost");
     let stopped = world.vik(&["stop"]).expect(0);
-    assert!(stopped.out.contains("no daemon ran"), "{}", stopped.out);
+    assert!(stopped.out.contains("no daemon was running"), "{}", stopped.out);
     world.vik(&["status"]).expect(4);
     world.env.assert_nothing_left();
 }

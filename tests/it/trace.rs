@@ -304,12 +304,12 @@ fn empty_trace_is_reported_as_empty() {
     let world = World::new(&[]);
     assert_eq!(
         world.vik(&["trace", "log"]).expect(0).out,
-        "no attempt has changed anything yet\n"
+        "no attempt has changed files yet\n"
     );
     assert_eq!(world.vik(&["trace", "log", "--json"]).expect(0).json(), json!([]));
     assert_eq!(
         world.vik(&["trace", "verify"]).expect(0).out,
-        "the trace holds: 0 records\n"
+        "the trace is intact: 0 records\n"
     );
     assert_eq!(world.vik(&["trace", "map", "--json"]).expect(0).json(), json!([]));
     assert_eq!(world.vik(&["trace", "export"]).expect(0).out, "");

@@ -10,10 +10,10 @@ const PAGE: &str = "docs/reports/chaos.md";
 /// `cargo xtask chaos`
 #[derive(Debug, Args)]
 pub struct ChaosArgs {
-    /// Random blows
+    /// Number of random kills
     #[arg(long, default_value_t = 500)]
     kills: u32,
-    /// The seed of the blows; without it, one of its own
+    /// Seed of the random kills [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// Write the report to docs/reports/chaos.md
@@ -49,11 +49,22 @@ pub fn run(args: &ChaosArgs) -> TaskResult {
         repo::write(
             &repo::root().join(PAGE),
             &format!(
-                "# Blows at real processes\n\nWhat `cargo xtask chaos --kills {} --write` printed on {}: a debug build of `vik`, scripted \
-                 agents that print numbered lines and leave a child in a session of its own, `kill -9` of the daemon, the shims, the \
-                 agents (hooks included), daemon and shims, or all, at each named point (`src/crash.rs`) and at random under load; \
-                 SIGSTOP and jumps of the wall clock among them. After each: no agent twice, no line lost or doubled, hooks as \
-                 promised, nothing left over, every attempt with one end in the ledger (`tests/it/chaos/rig.rs`).\n\n```text\n{}\n```\n",
+                "# Killing real processes
+
+This page shows the output of `cargo xtask chaos --kills {} --write` on {}, with a debug
+build of `vik` and scripted agents that print numbered lines and leave a child process in its own
+session. The tests send `kill -9` to the daemon, to the shims, to the agents (including hooks), to
+the daemon and the shims, or to all of them, at each named point (`src/crash.rs`) and at random
+under load. Some processes are stopped with SIGSTOP, and the wall clock jumps.
+
+After each kill the tests check that no agent runs twice, no line is lost or duplicated, hooks ran
+as promised, no process is left over, and every attempt has one end in the ledger
+(`tests/it/chaos/rig.rs`).
+
+```text
+{}
+```
+",
                 args.kills,
                 date.trim(),
                 shown.join("\n")

@@ -19,18 +19,18 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
 
 #[derive(Debug, Args)]
 pub struct FuzzArgs {
-    /// Only these targets
+    /// Targets to run [default: all]
     targets: Vec<String>,
-    /// How long each runs, in seconds
+    /// Seconds to run each target
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
-    /// How many inputs each gets at most: with `--seed`, the same ones each time, as long as the code is the same
+    /// Maximum number of inputs of each target; with `--seed`, they are the same for the same code
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
-    /// The seed of the made-up inputs; another each time where none is named
+    /// Seed of the generated inputs [default: random]
     #[arg(long, value_name = "S")]
     seed: Option<u32>,
-    /// Write the figures into docs/reports/fuzzing.md
+    /// Write the figures to docs/reports/fuzzing.md
     #[arg(long)]
     report: bool,
 }
@@ -76,7 +76,7 @@ fn selected_targets(fuzz: &Path, named: &[String]) -> TaskResult<Vec<String>> {
         .collect();
     if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
         return Err(format!(
-            "there is no target `{unknown}`: there is {}",
+            "unknown target `{unknown}`: expected one of {}",
             all.join(", ")
         ));
     }
@@ -114,7 +114,7 @@ fn host() -> TaskResult<String> {
     let version = repo::output(repo::program("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
-        .ok_or_else(|| "`rustc -vV` names no host".to_owned())
+        .ok_or_else(|| "`rustc -vV` prints no host".to_owned())
 }
 
 /// Runs one target; returns the number of runs and of covered edges.
@@ -140,7 +140,7 @@ fn run_target(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Task
         .arg(&corpus)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| format!("it cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start it: {error}"))?;
     let log = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         let end: Vec<&str> = log.lines().rev().take(40).collect();
@@ -155,7 +155,7 @@ fn run_target(fuzz: &Path, programs: &Path, name: &str, args: &FuzzArgs) -> Task
         // A target without coverage finds nothing.
         (Some(runs), Some(covered)) if covered > 100 => Ok((runs, covered)),
         (runs, covered) => Err(format!(
-            "{runs:?} runs reached {covered:?} edges: it was built without coverage"
+            "{runs:?} runs reached {covered:?} edges: the target was built without coverage"
         )),
     }
 }

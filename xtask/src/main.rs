@@ -22,29 +22,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The project's own tasks
+/// Tasks for the development of Vik
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", max_term_width = 110)]
 enum Task {
     /// Install the pinned agent CLIs, then run all tests of the workspace
     Test(test::TestArgs),
-    /// Write the files that are made from the code, or check that they are current
+    /// Generate files from the code, or check that they are current
     Generate(generate::GenerateArgs),
-    /// Check what no compiler checks: file sizes, leftover notes, machine paths
+    /// Check style rules: file sizes, names, leftover notes, machine paths
     Tidy,
-    /// Kill daemons, shims and agents at every named point and at random, and see that nothing is lost
+    /// Kill daemons, shims and agents at every named point and at random, and check that nothing is lost
     Chaos(chaos::ChaosArgs),
-    /// Feed every reader of foreign text with made-up input
+    /// Fuzz every parser of untrusted text
     Fuzz(fuzz::FuzzArgs),
-    /// Measure whole daemons, beside the published vik 0.1.3
+    /// Benchmark whole daemons against the published vik 0.1.3
     Bench(bench::BenchArgs),
-    /// Let vex and other agents do small tasks with a real model on this machine
+    /// Run vex and other agents on small tasks with a local model
     Live(live::LiveArgs),
-    /// Run the core in simulated worlds, and check what must always hold
+    /// Run the core in simulated worlds, and check its invariants
     Simulate(simulate::SimulateArgs),
-    /// Look at the dashboard in a real browser, and at the HTTP API by its OpenAPI document
+    /// Test the dashboard in a real browser, and the HTTP API against its OpenAPI document
     Web(web::WebArgs),
-    /// Let real agents work on this repository, and print a report of it
+    /// Run real agents on this repository, and print a report
     WholeRun(whole_run::WholeRunArgs),
 }
 

@@ -76,7 +76,7 @@ pub fn installed(program: &str, package: &str) -> TaskResult {
     if there() {
         return Ok(());
     }
-    eprintln!("Installing {package} by apt-get");
+    eprintln!("Installing {package} with apt-get");
     let quiet = ["-qq", "-y", "--no-install-recommends", "install", package];
     let apt = |args: &[&str]| {
         run(Command::new("apt-get")
@@ -87,7 +87,9 @@ pub fn installed(program: &str, package: &str) -> TaskResult {
     if there() {
         Ok(())
     } else {
-        Err(format!("`{program}` is needed: install the package {package}"))
+        Err(format!(
+            "`{program}` is not installed: install the package {package}"
+        ))
     }
 }
 
@@ -173,7 +175,7 @@ pub fn machine() -> TaskResult<String> {
 /// Replaces the text between two marks of a page.
 pub fn put_between(path: &Path, marks: (&str, &str), text: &str) -> TaskResult {
     let page = read(path)?;
-    let lacks = |mark: &str| format!("{} has no line {mark}", path.display());
+    let lacks = |mark: &str| format!("{} does not contain the line `{mark}`", path.display());
     let (before, tail) = page.split_once(marks.0).ok_or_else(|| lacks(marks.0))?;
     let (_, after) = tail.split_once(marks.1).ok_or_else(|| lacks(marks.1))?;
     write(path, &format!("{before}{}\n{text}\n{}{after}", marks.0, marks.1))

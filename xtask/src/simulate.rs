@@ -10,7 +10,7 @@ const REPORT: &str = "docs/reports/simulation.md";
 
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
-    /// Options of the simulation; `cargo xtask simulate -- --help` tells them
+    /// Options of the simulation; `cargo xtask simulate -- --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
     options: Vec<OsString>,
 }
@@ -34,5 +34,5 @@ pub fn run(args: &SimulateArgs) -> TaskResult {
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("something did not hold: see {REPORT}"))
+    Err(format!("an invariant is broken: see {REPORT}"))
 }

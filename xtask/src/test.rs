@@ -15,10 +15,10 @@ use crate::repo::{self, TaskResult};
 /// `cargo xtask test`
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// Do not install the agent CLIs; tests that need them say that they are skipped
+    /// Do not install the agent CLIs; skip the tests that require them
     #[arg(long)]
     no_agents: bool,
-    /// For `cargo test`: filters, `-p PACKAGE`, `-- --nocapture`
+    /// Arguments for `cargo test`: filters, `-p PACKAGE`, `-- --nocapture`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
 }
@@ -32,15 +32,15 @@ pub fn run(args: &TestArgs) -> TaskResult {
     };
     if let Some(reason) = &missing {
         eprintln!(
-            "The agent CLIs could not be installed, so the tests that need them are skipped by name.\n{reason}\n"
+            "warning: cannot install the agent CLIs; the tests that require them are skipped and listed.\n{reason}\n"
         );
         if std::env::var_os("VIK_REQUIRE_REAL_AGENTS").is_some() {
-            return Err("VIK_REQUIRE_REAL_AGENTS is set, and the agent CLIs are not there".to_owned());
+            return Err("VIK_REQUIRE_REAL_AGENTS is set, but the agent CLIs are not installed".to_owned());
         }
     }
     let bubblewrap = repo::installed("bwrap", "bubblewrap").and_then(|()| check_namespaces());
     if let Err(reason) = &bubblewrap {
-        eprintln!("The tests of namespaces are skipped by name: {reason}\n");
+        eprintln!("warning: the tests of namespaces are skipped and listed: {reason}\n");
     }
     let summary = cargo_test(&args.args, bubblewrap.is_ok())?;
     summary.print_summary(started, missing.as_deref())
@@ -225,9 +225,9 @@ impl TestSummary {
             seconds % 60,
         );
         match (self.success, self.results) {
-            (true, 0) => Err("no test ran".to_owned()),
+            (true, 0) => Err("no tests were run".to_owned()),
             (true, _) => Ok(()),
-            (false, _) => Err("the tests did not pass".to_owned()),
+            (false, _) => Err("tests failed".to_owned()),
         }
     }
 }

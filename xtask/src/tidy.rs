@@ -67,18 +67,20 @@ fn check_file(path: &Path, text: &str) -> Vec<String> {
     let lines = text.lines().count();
     let is_rust = path.extension().is_some_and(|end| end == "rs");
     if is_rust && lines > MAX_LINES {
-        findings.push(format!(": {lines} lines, at most {MAX_LINES}: split it"));
+        findings.push(format!(
+            ": {lines} lines, the maximum is {MAX_LINES}: split the file"
+        ));
     }
     for (number, line) in text.lines().enumerate() {
         let mut found = |description: &str| findings.push(format!(":{}: {description}", number + 1));
         for note in notes() {
             if leaves_note(line, &note) {
-                found("a note that something is left to do: do it, or write an issue");
+                found("leftover note: do the work, or open an issue");
             }
         }
         for folder in machine_folders() {
             if names_folder(line, &folder) {
-                found("a path of one machine");
+                found("path of a machine");
             }
         }
     }
@@ -95,7 +97,7 @@ fn check_language(path: &Path, text: &str) -> Vec<String> {
     if is("rs") {
         match names::check(&path.to_string_lossy(), text) {
             Ok(found) => findings.extend(found),
-            Err(error) => findings.push((error.span().start().line, format!("cannot be parsed: {error}"))),
+            Err(error) => findings.push((error.span().start().line, format!("cannot parse: {error}"))),
         }
     }
     if is("rs") || is("md") {
@@ -159,7 +161,7 @@ fn check_crates(files: &[PathBuf]) -> TaskResult<Vec<String>> {
         }
         for root in ["src/lib.rs", "src/main.rs"].map(|root| folder.join(root)) {
             if root.is_file() && !repo::read(&root)?.starts_with("//! ") {
-                findings.push(format!("{}: no documentation at the top", root.display()));
+                findings.push(format!("{}: no documentation at the start", root.display()));
             }
         }
     }
@@ -184,7 +186,7 @@ mod tests {
         let findings = found("a.rs", &text);
         assert_eq!(findings.len(), 2, "{findings:?}");
         assert!(
-            findings[0].starts_with(":2: a note") && findings[1].starts_with(":3: a path"),
+            findings[0].starts_with(":2: leftover note") && findings[1].starts_with(":3: path"),
             "{findings:?}"
         );
         assert_eq!(found("a.rs", &"x\n".repeat(MAX_LINES)), [""; 0]);

@@ -19,13 +19,13 @@ const UP_WITHIN: Duration = Duration::from_secs(60);
 /// `cargo xtask web`
 #[derive(Debug, Args)]
 pub struct WebArgs {
-    /// Only these
+    /// Parts to test [default: all]
     #[arg(value_enum)]
     only: Vec<Part>,
-    /// How many cases schemathesis makes up for each operation
+    /// Number of cases that schemathesis generates for each operation
     #[arg(long, value_name = "N", default_value_t = 25)]
     examples: u32,
-    /// From which number it makes them up
+    /// Seed of the generated cases
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -33,13 +33,13 @@ pub struct WebArgs {
 /// A part of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// The pages, in Chromium, against a mock of the API
+    /// Pages in Chromium, with a mock of the API
     Pages,
-    /// The pages of a real daemon
+    /// Pages of a real daemon
     Daemon,
-    /// The API of a real daemon, by schemathesis
+    /// API of a real daemon, with schemathesis
     Api,
-    /// Its metrics, by promtool
+    /// Metrics of a real daemon, with promtool
     Metrics,
 }
 
@@ -150,7 +150,7 @@ impl Daemon {
     fn start() -> TaskResult<Self> {
         repo::run(repo::cargo().args(["build", "--quiet", "-p", "vik"]))?;
         let vik = repo::target().join("debug/vik");
-        let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+        let folder = tempfile::tempdir().map_err(|error| format!("cannot create a folder: {error}"))?;
         repo::write(&folder.path().join("workflow.yml"), WORKFLOW)?;
         repo::write(&folder.path().join("issues.json"), ISSUES)?;
         let child = Self::command(&vik, folder.path())
@@ -172,7 +172,7 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err("the daemon did not come up".to_owned())
+        Err("the daemon did not start".to_owned())
     }
 
     fn command(vik: &Path, folder: &Path) -> Command {

@@ -17,7 +17,7 @@ use crate::repo::{self, TaskResult};
 /// `cargo xtask whole-run`
 #[derive(Debug, Args)]
 pub struct WholeRunArgs {
-    /// Where the report goes; without it, to stdout
+    /// Write the report to this file [default: stdout]
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -67,14 +67,15 @@ impl Scene {
         for agent in [RealAgent::Codex, RealAgent::Claude] {
             let program = agent
                 .installed()
-                .ok_or("the agent CLIs are missing: npm ci --prefix tests/agents")?;
+                .ok_or("the agent CLIs are not installed: run `npm ci --prefix tests/agents`")?;
             env.link(agent.name(), &program);
         }
         let options = ModelServerOptions {
             scripts: model::scripts()?,
             ..ModelServerOptions::default()
         };
-        let server = ModelServer::start_with(options).map_err(|error| format!("no model server: {error}"))?;
+        let server = ModelServer::start_with(options)
+            .map_err(|error| format!("cannot start the model server: {error}"))?;
         let workflow = include_str!("whole_run/workflow.yml")
             .replace("@OPENAI@", &server.v1())
             .replace("@ANTHROPIC@", &server.url());
@@ -111,7 +112,7 @@ impl Scene {
         let failures = self.server.failures();
         if !failures.is_empty() {
             return Err(format!(
-                "the model did not see what it expected:\n{}",
+                "requests lack the tool output that the model expected:\n{}",
                 failures.join("\n")
             ));
         }
@@ -119,7 +120,7 @@ impl Scene {
         let second = self.vik_run(0)?;
         let left = self.env.leftovers();
         if !left.is_empty() {
-            return Err(format!("processes are left: {left:?}"));
+            return Err(format!("processes are left over: {left:?}"));
         }
         let branches = (1..=model::ISSUES.len()).map(|issue| {
             let branch = format!("issue-{issue}");

@@ -90,7 +90,7 @@ impl CallApprover {
             let mut lines = BufReader::new(source);
             let prompt = line(&mut lines).and_then(|line| {
                 let prompt: Result<Prompt, _> = serde_json::from_slice(&line);
-                prompt.map_err(|error| format!("the first line is no prompt: {error}"))
+                prompt.map_err(|error| format!("the first line is not a prompt: {error}"))
             });
             let has_prompt = prompt.is_ok();
             let _ = sender.try_send(prompt.map(|prompt| prompt.prompt));
@@ -100,7 +100,7 @@ impl CallApprover {
         });
         let prompt = match receiver.recv_timeout(PROMPT_TIMEOUT) {
             Ok(prompt) => prompt?,
-            Err(RecvTimeoutError::Timeout) => return Err("no prompt came on stdin".to_owned()),
+            Err(RecvTimeoutError::Timeout) => return Err("no prompt on stdin".to_owned()),
             Err(RecvTimeoutError::Disconnected) => return Err("stdin cannot be read".to_owned()),
         };
         Ok((asker, prompt))

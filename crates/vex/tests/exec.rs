@@ -146,7 +146,7 @@ fn deviating_result_ends_as_failed() {
     let end = end(&events, &output);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(end["reason"], "failed");
-    insta::assert_snapshot!(end["message"].as_str().unwrap(), @r#"the recording no longer fits: turn 1 of "only" called run_command {"command":"exit 1"}: it failed"#);
+    insta::assert_snapshot!(end["message"].as_str().unwrap(), @r#"the run differs from the recording: turn 1 of "only" called run_command {"command":"exit 1"}: it failed"#);
     assert!(events.iter().all(|e| e["type"] != "message"));
     assert_eq!(events[events.len() - 2]["fatal"], true);
 }
@@ -180,7 +180,7 @@ fn prompt_chooses_the_conversation() {
     );
     let (code, shown) = ask("stage: c");
     assert_eq!(code, Some(3));
-    insta::assert_snapshot!(shown, @r#"no conversation of R fits this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
+    insta::assert_snapshot!(shown, @r#"no conversation of R matches this prompt; it has: a (when the prompt contains "stage: a" and "issue: 1"), b (when the prompt contains "stage: b")"#);
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn prune_lists_and_removes_old_sessions() {
         assert_eq!(output.status.code(), Some(0));
         String::from_utf8(output.stderr).unwrap()
     };
-    assert_eq!(prune(&["--yes"]), "nothing is older than 720h\n");
+    assert_eq!(prune(&["--yes"]), "no session is older than 720h\n");
     // As if it were long ago.
     let text = std::fs::read_to_string(&path).unwrap();
     let line = |line: &str| {
@@ -207,7 +207,7 @@ fn prune_lists_and_removes_old_sessions() {
         format!("{line}\n")
     };
     std::fs::write(&path, text.lines().map(line).collect::<String>()).unwrap();
-    assert_eq!(prune(&[]), "1 session would be removed: say so with --yes\n");
+    assert_eq!(prune(&[]), "1 session would be removed; confirm with --yes\n");
     assert!(path.exists());
     assert_eq!(prune(&["--yes"]), "removed 1 session\n");
     assert!(!path.exists());
@@ -230,7 +230,10 @@ fn unwritable_home_is_a_warning() {
     let warned = |event: &&Value| event["type"] == "warning";
     let warning = events.iter().find(warned).unwrap();
     assert!(
-        warning["message"].as_str().unwrap().contains("not kept"),
+        warning["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be resumed later"),
         "{warning}"
     );
 }

@@ -222,7 +222,7 @@ pub fn enforces_scope_interactively(profile: &AgentProfile) -> bool {
 fn not_interactive(profile: &AgentProfile) -> LaunchError {
     LaunchError::NotInteractive {
         runtime: profile.runtime.as_str(),
-        why: "Vik knows no way to ask it",
+        why: "the runtime has no approval protocol",
     }
 }
 

@@ -44,7 +44,7 @@ pub fn resume_failure<'a>(
     }
     let got = conclusion.provider_session_id.as_deref()?;
     (!got.eq_ignore_ascii_case(requested_id))
-        .then(|| Cow::Owned(format!("the agent began another conversation, {got}")))
+        .then(|| Cow::Owned(format!("the agent started another conversation, {got}")))
 }
 
 #[cfg(test)]

@@ -10,24 +10,24 @@ use vik_core::trust::Trust;
 
 use crate::{Daemon, DayView, LifeView, RunView};
 
-/// All that is known about one issue: where it stands, and what led there.
+/// The current status and the history of one issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// Who answered: a running daemon, or, where none runs, the ledger it left.
+    /// The source of the answer: the running daemon, or the ledger if no daemon is running.
     pub daemon: Daemon,
     /// The issue.
     pub issue_id: IssueId,
-    /// Where it stands; `null` where only its past is known.
+    /// The current status; `null` if only the history is known.
     pub now: Option<Explanation>,
-    /// What was decided, oldest first.
+    /// The decisions, oldest first.
     pub decisions: Vec<DecisionView>,
     /// Its runs, oldest first.
     pub runs: Vec<RunView>,
 }
 
-/// Where an issue stands, and what holds it.
+/// The current status of an issue and its hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// The issue.
@@ -36,24 +36,24 @@ pub struct Explanation {
     pub issue_title: String,
     /// Its state when it was last seen.
     pub issue_state: String,
-    /// Where people see it (`http` or `https`), where the pull tells.
+    /// The address of the issue for people (`http` or `https`), if the pull returned one.
     #[serde(default)]
     pub issue_url: Option<String>,
-    /// Its labels, where the pull tells them.
+    /// The labels, if the pull returned them.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// What its text may do (`trust`).
+    /// The trust level of its text (`trust`).
     #[serde(default)]
     pub trust: TrustView,
-    /// Whether the last good pull brought it.
+    /// Whether the last successful pull returned it.
     pub present: bool,
-    /// Whether a person paused it.
+    /// Whether it is paused.
     pub paused: bool,
-    /// What holds it as a whole, where no stage matches or none could start.
+    /// The hold of the issue as a whole, if no stage matches or none can start.
     pub hold: Option<HoldView>,
     /// Its stages that match or that have a run, in file order.
     pub stages: Vec<StageView>,
-    /// Its whole life.
+    /// The totals of the issue's life.
     pub life: LifeView,
     /// Today.
     pub day: Option<DayView>,
@@ -64,48 +64,49 @@ pub struct Explanation {
 pub struct StageView {
     /// The stage.
     pub stage: StageName,
-    /// Where it stands.
+    /// The current status.
     pub state: StageState,
-    /// The run, where one has begun.
+    /// The run, if one has started.
     pub run_id: Option<String>,
-    /// The attempt under way.
+    /// The running attempt.
     pub session_id: Option<String>,
-    /// How its last attempt ended.
+    /// The outcome of its last attempt.
     pub last_outcome: Option<Outcome>,
-    /// Why that one failed.
+    /// The failure class of its last attempt.
     pub last_class: Option<FailureClass>,
     /// Attempts used in this run.
     pub attempts: u32,
-    /// Attempts that a run may have.
+    /// The maximum number of attempts of a run.
     pub max_attempts: u32,
-    /// What holds it.
+    /// The hold.
     pub hold: Option<HoldView>,
-    /// What it is to do, and where; `null` where that cannot be followed.
+    /// The intent; `null` if it is invalid.
     #[serde(default)]
     pub intent: Option<StageIntentView>,
 }
 
-/// What an attempt is to do, and where.
+/// The scope, constraints and acceptance criteria of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageIntentView {
-    /// Lists of globs, each of which must take a path that may be changed; `null`: no path is forbidden.
+    /// Lists of globs; a path may be changed if each list matches it. `null` if all paths may be
+    /// changed.
     pub scope: Option<Vec<Vec<String>>>,
-    /// What must hold while it is done.
+    /// The constraints.
     pub constraints: Vec<String>,
-    /// What must hold when it is done.
+    /// The acceptance criteria.
     pub acceptance: Vec<String>,
 }
 
-/// What the text of an issue may do.
+/// The trust level of the text of an issue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustView {
-    /// It is read as it is.
+    /// Prompts contain the text unchanged.
     #[default]
     Trusted,
-    /// It stands in prompts as data, in a fence.
+    /// Prompts contain the text as fenced data.
     Fenced,
-    /// It starts nothing.
+    /// The issue does not start.
     Held,
 }
 
@@ -130,36 +131,36 @@ impl From<&Intent> for StageIntentView {
     }
 }
 
-/// Where a stage stands.
+/// The status of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageState {
-    /// An attempt is under way.
+    /// An attempt is running.
     Running,
-    /// It starts at once.
+    /// It starts immediately.
     Ready,
-    /// It will start by itself.
+    /// It will start automatically.
     Waiting,
-    /// It will not start by itself.
+    /// It will not start automatically.
     Held,
 }
 
-/// What holds a stage.
+/// The reason why a stage does not start now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HoldView {
-    /// Stable, snake case.
+    /// A stable code in snake case.
     pub reason: String,
-    /// For people.
+    /// A text for people.
     pub detail: String,
-    /// Since when, where that is known.
+    /// The time since which it applies, if known.
     #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
-    /// Until when, where that is known.
+    /// The time until which it applies, if known.
     #[schemars(with = "Option<String>")]
     pub until: Option<Timestamp>,
-    /// What would free it, where time does not.
+    /// The actions that end the hold, if time does not.
     pub freed_by: Option<String>,
-    /// For `blocked`: the parked issue that all of it waits for in the end, where there is one.
+    /// For `blocked`: the parked issue at the root of the chain of blockers, if any.
     #[serde(default)]
     pub root_cause: Option<RootCauseView>,
 }
@@ -169,9 +170,9 @@ pub struct HoldView {
 pub struct RootCauseView {
     /// The issue.
     pub issue_id: IssueId,
-    /// Its stage that is parked.
+    /// The parked stage.
     pub stage: StageName,
-    /// Why, as in `parked`.
+    /// The reason, as in `parked`.
     pub reason: String,
 }
 
@@ -187,8 +188,8 @@ pub struct DecisionView {
     pub run_id: Option<String>,
     /// The attempt.
     pub session_id: Option<String>,
-    /// Stable, snake case.
+    /// A stable code in snake case.
     pub kind: String,
-    /// For people.
+    /// A text for people.
     pub detail: String,
 }

@@ -14,46 +14,48 @@ use crate::ReportView;
 pub struct Notification {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// The same for each try of one notification, also after a restart: whoever gets it twice knows it by this.
+    /// The id of the notification. It is the same for each delivery attempt, also after a restart,
+    /// so that receivers can detect duplicates.
     pub delivery_id: String,
     /// The name of the notifier.
     pub notifier: String,
-    /// `parked`, `failed`, `over_budget`, `waiting_for_person`, `trouble`, `daily_summary`; `several` where the items
-    /// are of more than one kind; `test`.
+    /// `parked`, `failed`, `over_budget`, `waiting_for_person`, `trouble` or `daily_summary`;
+    /// `several` if the items have more than one kind; `test`.
     pub event: String,
-    /// When it was made.
+    /// The time when it was created.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// The workflow file.
     pub workflow_path: PathBuf,
-    /// What happened, on one line.
+    /// A one-line summary of the events.
     pub title: String,
-    /// All of it as plain text, the title first.
+    /// The full notification as plain text, starting with the title.
     pub text: String,
-    /// What happened, in that order.
+    /// The events in chronological order.
     pub items: Vec<NotifiedItem>,
-    /// How many more there were than are listed.
+    /// The number of events that are not listed.
     #[serde(default)]
     pub more: u64,
-    /// How much happened that could not be told: too much came at once, or it could not be delivered.
+    /// The number of events that were dropped because there were too many at once or delivery
+    /// failed.
     #[serde(default)]
     pub lost: u64,
-    /// For `daily_summary`: what was done.
+    /// For `daily_summary`: the report of the day.
     #[serde(default)]
     pub summary: Option<Box<ReportView>>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotifiedItem {
     /// When.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// What it is told as.
+    /// The kind of event.
     pub event: String,
-    /// All that it is.
+    /// All kinds that apply.
     pub events: Vec<String>,
-    /// The issue, where it is about one.
+    /// The issue, if the event concerns one.
     pub issue_id: Option<IssueId>,
     /// Its title.
     #[serde(default)]
@@ -62,28 +64,28 @@ pub struct NotifiedItem {
     pub stage: Option<StageName>,
     /// The run.
     pub run_id: Option<String>,
-    /// Why, as a stable word.
+    /// The reason as a stable code.
     pub reason: String,
-    /// Why, in a person's words.
+    /// The reason as a text for people.
     pub detail: String,
-    /// What would free it.
+    /// The actions that free it.
     pub freed_by: Option<String>,
 }
 
-/// How a notifier does.
+/// The status of a notifier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotifierView {
     /// Its name.
     pub name: String,
-    /// What is yet to be delivered.
+    /// The number of undelivered notifications.
     pub undelivered: usize,
-    /// Tries that failed since the last one that did not.
+    /// The number of failed delivery attempts since the last successful one.
     pub failures_in_a_row: u32,
-    /// Since when they fail; `null`: they do not.
+    /// The time since which deliveries fail; `null` if they succeed.
     #[schemars(with = "Option<String>")]
     pub failing_since: Option<Timestamp>,
-    /// Why the last one failed.
+    /// The error of the last one.
     pub error: Option<String>,
-    /// Notifications that were given up since the daemon started.
+    /// The number of notifications that were dropped since the daemon started.
     pub given_up: u64,
 }

@@ -8,16 +8,16 @@ use vik_core::ids::IssueId;
 
 use crate::{DecisionView, Explanation, RunView};
 
-/// `GET /api/v1/issues`: where issues stand, in the order of their ids.
+/// `GET /api/v1/issues`: the status of issues, in the order of their ids.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct IssuesPage {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
     /// The issues.
     pub issues: Vec<Explanation>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// The value of `after` for the next page; `null` on the last page.
     pub next: Option<IssueId>,
-    /// How many there are on all pages.
+    /// The total number on all pages.
     pub total: usize,
 }
 
@@ -28,7 +28,7 @@ pub struct RunsPage {
     pub schema: u32,
     /// The runs.
     pub runs: Vec<RunView>,
-    /// Whether there are older ones than `limit` let through.
+    /// Whether there are older entries beyond `limit`.
     pub more: bool,
 }
 
@@ -39,14 +39,14 @@ pub struct DecisionsPage {
     pub schema: u32,
     /// The decisions.
     pub decisions: Vec<Decided>,
-    /// Whether there are older ones than `limit` let through.
+    /// Whether there are older entries beyond `limit`.
     pub more: bool,
 }
 
-/// One recorded decision, and the issue it is about.
+/// One recorded decision and its issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Decided {
-    /// The issue; `null`: all.
+    /// The issue; `null` for all issues.
     pub issue_id: Option<IssueId>,
     /// The decision.
     #[serde(flatten)]
@@ -60,37 +60,37 @@ pub struct EventsPage {
     pub schema: u32,
     /// The attempt.
     pub session_id: String,
-    /// The events as they stand in the log, each with its `seq`.
+    /// The events as they are in the log, each with its `seq`.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     pub events: Vec<Box<RawValue>>,
-    /// The `seq` of the last event in the log now; 0 where there is none.
+    /// The `seq` of the last event in the log; 0 if there is none.
     pub last_seq: u64,
-    /// Whether the last event is in the log: none will follow.
+    /// Whether the log is complete, so that no event will follow.
     pub ended: bool,
 }
 
-/// `GET /api/v1/sessions/{id}/stderr`: the end of what the agent printed to stderr.
+/// `GET /api/v1/sessions/{id}/stderr`: the end of the agent's stderr.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StderrTail {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
     /// The text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// How many bytes before it are left out.
+    /// The number of bytes that are omitted before the text.
     pub left_out: u64,
 }
 
 /// `GET /healthz`, `GET /readyz`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// Whether it is.
+    /// Whether the check succeeded.
     pub ok: bool,
-    /// Why not.
+    /// The reason if the check failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// When the last good pull ended.
+    /// The end of the last successful pull.
     #[schemars(with = "Option<String>")]
     pub last_good_pull_at: Option<Timestamp>,
-    /// How long ago that was.
+    /// The time since then.
     pub last_good_pull_age_ms: Option<u64>,
 }

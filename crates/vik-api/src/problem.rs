@@ -8,21 +8,21 @@ use crate::ErrorBody;
 /// The media type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why a request failed: a problem document with the codes of the command line.
+/// The error of a request: a problem document with the error codes of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// Always `about:blank`: the code tells more.
+    /// Always `about:blank`; see the code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The HTTP status in words.
+    /// The name of the HTTP status.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// For people: what failed, then why, from the outside in.
+    /// A text for people: the failure, followed by its causes.
     pub detail: String,
-    /// Stable, snake case; the same as on the command line and on the control socket.
+    /// A stable code in snake case, the same as on the command line and on the control socket.
     pub code: String,
-    /// What to do about it.
+    /// A hint on how to solve the problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -41,11 +41,11 @@ impl Problem {
     }
 }
 
-/// `POST /api/v1/pause`, `POST /api/v1/continue`: of one issue, or of everything.
+/// `POST /api/v1/pause`, `POST /api/v1/continue`: pause or resume one issue or all issues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhichIssue {
-    /// The issue; `null` or absent: everything.
+    /// The issue; `null` or absent for all issues.
     #[serde(default)]
     pub issue_id: Option<vik_core::ids::IssueId>,
 }
@@ -54,7 +54,7 @@ pub struct WhichIssue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unpark {
-    /// Allow at least so many attempts more.
+    /// Allow at least this many more attempts.
     #[serde(default, deserialize_with = "whole")]
     #[schemars(range(max = 4_294_967_295_u32))]
     pub attempts: Option<u32>,
@@ -65,23 +65,23 @@ pub struct Unpark {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Opinion")]
 pub struct ApprovalDecision {
-    /// The stage; absent: the only one that waits.
+    /// The stage; if absent, the only one with a pending request.
     #[serde(default)]
     pub stage: Option<vik_core::ids::StageName>,
-    /// The `id` of the request that the person has seen; absent: whichever waits now.
+    /// The `id` of the request that the person has seen; if absent, the pending one.
     #[serde(default)]
     pub request: Option<String>,
-    /// For the agent. With a denial: what it is to do instead.
+    /// A message for the agent. With a denial: what to do instead.
     #[serde(default)]
     pub message: Option<String>,
 }
 
-/// What came of a request that steers.
+/// The result of a control request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Steered {
-    /// How many attempts, runs or issues it touched.
+    /// The number of affected attempts, runs or issues.
     pub count: usize,
-    /// Why there was nothing to do, where there was nothing.
+    /// The reason if there was nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nothing: Option<String>,
 }
@@ -99,6 +99,6 @@ fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32
     };
     let found = exact.or_else(float);
     found.map(Some).ok_or_else(|| {
-        serde::de::Error::custom(format!("`{number}` is no whole number from 0 to {}", u32::MAX))
+        serde::de::Error::custom(format!("`{number}` is not a whole number from 0 to {}", u32::MAX))
     })
 }

@@ -8,43 +8,46 @@ use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::SpendView;
 
-/// What was done in a span of time, and what it cost.
+/// The work of a period of time and its cost.
 ///
-/// All figures are of the same attempts: those that were started in the span. What ended after it counts as under way.
-/// So stages and parts of the series sum up to the total, and agents do but for `runs` (a run may have had two).
+/// All figures cover the same attempts: those that started in the period. Attempts that ended after
+/// it count as running. Therefore stages and parts of the series add up to the total, and so do
+/// agents, except for `runs` (a run can have two agents).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportView {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// From when.
+    /// The start of the period.
     #[schemars(with = "String")]
     pub since: Timestamp,
-    /// Until when.
+    /// The end of the period.
     #[schemars(with = "String")]
     pub until: Timestamp,
-    /// All together.
+    /// The totals.
     pub total: Figures,
-    /// Issues that were worked on.
+    /// The number of issues with an attempt.
     pub issues: u64,
-    /// Those of them that were done with well at its end: the last run of the issue succeeded, and none is open or parked.
+    /// The number of these issues that were finished successfully at the end of the period: the
+    /// last run of the issue succeeded, and none is open or parked.
     pub issues_succeeded: u64,
-    /// What all attempts were charged, per succeeded issue; `null` where none succeeded or nothing has a cost.
+    /// The charge of all attempts per succeeded issue; `null` if none succeeded or no cost is
+    /// known.
     pub cost_per_succeeded_issue_usd: Option<f64>,
     /// By stage, in alphabetical order.
     pub stages: Vec<StageFigures>,
     /// By agent profile, in alphabetical order.
     pub agents: Vec<AgentFigures>,
-    /// How attempts ended, the most frequent first.
+    /// The outcomes of attempts, most frequent first.
     #[serde(default)]
     pub ends: Vec<EndFigures>,
-    /// The span in equal parts, oldest first; the first and the last one may reach beyond it. Whole hours, days and weeks
-    /// begin where they do in UTC.
+    /// The period in equal parts, oldest first; the first and the last part may extend beyond it.
+    /// Whole hours, days and weeks are aligned to UTC.
     pub series: Vec<Part>,
-    /// How long each part of the series is.
+    /// The duration of each part of the series.
     pub part_ms: u64,
 }
 
-/// Sums over attempts that started in a span of time.
+/// Totals of the attempts that started in a period of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// Runs that had an attempt.
@@ -53,13 +56,13 @@ pub struct Figures {
     pub attempts: u64,
     /// Attempts that succeeded.
     pub succeeded: u64,
-    /// Attempts that ended otherwise.
+    /// Attempts with any other outcome.
     pub failed: u64,
-    /// What they were charged.
+    /// The charge of these attempts.
     pub spent: SpendView,
-    /// How long those that ended took together, from start to end.
+    /// The total duration of the ended attempts.
     pub duration_ms: u64,
-    /// How long half of those that ended took at most; `null` where none ended.
+    /// The median duration of the ended attempts; `null` if none ended.
     pub median_duration_ms: Option<u64>,
 }
 
@@ -83,29 +86,29 @@ pub struct AgentFigures {
     pub figures: Figures,
 }
 
-/// How many attempts ended in one way.
+/// The number of attempts with one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndFigures {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Why, where they failed.
+    /// The failure class, if they failed.
     pub failure_class: Option<FailureClass>,
-    /// How many.
+    /// The number of attempts.
     pub attempts: u64,
 }
 
 /// One part of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// When it begins.
+    /// The start of the part.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// Attempts that started in it.
     pub started: u64,
-    /// Attempts that ended well in it.
+    /// Attempts that succeeded in it.
     pub succeeded: u64,
-    /// Attempts that ended otherwise in it.
+    /// Attempts that ended in it with any other outcome.
     pub failed: u64,
-    /// What the attempts that ended in it were charged.
+    /// The charge of the attempts that ended in it.
     pub spent: SpendView,
 }

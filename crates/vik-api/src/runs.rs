@@ -21,25 +21,25 @@ pub struct RunView {
     pub issue_title: String,
     /// The stage.
     pub stage: StageName,
-    /// Where it stands.
+    /// The current status.
     pub state: RunState,
-    /// How its last attempt ended.
+    /// The outcome of its last attempt.
     pub outcome: Option<Outcome>,
     /// Its attempts, oldest first.
     pub attempts: Vec<AttemptView>,
 }
 
-/// Where a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// An attempt is under way.
+    /// An attempt is running.
     Running,
-    /// The next attempt waits.
+    /// The next attempt is waiting.
     Waiting,
     /// Parked.
     Parked,
-    /// Over.
+    /// The run has ended.
     Ended,
 }
 
@@ -50,11 +50,11 @@ pub struct AttemptView {
     pub attempt: u32,
     /// Its id.
     pub session_id: String,
-    /// How it ended; `null` while it runs.
+    /// The outcome; `null` while it is running.
     pub outcome: Option<Outcome>,
-    /// Why it failed.
+    /// The reason of the failure.
     pub failure_class: Option<FailureClass>,
-    /// For people.
+    /// A text for people.
     pub reason: Option<String>,
     /// The agent's exit code.
     pub exit_code: Option<i32>,
@@ -70,40 +70,41 @@ pub struct AttemptView {
     pub usage: Usage,
     /// Its cost.
     pub cost_usd: Option<f64>,
-    /// Where the cost comes from.
+    /// The source of the cost.
     #[serde(default)]
     pub cost_source: CostSource,
-    /// What it counts against the limits; `null` while it runs, and where the ledger does not have it.
+    /// The charge against the limits; `null` while it is running, or if the ledger has none.
     #[serde(default)]
     pub charged: Option<SpendView>,
-    /// The session whose conversation it went on with.
+    /// The session whose conversation it resumed.
     #[serde(default)]
     pub resumed_from: Option<String>,
-    /// How the end of its processes is known.
+    /// The proof that its processes have ended.
     #[serde(default)]
     pub proof: Option<String>,
-    /// Hooks that ran twice, since a death fell between the start of the hook and the record of its end.
+    /// Hooks that ran twice, because the daemon died after the hook started and before its end was
+    /// recorded.
     #[serde(default)]
     pub hooks_run_twice: Vec<String>,
-    /// What it asked for, and what became of that.
+    /// The requested outputs and their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputView>,
     /// Its log.
     pub log: PathBuf,
 }
 
-/// Something that an agent asked Vik to do.
+/// An output that an agent requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputView {
     /// `comment`, `label`, `state`, `pull_request` or `issue`.
     pub kind: String,
-    /// `applying`, `applied`, `failed`, or `unknown`: it may be done.
+    /// `applying`, `applied`, `failed`, or `unknown` (it may have been applied).
     pub progress: String,
-    /// By what it is known again within its run.
+    /// The key that identifies it within its run.
     pub key: String,
-    /// What tells it from others, in one line.
+    /// A one-line summary.
     pub summary: String,
-    /// Why it is not done, or why nobody can tell.
+    /// The reason for `failed` or `unknown`.
     #[serde(default)]
     pub detail: Option<String>,
 }

@@ -18,18 +18,18 @@ pub struct ScheduleView {
 pub struct ScheduledView {
     /// Its name.
     pub name: String,
-    /// When it is due.
+    /// The cron pattern.
     pub cron: String,
-    /// By which clock.
+    /// The time zone.
     pub time_zone: String,
-    /// Whether it runs a command; else it is only a pull.
+    /// Whether it runs a command; otherwise it only pulls.
     pub command: bool,
-    /// When it is due next; `null`: never again.
+    /// The next due time; `null` for never.
     #[schemars(with = "Option<String>")]
     pub next_due: Option<Timestamp>,
-    /// Its last run; `null`: none yet.
+    /// The last run; `null` if there was none.
     pub last: Option<LastRun>,
-    /// The last time that it was due and did not run; `null`: there was none.
+    /// The last time when it was due and did not run; `null` if there was none.
     pub skipped: Option<SkippedRun>,
 }
 
@@ -39,31 +39,31 @@ pub struct LastRun {
     /// When it was due.
     #[schemars(with = "String")]
     pub due_at: Timestamp,
-    /// When it began.
+    /// The start time.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
-    /// When it ended; `null`: it runs, or nobody saw its end.
+    /// The end time; `null` if it is running or its end is unknown.
     #[schemars(with = "Option<String>")]
     pub ended_at: Option<Timestamp>,
-    /// How it went.
+    /// The result.
     pub result: ScheduleResult,
-    /// More about that, such as the end of what it printed.
+    /// Details, such as the end of its output.
     pub detail: Option<String>,
 }
 
-/// How a run of an entry went.
+/// The result of a run of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleResult {
-    /// It runs.
+    /// It is running.
     Running,
-    /// It ended well, and a pull was asked for.
+    /// It succeeded, and a pull was requested.
     Ok,
     /// It failed.
     Failed,
     /// It took too long and was stopped.
     TimedOut,
-    /// It was stopped with the daemon, or the daemon died under it.
+    /// It was stopped with the daemon, or the daemon died while it ran.
     Stopped,
 }
 

@@ -22,17 +22,18 @@ pub struct SessionDetail {
     pub stage: StageName,
     /// The agent profile.
     pub agent: AgentName,
-    /// What kind of agent it is: `codex`, `claude_code`, `vex`, `command`.
+    /// The runtime of the agent: `codex`, `claude_code`, `vex`, `command`.
     pub runtime: String,
-    /// The model, where the profile names one.
+    /// The model, if the profile names one.
     pub model: Option<String>,
-    /// How it went.
+    /// The result.
     pub attempt: AttemptView,
-    /// What it does now; `null` where it is over.
+    /// The live status; `null` after its end.
     pub live: Option<SessionView>,
-    /// The prompt the agent was given; `null` where it came to none.
+    /// The prompt of the agent; `null` if none was rendered.
     pub prompt: Option<Excerpt>,
-    /// What Vik ran around the agent, and what that printed, in the order of a run.
+    /// The scripts that Vik ran before and after the agent, with their output, in the order of a
+    /// run.
     pub scripts: Vec<ScriptView>,
 }
 
@@ -41,85 +42,87 @@ pub struct SessionDetail {
 pub struct ScriptView {
     /// `after_create`, `before_run`, `verify`, `after_run`, ….
     pub name: String,
-    /// Whether it came to its end; `null`: it was begun, and its end is not known.
+    /// Whether it succeeded; `null` if it started and its end is unknown.
     pub ok: Option<bool>,
-    /// Why it failed.
+    /// The reason of the failure.
     pub reason: Option<String>,
-    /// What it printed.
+    /// Its output.
     pub output: Option<Excerpt>,
 }
 
-/// A text that may be very long: its end, for what is printed; its start, for what is read.
+/// A part of a text that can be very long: the end of an output, or the start of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Excerpt {
     /// The text; bytes that are not UTF-8 are replaced.
     pub text: String,
-    /// How many bytes are left out.
+    /// The number of omitted bytes.
     pub left_out: u64,
 }
 
-/// `GET /api/v1/sessions/{id}/diff`: what the issue's workspace has that the commit it began with does not.
+/// `GET /api/v1/sessions/{id}/diff`: the changes in the issue's workspace since the commit that it
+/// started from.
 ///
-/// The workspace is looked at now, not as it was when the attempt ended.
+/// The diff shows the current workspace, not its state when the attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiffView {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
-    /// The commit it is compared with; `null` where there is no diff.
+    /// The base commit; `null` if there is no diff.
     pub base: Option<String>,
     /// The files, by path.
     pub files: Vec<FileDiff>,
-    /// How many more files there are than are shown.
+    /// The number of files that are not shown.
     pub files_left_out: usize,
-    /// Why there is no diff, or only a part of it.
+    /// The reason why there is no diff, or only a part of it.
     pub note: Option<String>,
 }
 
-/// How one file changed.
+/// The change of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileDiff {
     /// Its path in the repository; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// What happened to it.
+    /// The kind of change.
     pub change: FileChange,
     /// Lines added.
     pub added: u64,
     /// Lines removed.
     pub removed: u64,
-    /// The hunks of a unified diff, from the first `@@` on; `null` where the file is binary or too large.
+    /// The hunks of a unified diff, from the first `@@`; `null` if the file is binary or too large.
     pub patch: Option<String>,
 }
 
-/// What happened to a file.
+/// The kind of change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileChange {
-    /// It is new, and git is told of it or not.
+    /// The file is new, tracked by git or not.
     Added,
-    /// Its content or mode is another.
+    /// Its content or mode changed.
     Modified,
-    /// It is gone.
+    /// The file was deleted.
     Deleted,
 }
 
-/// A thing that the feed tells of: `GET /api/v1/events`, each as the `data` of one event of its `type`.
+/// A fact on the feed (`GET /api/v1/events`): the `data` of one event of its `type`.
 ///
-/// The feed tells *that* something changed. What it is now stands under `state`, `issues/{id}` and `sessions/{id}`.
+/// The feed reports *that* something changed. Get the new values from `state`, `issues/{id}` and
+/// `sessions/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Fact {
-    /// Something was missed, or nothing can be told of what was before: load everything anew.
+    /// Events were missed or are no longer available: load everything again.
     Reset,
-    /// What the daemon is doing, what is paused, or the workflow changed: load the state anew.
+    /// The status of the daemon, the pauses or the workflow changed: load the state again.
     State,
     /// A pull ended.
     Pulled {
-        /// Whether it brought a list.
+        /// Whether it returned a list.
         ok: bool,
-        /// Good items.
+        /// Valid items.
         issues: usize,
     },
-    /// An attempt is under way, or does something new. At most a few times a second for each.
+    /// A running attempt has new activity. Sent at most a few times per second for each attempt.
     Session(Box<SessionView>),
     /// An attempt ended.
     SessionEnded {
@@ -129,16 +132,16 @@ pub enum Fact {
         issue_id: IssueId,
         /// The stage.
         stage: StageName,
-        /// How: `succeeded`, `failed`, ….
+        /// The outcome: `succeeded`, `failed`, ….
         outcome: String,
-        /// In a person's words.
+        /// A text for people.
         reason: Option<String>,
     },
-    /// A run moved on: it is parked, freed, waits, or is over.
+    /// The status of a run changed: it was parked or freed, waits, or ended.
     Issue {
         /// The issue.
         issue_id: IssueId,
-        /// What happened, in a person's words.
+        /// What happened, as a text for people.
         #[serde(rename = "what")]
         description: String,
     },

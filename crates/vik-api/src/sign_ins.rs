@@ -17,11 +17,11 @@ pub struct SignIn {
 pub struct SignedIn {
     /// The version of this layout.
     pub schema: u32,
-    /// The id of the sign-in, as lists name it.
+    /// The id of the sign-in, as in lists.
     pub id: String,
-    /// What to send as `Authorization: Bearer …`.
+    /// The token for `Authorization: Bearer …`.
     pub token: String,
-    /// When it ends.
+    /// The expiry time.
     #[schemars(with = "String")]
     pub expires_at: Timestamp,
 }
@@ -34,15 +34,15 @@ pub struct SignInView {
     /// When the browser signed in.
     #[schemars(with = "String")]
     pub created_at: Timestamp,
-    /// When it last asked for something; exact to some minutes after a restart of the daemon.
+    /// The time of its last request; accurate to a few minutes after a restart of the daemon.
     #[schemars(with = "String")]
     pub last_used_at: Timestamp,
-    /// When it ends by itself.
+    /// The expiry time.
     #[schemars(with = "String")]
     pub expires_at: Timestamp,
-    /// The address that it last came from.
+    /// The address of its last request.
     pub address: String,
-    /// What the browser calls itself.
+    /// The user agent of the browser.
     pub user_agent: String,
     /// Whether the request came with this sign-in.
     #[serde(default)]
@@ -54,6 +54,6 @@ pub struct SignInView {
 pub struct SignInsPage {
     /// The version of this layout.
     pub schema: u32,
-    /// Those that hold, the latest used first.
+    /// The valid sign-ins, most recently used first.
     pub sign_ins: Vec<SignInView>,
 }

@@ -12,7 +12,7 @@ pub struct SpendView {
     pub tokens: u64,
     /// Money.
     pub cost_usd: f64,
-    /// The part of `tokens` that is an estimate: what agents that were cut off did not report.
+    /// The estimated part of `tokens`, for interrupted agents that reported no usage.
     #[serde(default)]
     pub estimated_tokens: u64,
     /// The part of `cost_usd` that is an estimate.
@@ -73,7 +73,7 @@ pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
     }
 }
 
-/// A limit; `null` is without limit.
+/// A limit; `null` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// Input and output tokens together.
@@ -104,22 +104,22 @@ pub struct DayView {
     /// The day.
     #[schemars(with = "String")]
     pub date: Date,
-    /// What was spent on it, with what runs now.
+    /// The charges of the day, including running attempts.
     pub spent: SpendView,
-    /// What may be.
+    /// The limit.
     pub limit: LimitView,
 }
 
-/// An issue's whole life.
+/// The totals of an issue's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LifeView {
     /// Starts of an agent.
     pub attempts: u32,
-    /// How many there may be, with those that `unpark --attempts` allowed.
+    /// The maximum number of attempts, including those that `unpark --attempts` allowed.
     pub max_attempts: Option<u32>,
-    /// What was spent, with what runs now.
+    /// The charges, including running attempts.
     pub spent: SpendView,
-    /// What may be.
+    /// The limit.
     pub limit: LimitView,
 }
 

@@ -14,7 +14,7 @@ use crate::{DayView, LimitView, NotifierView, RootCauseView, SpendView};
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
 
-/// What a daemon does now.
+/// The current status of a daemon.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// [`SCHEMA`].
@@ -26,16 +26,16 @@ pub struct Status {
     pub last_pull: Option<LastPull>,
     /// Pulls since the daemon started.
     pub pulls: PullCounts,
-    /// Attempts under way.
+    /// The running attempts.
     pub sessions: Vec<SessionView>,
-    /// What waits for a person, the oldest first.
+    /// The pending requests, oldest first.
     #[serde(default)]
     pub approvals: Vec<ApprovalView>,
-    /// What will not start again by itself.
+    /// The parked stages.
     pub parked: Vec<ParkedView>,
-    /// What will start later: the first ones where there are very many.
+    /// The waiting stages; only the first ones if there are very many.
     pub waiting: Vec<WaitingView>,
-    /// How many more wait than are listed.
+    /// The number of waiting stages that are not listed.
     #[serde(default)]
     pub waiting_more: usize,
     /// Whether everything is paused.
@@ -53,13 +53,14 @@ pub struct Status {
     /// The ledger.
     #[serde(default)]
     pub ledger: Option<LedgerView>,
-    /// Where the HTTP API and the dashboard are served; `null`: only on the control socket.
+    /// The address of the HTTP API and the dashboard; `null` if they are only on the control
+    /// socket.
     #[serde(default)]
     pub api: Option<ApiView>,
     /// The notifiers.
     #[serde(default)]
     pub notify: Vec<NotifierView>,
-    /// Where webhooks are listened for; `null`: nowhere.
+    /// The address of the webhook server; `null` if there is none.
     #[serde(default)]
     pub webhooks: Option<ApiView>,
 }
@@ -92,7 +93,7 @@ impl Status {
 /// The HTTP API on TCP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiView {
-    /// Address and port, as in `127.0.0.1:8080`.
+    /// Address and port, such as `127.0.0.1:8080`.
     pub address: String,
 }
 
@@ -102,9 +103,9 @@ pub struct WorkflowView {
     /// When it was read.
     #[schemars(with = "String")]
     pub loaded_at: Timestamp,
-    /// The newest edit, where it is not valid: the one before it stays in force.
+    /// The newest edit if it is invalid; the previous version stays in force.
     pub rejected: Option<RejectedEdit>,
-    /// Keys that were edited and take effect at the next start only.
+    /// Edited keys that take effect after a restart.
     #[serde(default)]
     pub needs_restart: Vec<String>,
     /// Its stages, in file order.
@@ -123,31 +124,31 @@ pub struct StageDef {
     pub agent: AgentName,
 }
 
-/// An edit of the workflow that is not valid.
+/// An invalid edit of the workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RejectedEdit {
-    /// When it was seen.
+    /// The time when it was detected.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// What is wrong: the first diagnostics, one line each (`workflow.yml:3:5: error: …`).
+    /// The first diagnostics, one per line (`workflow.yml:3:5: error: …`).
     pub diagnostics: Vec<String>,
-    /// How many more there are.
+    /// The number of further diagnostics.
     pub more: usize,
 }
 
 /// The ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerView {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Why nothing can be written to it; `null`: it is well.
+    /// The error that prevents writing; `null` if there is none.
     pub error: Option<String>,
 }
 
 /// A daemon, running or not.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Daemon {
-    /// What it is doing.
+    /// Its status.
     pub state: DaemonState,
     /// Its process id; absent when it is not running.
     pub pid: Option<i32>,
@@ -158,44 +159,44 @@ pub struct Daemon {
     pub version: Option<String>,
     /// The workflow file.
     pub workflow_path: PathBuf,
-    /// Where it keeps its files.
+    /// The home folder.
     pub home: Option<PathBuf>,
 }
 
-/// What a daemon is doing.
+/// The status of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DaemonState {
-    /// It takes and starts work.
+    /// It pulls issues and starts attempts.
     Running,
-    /// It starts nothing more, and ends when what runs has ended.
+    /// It starts no new attempts, and exits when the running ones have ended.
     Draining,
-    /// It is ending what runs.
+    /// It is stopping the running attempts.
     Stopping,
-    /// There is none.
+    /// No daemon is running.
     NotRunning,
-    /// It left without cleaning up.
+    /// It exited without cleaning up.
     Dead,
 }
 
-/// How a pull went.
+/// The result of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastPull {
     /// When it ended.
     #[schemars(with = "String")]
     pub at: Timestamp,
-    /// Whether it brought a list.
+    /// Whether it returned a list.
     pub ok: bool,
-    /// Good items.
+    /// Valid items.
     pub issues: usize,
-    /// Bad items.
+    /// Invalid items.
     pub skipped: usize,
-    /// Issues' fields that hold something of another type; the daemon's log names them.
+    /// Fields of issues with the wrong type; the daemon's log names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// How long it took.
     pub duration_ms: u64,
-    /// Why it failed.
+    /// The reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -203,15 +204,15 @@ pub struct LastPull {
 /// Pulls so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PullCounts {
-    /// Pulls that brought a list.
+    /// Pulls that returned a list.
     pub ok: u64,
     /// Pulls that failed.
     pub failed: u64,
-    /// Pulls that failed since the last good one.
+    /// Pulls that failed since the last successful one.
     pub failed_in_a_row: u64,
 }
 
-/// An attempt under way.
+/// A running attempt.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SessionView {
     /// The attempt's id.
@@ -233,39 +234,39 @@ pub struct SessionView {
     /// When it started.
     #[schemars(with = "String")]
     pub since: Timestamp,
-    /// When the agent was last heard.
+    /// The time of the agent's last event.
     #[schemars(with = "Option<String>")]
     pub last_event_at: Option<Timestamp>,
-    /// What it does now, in a few words.
+    /// A short text about its current activity.
     pub activity: Option<String>,
-    /// How many events its log has.
+    /// The number of events in its log.
     pub events: u64,
-    /// Tokens so far, as far as the agent tells.
+    /// Tokens so far, as reported by the agent.
     pub usage: Usage,
-    /// Cost so far, where known.
+    /// Cost so far, if known.
     pub cost_usd: Option<f64>,
-    /// What it counts against the limits so far.
+    /// The charge against the limits so far.
     #[serde(default)]
     pub charged: SpendView,
-    /// What it may spend at most, by the limits of attempt, issue and day together when it started.
+    /// Its limit: the minimum of the limits of attempt, issue and day when it started.
     #[serde(default)]
     pub budget: LimitView,
-    /// Whether an earlier daemon started it, and this one took it up.
+    /// Whether this daemon adopted it from an earlier one.
     #[serde(default)]
     pub adopted: bool,
-    /// The session whose conversation it goes on with.
+    /// The session whose conversation it resumes.
     #[serde(default)]
     pub resumed_from: Option<String>,
     /// Its log.
     pub log: PathBuf,
 }
 
-/// Something that waits for a person: `vik approve`, `vik deny`.
+/// A request that waits for a person: `vik approve`, `vik deny`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalView {
     /// The run.
     pub run_id: String,
-    /// The attempt, where it is under way.
+    /// The attempt, if it is running.
     pub session_id: Option<String>,
     /// The issue.
     pub issue_id: IssueId,
@@ -273,14 +274,14 @@ pub struct ApprovalView {
     pub issue_title: String,
     /// The stage.
     pub stage: StageName,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
-    /// The same for people.
+    /// The request as a text for people.
     pub detail: String,
 }
 
-/// An (issue, stage) that will not start again by itself.
+/// A parked stage of an issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ParkedView {
     /// The run.
@@ -292,21 +293,21 @@ pub struct ParkedView {
     pub issue_title: String,
     /// The stage.
     pub stage: StageName,
-    /// Since when.
+    /// The time when it was parked.
     #[schemars(with = "String")]
     pub since: Timestamp,
-    /// Stable, snake case.
+    /// A stable code in snake case.
     pub reason: String,
-    /// For people.
+    /// A text for people.
     pub detail: String,
-    /// What would free it.
+    /// The actions that free it.
     pub freed_by: String,
 }
 
-/// An (issue, stage) that will start later.
+/// A waiting stage of an issue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingView {
-    /// The run, where it has begun.
+    /// The run, if it has started.
     pub run_id: Option<String>,
     /// The issue.
     pub issue_id: IssueId,
@@ -315,17 +316,17 @@ pub struct WaitingView {
     pub issue_title: String,
     /// The stage.
     pub stage: StageName,
-    /// Stable, snake case: `backoff`, `slot`, `pull`, `quota`, `blocked`, `day_limit`, ….
+    /// A stable code in snake case: `backoff`, `slot`, `pull`, `quota`, `blocked`, `day_limit`, ….
     pub reason: String,
-    /// For people.
+    /// A text for people.
     #[serde(default)]
     pub detail: String,
-    /// When it will start, where that is known.
+    /// The start time, if known.
     #[schemars(with = "Option<String>")]
     pub until: Option<Timestamp>,
     /// Attempts used so far.
     pub attempts: u32,
-    /// For `blocked`: the parked issue that all of it waits for in the end, where there is one.
+    /// For `blocked`: the parked issue at the root of the chain of blockers, if any.
     #[serde(default)]
     pub root_cause: Option<RootCauseView>,
 }

@@ -7,17 +7,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 
-/// An attempt that changed something.
+/// An attempt that changed files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedAttempt {
-    /// Its place in the trace, from 1.
+    /// Its position in the trace, from 1.
     pub seq: u64,
     /// When it was recorded.
     #[schemars(with = "String")]
     pub at: Timestamp,
     /// The issue.
     pub issue_id: IssueId,
-    /// What was wanted: the issue's title.
+    /// The title of the issue.
     pub intent: String,
     /// The stage.
     pub stage: StageName,
@@ -33,13 +33,13 @@ pub struct TracedAttempt {
     pub agent: AgentName,
     /// The agent.
     pub runtime: String,
-    /// The model, where the profile names one.
+    /// The model, if the profile names one.
     pub model: Option<String>,
-    /// The commit that was checked out when it had ended.
+    /// The commit that was checked out at its end.
     pub revision: Option<String>,
 }
 
-/// What an attempt changed: one of `vik trace log --json`.
+/// The changes of one attempt: an entry of `vik trace log --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceEntry {
     /// The attempt.
@@ -47,32 +47,32 @@ pub struct TraceEntry {
     pub attempt: TracedAttempt,
     /// The hash of the record.
     pub hash: String,
-    /// Lines that came.
+    /// The number of added lines.
     pub added: u64,
-    /// Lines that went.
+    /// The number of removed lines.
     pub removed: u64,
     /// The files.
     pub files: Vec<TracedFile>,
-    /// What could not be looked at: what changed below is not known.
+    /// Paths that could not be read; changes below them are unknown.
     pub unseen: Vec<String>,
 }
 
 /// A file that an attempt changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracedFile {
-    /// Its path; one that is no UTF-8 is quoted as git does.
+    /// Its path; a path that is not UTF-8 is quoted as in git.
     pub path: String,
     /// `added`, `modified`, `deleted`, `renamed` or `type_changed`.
     pub change: String,
-    /// Its path before, where it was renamed.
+    /// Its previous path, if it was renamed.
     pub from: Option<String>,
-    /// Lines that came.
+    /// The number of added lines.
     pub added: u64,
-    /// Lines that went.
+    /// The number of removed lines.
     pub removed: u64,
-    /// Whether no lines can be told of it: it is binary, a link, or too big.
+    /// Whether its lines are unknown because it is binary, a link or too large.
     pub whole: bool,
-    /// `RENAME`, `FORMATTING`, `AST_REFACTOR` or `INTENT_EVOLUTION`, where that can be told.
+    /// `RENAME`, `FORMATTING`, `AST_REFACTOR` or `INTENT_EVOLUTION`, if known.
     pub class: Option<String>,
 }
 
@@ -83,11 +83,11 @@ pub struct BlameView {
     pub schema: u32,
     /// The file's path in the workspace.
     pub path: String,
-    /// The issue in whose workspace it was looked at.
+    /// The issue whose workspace was read.
     pub issue_id: Option<IssueId>,
-    /// Its lines, those of one author together. Empty where no lines can be told.
+    /// Its lines, grouped by author. Empty if the lines are unknown.
     pub lines: Vec<BlamedLines>,
-    /// Who changed it last, where no lines can be told of it.
+    /// The last author, if the lines are unknown.
     pub whole: Option<Author>,
 }
 
@@ -109,69 +109,69 @@ pub struct BlamedLines {
 pub enum Author {
     /// An attempt.
     Attempt(Box<TracedAttempt>),
-    /// Nobody that Vik ran: it was there before, or a hook or a person wrote it.
+    /// Not an attempt: it existed before, or a hook or a person wrote it.
     Outside,
-    /// It cannot be told: a content that would tell is not kept any more.
+    /// Unknown, because a required snapshot is no longer stored.
     Unknown,
 }
 
-/// Whether the trace holds: `vik trace verify --json`.
+/// The result of `vik trace verify --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceCheck {
     /// The version of this format.
     pub schema: u32,
-    /// Whether it does.
+    /// Whether the trace is intact.
     pub ok: bool,
-    /// How many records hold, from the first one.
+    /// The number of intact records, from the first one.
     pub records: u64,
     /// The hash of the last of them.
     pub head: Option<String>,
-    /// The first that does not, if any.
+    /// The first invalid record, if any.
     pub broken: Option<BrokenRecord>,
-    /// Whether the last append was cut off by a death; the next one clears that away.
+    /// Whether the last append was interrupted; the next append removes the remainder.
     pub cut_off: bool,
 }
 
-/// A record that does not hold.
+/// An invalid record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BrokenRecord {
     /// Its line in the file, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The error.
     #[serde(rename = "what")]
     pub problem: String,
 }
 
-/// What was changed for an issue: one of `vik trace map --json`.
+/// The changes for one issue: an entry of `vik trace map --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IntentView {
     /// The issue.
     pub issue_id: IssueId,
-    /// What was wanted: its title.
+    /// The title of the issue.
     pub intent: String,
-    /// How many attempts changed something.
+    /// The number of attempts that changed files.
     pub attempts: u64,
-    /// The agents that did.
+    /// The agents of these attempts.
     pub agents: Vec<AgentName>,
-    /// The models, where they are known.
+    /// The models, if known.
     pub models: Vec<String>,
     /// The files.
     pub files: Vec<IntentFile>,
 }
 
-/// What was changed in a file for an issue.
+/// The changes of one file for an issue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IntentFile {
-    /// Its path, as the last attempt left it.
+    /// Its path after the last attempt.
     pub path: String,
-    /// In how many attempts it was changed.
+    /// The number of attempts that changed it.
     pub changes: u64,
-    /// Lines that came, over all of them.
+    /// The number of added lines in all attempts.
     pub added: u64,
-    /// Lines that went.
+    /// The number of removed lines.
     pub removed: u64,
-    /// How often each class of change was told; `null` stands for those that could not be told.
+    /// The number of changes of each class; `null` for those of unknown class.
     pub classes: BTreeMap<String, u64>,
-    /// Whether it was gone at last.
+    /// Whether the file was deleted at the end.
     pub deleted: bool,
 }

@@ -14,7 +14,7 @@ use crate::workflow::{ApprovePolicy, CallRule};
 pub struct Call {
     /// The tool, as the agent calls it.
     pub tool: String,
-    /// The command line, where it runs one.
+    /// The command line, if the call runs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The paths that it says it touches.
@@ -77,7 +77,7 @@ impl Answer {
 /// The name of the one who gives the default answer.
 pub const TIME_LIMIT: &str = "the time limit";
 
-/// `approve.on_timeout`: what is said when nobody answers in time.
+/// `approve.on_timeout`: the answer if nobody answers in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
@@ -142,7 +142,7 @@ pub struct Request {
     pub id: String,
     /// What waits.
     pub gate: Gate,
-    /// The call, where it is one.
+    /// The call, for the gate `call`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Call>,
     /// The rule of the workflow that the call fell under.
@@ -180,13 +180,13 @@ impl Request {
     /// Returns a one-line description of the request.
     pub fn message(&self) -> String {
         match (self.gate, &self.call) {
-            (Gate::Before, _) => "a person has to let it start".to_owned(),
-            (Gate::After, _) => "a person has to accept what was done".to_owned(),
+            (Gate::Before, _) => "a person must approve the start".to_owned(),
+            (Gate::After, _) => "a person must approve the result".to_owned(),
             (Gate::Call, call) => {
                 let of = call.as_ref().map(|call| format!(" of `{}`", visible(&call.tool)));
                 let rule = self.rule.as_ref().map(|rule| format!(" ({rule})"));
                 let (of, rule) = (of.unwrap_or_default(), rule.unwrap_or_default());
-                format!("a person has to allow a call{of}{rule}")
+                format!("a person must approve a call{of}{rule}")
             }
         }
     }
@@ -194,20 +194,20 @@ impl Request {
     /// Returns the actions that answer the request, as text.
     pub fn freed_by(&self) -> String {
         let (then, until) = (self.on_timeout.done(), self.until);
-        format!("`vik approve` or `vik deny`; {then} at {until:.0} where nobody answers")
+        format!("`vik approve` or `vik deny`; {then} at {until:.0} without an answer")
     }
 
     /// Returns a one-line description of the answer.
     pub fn answered(&self, answer: &Answer, by: &str) -> String {
         let subject = match self.gate {
-            Gate::Before => "its start",
-            Gate::Call => "a call of its agent",
-            Gate::After => "its result",
+            Gate::Before => "the start",
+            Gate::Call => "a tool call",
+            Gate::After => "the result",
         };
         let verb = match answer {
             Answer::Approve { .. } => "approved",
             Answer::Deny { .. } => "denied",
-            Answer::Instruct { .. } => "wants something else than",
+            Answer::Instruct { .. } => "gave instructions instead of approving",
         };
         match answer.message() {
             Some(message) => format!("{by} {verb} {subject}: {message}"),

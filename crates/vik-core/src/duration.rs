@@ -26,7 +26,7 @@ impl Span {
 
 /// The error for a text that is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a duration")]
+#[error("invalid duration `{text}`")]
 pub struct ParseSpanError {
     text: String,
 }

@@ -20,10 +20,10 @@ pub enum Event<'a> {
         /// The provider's id of the conversation, to resume it.
         #[serde(skip_serializing_if = "Option::is_none")]
         provider_session_id: Option<Cow<'a, str>>,
-        /// The agent's version, where it is reported.
+        /// The agent's version, if reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         agent_version: Option<Cow<'a, str>>,
-        /// The model, where it is reported.
+        /// The model, if reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         model: Option<Cow<'a, str>>,
     },
@@ -105,10 +105,10 @@ pub enum Event<'a> {
         /// Whether the agent gave up because of the error. A transient error (`Reconnecting...
         /// 2/5`) is not fatal.
         fatal: bool,
-        /// The class, where it is certain.
+        /// The class, if certain.
         #[serde(skip_serializing_if = "Option::is_none")]
         failure_class: Option<FailureClass>,
-        /// The HTTP status, where it is reported.
+        /// The HTTP status, if reported.
         #[serde(skip_serializing_if = "Option::is_none")]
         http_status: Option<u16>,
     },

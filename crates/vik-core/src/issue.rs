@@ -29,11 +29,11 @@ pub struct Issue {
     /// `title`, "" when absent.
     pub title: Arc<str>,
     pub state: Arc<str>,
-    /// `priority` in thousandths, where it is a number; lower ones start first, issues without one
+    /// `priority` in thousandths, if it is a number; lower ones start first, issues without one
     /// last.
     #[serde(default)]
     pub priority_milli: Option<i64>,
-    /// `created_at`, where it is an RFC 3339 time; older ones start first, issues without one last.
+    /// `created_at`, if it is an RFC 3339 time; older ones start first, issues without one last.
     #[serde(default)]
     pub created_at: Option<Timestamp>,
     /// `blocked_by`: the issues that come first.
@@ -127,7 +127,7 @@ pub struct Wanted {
 pub struct Skipped {
     /// Its index in the array, from 0.
     pub index: usize,
-    /// Its id, where it has one.
+    /// Its id, if it has one.
     pub id: Option<String>,
     /// The reason as text.
     pub reason: String,
@@ -135,7 +135,7 @@ pub struct Skipped {
 
 /// The id for an entry of `blocked_by` that is no id. It never counts as closed, so the entry
 /// blocks the issue.
-pub const UNREADABLE_BLOCKER: &str = "an unreadable entry of `blocked_by`";
+pub const UNREADABLE_BLOCKER: &str = "an invalid entry in `blocked_by`";
 
 /// The error for output of a pull that is no list of issues.
 #[derive(Debug, thiserror::Error)]
@@ -242,7 +242,7 @@ impl<'a> Reader<'a, '_> {
             Ok(item) if self.seen.contains_key(&item.id) => Skipped {
                 index,
                 id: Some(item.id.into_owned()),
-                reason: "an item with this id came before it".to_owned(),
+                reason: "an earlier item has the same id".to_owned(),
             },
             Ok(item) => {
                 self.pull.count += 1;
@@ -313,28 +313,25 @@ impl<'a> Item<'a> {
             .or(head.identifier)
             .ok_or_else(|| (None, "it has no `id`".to_owned()))
             .and_then(|raw| {
-                scalar(raw).ok_or_else(|| (None, "its `id` is neither text nor a number".to_owned()))
+                scalar(raw).ok_or_else(|| (None, "`id` is neither a string nor a number".to_owned()))
             })?;
         let fail = |reason: &str| (Some(id.clone().into_owned()), reason.to_owned());
         if id.is_empty() {
-            return Err(fail("its `id` is empty"));
+            return Err(fail("`id` is empty"));
         }
         if id.len() > MAX_ID_BYTES {
             let start: String = id.chars().take(60).collect();
-            return Err((
-                Some(start),
-                format!("its `id` is longer than {MAX_ID_BYTES} bytes"),
-            ));
+            return Err((Some(start), format!("`id` is longer than {MAX_ID_BYTES} bytes")));
         }
         if id.contains('\0') {
-            return Err(fail("its `id` holds a NUL character"));
+            return Err(fail("`id` contains a NUL character"));
         }
         let state = head
             .state
             .filter(|raw| raw.get() != "null")
             .or(head.status)
             .ok_or_else(|| fail("it has no `state`"))?;
-        let state = string(state).ok_or_else(|| fail("its `state` is not text"))?;
+        let state = string(state).ok_or_else(|| fail("`state` is not a string"))?;
         let fields = [
             ("title", head.title, Expected::Text),
             ("description", head.description, Expected::Text),
@@ -351,8 +348,7 @@ impl<'a> Item<'a> {
         let title = head.title.and_then(string).unwrap_or_default();
         let blocked_by = head.blocked_by.map(ids).unwrap_or_default();
         if blocked_by.iter().any(|id| id == UNREADABLE_BLOCKER) {
-            let reason =
-                "holds something that is no id (a text or a number): the issue waits until that is mended";
+            let reason = "contains an entry that is not an id (a string or a number): the issue waits until this is corrected";
             odd.push(("blocked_by", reason.to_owned()));
         }
         Ok(Self {

@@ -176,7 +176,7 @@ impl fmt::Display for LimitHit {
         }
         f.write_str(match self.scope {
             LimitScope::Attempt => " for the attempt",
-            LimitScope::Issue => " for the issue's life",
+            LimitScope::Issue => " for the life of the issue",
             LimitScope::Day => " for the day",
         })
     }

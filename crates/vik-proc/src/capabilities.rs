@@ -35,26 +35,26 @@ pub fn capabilities() -> Vec<Capability> {
         Capability::new(
             "subreaper",
             nix::sys::prctl::get_child_subreaper().is_ok(),
-            "the end of every process tree is proven by having no child left",
-            "refused by the system: ends are known by the mark in the environment only",
+            "the end of a process tree is proven when no child process is left",
+            "refused by the system: the end of a tree is only known by the mark in the environment",
         ),
         Capability::new(
             "proc",
             sys::stat(me).is_some(),
-            "processes can be told apart by pid and start time",
+            "processes are identified by pid and start time",
             "/proc is not mounted: processes cannot be identified",
         ),
         Capability::new(
             "pidfd",
             sys::pidfd_open(me).is_ok(),
-            "a signal never reaches another process that got the same pid",
-            "not there (Linux 5.3 and later have it): a pid is checked just before each signal",
+            "signals never reach another process that got the same pid",
+            "not available (requires Linux 5.3): the pid is checked just before each signal",
         ),
         Capability::new(
             "children",
             Path::new("/proc/thread-self/children").exists(),
             "descendants are read from the kernel's own lists",
-            "not compiled into this kernel: the whole process table is read instead",
+            "not compiled into this kernel: the complete process table is read instead",
         ),
         Capability {
             name: "cgroup",
@@ -63,8 +63,8 @@ pub fn capabilities() -> Vec<Capability> {
                 |why| why,
                 |own| {
                     let limits = match cgroup::divisible(&own).as_slice() {
-                        [] => "limits are watched by the shims alone".to_owned(),
-                        limits => format!("the kernel upholds limits of {} too", limits.join(" and ")),
+                        [] => "only the shims enforce limits".to_owned(),
+                        limits => format!("the kernel also enforces limits of {}", limits.join(" and ")),
                     };
                     format!(
                         "each tree gets a group below {}: its end is proven even when shim and daemon die; {limits}",
@@ -76,8 +76,8 @@ pub fn capabilities() -> Vec<Capability> {
         Capability::new(
             "pressure",
             fs::read("/proc/pressure/memory").is_ok(),
-            "the kernel tells of memory pressure",
-            "the kernel does not tell of memory pressure",
+            "the kernel reports memory pressure",
+            "the kernel does not report memory pressure",
         ),
         Capability {
             name: "landlock",
@@ -101,8 +101,8 @@ pub fn capabilities() -> Vec<Capability> {
         Capability::new(
             "namespaces",
             sys::Gate::try_out().is_ok(),
-            "processes may have namespaces of their own: hosts can be listed, and bubblewrap can be used",
-            "this user may make no namespaces: lists of hosts and `sandbox.backend: bubblewrap` are refused",
+            "processes can have their own namespaces: lists of hosts and bubblewrap are available",
+            "this user cannot create namespaces: lists of hosts and `sandbox.backend: bubblewrap` are refused",
         ),
         Capability {
             name: "bubblewrap",
@@ -111,8 +111,7 @@ pub fn capabilities() -> Vec<Capability> {
                 |error| format!("{error}: no namespaces around agents (`sandbox.backend: bubblewrap`)"),
                 |path| {
                     format!(
-                        "{} is there for `sandbox.backend: bubblewrap`; whether the system lets it make namespaces is \
-                         tried where a workflow asks for them",
+                        "{} is available for `sandbox.backend: bubblewrap`; whether it can create namespaces is tested if a workflow requires them",
                         path.display()
                     )
                 },
@@ -121,8 +120,8 @@ pub fn capabilities() -> Vec<Capability> {
         Capability::new(
             "init",
             !reap::is_init(),
-            "orphans go to the system's init",
-            "this is process 1: the daemon reaps orphans itself",
+            "the init process of the system reaps orphans",
+            "the daemon is process 1 and reaps orphans itself",
         ),
     ]
 }
@@ -130,9 +129,9 @@ pub fn capabilities() -> Vec<Capability> {
 /// The restrictions that newer versions of Landlock add, each with the first version that has it.
 #[cfg(target_os = "linux")]
 const LANDLOCK: [(i64, &str); 4] = [
-    (2, "moving files between folders, which is refused"),
-    (3, "truncating files by their path, which is refused"),
-    (5, "what is done with devices beyond reading and writing"),
+    (2, "moving files between folders (refused)"),
+    (3, "truncating files by their path (refused)"),
+    (5, "operations on devices other than read and write"),
     (6, "signals and abstract sockets"),
 ];
 
@@ -147,18 +146,16 @@ pub fn unenforced_limits() -> Vec<&'static str> {
     let mut gaps = Vec::new();
     if !divided.contains(&"memory") {
         gaps.push(
-            "memory that is held by descriptors on their way through a socket, or by buffers of pipes and sockets, is not \
-             counted (cgroup v2 with memory counts it)",
+            "memory held by descriptors in transit through a socket, or by buffers of pipes and sockets, is not counted (cgroup v2 with the memory controller counts it)",
         );
     }
-    gaps.push("disk space that is held only by descriptors on their way through a socket is not counted");
-    gaps.push("files that an agent leaves in /dev/shm stay there (`sandbox.backend: bubblewrap` has one of its own)");
+    gaps.push("disk space held only by descriptors in transit through a socket is not counted");
+    gaps.push("files that an agent leaves in /dev/shm are not removed (`sandbox.backend: bubblewrap` has a private /dev/shm)");
     let counts_tasks = divided.contains(&"processes")
         || cgroup::own_task_group().is_some_and(|own| cgroup::is_writable(&own));
     if !counts_tasks && nix::unistd::geteuid().is_root() {
         gaps.push(
-            "processes of root are bounded by the shim alone, which looks many times a second (cgroup v2 with pids bounds \
-             them at once, and so does another user)",
+            "for root, only the shim limits processes, by checking many times a second (cgroup v2 with the pids controller, or another user, limits them at once)",
         );
     }
     gaps
@@ -174,14 +171,14 @@ pub fn unenforced_limits() -> Vec<&'static str> {
 #[cfg(not(target_os = "linux"))]
 pub fn capabilities() -> Vec<Capability> {
     let missing =
-        "only Linux has it: a process that leaves the agent's group and loses its parent is not found";
+        "only available on Linux: a process that leaves the agent's group and loses its parent is not found";
     vec![
         Capability::new("subreaper", false, "", missing),
         Capability::new(
             "mark",
             false,
             "",
-            "the environment of other processes cannot be read here",
+            "the environment of other processes cannot be read on this system",
         ),
     ]
 }

@@ -170,7 +170,7 @@ fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
 pub(crate) fn group_folder() -> Result<PathBuf, String> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return Err("there is no cgroup v2 here".to_owned());
+        return Err("this system has no cgroup v2".to_owned());
     };
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     let Some(mount) = mount_of(&mounts) else {
@@ -178,7 +178,7 @@ pub(crate) fn group_folder() -> Result<PathBuf, String> {
     };
     let own = mount.join(group);
     if !own.join("cgroup.procs").exists() {
-        return Err("the own cgroup is not to be seen from here".to_owned());
+        return Err("Vik's own cgroup is not visible".to_owned());
     }
     if let Some(service) = own
         .parent()

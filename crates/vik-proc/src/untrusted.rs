@@ -3,7 +3,7 @@
 //! Vik reads such files only through this module. Links below the folder that a caller trusts are
 //! not followed, only regular files are opened, opening never blocks, and a file larger than the
 //! caller's limit is an error. [`read`] and [`read_below`] return after [`READ_TIMEOUT`] at the
-//! latest, even if the file system does not answer.
+//! latest, even if the file system does not respond.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -169,7 +169,7 @@ pub fn within<T: Send + 'static>(
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "the file system does not answer",
+            "the file system does not respond",
         )),
         Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("reading failed")),
     }

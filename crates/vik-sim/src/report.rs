@@ -8,11 +8,14 @@ pub fn markdown(campaign: &Campaign, figures: &Figures, caught: &[Caught]) -> St
     let mut text = format!(
         "# The core in simulated worlds
 
-Made by `cargo xtask simulate --seeds {} --steps {} --report`. The scheduler is the real one; the tracker, the agents,
-people, the clocks, the ledger's commits and the deaths are simulated. After each step the invariants 1, 3, 4 and 5 of
-[architecture.md](../architecture.md), the limits, the slots, what is parked, paused and blocked, and the words of `explain`
-are checked against books that the simulation keeps itself; at the end of each seed the world is let come to rest, and
-everything that can run must have run, or rest for a reason that is told.
+`cargo xtask simulate --seeds {} --steps {} --report` writes this page. The scheduler is the
+real one. The tracker, the agents, people, the clocks, the commits of the ledger and the crashes are
+simulated.
+
+After each step, the simulation checks the invariants 1, 3, 4 and 5 of
+[architecture.md](../architecture.md), the limits, the slots, the parked, paused and blocked issues,
+and the output of `explain` against its own records. At the end of each seed, the simulated world
+becomes quiet: everything that can run must then have run, or have a reported reason not to.
 
 | | |
 | --- | ---: |
@@ -34,7 +37,11 @@ everything that can run must have run, or rest for a reason that is told.
         figures.steps,
         figures.took.as_secs_f64(),
         campaign.threads,
-        if campaign.threads == 1 { "thread" } else { "threads" },
+        if campaign.threads == 1 {
+            "thread"
+        } else {
+            "threads"
+        },
         figures.rate(),
         figures.hash,
         u8::from(figures.failure.is_some()),
@@ -45,7 +52,7 @@ everything that can run must have run, or rest for a reason that is told.
     if let Some(failure) = &figures.failure {
         let _ = write!(
             text,
-            "\n## What did not hold\n\nSeed {}, step {}: {}\n",
+            "\n## Broken invariant\n\nSeed {}, step {}: {}\n",
             failure.seed, failure.step, failure.broken
         );
     }
@@ -53,8 +60,9 @@ everything that can run must have run, or rest for a reason that is told.
         "
 ## Planted faults
 
-Each is put around the unchanged core: into what it is told, what it decides, what the ledger keeps or gives back, or what is
-done. The steps are those of all seeds until it was found.
+Each fault is planted around the unchanged core: in its inputs, in its decisions, in what the ledger
+stores or returns, or in the effects that are carried out. The number of steps is the sum over all
+seeds until the fault was found.
 
 | fault | what it does | found after | by |
 | --- | --- | ---: | --- |

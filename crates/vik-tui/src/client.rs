@@ -166,7 +166,7 @@ impl Client {
         }
         request.body(Full::new(body)).map_err(|_| ClientError::Address {
             url: self.target.clone(),
-            why: "it cannot be asked",
+            why: "the request is invalid",
         })
     }
 

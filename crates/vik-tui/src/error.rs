@@ -8,7 +8,7 @@ use vik_api::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum TopError {
     /// Standard input or output is a file or a pipe.
-    #[error("the dashboard needs a terminal, and {0} is none")]
+    #[error("the dashboard needs a terminal, but {0} is not one")]
     NotATerminal(&'static str),
     /// `TERM=dumb`: the terminal cannot position text.
     #[error("this terminal cannot show a dashboard: TERM is `dumb`")]
@@ -21,7 +21,7 @@ pub enum TopError {
         source: io::Error,
     },
     /// The daemon did not answer the first request.
-    #[error("cannot ask the daemon what it does")]
+    #[error("cannot get the state of the daemon")]
     Daemon(#[source] ClientError),
 }
 
@@ -29,19 +29,19 @@ pub enum TopError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The address is invalid.
-    #[error("`{url}` is not an address of the API: {why}")]
+    #[error("invalid API address `{url}`: {why}")]
     Address { url: String, why: &'static str },
     /// No process listens at the address.
     #[error("cannot connect to {target}")]
     Connect { target: String, source: io::Error },
     /// The connection broke before the end of the response.
-    #[error("the connection to {target} broke")]
+    #[error("lost the connection to {target}")]
     Broken { target: String, source: hyper::Error },
     /// There was no response in time.
-    #[error("{target} gave no answer in {seconds} s")]
+    #[error("no answer from {target} within {seconds} s")]
     TimedOut { target: String, seconds: u64 },
     /// The response is longer than any response of the API.
-    #[error("the answer of {target} is too long")]
+    #[error("the answer from {target} is too long")]
     TooLong { target: String },
     /// The daemon refused the request.
     #[error("{}", .0.detail)]
@@ -50,7 +50,7 @@ pub enum ClientError {
     #[error("{target} answered with HTTP status {status}")]
     Status { target: String, status: u16 },
     /// The response has an unknown format.
-    #[error("cannot read the answer of {target}")]
+    #[error("cannot parse the answer from {target}")]
     Decode {
         target: String,
         source: serde_json::Error,
@@ -70,11 +70,11 @@ impl ClientError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused(problem) => problem.hint.as_deref(),
-            Self::Connect { .. } => Some("is the daemon running? `vik status` tells"),
+            Self::Connect { .. } => Some("check that the daemon is running: `vik status`"),
             Self::Status {
                 status: 401 | 403, ..
-            } => Some("is the token the one of this daemon?"),
-            Self::Decode { .. } => Some("are `vik` and the daemon of the same version?"),
+            } => Some("check that the token belongs to this daemon"),
+            Self::Decode { .. } => Some("check that `vik` and the daemon have the same version"),
             _ => None,
         }
     }

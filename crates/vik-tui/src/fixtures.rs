@@ -86,8 +86,8 @@ pub(crate) fn approval(issue: &str, gate: &str) -> ApprovalView {
         "call": is_call.then(|| json!({"tool": "Bash", "command": "git push --force origin main"})),
         "since": ago(if is_call { 90 } else { 4_000 }), "until": later(if is_call { 810 } else { 82_400 }),
         "on_timeout": "deny",
-        "detail": if is_call { "a person has to allow a call of `Bash`: git push --force origin main" }
-            else { "a person has to let it start" },
+        "detail": if is_call { "a person must approve a call of `Bash`: git push --force origin main" }
+            else { "a person must approve the start" },
     }))
 }
 

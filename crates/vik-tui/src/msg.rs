@@ -81,11 +81,11 @@ impl Action {
     /// Returns the text while the action is running.
     pub(crate) fn progress_text(&self) -> String {
         match self {
-            Self::Refresh => "asking for a look at the issues".to_owned(),
-            Self::Pause(None) => "pausing everything".to_owned(),
+            Self::Refresh => "requesting a refresh".to_owned(),
+            Self::Pause(None) => "pausing all issues".to_owned(),
             Self::Pause(Some(issue)) => format!("pausing {issue}"),
-            Self::Continue(None) => "going on with everything".to_owned(),
-            Self::Continue(Some(issue)) => format!("going on with {issue}"),
+            Self::Continue(None) => "resuming all issues".to_owned(),
+            Self::Continue(Some(issue)) => format!("resuming {issue}"),
             Self::Cancel(issue) => format!("cancelling {issue}"),
             Self::Unpark(issue) => format!("unparking {issue}"),
             Self::Approve(issue, ..) => format!("approving {issue}"),
@@ -98,12 +98,14 @@ impl Action {
         let attempts = crate::text::count(count, "attempt");
         let runs = crate::text::count(count, "run");
         match self {
-            Self::Refresh => "the daemon looks at the workflow and the issues now".to_owned(),
-            Self::Pause(None) => "paused: nothing more is started; what runs goes on".to_owned(),
-            Self::Pause(Some(issue)) => format!("paused {issue}: what runs for it goes on"),
-            Self::Continue(None) => "no longer paused".to_owned(),
-            Self::Continue(Some(issue)) => format!("{issue} is no longer paused"),
-            Self::Cancel(issue) => format!("cancelled {issue}: {attempts} stopped, and parked"),
+            Self::Refresh => {
+                "refresh requested: the daemon reloads the workflow and pulls the issues".to_owned()
+            }
+            Self::Pause(None) => "paused: no new attempts start, running attempts continue".to_owned(),
+            Self::Pause(Some(issue)) => format!("paused {issue}: running attempts continue"),
+            Self::Continue(None) => "resumed all issues".to_owned(),
+            Self::Continue(Some(issue)) => format!("resumed {issue}"),
+            Self::Cancel(issue) => format!("cancelled and parked {issue}: {attempts} stopped"),
             Self::Unpark(issue) => format!("unparked {issue}: {runs} freed"),
             Self::Approve(issue, ..) => format!("approved {issue}"),
             Self::Deny(issue, ..) => format!("denied {issue}"),

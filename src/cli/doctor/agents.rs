@@ -131,7 +131,7 @@ impl Missing {
                     (Runtime::ClaudeCode, true) => {
                         "install it: npm install -g @anthropic-ai/claude-code".to_owned()
                     }
-                    _ => "install it, or write its path under `command`".to_owned(),
+                    _ => "install it, or set its path in `command`".to_owned(),
                 };
                 Check::error(
                     GROUP,
@@ -145,12 +145,12 @@ impl Missing {
                 GROUP,
                 check,
                 "agent_not_found",
-                format!("{path} is no program that can be run"),
+                format!("{path} is not an executable file"),
             ),
             Self::Relative(path) => {
                 let message = format!("`{path}` is looked up in each issue's workspace: not checked");
                 Check::warning(GROUP, check, "agent_relative", message)
-                    .hint("write an absolute path, or a name that is on PATH")
+                    .hint("use an absolute path, or a name on PATH")
             }
         }
     }
@@ -226,11 +226,11 @@ async fn version(
             GROUP,
             check,
             "agent_version",
-            format!("{program_path} did not tell its version within 10s"),
+            format!("{program_path} did not print a version within 10s"),
         ),
         Err(NoVersion::Failed(how)) => {
             Check::error(GROUP, check, "agent_broken", format!("{program_path} {how}"))
-                .hint("run it by hand with --version to see more")
+                .hint("run it manually with --version for details")
         }
     }
 }
@@ -261,7 +261,7 @@ fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMa
                 Check::ok(GROUP, check, message)
             }
             Err(message) => Check::error(GROUP, check, "agent_provider", message)
-                .hint("`vik vex doctor --probe` with the same provider and model tells more"),
+                .hint("run `vik vex doctor --probe` with the same provider and model for details"),
         };
     }
     let base_url = profile
@@ -277,9 +277,9 @@ fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMa
     match recording {
         Ok(path) => Check::ok(GROUP, check, format!("replays {}", path.display())),
         Err(RecordingError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("there is no recording {}", path.display());
+            let message = format!("recording {} not found", path.display());
             Check::error(GROUP, check, "recording_missing", message).hint(
-                "`model` names a recording in the folder `base_url`; for a real model give another `provider`",
+                "`model` is the name of a recording in the folder `base_url`; for a real model, set another `provider`",
             )
         }
         Err(error) => Check::error(GROUP, check, "recording_broken", chain(&error)),
@@ -302,7 +302,7 @@ fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String
         LoginSign::File(path) => path.display().to_string(),
     };
     Some(match signs.iter().find(is_present) {
-        Some(sign) => Check::ok(GROUP, check, format!("{} is there", sign_name(sign))),
+        Some(sign) => Check::ok(GROUP, check, format!("{} found", sign_name(sign))),
         None => {
             let locations: Vec<String> = signs.iter().map(sign_name).collect();
             let message = format!("no login found (looked for {})", locations.join(", "));

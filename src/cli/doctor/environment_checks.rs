@@ -17,7 +17,7 @@ use crate::workspace::fs::create_new_private;
 pub(super) fn writable(check: &str, description: &str, folder: &Path) -> Check {
     let problem = |message: String| {
         Check::error(Group::Folders, check, "not_writable", message)
-            .hint("give this user the folder, or choose another with `workspace.root` or VIK_HOME")
+            .hint("make the folder writable for this user, or set another with `workspace.root` or VIK_HOME")
     };
     match folder.symlink_metadata().and_then(|_| folder.metadata()) {
         Ok(metadata) if metadata.is_dir() => match try_to_write(folder) {
@@ -31,7 +31,7 @@ pub(super) fn writable(check: &str, description: &str, folder: &Path) -> Check {
                 folder.display()
             )),
         },
-        Ok(_) => problem(format!("{description} {} is no folder", folder.display())),
+        Ok(_) => problem(format!("{description} {} is not a folder", folder.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = nearest_existing(folder);
             // Only the permission is checked, without a write: this folder does not belong to Vik.
@@ -39,20 +39,17 @@ pub(super) fn writable(check: &str, description: &str, folder: &Path) -> Check {
                 Ok(()) => Check::ok(
                     Group::Folders,
                     check,
-                    format!("{description} {} can be made", folder.display()),
+                    format!("{description} {} can be created", folder.display()),
                 ),
                 Err(error) => problem(format!(
-                    "{description} {} cannot be made in {}: {}",
+                    "{description} {} cannot be created in {}: {}",
                     folder.display(),
                     parent.display(),
                     error.desc()
                 )),
             }
         }
-        Err(error) => problem(format!(
-            "{description} {} cannot be used: {error}",
-            folder.display()
-        )),
+        Err(error) => problem(format!("cannot use {description} {}: {error}", folder.display())),
     }
 }
 
@@ -76,22 +73,25 @@ pub(super) fn daemon(instance: &Instance) -> Check {
     match instance.presence() {
         Presence::Running(info) if info.version != env!("CARGO_PKG_VERSION") => {
             let (pid, other, own) = (info.process.pid, &info.version, env!("CARGO_PKG_VERSION"));
-            let message = format!("a daemon of version {other} runs (pid {pid}); this is {own}");
+            let message = format!("the running daemon (pid {pid}) has version {other}; this is {own}");
             Check::warning(Group::Folders, check, "daemon_version", message)
-                .hint("`vik restart` brings this version")
+                .hint("run `vik restart` to switch to this version")
         }
         Presence::Running(info) => Check::ok(
             Group::Folders,
             check,
-            format!("a daemon runs (pid {})", info.process.pid),
+            format!("a daemon is running (pid {})", info.process.pid),
         ),
-        Presence::Starting => Check::ok(Group::Folders, check, "a daemon is starting or ending"),
+        Presence::Starting => Check::ok(Group::Folders, check, "a daemon is starting or stopping"),
         Presence::Dead(info) => {
-            let message = format!("the last daemon (pid {}) left without an end", info.process.pid);
+            let message = format!(
+                "the last daemon (pid {}) exited without cleaning up",
+                info.process.pid
+            );
             Check::warning(Group::Folders, check, "daemon_died", message)
-                .hint("`vik run` goes on where it ended; `vik stop` ends what it left")
+                .hint("`vik run` recovers its attempts; `vik stop` stops its processes")
         }
-        Presence::None => Check::ok(Group::Folders, check, "no daemon runs"),
+        Presence::None => Check::ok(Group::Folders, check, "no daemon is running"),
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) fn git(path: &str) -> Check {
     match probe::find("git", path) {
         Some(git) => Check::ok(Group::System, "git", git.display().to_string()),
         None => Check::warning(Group::System, "git", "git_missing", "`git` is not on PATH")
-            .hint("workspaces are most often git clones, and Vik tells by git what an agent changed"),
+            .hint("most workspaces are git clones, and Vik uses git to find out what an agent changed"),
     }
 }
 
@@ -143,7 +143,7 @@ pub(super) fn platform() -> Check {
         "best_effort",
         format!("{message}: best effort"),
     )
-    .hint("a process that leaves its agent's group and loses its parent is not found here")
+    .hint("a process that leaves the process group of its agent and loses its parent is not found on this system")
 }
 
 /// Checks the kernel features for the supervision of processes.
@@ -155,12 +155,12 @@ pub(super) fn kernel() -> Vec<Check> {
             match (fact.available, fact.name) {
                 (true, _) => Check::ok(Group::System, check, fact.detail),
                 (false, "proc") => Check::error(Group::System, check, "kernel_proc", fact.detail)
-                    .hint("mount /proc; without it processes cannot be identified"),
+                    .hint("mount /proc; Vik needs it to identify processes"),
                 (false, "subreaper" | "mark") => {
                     Check::warning(Group::System, check, "kernel_weaker", fact.detail)
                 }
                 // These features are optional.
-                (false, _) => Check::ok(Group::System, check, format!("not there: {}", fact.detail)),
+                (false, _) => Check::ok(Group::System, check, format!("not available: {}", fact.detail)),
             }
         })
         .collect()

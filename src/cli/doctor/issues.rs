@@ -59,7 +59,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                 }
                 checks.push(
                     Check::warning(Group::Issues, "pull.items", "items_skipped", message)
-                        .hint("every item needs `id` (or `identifier`) and `state` (or `status`); each id counts once"),
+                        .hint("every item needs `id` (or `identifier`) and `state` (or `status`); ids must be unique"),
                 );
             }
             if !warnings.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                 } else {
                     String::new()
                 };
-                let message = format!("fields of another type:\n{}{omitted}", shown.join("\n"));
+                let message = format!("fields with unexpected types:\n{}{omitted}", shown.join("\n"));
                 checks.push(Check::warning(
                     Group::Issues,
                     "pull.fields",
@@ -128,12 +128,12 @@ fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
         .iter()
         .map(|((state, wanted), count)| {
             format!(
-                "{count} in state {:?}, where a stage waits for {wanted:?}",
+                "{count} in state {:?}, but a stage expects {wanted:?}",
                 one_line(state, 60)
             )
         })
         .collect();
-    let message = format!("states differ in upper and lower case only: {}", lines.join("; "));
+    let message = format!("states differ only in upper and lower case: {}", lines.join("; "));
     Some(
         Check::warning(Group::Issues, "pull.states", "state_case", message)
             .hint("write `when.state` exactly as the pull command prints it"),
@@ -148,23 +148,20 @@ fn failed(error: &PullError) -> Check {
         ),
         PullError::Failed { .. } => (
             "pull_failed",
-            "run `issues.pull.command` by hand in the workflow's folder",
+            "run `issues.pull.command` manually in the workflow's folder",
         ),
         PullError::TimedOut(_) => (
             "pull_timed_out",
             "raise `issues.pull.timeout`, or make the command faster",
         ),
-        PullError::Flooded => (
-            "pull_flooded",
-            "let the command print only the issues and fields that are needed",
-        ),
+        PullError::Flooded => ("pull_flooded", "print only the necessary issues and fields"),
         PullError::Garbage { .. } => (
             "pull_garbage",
-            "it must print one JSON array and nothing else on stdout",
+            "the command must print a single JSON array on stdout and nothing else",
         ),
         PullError::Prepare(_) | PullError::Secret(_) | PullError::Start(_) | PullError::Cancelled => (
             "pull_not_started",
-            "is the disk full, or the process limit reached?",
+            "check whether the disk is full or the process limit is reached",
         ),
     };
     Check::error(Group::Issues, PULL, code, chain(error)).hint(hint)

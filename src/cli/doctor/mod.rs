@@ -77,8 +77,8 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
         if offline {
             return Ok(run_checks(workflow, true, &cancel).await);
         }
-        let mut signals = Signals::listen()
-            .map_err(|error| Failure::failed("doctor", "cannot listen to signals", &error))?;
+        let mut signals =
+            Signals::listen().map_err(|error| Failure::failed("doctor", "cannot handle signals", &error))?;
         let mut checks = std::pin::pin!(run_checks(workflow, false, &cancel));
         tokio::select! {
             examination = &mut checks => return Ok(examination),
@@ -246,12 +246,12 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
         Ok(scratch) => Some(scratch),
         Err(error) => {
             let message = format!(
-                "no folder can be made in {}: {error}",
+                "cannot create a folder in {}: {error}",
                 std::env::temp_dir().display()
             );
             checks.push(
                 Check::error(Group::Folders, "temporary", "not_writable", message)
-                    .hint("set TMPDIR to a folder that is writable"),
+                    .hint("set TMPDIR to a writable folder"),
             );
             None
         }

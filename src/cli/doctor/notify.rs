@@ -23,7 +23,7 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
                 variables.extend(secret_env);
                 match secret_env {
                     Some(_) => "a signed webhook",
-                    None => "a webhook that is not signed",
+                    None => "an unsigned webhook",
                 }
             }
         };
@@ -34,12 +34,12 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
         checks.push(if let Some(variable) = unset.first() {
             let message = format!("{name}: the variable {variable} is not set");
             Check::error(Group::Notifiers, check, "notify_variable", message)
-                .hint("set it in the environment that the daemon is started with")
+                .hint("set it in the environment of the daemon")
         } else {
             Check::ok(
                 Group::Notifiers,
                 check,
-                format!("{name}: {kind}; `vik notify test {name}` tries it"),
+                format!("{name}: {kind}; test it with `vik notify test {name}`"),
             )
         });
     }

@@ -147,19 +147,19 @@ pub(super) fn find_owner(
 
 pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
     if found.is_empty() {
-        return "no process of Vik's is on this host, as far as this user may look\n".to_owned();
+        return "no Vik processes visible to this user on this host\n".to_owned();
     }
     let rows: Vec<_> = found
         .iter()
         .map(|process| {
             let owner = match (process.owner, process.daemon_pid, process.shim_pid) {
                 (Owner::Daemon, Some(daemon), _) => format!("daemon {daemon}"),
-                (Owner::Shim, _, Some(shim)) if shim == process.pid => "waits for a daemon".to_owned(),
+                (Owner::Shim, _, Some(shim)) if shim == process.pid => "waiting for daemon".to_owned(),
                 (Owner::Shim, _, Some(shim)) => format!("shim {shim}, no daemon"),
-                _ => "NOBODY".to_owned(),
+                _ => "none".to_owned(),
             };
             let workflow = process.workflow_path.as_ref().map_or_else(
-                || "an unknown workflow".to_owned(),
+                || "unknown workflow".to_owned(),
                 |path| path.display().to_string(),
             );
             [
@@ -170,7 +170,7 @@ pub(super) fn text(found: &[OwnedProcess], width: usize) -> String {
             ]
         })
         .collect();
-    let mut out = table_within(width, ["PID", "COMMAND", "OWNER", "OF"], &rows);
+    let mut out = table_within(width, ["PID", "COMMAND", "OWNER", "WORKFLOW"], &rows);
     out.push('\n');
     out.push_str(&summary(found));
     out
@@ -180,7 +180,7 @@ fn summary(found: &[OwnedProcess]) -> String {
     let count = |owner| found.iter().filter(|process| process.owner == owner).count();
     let (orphans, waiting) = (count(Owner::Unowned), count(Owner::Shim));
     let mut out = format!(
-        "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} by nobody\n",
+        "{} process{}: {} owned by a daemon, {waiting} by a shim alone, {orphans} orphaned\n",
         found.len(),
         if found.len() == 1 { "" } else { "es" },
         count(Owner::Daemon),
@@ -194,7 +194,7 @@ fn summary(found: &[OwnedProcess]) -> String {
     workflows.dedup();
     for workflow in workflows {
         out.push_str(&format!(
-            "  `vik stop {0}` ends what is left of it; `vik run -d {0}` takes up what waits\n",
+            "  stop the processes with `vik stop {0}`, or recover the attempts with `vik run -d {0}`\n",
             workflow.display()
         ));
     }
@@ -202,7 +202,7 @@ fn summary(found: &[OwnedProcess]) -> String {
         .iter()
         .any(|process| process.owner == Owner::Unowned && process.workflow_path.is_none())
     {
-        out.push_str("  what belongs to no known workflow can only be ended by its pid: `kill PID`\n");
+        out.push_str("  stop processes of unknown workflows by pid: `kill PID`\n");
     }
     out
 }

@@ -96,8 +96,8 @@ pub(super) async fn version(
         max_bytes: MAX_VERSION_BYTES,
     };
     let run = host.supervisor.output(&spec, limits, cancel.cancelled()).await;
-    let run = run
-        .map_err(|error| NoVersion::Failed(format!("could not be run: {}", crate::report::chain(&error))))?;
+    let run =
+        run.map_err(|error| NoVersion::Failed(format!("could not run: {}", crate::report::chain(&error))))?;
     if run.cancelled {
         return Err(NoVersion::Cancelled);
     }
@@ -109,7 +109,7 @@ pub(super) async fn version(
         let message = if message.is_empty() {
             message
         } else {
-            format!("; it said: {message}")
+            format!("; stderr: {message}")
         };
         return Err(NoVersion::Failed(format!(
             "{}{message}",

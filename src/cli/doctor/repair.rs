@@ -16,7 +16,7 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
     // The lock prevents a daemon from starting meanwhile; a later one finds the rebuilt ledger.
     let _lock = Instance::of(&absolute(workflow))?.acquire().map_err(|failure| {
         if failure.exit == Exit::AlreadyRunning {
-            failure.hint("a ledger is repaired while no daemon uses it: `vik stop` first")
+            failure.hint("stop the daemon first with `vik stop`")
         } else {
             failure
         }
@@ -29,16 +29,16 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
             if json {
                 print_json(&report(None, &Repaired::default()));
             } else {
-                print(&format!("{}; there is nothing to repair\n", healthy(&health)));
+                print(&format!("{}; nothing to repair\n", healthy(&health)));
             }
             return Ok(Exit::Done);
         }
     };
     let repaired = repair(&service, &root.join("sessions")).map_err(|error| {
-        Failure::failed("ledger", "the ledger cannot be repaired", &error).hint(
+        Failure::failed("ledger", "cannot repair the ledger", &error).hint(
             error
                 .hint()
-                .unwrap_or("nothing was changed; `vik doctor` says how it is"),
+                .unwrap_or("nothing was changed; check the ledger with `vik doctor`"),
         )
     })?;
     if json {
@@ -54,11 +54,11 @@ pub(super) fn healthy(health: &Health) -> String {
     match health {
         Health::Good { commits, bytes, .. } => {
             format!(
-                "the ledger is whole: {commits} commits, {} KiB",
+                "the ledger is intact: {commits} commits, {} KiB",
                 bytes.div_ceil(1024)
             )
         }
-        Health::Missing | Health::Bad(_) => "there is no ledger yet".to_owned(),
+        Health::Missing | Health::Bad(_) => "no ledger exists yet".to_owned(),
     }
 }
 
@@ -75,14 +75,14 @@ pub(super) fn text(found: &str, repaired: &Repaired) -> String {
     ));
     if !repaired.open.is_empty() {
         out.push_str(&format!(
-            "{} without an end yet: the next daemon resumes or ends each\n",
+            "{} not ended yet: the next daemon recovers them\n",
             count(number(repaired.open.len()), "attempt")
         ));
     }
     for path in &repaired.moved {
-        out.push_str(&format!("the damaged file is kept: {}\n", path.display()));
+        out.push_str(&format!("kept the damaged file: {}\n", path.display()));
     }
-    out.push_str("pauses may be forgotten; look at `vik status` after the next start\n");
+    out.push_str("pauses may be lost; check `vik status` after the next start\n");
     out
 }
 

@@ -30,14 +30,14 @@ pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Optio
                 .count();
             let message = if unconfined.is_empty() && in_bubblewrap > 0 {
                 format!(
-                    "every agent is confined; namespaces of bubblewrap are around those of {}",
+                    "all agents are sandboxed; those of {} also run in bubblewrap namespaces",
                     count(in_bubblewrap as u64, "stage")
                 )
             } else if unconfined.is_empty() {
-                "every agent is confined".to_owned()
+                "all agents are sandboxed".to_owned()
             } else {
                 format!(
-                    "agents run with all the rights of this user in: {}",
+                    "agents run without a sandbox, with all rights of this user, in: {}",
                     unconfined.join(", ")
                 )
             };

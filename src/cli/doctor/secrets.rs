@@ -35,10 +35,11 @@ pub(super) async fn check(
         };
         checks.push(match resolver.value(name, cancel.cancelled()).await {
             Ok(value) if is_short(&value) => {
-                let message =
-                    format!("{name}: {source_name} has a value of fewer than 8 bytes: it cannot be masked");
+                let message = format!(
+                    "{name}: the value of {source_name} is shorter than 8 bytes and cannot be masked"
+                );
                 Check::warning(Group::Secrets, check, "secret_short", message)
-                    .hint("take a longer one: so short a text could be a word")
+                    .hint("use a longer value: such a short text could be an ordinary word")
             }
             Ok(_) => Check::ok(
                 Group::Secrets,
@@ -46,7 +47,7 @@ pub(super) async fn check(
                 format!("{name}: {source_name} has a value"),
             ),
             Err(error) => Check::error(Group::Secrets, check, "secret_unknown", chain(&error))
-                .hint("an attempt that needs it would fail before its agent starts"),
+                .hint("attempts that need this secret fail before their agent starts"),
         });
     }
     checks

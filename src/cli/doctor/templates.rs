@@ -41,7 +41,7 @@ impl Sample {
     fn name(&self) -> String {
         match self {
             Self::Pulled(issue) => format!("issue {}", crate::report::one_line(issue.id.as_str(), 40)),
-            Self::MadeUp(_) => "a made-up issue".to_owned(),
+            Self::MadeUp(_) => "a sample issue".to_owned(),
         }
     }
 }
@@ -82,9 +82,9 @@ impl Rendered {
         match probe::shell_syntax(host, scratch, &script, cancel).await {
             None => self.check,
             Some(shell_error) => {
-                let message = format!("the shell cannot read the rendered script: {shell_error}");
+                let message = format!("the rendered script has a syntax error: {shell_error}");
                 Check::error(Group::Templates, self.check.check, "shell_syntax", message)
-                    .hint("lines are those of the rendered script; `vik run --dry-run` shows it")
+                    .hint("line numbers refer to the rendered script; show it with `vik run --dry-run`")
             }
         }
     }
@@ -148,14 +148,13 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     let check = match rendered {
         Ok(size) => Check::ok(Group::Templates, check, format!("renders with {name} ({size})")),
         Err(error) => {
-            let message = format!("{} cannot be rendered with {name}: {error}", place(source));
+            let message = format!("cannot render {} with {name}: {error}", place(source));
             let failed = match sample {
                 Sample::Pulled(_) => Check::error(Group::Templates, check, error.code(), message),
                 // A real issue may have fields that an invented one lacks.
                 Sample::MadeUp(_) => Check::warning(Group::Templates, check, error.code(), message),
             };
-            let lacking_fields_hint =
-                "fields that some issues lack are tested with `{% if issue.name is defined %}`";
+            let lacking_fields_hint = "test optional fields with `{% if issue.name is defined %}`";
             match (error.hint(), &error) {
                 (Some(hint), TemplateError::Undefined { name, .. }) if name.starts_with("issue.") => {
                     failed.hint(format!("{hint}; {lacking_fields_hint}"))

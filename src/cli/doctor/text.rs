@@ -73,7 +73,7 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
             format!(", with {}", count(warnings, "warning"))
         };
         let verdict = if examination.offline {
-            "no fault found, and nothing was tried (--offline)"
+            "no problems found; commands were not run (--offline)"
         } else {
             "ready to run"
         };
@@ -85,8 +85,8 @@ fn summary(examination: &Examination, strict: bool, color: bool) -> String {
         _ => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
     };
     let meaning = match exit {
-        Exit::Workflow => "the workflow is not valid",
-        Exit::NotFound => "issues cannot be pulled",
+        Exit::Workflow => "invalid workflow",
+        Exit::NotFound => "cannot pull issues",
         _ => "not ready to run",
     };
     paint(color, "1;31", &format!("{meaning}: {counts}"))

@@ -17,18 +17,18 @@ pub(super) fn check(workflow: &Workflow) -> Vec<Check> {
             match secret(hook) {
                 None => {
                     let message = format!(
-                        "{variable} is not set here, or holds no secret: every call would be refused"
+                        "{variable} is not set here or contains no secret: all calls would be rejected"
                     );
                     Check::warning(Group::Issues, check, "hook_secret", message)
-                        .hint("set it for the daemon, to what the sender has as its secret")
+                        .hint("set it in the environment of the daemon to the secret of the sender")
                 }
                 Some(secret) if secret.len() < MIN_SECRET_CHARS => {
                     let message =
                         format!("the secret in {variable} is shorter than {MIN_SECRET_CHARS} characters");
                     Check::warning(Group::Issues, check, "hook_secret_weak", message)
-                        .hint("take a random one, such as what `openssl rand -hex 32` prints")
+                        .hint("generate a random secret, for example with `openssl rand -hex 32`")
                 }
-                Some(_) => Check::ok(Group::Issues, check, format!("its secret is in {variable}")),
+                Some(_) => Check::ok(Group::Issues, check, format!("the secret is in {variable}")),
             }
         })
         .collect()

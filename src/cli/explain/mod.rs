@@ -98,9 +98,11 @@ fn unknown(path: &Path, issue: &IssueId) -> Failure {
         None => failure,
         Some(states) => failure
             .cause(format!(
-                "no pull brought it in a state that a stage takes: those are {states}"
+                "no pull returned it in a state that a stage handles: {states}"
             ))
-            .hint("look at its state in the tracker; in another state Vik leaves it alone. `vik refresh` pulls now"),
+            .hint(
+                "check its state in the tracker: Vik ignores issues in other states. `vik refresh` pulls now",
+            ),
     }
 }
 
@@ -126,12 +128,12 @@ fn explain_no_stage(path: &Path, explanation: &mut Explanation) {
     let stage_holds = explanation.stages.iter_mut().map(|stage| &mut stage.hold);
     for hold in stage_holds.chain([&mut explanation.hold]).flatten() {
         if hold.reason == "no_stage" {
-            hold.detail = format!("no stage takes issues in the state `{state}`");
+            hold.detail = format!("no stage handles the state `{state}`");
             if let Some(states) = states(path) {
-                hold.detail.push_str(&format!("; stages take {states}"));
+                hold.detail.push_str(&format!("; stages handle {states}"));
             }
             hold.freed_by
-                .get_or_insert_with(|| "a move of the issue to one of those states".to_owned());
+                .get_or_insert_with(|| "moving the issue to one of these states".to_owned());
         }
     }
 }
@@ -144,7 +146,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
         Err(failure) => {
             let reason = failure.body().message;
             warn(&format!(
-                "warning: {reason}: only what was is told, not what holds the issue\n"
+                "warning: {reason}: showing the history only, without the current hold\n"
             ));
             return Ok(None);
         }
@@ -237,7 +239,7 @@ fn explain_no_daemon(hold: &mut HoldView) {
     if hold.reason == "not_pulled" {
         *hold = HoldView {
             reason: "no_daemon".to_owned(),
-            detail: "no daemon runs".to_owned(),
+            detail: "no daemon is running".to_owned(),
             since: None,
             until: None,
             freed_by: Some("`vik run -d`".to_owned()),

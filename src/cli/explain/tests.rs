@@ -197,7 +197,7 @@ fn answer_covers_all_states_of_an_issue() {
     let ready = stage("implement", StageState::Ready, None);
     let mut no_stage = explained(DaemonState::Running, Vec::new());
     if let Some(explanation) = &mut no_stage.now {
-        explanation.hold = Some(hold("no_stage", "no stage takes issues in this state"));
+        explanation.hold = Some(hold("no_stage", "no stage handles this state"));
     }
     let mut done = no_stage.clone();
     done.daemon.state = DaemonState::NotRunning;

@@ -66,44 +66,44 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
     if !daemon_lives {
         let last_state = match (running, stage_in(StageState::Held)) {
             (Some(stage), _) => format!(
-                " When the last one ended, attempt {} of stage `{}` was under way: the next daemon takes it up.",
+                " Attempt {} of stage `{}` was running when the last daemon exited; the next daemon recovers it.",
                 stage.attempts + 1,
                 stage.stage
             ),
             (None, Some(stage)) => sentence(stage, now)
-                .map(|text| format!(" It would not be started either: {text}"))
+                .map(|text| format!(" It would not start with a daemon either: {text}"))
                 .unwrap_or_default(),
             // A hold with an end expires without a daemon too.
             (None, None) => stage_in(StageState::Waiting)
                 .filter(|stage| stage.hold.as_ref().is_some_and(|hold| hold.until.is_some()))
                 .and_then(|stage| sentence(stage, now))
-                .map(|text| format!(" It would wait even so: {text}"))
+                .map(|text| format!(" It would wait with a daemon too: {text}"))
                 .or_else(|| nothing_to_do(explanation, now))
                 .unwrap_or_default(),
         };
-        return format!("It does not run: no daemon does (`vik run -d` starts one).{last_state}");
+        return format!("Not running: no daemon is running. Start one with `vik run -d`.{last_state}");
     }
     if let Some(stage) = running {
         return format!(
-            "It runs: stage `{}`, attempt {} of {}.",
+            "Running: stage `{}`, attempt {} of {}.",
             stage.stage,
             stage.attempts + 1,
             stage.max_attempts
         );
     }
     if let Some(stage) = stage_in(StageState::Ready) {
-        return format!("It starts at once: nothing holds stage `{}`.", stage.stage);
+        return format!("Ready: nothing holds stage `{}`.", stage.stage);
     }
     if let Some(stage) = stage_in(StageState::Waiting) {
         let text = sentence(stage, now).unwrap_or_default();
-        return format!("It waits: {text}");
+        return format!("Waiting: {text}");
     }
     let held = stage_in(StageState::Held).and_then(|stage| sentence(stage, now));
     let issue_hold = explanation.hold.as_ref().map(|hold| held_by(hold, now));
     format!(
-        "It does not run: {}",
+        "Not running: {}",
         held.or(issue_hold)
-            .unwrap_or_else(|| "no stage wants it.".to_owned())
+            .unwrap_or_else(|| "no stage handles it.".to_owned())
     )
 }
 
@@ -112,18 +112,17 @@ pub fn answer(explained: &Explained, now: Timestamp) -> String {
 fn nothing_to_do(explanation: &Explanation, now: Timestamp) -> Option<String> {
     let hold = explanation.hold.as_ref()?;
     matches!(hold.reason.as_str(), "no_stage" | "terminal")
-        .then(|| format!(" It would not be started either: {}", held_by(hold, now)))
+        .then(|| format!(" It would not start with a daemon either: {}", held_by(hold, now)))
 }
 
 fn unknown(explained: &Explained, daemon_lives: bool) -> String {
     let running = explained.runs.iter().any(|run| run.state == RunState::Running);
     match (daemon_lives, running) {
-        (true, true) => "It runs.".to_owned(),
+        (true, true) => "Running.".to_owned(),
         (true, false) => {
-            "It does not run: the daemon does not know it now. No pull of late brought it in the state of a stage."
-                .to_owned()
+            "Not running: no recent pull returned this issue in a state that any stage handles.".to_owned()
         }
-        (false, _) => "It does not run: no daemon does (`vik run -d` starts one).".to_owned(),
+        (false, _) => "Not running: no daemon is running. Start one with `vik run -d`.".to_owned(),
     }
 }
 
@@ -179,7 +178,7 @@ fn stages(explanation: &Explanation, now: Timestamp, width: usize) -> String {
         .collect();
     format!(
         "\n{}",
-        table_within(width, ["STAGE", "STANDS", "ATTEMPTS", "LAST", "WHY"], &rows)
+        table_within(width, ["STAGE", "STATE", "ATTEMPTS", "LAST", "WHY"], &rows)
     )
 }
 
@@ -198,13 +197,13 @@ pub fn intent(explanation: &Explanation, width: usize) -> String {
     let mut out = String::new();
     let mut add = |text: String| paragraph(&mut out, "", &text, width);
     if explanation.trust == TrustView::Fenced {
-        add("Nobody trusts it: its text stands in prompts as data, in a fence.".to_owned());
+        add("The issue is not trusted: prompts contain its text as data, in a fence.".to_owned());
     }
     for stage in &explanation.stages {
         let Some(intent) = &stage.intent else { continue };
         if let Some(scope) = &intent.scope {
             let lists: Vec<_> = scope.iter().map(|globs| globs.join(", ")).collect();
-            let scope = one_line(&lists.join(" and of these "), 400);
+            let scope = one_line(&lists.join(", limited to "), 400);
             add(format!("Stage `{}` may change: {scope}", stage.stage));
         }
         for (label, texts) in [
@@ -230,7 +229,7 @@ pub fn limits(explanation: &Explanation) -> String {
         None => count(life.attempts.into(), "attempt"),
         Some(max) => format!("{} of {}", life.attempts, count(max.into(), "attempt")),
     };
-    let mut out = format!("\nIn its life: {attempts}, {}\n", spent(&life.spent, &life.limit));
+    let mut out = format!("\nLifetime: {attempts}, {}\n", spent(&life.spent, &life.limit));
     if let Some(day) = &explanation.day
         && day.limit.is_some()
     {
@@ -263,9 +262,9 @@ fn decisions_text(decisions: &[DecisionView], width: usize) -> String {
             ]
         })
         .collect();
-    let mut out = String::from("\nWhat was decided\n");
+    let mut out = String::from("\nDecisions\n");
     if hidden > 0 {
-        let _ = writeln!(out, "… {hidden} earlier ones, with --json");
+        let _ = writeln!(out, "… {hidden} earlier decisions (use --json to list them)");
     }
     out.push_str(&table_within(width, ["WHEN", "STAGE", "WHAT", "WHY"], &rows));
     out

@@ -40,7 +40,7 @@ impl Push<'_> {
         let branch = self.branch;
         let target = format!("refs/heads/{branch}");
         output(&mut self.view.git(["check-ref-format", &target]))
-            .map_err(|_| Failure::new(Exit::Usage, "usage", format!("`{branch}` is no name of a branch")))?;
+            .map_err(|_| Failure::new(Exit::Usage, "usage", format!("invalid branch name `{branch}`")))?;
         let commit = self.view.commit("HEAD").map_err(|error| failure(&error))?;
         let commit = commit.ok_or_else(|| {
             Failure::new(
@@ -81,14 +81,14 @@ impl Push<'_> {
             return Ok(());
         }
         let heading = format!(
-            "the branch `{}` of `{}` has commits that this workspace has not",
+            "the branch `{}` of `{}` has commits that are missing in this workspace",
             self.branch, self.remote
         );
         Err(
             Failure::new(Exit::Failed, "git_stale", heading).hint(if is_recorded {
-                "Vik saw them there before: push with --force-with-lease to replace them"
+                "Vik has seen these commits; use --force-with-lease to replace them"
             } else {
-                "someone else pushed; merge them, or push with --force"
+                "someone else pushed them; merge them, or replace them with --force"
             }),
         )
     }

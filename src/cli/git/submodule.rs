@@ -13,12 +13,12 @@ use crate::workspace::normalize;
 /// What `vik git submodule` does.
 #[derive(Debug, Subcommand)]
 pub enum SubmoduleVerb {
-    /// Make the files of each submodule those of the commit that `HEAD` names for it
+    /// Update the files of each submodule to the commit that `HEAD` records for it
     #[command(
-        after_help = "Each is a repository with its own record, made when `after_create` had ended. A commit that is not there is \
-                      fetched from the recorded URL. Changes in the submodule that are in no commit are lost, its `HEAD` is \
-                      detached, and its branches stay. A submodule that was not there when `after_create` had ended is left as \
-                      it is."
+        after_help = "Each submodule has its own record, written after `after_create`. Missing commits are \
+                      fetched from the recorded URL. Uncommitted changes in the submodule are lost, its \
+                      `HEAD` is detached, and its branches are kept. Submodules that did not exist after \
+                      `after_create` are not changed."
     )]
     Update(Update),
 }
@@ -26,16 +26,16 @@ pub enum SubmoduleVerb {
 /// `vik git submodule update`
 #[derive(Debug, Args)]
 pub struct Update {
-    /// Accepted as for git, without effect: the record says which submodules there are
+    /// Accepted for compatibility with git, without effect: the record lists the submodules
     #[arg(long)]
     init: bool,
-    /// The submodules of submodules too
+    /// Update nested submodules too
     #[arg(long)]
     recursive: bool,
     /// Print errors only
     #[arg(long, short)]
     quiet: bool,
-    /// The submodules, or folders with submodules, by their path in the workspace [default: all]
+    /// Submodules, or folders with submodules, as paths in the workspace [default: all]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 }
@@ -99,7 +99,7 @@ impl Run<'_> {
             is_top && !named.keys().any(is_below)
         });
         if let Some(path) = unknown {
-            let heading = format!("`{}` is no submodule, and has none in it", shown(parent, path));
+            let heading = format!("`{}` neither is nor contains a submodule", shown(parent, path));
             return Err(Failure::new(Exit::Failed, "git_no_submodule", heading));
         }
         for (path, commit) in &named {
@@ -111,7 +111,7 @@ impl Run<'_> {
             match record.submodules.get_mut(path) {
                 Some(SavedRecord::Repository(record)) => self
                     .update_one(parent, (path, commit), record)
-                    .map_err(|failure| failure.cause(format!("the submodule `{name}` is not updated")))?,
+                    .map_err(|failure| failure.cause(format!("cannot update the submodule `{name}`")))?,
                 Some(SavedRecord::Unusable(why)) => self.left.push(format!("{name} ({why})")),
                 None => self.left.push(name),
             }
@@ -126,7 +126,8 @@ impl Run<'_> {
         record: &mut Record,
     ) -> Result<(), Failure> {
         let unusable = |error: GitError| {
-            failure(&error).hint("remove the workspace: the next attempt makes it anew, with this submodule")
+            failure(&error)
+                .hint("remove the workspace; the next attempt creates it again, with this submodule")
         };
         let submodule = Submodule::open(parent, path, &record.place).map_err(unusable)?;
         let tree = submodule.tree();
@@ -155,9 +156,8 @@ impl Run<'_> {
         self.target.refuse_inside(&remote.url)?;
         fetch(view, &name, None, self.update.quiet)?;
         if view.commit(id).map_err(|error| failure(&error))?.is_none() {
-            fetch(view, &name, Some(id), self.update.quiet).map_err(|failure| {
-                failure.hint(format!("the remote of the submodule must have {id}: push it"))
-            })?;
+            fetch(view, &name, Some(id), self.update.quiet)
+                .map_err(|failure| failure.hint(format!("push {id} to the remote of the submodule")))?;
         }
         update_workspace_refs(view, record, None)
     }
@@ -168,7 +168,7 @@ impl Run<'_> {
             return Ok(Exit::Done);
         }
         let heading = format!(
-            "left as they are, since they were not there when `after_create` had ended: {}",
+            "submodules not updated, because they did not exist after `after_create`: {}",
             self.left.join(", ")
         );
         let hint = "remove the workspace, and the next attempt makes it anew; or let the agent, or a hook with \

@@ -18,7 +18,7 @@ const AGENTS: &[(AgentKind, &str)] = &[
     (AgentKind::Claude, "Claude Code"),
     (
         AgentKind::Vex,
-        "the built-in agent: a model API, or a server of your own",
+        "the built-in agent, for a model API or your own server",
     ),
 ];
 
@@ -34,7 +34,7 @@ pub(super) fn ask_tracker_and_agent(
         None => ask(
             input,
             output,
-            "Where do the issues live?",
+            "Which tracker contains the issues?",
             TRACKERS,
             tracker_name,
             TrackerKind::Files,
@@ -45,7 +45,7 @@ pub(super) fn ask_tracker_and_agent(
         None => ask(
             input,
             output,
-            "Which agent works on them?",
+            "Which agent works on the issues?",
             AGENTS,
             agent_name,
             found,
@@ -86,7 +86,7 @@ fn ask<T: Copy + PartialEq>(
         let chosen = by_number.or_else(|| choices.iter().find(|(kind, _)| name(*kind) == answer));
         match chosen {
             Some((kind, _)) => return Ok(*kind),
-            None => writeln!(output, "There is no such choice.")?,
+            None => writeln!(output, "Invalid choice.")?,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::args::{AgentKind, TrackerKind};
 
 /// The title of the first issue of the embedded tracker.
-pub(super) const SAMPLE_TITLE: &str = "Say in the README how to run the tests";
+pub(super) const SAMPLE_TITLE: &str = "Describe in the README how to run the tests";
 /// The description of the first issue.
 pub(super) const SAMPLE_BODY: &str = "A newcomer should find in README.md how to run the tests of this project, in one \
     short section. Try the command before you write it down.\n";
@@ -122,7 +122,7 @@ fn workflow_text(choice: &Choice) -> String {
     let push = match choice.repository {
         Repository::None => "",
         Repository::Local | Repository::Remote => {
-            "# Not plain git: an agent owns this folder, the settings of git in it included.\n\
+            "# Not plain git: the agent controls this folder, including its git settings.\n\
              vik git push --quiet --force-with-lease\n"
         }
     };
@@ -137,7 +137,7 @@ fn workflow_text(choice: &Choice) -> String {
             "@SEEN_CLOSED@",
             match choice.tracker {
                 TrackerKind::Files => String::new(),
-                _ => "  # The pull brings open issues only: `issues.show` tells of the others (docs/usage/trackers).\n".to_owned(),
+                _ => "  # The pull returns open issues only; `issues.show` returns the others (docs/usage/trackers).\n".to_owned(),
             },
         ),
         ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
@@ -180,13 +180,13 @@ fn after_create(repository: Repository) -> &'static str {
     match repository {
         Repository::None => {
             "set -eu\n\
-             # There was no git repository around this file. Put a clone of yours here, and a push into after_run:\n\
+             # This file is not in a git repository. Clone your repository here, and push in after_run:\n\
              #   git clone --quiet -- https://example.com/you/project.git .\n\
              git init --quiet ."
         }
         Repository::Local => {
             "set -eu\n\
-             # A clone of the repository around this file: what is committed, and nothing else.\n\
+             # Clone the repository that contains this file (committed files only).\n\
              repository=$(git -C {{ workflow_dir }} rev-parse --show-toplevel)\n\
              git clone --quiet --no-hardlinks -- \"$repository\" .\n\
              branch=\"vik/$VIK_ISSUE_ID\"\n\
@@ -194,7 +194,7 @@ fn after_create(repository: Repository) -> &'static str {
         }
         Repository::Remote => {
             "set -eu\n\
-             # A clone of where the repository around this file comes from.\n\
+             # Clone from the origin of the repository that contains this file.\n\
              remote=$(git -C {{ workflow_dir }} remote get-url origin)\n\
              git clone --quiet -- \"$remote\" .\n\
              branch=\"vik/$VIK_ISSUE_ID\"\n\
@@ -224,23 +224,20 @@ fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
 /// purpose.
 pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'static str)] {
     match tracker {
-        TrackerKind::Files => &[(
-            "vik issue new \"TITLE\" --body \"TEXT\"",
-            "write an issue of your own",
-        )],
+        TrackerKind::Files => &[("vik issue new \"TITLE\" --body \"TEXT\"", "create an issue")],
         TrackerKind::Github => &[
             (
                 "for state in todo review ready; do gh label create \"vik:$state\"; done",
-                "make the labels that are states",
+                "create the labels for the states",
             ),
-            ("gh issue edit NUMBER --add-label vik:todo", "hand an issue over"),
+            ("gh issue edit NUMBER --add-label vik:todo", "hand over an issue"),
         ],
         TrackerKind::Gitlab => &[
             (
                 "for state in todo review ready; do glab label create --name \"vik:$state\"; done",
-                "make the labels that are states",
+                "create the labels for the states",
             ),
-            ("glab issue update NUMBER --label vik:todo", "hand an issue over"),
+            ("glab issue update NUMBER --label vik:todo", "hand over an issue"),
         ],
         TrackerKind::Linear => &[
             (

@@ -168,11 +168,11 @@ fn generated_workflow_and_next_steps_match_snapshots() {
 
     Next:
       vik issue new "TITLE" --body "TEXT"
-          write an issue of your own
+          create an issue
       vik run --dry-run --workflow w.yml
-          see what would start
+          show what would start
       vik run --once --workflow w.yml
-          work until nothing is left to do
+          run until no work is left
     "#);
 }
 
@@ -203,7 +203,7 @@ fn files_are_overwritten_only_with_force_and_issues_never() {
         .move_to("1", "done", None, None, jiff::Timestamp::now())
         .unwrap();
     let out = write(&path, dir, &choice, true).unwrap();
-    assert!(out.contains("kept the issues"), "{out}");
+    assert!(out.contains("kept the existing issues"), "{out}");
     assert!(
         fs::read_to_string(&path)
             .unwrap()
@@ -238,11 +238,11 @@ fn questions_accept_numbers_names_and_empty_input() {
     );
     assert_eq!(ask(&[], "").0, Err(io::ErrorKind::UnexpectedEof));
     insta::assert_snapshot!(ask(&["--tracker", "files"], "x\n\n").1, @"
-    Which agent works on them?
+    Which agent works on the issues?
       1) codex    Codex CLI
       2) claude   Claude Code
-      3) vex      the built-in agent: a model API, or a server of your own
-    Number or name [2]: There is no such choice.
+      3) vex      the built-in agent, for a model API or your own server
+    Number or name [2]: Invalid choice.
     Number or name [2]: 
     ");
 }

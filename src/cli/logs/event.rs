@@ -53,13 +53,13 @@ pub fn event(event: &Value, call: Option<&str>, full: bool) -> Option<Marked> {
         "resumed" => marked(
             TextStyle::Dim,
             '·',
-            &format!("goes on with session {}", field("provider_session_id")),
+            &format!("resumed session {}", field("provider_session_id")),
         ),
         "resume_failed" => Some((
             (TextStyle::Yellow, '!'),
             block(
                 TextStyle::Yellow,
-                &format!("the earlier session is not gone on with: {}", field("reason")),
+                &format!("cannot resume the earlier session: {}", field("reason")),
             ),
         )),
         "limit" => {
@@ -192,7 +192,7 @@ fn error(event: &Value) -> Marked {
             .map(|status| format!("HTTP {status}")),
     );
     if !fatal {
-        notes.push("it goes on".to_owned());
+        notes.push("not fatal".to_owned());
     }
     if !notes.is_empty() {
         lines.push(Line::of(TextStyle::Dim, &format!("({})", notes.join(", "))));
@@ -236,7 +236,7 @@ fn rate_limit(event: &Value, full: bool) -> Option<Marked> {
     if let Some(at) = event["resets_at_unix"].as_i64()
         && let Ok(at) = jiff::Timestamp::from_second(at)
     {
-        line.push_str(&format!(", opens at {at}"));
+        line.push_str(&format!(", resets at {at}"));
     }
     let tone = if is_normal {
         TextStyle::Dim

@@ -60,8 +60,8 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             return Err(
-                Failure::new(Exit::NotFound, "no_session", "no session is known that fits")
-                    .hint("`vik runs` lists all"),
+                Failure::new(Exit::NotFound, "no_session", "no matching session found")
+                    .hint("`vik runs` lists all runs"),
             );
         }
         // Without a filter: the newest session, or with `--follow` all running and future sessions.

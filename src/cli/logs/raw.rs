@@ -11,7 +11,7 @@ use crate::secrets::Resolver;
 use crate::workflow_file::WorkflowFile;
 
 /// The hint for a secret that cannot be looked up.
-const HINT: &str = "make it readable from here, or add `--unmasked` where nobody else reads along";
+const HINT: &str = "make the secret readable here, or use `--unmasked` if nobody else can see the output";
 
 /// Looks up all secrets of the workflow: unknown values cannot be masked.
 pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
     }
-    let scratch = Scratch::new().map_err(|error| failure("cannot make a folder for what passes", &error))?;
+    let scratch = Scratch::new().map_err(|error| failure("cannot create a temporary folder", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -34,8 +34,7 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     };
     let found = runtime.block_on(resolver.values(&names, std::future::pending()));
     found.map(|_| ()).map_err(|error| {
-        let heading =
-            "what the agent printed is not shown: a secret cannot be looked up, and so not be masked";
+        let heading = "cannot show the raw output: a secret cannot be read and therefore not masked";
         Failure::new(Exit::Failed, "secret_unknown", heading)
             .with_source(&error)
             .hint(HINT)

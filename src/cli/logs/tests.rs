@@ -150,7 +150,7 @@ fn full_transcript_leaves_nothing_out() {
     let paper = OutputStyle { full: true, ..PLAIN };
     let text = transcript_text(paper, &session());
     insta::assert_snapshot!("session_full", text);
-    assert!(!text.contains("left out"));
+    assert!(!text.contains("omitted"));
 }
 
 #[test]
@@ -262,12 +262,7 @@ fn output_events_show_status_and_reason() {
             Some("area/ui"),
             Some("`outputs.label.run` exited with 7"),
         ),
-        output(
-            "",
-            "refused",
-            None,
-            Some("line 2: this is no line of JSON (not_json)"),
-        ),
+        output("", "refused", None, Some("line 2: not valid JSON (not_json)")),
     ];
     insta::assert_snapshot!(body(PLAIN, &events));
 }
@@ -285,7 +280,7 @@ fn long_texts_are_shortened_with_the_omitted_count() {
     let events = [call("1", "Bash", &json!("echo")), result("1", &json!(lines(9)))];
     let text = body(PLAIN, &events);
     assert!(
-        text.contains("line 4\n             … 2 lines left out\n             line 7\n"),
+        text.contains("line 4\n             … 2 lines omitted\n             line 7\n"),
         "{text}"
     );
     // A single line above the maximum is shown, since leaving it out would save nothing.
@@ -293,7 +288,7 @@ fn long_texts_are_shortened_with_the_omitted_count() {
         PLAIN,
         &[call("1", "Bash", &json!("echo")), result("1", &json!(lines(8)))],
     );
-    assert!(!text.contains("left out"), "{text}");
+    assert!(!text.contains("omitted"), "{text}");
     let wide = OutputStyle {
         width: usize::MAX,
         ..PLAIN
@@ -307,7 +302,7 @@ fn long_texts_are_shortened_with_the_omitted_count() {
             result("1", &json!("y".repeat(450))),
         ],
     );
-    assert!(text.contains(" … 50 characters left out"), "{text}");
+    assert!(text.contains(" … 50 characters omitted"), "{text}");
 }
 
 #[test]

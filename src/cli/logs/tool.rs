@@ -185,7 +185,7 @@ pub fn shortened(body: &[(TextStyle, String)], (head, tail): (usize, usize), ful
     }
     let left_out = body.len() - head - tail;
     let mut lines: Vec<_> = body[..head].iter().map(line).collect();
-    lines.push(Line::of(TextStyle::Dim, &format!("… {left_out} lines left out")));
+    lines.push(Line::of(TextStyle::Dim, &format!("… {left_out} lines omitted")));
     lines.extend(body[body.len() - tail..].iter().map(line));
     lines
 }
@@ -198,7 +198,7 @@ fn cut(tone: TextStyle, text: &str, full: bool) -> Line {
     let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
     Line::of(tone, &shown).and(
         TextStyle::Dim,
-        &format!(" … {} characters left out", length - MAX_LINE_CHARS),
+        &format!(" … {} characters omitted", length - MAX_LINE_CHARS),
     )
 }
 

@@ -16,7 +16,7 @@ pub fn markdown(report: &ReportView) -> String {
         span(report)
     );
     if report.total.attempts == 0 {
-        out.push_str("No attempt was started.\n");
+        out.push_str("No attempts started.\n");
         return out;
     }
     for line in summary(report) {
@@ -77,7 +77,7 @@ fn figures<'a>(out: &mut String, name: &str, rows: impl Iterator<Item = (&'a str
         "Attempts",
         "Succeeded",
         "Failed",
-        "Under way",
+        "In progress",
         "Median",
         "Time",
         "Tokens",

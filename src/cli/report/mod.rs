@@ -31,7 +31,7 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
             "usage",
             format!("--since {since:.0} is in the future"),
         )
-        .hint("give a duration such as `7d`, or a time that has passed"));
+        .hint("use a duration such as `7d`, or a time in the past"));
     }
     let report = figures::report(ledger.as_ref(), Window::new(since, now, None)).map_err(failure)?;
     if args.json {

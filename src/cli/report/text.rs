@@ -23,7 +23,7 @@ const EMPTY_PARTS: usize = 2;
 pub fn text(report: &ReportView, width: usize) -> String {
     let mut out = format!("since {:.0}, {}\n", report.since, span(report));
     if report.total.attempts == 0 {
-        out.push_str("no attempt was started\n");
+        out.push_str("no attempts started\n");
         return out;
     }
     out.push('\n');
@@ -60,13 +60,13 @@ pub fn summary(report: &ReportView) -> [String; 3] {
     let per_issue = match report.cost_per_succeeded_issue_usd {
         Some(usd) => {
             let estimated = total.spent.estimated_usd / report.issues_succeeded.max(1) as f64;
-            format!("{} per issue that is done", cost_text(Some(usd), estimated))
+            format!("{} per issue done", cost_text(Some(usd), estimated))
         }
         None => "no issue is done yet".to_owned(),
     };
     let spent = match total.spent.cost_usd {
         usd if usd > 0.0 => format!("{} · {tokens} · {per_issue}", spent_cost(&total.spent)),
-        _ => format!("{tokens} · no cost is known"),
+        _ => format!("{tokens} · cost unknown"),
     };
     [
         format!(
@@ -80,7 +80,7 @@ pub fn summary(report: &ReportView) -> [String; 3] {
         match total.median_duration_ms {
             None => "no attempt has ended yet".to_owned(),
             Some(median) => format!(
-                "{} of work · half of the attempts took {} at most",
+                "{} of work · median attempt {}",
                 time(total.duration_ms),
                 time(median)
             ),
@@ -97,7 +97,7 @@ fn attempts(total: &Figures) -> String {
     );
     let running = under_way(total);
     if running > 0 {
-        let _ = write!(text, ", {running} under way");
+        let _ = write!(text, ", {running} in progress");
     }
     text
 }
@@ -238,7 +238,7 @@ fn series(report: &ReportView, width: usize) -> String {
             .collect();
         table_within(usize::MAX, [at, succeeded, failed, cost, ""], &rows)
     };
-    let legend = "each # ended well, each x did not; a . was started and has not ended there";
+    let legend = "# succeeded, x failed, . started but not ended in the same period";
     let mut out = format!("\n{table}");
     for line in wrap(legend, width) {
         let _ = writeln!(out, "{line}");

@@ -64,9 +64,9 @@ fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure>
         return Err(Failure::new(
             Exit::NotFound,
             "unknown_issue",
-            format!("no run of issue `{}` is known", one_line(issue.as_str(), 60)),
+            format!("no runs of issue `{}` found", one_line(issue.as_str(), 60)),
         )
-        .hint("`vik runs` lists all; `vik explain` says why one does not run"));
+        .hint("`vik runs` lists all runs; `vik explain` shows why an issue does not run"));
     }
     Ok(found)
 }
@@ -112,17 +112,17 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
         let _ = writeln!(out, "    {}", clean(reason.trim_end()).replace('\n', "\n    "));
     }
     if let Some(before) = &attempt.resumed_from {
-        let _ = writeln!(out, "    went on with the conversation of {before}");
+        let _ = writeln!(out, "    resumed the conversation of {before}");
     }
     for script in &attempt.hooks_run_twice {
         let _ = writeln!(
             out,
-            "    {} ran again: Vik died before it had noted its end",
+            "    {} ran again: Vik exited before it recorded the first result",
             one_line(script, 40)
         );
     }
     if let Some(proof) = &attempt.proof {
-        let _ = writeln!(out, "    end of its processes: {}", one_line(proof, 80));
+        let _ = writeln!(out, "    proof of process exit: {}", one_line(proof, 80));
     }
     let _ = writeln!(out, "    log: {}", attempt.log.display());
     out

@@ -50,7 +50,7 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
     explain::paragraph(&mut out, "", &explain::answer(explained, now), width);
     let items = items(life);
     if life.decisions.len() >= life.max_decisions {
-        out.push_str("\nolder decisions are left out\n");
+        out.push_str("\nolder decisions are not shown\n");
     }
     let stage_width = items.iter().map(|item| item.stage.width()).max().unwrap_or(0);
     let kind_width = items.iter().map(|item| item.kind.width()).max().unwrap_or(0);
@@ -198,11 +198,8 @@ fn started(
     let mut detail = vec![text];
     if let Some(before) = &attempt.resumed_from {
         detail.push(match attempts.get(before.as_str()) {
-            Some((_, before)) => format!("it goes on with the conversation of attempt {}", before.attempt),
-            None => format!(
-                "it goes on with the conversation of session {}",
-                one_line(before, 40)
-            ),
+            Some((_, before)) => format!("resumes the conversation of attempt {}", before.attempt),
+            None => format!("resumes the conversation of session {}", one_line(before, 40)),
         });
     }
     detail
@@ -213,7 +210,7 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     let Some(outcome) = attempt.outcome else {
         // The attempt runs, or its end is not written yet: the answer above says which.
         return (run != RunState::Running)
-            .then(|| vec![format!("attempt {}: not known yet", attempt.attempt)]);
+            .then(|| vec![format!("attempt {}: outcome not known yet", attempt.attempt)]);
     };
     let mut text = format!("attempt {}: {outcome}", attempt.attempt);
     if let Some(class) = attempt.failure_class {
@@ -243,12 +240,12 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
     }
     for script in &attempt.hooks_run_twice {
         detail.push(format!(
-            "{} ran again: Vik died before it had noted its end",
+            "{} ran again: Vik exited before it recorded the first result",
             one_line(script, 40)
         ));
     }
     if let Some(proof) = &attempt.proof {
-        detail.push(format!("end of its processes: {}", one_line(proof, 80)));
+        detail.push(format!("proof of process exit: {}", one_line(proof, 80)));
     }
     detail.push(format!("log: {}", attempt.log.display()));
     Some(detail)
@@ -264,7 +261,7 @@ fn totals(runs: &[RunView]) -> String {
             .count()
     };
     if attempts.is_empty() {
-        return "no attempt yet".to_owned();
+        return "no attempts yet".to_owned();
     }
     let (succeeded, failed) = (count_ended(true), count_ended(false));
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -286,7 +283,7 @@ fn totals(runs: &[RunView]) -> String {
     );
     let running = attempts.len() - succeeded - failed;
     if running > 0 {
-        let _ = write!(text, ", {running} under way");
+        let _ = write!(text, ", {running} in progress");
     }
     let _ = write!(
         text,

@@ -34,7 +34,7 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
         return Err(
             match (stop::count_orphaned_agents(&instance), status.daemon.state) {
                 (0, DaemonState::Dead) => failure
-                    .cause("the last one ended without cleaning up; `vik run -d` finishes what it was at"),
+                    .cause("the last daemon exited without cleaning up; `vik run -d` recovers its attempts"),
                 (0, _) => failure,
                 (count, _) => failure.cause(stop::orphan_notice(count)),
             },
@@ -45,7 +45,7 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
             && let Presence::Running(info) = instance.presence()
             && let Ok(Some(Response::Link { url })) = client::request(&instance, &info, Verb::Link)
         {
-            print(&format!("open it with {url} (works once)\n"));
+            print(&format!("open {url} (can be used once)\n"));
         }
     }
     Ok(if is_absent { Exit::NoDaemon } else { Exit::Done })
@@ -93,7 +93,7 @@ fn all(args: &StatusArgs) -> CliResult {
     if args.json {
         print_json(&found);
     } else if found.is_empty() {
-        print("no daemon runs\n");
+        print("no daemon is running\n");
     } else {
         let rows: Vec<_> = found
             .iter()

@@ -69,7 +69,7 @@ fn head(status: &Status, now: Timestamp) -> String {
 
 fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> String {
     match pull {
-        None => "no pull has ended yet\n".to_owned(),
+        None => "no pull has completed yet\n".to_owned(),
         Some(pull) if pull.ok => {
             let skipped = if pull.skipped > 0 {
                 format!(", {} skipped", pull.skipped)
@@ -114,7 +114,7 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
         );
     }
     if status.paused {
-        out.push_str("PAUSED: nothing more is started; `vik continue` goes on\n");
+        out.push_str("PAUSED: no new attempts start; resume with `vik continue`\n");
     }
     if !status.paused_issues.is_empty() {
         let ids: Vec<_> = status
@@ -145,7 +145,7 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_ref()) {
         push_wrapped(
             &mut out,
-            &format!("THE LEDGER CANNOT BE WRITTEN, so nothing more is started: {error}"),
+            &format!("THE LEDGER CANNOT BE WRITTEN, no new attempts start: {error}"),
             width,
         );
     }
@@ -156,7 +156,7 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
     let mut out = String::new();
     if let Some(rejected) = &workflow.rejected {
         let text = format!(
-            "THE WORKFLOW WAS EDITED {} AND IS NOT VALID; the one of {:.0} stays in force:",
+            "THE WORKFLOW WAS EDITED {} AND IS INVALID; the version of {:.0} stays active:",
             when(rejected.at, now),
             workflow.loaded_at,
         );
@@ -165,7 +165,7 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
             push_wrapped(&mut out, &format!("  {}", one_line(diagnostic, 400)), width);
         }
         match rejected.more {
-            0 => out.push_str("  `vik doctor` says more\n"),
+            0 => out.push_str("  run `vik doctor` for details\n"),
             more => {
                 let _ = writeln!(out, "  … and {more} more; `vik doctor` shows them");
             }
@@ -173,7 +173,7 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
     }
     if !workflow.needs_restart.is_empty() {
         let text = format!(
-            "edited, but in force only after `vik restart`: {}",
+            "edited, effective only after `vik restart`: {}",
             workflow.needs_restart.join(", ")
         );
         push_wrapped(&mut out, &text, width);
@@ -193,7 +193,7 @@ fn push_wrapped(out: &mut String, text: &str, width: usize) {
 
 /// Lists what waits for a person: the only list that asks the reader to act.
 fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String {
-    let mut out = "WAITS FOR YOU: `vik approve ISSUE` or `vik deny ISSUE`\n".to_owned();
+    let mut out = "WAITING FOR APPROVAL: `vik approve ISSUE` or `vik deny ISSUE`\n".to_owned();
     for approval in approvals {
         let request = &approval.request;
         let text = format!(
@@ -267,7 +267,7 @@ fn doing(session: &SessionView) -> String {
         doing = format!("resumed · {doing}");
     }
     if session.adopted {
-        doing = format!("taken up · {doing}");
+        doing = format!("adopted · {doing}");
     }
     doing
 }

@@ -94,12 +94,8 @@ fn find_file(root: &Path, file: &Path, issue: Option<&str>) -> Result<BlamedFile
     let issues = root.join("issues");
     let path_text = file.display();
     let missing = || {
-        Failure::new(
-            Exit::NotFound,
-            "not_found",
-            format!("there is no file {path_text}"),
-        )
-        .hint("say --issue ID for a file in the workspace of an issue")
+        Failure::new(Exit::NotFound, "not_found", format!("file {path_text} not found"))
+            .hint("use --issue ID for a file in the workspace of an issue")
     };
     let failure =
         |error: &std::io::Error| Failure::failed("trace", format!("cannot read {path_text}"), error);

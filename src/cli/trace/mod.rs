@@ -23,11 +23,11 @@ use crate::workflow_file::absolute;
 /// `vik trace`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The trace tells what each attempt changed in its workspace, by what Vik found there before and after its \
-                  agent. It needs no daemon."
+    after_help = "The trace records what each attempt changed in its workspace, from comparisons before \
+                  and after its agent ran. No daemon is needed."
 )]
 pub struct TraceArgs {
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub verb: TraceVerb,
 }
@@ -35,58 +35,60 @@ pub struct TraceArgs {
 /// The verbs of `vik trace`.
 #[derive(Debug, Subcommand)]
 pub enum TraceVerb {
-    /// List the attempts that changed something, and what
+    /// List the attempts that changed files, with their changes
     Log {
-        /// Only this issue
+        /// Include only this issue
         #[arg(long, value_name = "ID")]
         issue: Option<String>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say who wrote each line of a file
+    /// Show the author of each line of a file
     #[command(
-        after_help = "With --issue, FILE is a path in that issue's workspace. Without it, FILE is a file here: in an issue's \
-                      workspace, or in any checkout, where the records of all issues are asked."
+        after_help = "With --issue, FILE is a path in the workspace of that issue. Without it, FILE is a \
+                      file in the workspace of an issue or in any other checkout; for another checkout, \
+                      the records of all issues are searched."
     )]
     Blame {
-        /// The file
+        /// Path to the file
         file: PathBuf,
-        /// In the workspace of this issue
+        /// Issue whose workspace contains the file
         #[arg(long, value_name = "ID")]
         issue: Option<String>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Check that no record was changed, removed, added or moved; exit 1 where one was, and say which
+    /// Verify that no record was changed, removed, added or moved; exit with 1 and name the first one that was
     Verify {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write the records for other programs, in the schema of Agent Trace
+    /// Export the records in the Agent Trace format
     #[command(
-        after_help = "`jsonl` prints them, byte for byte as they are kept, but for secrets. `notes` adds each to the commit that its agent left \
-                      checked out, as a git note under refs/notes/agent-trace of the repository that --repo names."
+        after_help = "`jsonl` prints the stored records byte for byte, with secrets masked. `notes` adds \
+                      each record as a git note, under refs/notes/agent-trace of the repository that \
+                      --repo names, to the commit that its agent left checked out."
     )]
     Export {
-        /// How
+        /// Output format
         #[arg(long, value_enum, default_value_t = Format::Jsonl)]
         format: Format,
-        /// Only this issue
+        /// Include only this issue
         #[arg(long, value_name = "ID")]
         issue: Option<String>,
-        /// The repository that gets the notes; no agent's workspace
+        /// Repository for the notes; cannot be a workspace of an issue
         #[arg(long, value_name = "FOLDER", required_if_eq("format", "notes"))]
         repo: Option<PathBuf>,
     },
-    /// Show which files became what for which issue: the intent map
+    /// List the files changed for each issue (the intent map)
     Map {
-        /// Only this issue
+        /// Include only this issue
         #[arg(long, value_name = "ID")]
         issue: Option<String>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -95,9 +97,9 @@ pub enum TraceVerb {
 /// How records are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// One record a line
+    /// One JSON record per line
     Jsonl,
-    /// Notes at commits
+    /// Git notes on commits
     Notes,
 }
 
@@ -129,8 +131,10 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
             match (format, repo) {
                 (Format::Notes, Some(repo)) => notes::run(&root, &lines, repo),
                 (Format::Notes, None) => {
-                    Err(Failure::new(Exit::Usage, "usage", "notes need a repository")
-                        .hint("say --repo FOLDER"))
+                    Err(
+                        Failure::new(Exit::Usage, "usage", "exporting notes requires a repository")
+                            .hint("specify it with --repo FOLDER"),
+                    )
                 }
                 (Format::Jsonl, _) => {
                     lines
@@ -155,7 +159,7 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
     }
 }
 
-const EMPTY: &str = "no attempt has changed anything yet\n";
+const EMPTY: &str = "no attempt has changed files yet\n";
 
 fn unreadable(error: &std::io::Error) -> Failure {
     Failure::failed("trace", "cannot read the trace", error)
@@ -169,10 +173,9 @@ fn read(trace: &Trace, issue: Option<&str>) -> Result<Vec<Line>, Failure> {
     };
     lines.retain(|line| line.record.vik().issue == issue);
     if lines.is_empty() {
-        let heading = format!("no attempt has changed anything for issue {issue}");
-        return Err(
-            Failure::new(Exit::NotFound, "not_found", heading).hint("`vik trace log` lists those that did")
-        );
+        let heading = format!("no attempt has changed files for issue {issue}");
+        return Err(Failure::new(Exit::NotFound, "not_found", heading)
+            .hint("`vik trace log` lists all attempts that changed files"));
     }
     Ok(lines)
 }

@@ -18,14 +18,14 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
     let repo = repo.canonicalize().map_err(|error| {
         Failure::failed(
             "usage",
-            format!("there is no repository {}", repo.display()),
+            format!("cannot find the repository {}", repo.display()),
             &error,
         )
     })?;
     let issues = root.join("issues");
     if repo.starts_with(issues.canonicalize().unwrap_or(issues)) {
-        let heading = "the workspace of an issue gets no notes: git there would run what an agent left";
-        return Err(Failure::new(Exit::Usage, "usage", heading).hint("name a repository of your own"));
+        let heading = "cannot write notes to the workspace of an issue: git could run code of an agent there";
+        return Err(Failure::new(Exit::Usage, "usage", heading).hint("specify another repository"));
     }
     let mut by_commit: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
     let mut without = 0;
@@ -66,18 +66,18 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
         }
     }
     print(&format!(
-        "{} noted at refs/notes/{REF}\n",
+        "{} written to refs/notes/{REF}\n",
         count(written, "record")
     ));
     if missing > 0 {
         print(&format!(
-            "{} left out: the repository has no such commit\n",
+            "{} skipped: commit not found in the repository\n",
             count(missing, "record")
         ));
     }
     if without > 0 {
         print(&format!(
-            "{} left out: the agent made no commit\n",
+            "{} skipped: the agent made no commit\n",
             count(without, "record")
         ));
     }

@@ -78,7 +78,7 @@ fn check_names_the_broken_line() {
     let mut report = text::check(&check, Path::new("/t/trace.jsonl"));
     check.broken = Some(BrokenRecord {
         line: 2,
-        problem: "its content is not what was recorded".to_owned(),
+        problem: "its content does not match its hash".to_owned(),
     });
     report.push_str(&text::check(&check, Path::new("/t/trace.jsonl")));
     insta::assert_snapshot!(report);

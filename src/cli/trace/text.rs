@@ -36,7 +36,7 @@ pub fn log(entries: &[TraceEntry]) -> String {
             out.push_str(&format!("    {}\n", one_line(&line(file), 200)));
         }
         for path in &entry.unseen {
-            out.push_str(&format!("    ? {} could not be looked at\n", one_line(path, 150)));
+            out.push_str(&format!("    ? {} could not be read\n", one_line(path, 150)));
         }
     }
     out
@@ -71,14 +71,14 @@ fn line(file: &TracedFile) -> String {
 pub fn check(check: &TraceCheck, file: &Path) -> String {
     let records = count(check.records, "record");
     let cut_off = if check.cut_off {
-        "; the last append was cut off, which the next one clears away"
+        "; the last append is incomplete and will be removed by the next one"
     } else {
         ""
     };
     match &check.broken {
-        None => format!("the trace holds: {records}{cut_off}\n"),
+        None => format!("the trace is intact: {records}{cut_off}\n"),
         Some(broken) => format!(
-            "the trace is broken at line {} of {}: {}\n{records} before it: whole\n",
+            "the trace is broken at line {} of {}: {}\n{records} before this line: intact\n",
             broken.line,
             clean(&file.to_string_lossy()),
             broken.problem
@@ -143,7 +143,7 @@ fn author_label(author: &Author) -> String {
             )
         }
         Author::Outside => "outside of Vik".to_owned(),
-        Author::Unknown => "not known any more".to_owned(),
+        Author::Unknown => "unknown".to_owned(),
     }
 }
 
@@ -171,7 +171,7 @@ pub fn map(intents: &[IntentView]) -> String {
                     .filter(|(class, _)| *class != "null")
                     .map(|(class, count)| format!("{class} {count}"))
                     .collect();
-                let deleted_suffix = if file.deleted { " (gone)" } else { "" };
+                let deleted_suffix = if file.deleted { " (deleted)" } else { "" };
                 [
                     format!("{}{deleted_suffix}", file.path),
                     format!("+{}", file.added),
@@ -180,7 +180,7 @@ pub fn map(intents: &[IntentView]) -> String {
                 ]
             })
             .collect();
-        out.push_str(&table(["FILE", "CAME", "WENT", "CLASSES"], &rows));
+        out.push_str(&table(["FILE", "ADDED", "REMOVED", "CLASSES"], &rows));
     }
     out
 }

@@ -63,7 +63,7 @@ impl Refusal {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "daemon_nonsense",
-            "the daemon answered something else",
+            "unexpected answer from the daemon",
         )
     }
 
@@ -197,9 +197,9 @@ pub fn unknown_session(id: &str) -> Refusal {
     Refusal::new(
         StatusCode::NOT_FOUND,
         "no_session",
-        format!("no session `{shown}` is known"),
+        format!("no session `{shown}`"),
     )
-    .hint("`GET /api/v1/runs` lists all")
+    .hint("`GET /api/v1/runs` lists all sessions")
 }
 
 async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<String, Refusal> {

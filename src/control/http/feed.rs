@@ -239,7 +239,7 @@ impl Feed {
                 }
             }
             // The client does not read. Closing its connection frees the data that waits for it.
-            tracing::debug!("a reader of the feed does not keep up: it is let go");
+            tracing::debug!("a client of the feed is too slow: closing its connection");
             connection.0.cancel();
         });
         let bytes = futures_util::stream::poll_fn(move |context| {

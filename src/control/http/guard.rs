@@ -56,7 +56,7 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
                 }
             }
         }
-        None => return Refusal::new(StatusCode::FORBIDDEN, "refused", "unknown way in").into_response(),
+        None => return Refusal::new(StatusCode::FORBIDDEN, "refused", "unknown origin").into_response(),
     };
     request.extensions_mut().insert(by);
     next.run(request).await
@@ -91,14 +91,14 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
             "host",
-            "the Host header is no address of this machine",
+            "the Host header is not an address of this machine",
         )
         .hint("use the address that `vik status` prints"));
     }
     let cross_site = Refusal::new(
         StatusCode::FORBIDDEN,
         "origin",
-        "the request comes from another site",
+        "the request comes from another website",
     );
     match text(headers, header::ORIGIN) {
         None if headers.contains_key(header::ORIGIN) => return Err(cross_site),
@@ -155,9 +155,9 @@ fn unauthorized() -> Refusal {
     Refusal::new(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
-        "a token is needed: `Authorization: Bearer …`",
+        "missing or invalid token: send `Authorization: Bearer …`",
     )
-    .hint("`vik status` prints a link for the browser; a program sends what VIK_API_TOKEN has, else `api.token` of the instance folder")
+    .hint("`vik status` prints a link for the browser; a program sends the value of VIK_API_TOKEN or of the file `api.token` in the instance folder")
 }
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {

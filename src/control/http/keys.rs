@@ -26,7 +26,7 @@ const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
 pub enum KeyError {
     #[error("cannot use the token file {path}")]
     File { path: PathBuf, source: io::Error },
-    #[error("the token file {path} can be read by others: give it mode 0600")]
+    #[error("the token file {path} is readable by others: set its mode to 0600")]
     Open { path: PathBuf },
     /// The token is too short or contains blanks.
     #[error("the token of {from} must be at least {SHORTEST} visible ASCII characters")]

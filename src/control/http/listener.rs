@@ -104,7 +104,7 @@ impl ServerContext {
                 }
                 Err(error) => {
                     if let Some(count) = self.trouble.count() {
-                        tracing::warn!(%error, count, "the HTTP API cannot accept");
+                        tracing::warn!(%error, count, "the HTTP API cannot accept a connection");
                     }
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -121,7 +121,7 @@ impl ServerContext {
             if let Err(error) = served
                 && let Some(count) = self.trouble.count()
             {
-                tracing::warn!(%error, count, "a client of the control socket cannot be served");
+                tracing::warn!(%error, count, "cannot serve a client of the control socket");
             }
         }
         // The sender is closed, but TCP is still served.
@@ -169,7 +169,7 @@ impl ServerContext {
         async move {
             tokio::select! {
                 served = served => if let Err(error) = served {
-                    tracing::debug!(%error, "a client of the HTTP API went away");
+                    tracing::debug!(%error, "a client of the HTTP API disconnected");
                 },
                 () = end.cancelled() => {}
             }

@@ -40,47 +40,47 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            pulls: counter("vik_pulls_total", "Pulls of the tracker.", &["result"]),
+            pulls: counter("vik_pulls_total", "Number of pulls of the tracker.", &["result"]),
             attempts: counter(
                 "vik_attempts_total",
-                "Attempts that ended.",
+                "Number of ended attempts.",
                 &["stage", "agent", "outcome"],
             ),
             durations: valid(HistogramVec::new(
                 HistogramOpts::new(
                     "vik_attempt_duration_seconds",
-                    "How long attempts took, to the proven end of their processes.",
+                    "Duration of attempts, until their processes have ended.",
                 )
                 .buckets(DURATIONS.to_vec()),
                 &["stage"],
             )),
             tokens: counter(
                 "vik_tokens_total",
-                "Tokens that agents reported when attempts ended; input has cached input in it.",
+                "Tokens that agents reported for ended attempts; input includes cached input.",
                 &["agent", "kind"],
             ),
             cost: valid(prometheus::CounterVec::new(
                 Opts::new(
                     "vik_cost_usd_total",
-                    "Money that attempts cost, in US dollars, where it is known.",
+                    "Cost of attempts in US dollars, as far as known.",
                 ),
                 &["agent"],
             )),
             estimated: valid(prometheus::CounterVec::new(
                 Opts::new(
                     "vik_estimated_cost_usd_total",
-                    "The part of vik_cost_usd_total that is an estimate.",
+                    "Estimated part of vik_cost_usd_total.",
                 ),
                 &["agent"],
             )),
             parked: counter(
                 "vik_parked_total",
-                "How often a stage of an issue was parked.",
+                "Number of times that a stage of an issue was parked.",
                 &["stage", "reason"],
             ),
             hooks: counter(
                 "vik_hook_deliveries_total",
-                "Calls of webhooks that the workflow names.",
+                "Number of calls of the webhooks in the workflow.",
                 &["hook", "result"],
             ),
             last_good_pull: Arc::new(AtomicI64::new(i64::MIN)),
@@ -152,13 +152,13 @@ impl Metrics {
         gauge(
             &registry,
             "vik_last_good_pull_timestamp_seconds",
-            "When the last good pull ended; 0 before the first.",
+            "Time at which the last successful pull ended; 0 before the first.",
             self.last_good_pull().map_or(0.0, seconds),
         )?;
         gauge(
             &registry,
             "vik_feed_readers",
-            "Clients that read the feed of events.",
+            "Number of clients of the event feed.",
             count(readers),
         )?;
         let mut text = Vec::new();
@@ -187,26 +187,26 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     labelled(
         registry,
         "vik_info",
-        "Always 1; the labels tell which Vik this is.",
+        "Always 1; the labels contain the version of Vik.",
         &["version"],
         [(vec![daemon.version.clone().unwrap_or_default()], 1.0)],
     )?;
     gauge(
         registry,
         "vik_start_time_seconds",
-        "When the daemon started.",
+        "Time at which the daemon started.",
         daemon.started_at.map_or(0.0, seconds),
     )?;
     gauge(
         registry,
         "vik_accepting",
-        "1 while it starts work, 0 while it is paused, draining or stopping.",
+        "1 while the daemon starts attempts, 0 while it is paused, draining or stopping.",
         flag(daemon.state == DaemonState::Running && !status.paused),
     )?;
     gauge(
         registry,
         "vik_workflow_valid",
-        "0 while the newest edit of the workflow is not valid, so that the one before it is in force.",
+        "0 while the latest edit of the workflow is not valid, so that the previous version stays active.",
         flag(
             status
                 .workflow
@@ -217,7 +217,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     gauge(
         registry,
         "vik_ledger_writable",
-        "0 when nothing can be written to the ledger any more.",
+        "0 if the ledger is no longer writable.",
         flag(status.ledger.as_ref().is_none_or(|ledger| ledger.error.is_none())),
     )?;
     let count_by = |keys: Vec<Vec<String>>| {
@@ -231,7 +231,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     labelled(
         registry,
         "vik_sessions",
-        "Attempts under way.",
+        "Number of running attempts.",
         &["stage", "agent"],
         count_by(
             sessions
@@ -243,7 +243,7 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     labelled(
         registry,
         "vik_parked",
-        "Stages of issues that will not start again by themselves.",
+        "Number of parked stages.",
         &["stage", "reason"],
         count_by(
             parked
@@ -254,20 +254,20 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
     gauge(
         registry,
         "vik_waiting",
-        "Stages of issues that will start later.",
+        "Number of stages that will start later.",
         count(status.waiting.len() + status.waiting_more),
     )?;
     if let Some(day) = &status.day {
         gauge(
             registry,
             "vik_day_spent_usd",
-            "Money spent today (UTC), in US dollars.",
+            "Cost of today (UTC) in US dollars.",
             day.spent.cost_usd,
         )?;
         gauge(
             registry,
             "vik_day_estimated_usd",
-            "The part of vik_day_spent_usd that is an estimate.",
+            "Estimated part of vik_day_spent_usd.",
             day.spent.estimated_usd,
         )?;
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -275,14 +275,14 @@ fn state(registry: &Registry, status: &Status) -> prometheus::Result<()> {
         gauge(
             registry,
             "vik_day_spent_tokens",
-            "Tokens spent today (UTC).",
+            "Tokens used today (UTC).",
             tokens,
         )?;
         if let Some(limit) = day.limit.usd {
             gauge(
                 registry,
                 "vik_day_limit_usd",
-                "Money that may be spent today, in US dollars; absent without a limit.",
+                "Cost limit of today in US dollars; absent without a limit.",
                 limit,
             )?;
         }

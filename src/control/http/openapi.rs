@@ -30,7 +30,7 @@ pub fn openapi() -> Value {
         "info": {
             "title": "Vik",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What a Vik daemon does, and how it is steered. A version of the API only gains fields.",
+            "description": "Read the state of a Vik daemon and control it. Within a version, the API only gains fields.",
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "security": [{ "token": [] }],
@@ -84,12 +84,9 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
     let problem_response = |description: &str| json!({ "description": description, "content": media(PROBLEM_JSON, problem.clone().into()) });
     responses.insert("401".to_owned(), problem_response("No token, or a wrong one"));
     if route.names_item {
-        responses.insert("404".to_owned(), problem_response("It is not known"));
+        responses.insert("404".to_owned(), problem_response("Not found"));
     }
-    responses.insert(
-        "default".to_owned(),
-        problem_response("It was refused, or failed"),
-    );
+    responses.insert("default".to_owned(), problem_response("Refused or failed"));
     let mut operation = json!({
         "summary": route.summary,
         "operationId": operation_id(route),

@@ -81,7 +81,7 @@ pub async fn file(extract::Path(name): extract::Path<String>) -> Response {
 
 fn asset(name: &str) -> Response {
     let Some((_, bytes)) = ASSETS.iter().find(|(known, _)| *known == name) else {
-        return Refusal::new(StatusCode::NOT_FOUND, "not_found", "there is no such file").into_response();
+        return Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such file").into_response();
     };
     let kind = match Path::new(name)
         .extension()

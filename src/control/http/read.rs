@@ -89,7 +89,7 @@ impl Daemon {
             Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 crate::control::STOPPING,
-                "the daemon is ending",
+                "the daemon is shutting down",
             )
         };
         let (answer, receiver) = oneshot::channel();
@@ -137,7 +137,7 @@ impl Daemon {
         let daemon = Arc::clone(self);
         match tokio::task::spawn_blocking(move || read(&daemon)).await {
             Ok(done) => done,
-            Err(error) => Err(Failure::failed("bug", "a read did not come to its end", &error).into()),
+            Err(error) => Err(Failure::failed("bug", "a query did not finish", &error).into()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Daemon {
             Ok(None) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "ledger",
-                "there is no ledger",
+                "no ledger found",
             )),
             Err(error) => Err(ledger_failure(&error).into()),
         }
@@ -159,15 +159,15 @@ pub async fn state(State(daemon): State<Arc<Daemon>>) -> Answer<Status> {
     Ok(Json((*daemon.status().await?).clone()))
 }
 
-/// Which part of a list, and how much of it.
+/// A page of a list.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssuesQuery {
-    /// Go on after this issue.
+    /// Only issues after this id.
     after: Option<IssueId>,
-    /// Only those with this in their id, title or state, in any case.
+    /// Only issues with this text in their id, title or state, ignoring case.
     q: Option<String>,
-    /// How many at most.
+    /// Maximum number of items.
     #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
@@ -183,7 +183,7 @@ impl TryFrom<u32> for Limit {
     fn try_from(limit: u32) -> Result<Self, Self::Error> {
         match limit {
             1..=1000 => Ok(Self(limit)),
-            _ => Err("`limit` is a number from 1 to 1000"),
+            _ => Err("`limit` must be a number from 1 to 1000"),
         }
     }
 }
@@ -225,7 +225,7 @@ pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueI
                 .map_err(|error| ledger_failure(&error))?;
             decisions.reverse();
             let runs = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue)
-                .map_err(|error| Failure::failed("history", "cannot read what was done", &error))?;
+                .map_err(|error| Failure::failed("history", "cannot read the history", &error))?;
             let known = decisions.iter().any(|decision| decision.issue.is_some());
             if now.is_none() && runs.is_empty() && !known {
                 return Err(Refusal::unknown_issue(&issue));
@@ -243,13 +243,13 @@ pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueI
     Ok(Json(explained))
 }
 
-/// Of which issue, and how many.
+/// The issue and the maximum number of items.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PastQuery {
-    /// Only of this issue.
+    /// Only items of this issue.
     issue: Option<IssueId>,
-    /// How many at most.
+    /// Maximum number of items.
     #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
@@ -266,7 +266,7 @@ pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQ
                 Some(issue) => {
                     let found = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue);
                     let mut runs = found
-                        .map_err(|error| Failure::failed("history", "cannot read what was done", &error))?;
+                        .map_err(|error| Failure::failed("history", "cannot read the history", &error))?;
                     runs.reverse();
                     let more = runs.len() > limit as usize;
                     runs.truncate(limit as usize);
@@ -310,11 +310,12 @@ pub async fn decisions(
     Ok(Json(page))
 }
 
-/// Which span of time.
+/// The period.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportQuery {
-    /// From when: a time before now (`24h`, `7d`), a date, or a time (RFC 3339). Without it: `7d`.
+    /// Start of the period: a duration before now (`24h`, `7d`), a date, or a time (RFC 3339).
+    /// Default: `7d`.
     #[schemars(with = "String", regex(pattern = SINCE))]
     since: Option<String>,
 }
@@ -336,7 +337,7 @@ pub async fn report(
         Refusal::new(
             StatusCode::BAD_REQUEST,
             "bad_request",
-            "`since` is a time before now (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
+            "`since` must be a duration (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
         )
     })?;
     // A time in the future gives an empty time span.
@@ -366,15 +367,17 @@ pub async fn events(
 pub async fn healthz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
         Ok(status) => status.ledger.as_ref().and_then(|ledger| ledger.error.clone()),
-        Err(_) => Some("the daemon's loop does not answer".to_owned()),
+        Err(_) => Some("the main loop of the daemon does not respond".to_owned()),
     };
     health(&daemon, why)
 }
 
 pub async fn readyz(State(daemon): State<Arc<Daemon>>) -> HttpResponse {
     let why = match daemon.status().await {
-        Err(_) => Some("the daemon's loop does not answer".to_owned()),
-        Ok(status) if status.daemon.state != DaemonState::Running => Some("the daemon is ending".to_owned()),
+        Err(_) => Some("the main loop of the daemon does not respond".to_owned()),
+        Ok(status) if status.daemon.state != DaemonState::Running => {
+            Some("the daemon is shutting down".to_owned())
+        }
         Ok(status) if status.pulls.failed_in_a_row >= FAILED_PULLS => {
             Some(format!("the last {} pulls failed", status.pulls.failed_in_a_row))
         }

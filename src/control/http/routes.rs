@@ -117,152 +117,152 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::get(
             "/state",
-            "What the daemon does now",
+            "Show the status of the daemon",
             json::<Status>(),
             get(read::state),
         ),
         Route::get(
             "/issues",
-            "Where issues stand, in the order of their ids",
+            "List the issues by id",
             json::<IssuesPage>(),
             get(read::issues),
         )
         .query::<IssuesQuery>(),
         Route::get(
             "/issues/{id}",
-            "All that is known about one issue: where it stands, and what led there",
+            "Show one issue: its status, attempts and decisions",
             json::<Explained>(),
             get(read::issue),
         ),
         Route::get(
             "/sessions/{id}",
-            "One attempt: what it was for, how it went, its prompt and its scripts",
+            "Show one attempt: its issue, result, prompt and scripts",
             json::<SessionDetail>(),
             get(sessions::detail),
         ),
         Route::get(
             "/sessions/{id}/events",
-            "A page of the events of an attempt, by `seq`",
+            "List a page of the events of an attempt, by `seq`",
             json::<EventsPage>(),
             get(sessions::events),
         )
         .query::<EventsQuery>(),
         Route::get(
             "/sessions/{id}/stderr",
-            "The end of what the agent printed to stderr",
+            "Show the end of the agent's stderr",
             json::<StderrTail>(),
             get(sessions::stderr),
         )
         .query::<StderrQuery>(),
         Route::get(
             "/sessions/{id}/diff",
-            "What the issue's workspace has now that the commit it began with does not",
+            "Compare the issue's workspace with the commit it started from",
             json::<DiffView>(),
             get(sessions::diff),
         ),
         Route::get(
             "/runs",
-            "Runs and their attempts, the latest first",
+            "List runs and their attempts, latest first",
             json::<RunsPage>(),
             get(read::runs),
         )
         .query::<PastQuery>(),
         Route::get(
             "/decisions",
-            "What was decided and why, the latest first",
+            "List decisions and their reasons, latest first",
             json::<DecisionsPage>(),
             get(read::decisions),
         )
         .query::<PastQuery>(),
         Route::get(
             "/report",
-            "What was done in a span of time, and what it cost",
+            "Report the work and the cost of a period",
             json::<ReportView>(),
             get(read::report),
         )
         .query::<ReportQuery>(),
         Route::get(
             "/events",
-            "What happens, as it happens; takes `Last-Event-ID`",
+            "Stream events as they happen; supports `Last-Event-ID`",
             ResponseBody::Events(schema_of::<FeedEvent>),
             get(read::events),
         ),
         Route::post::<Nothing>(
             "/refresh",
-            "Look at the workflow file and at the issues now",
+            "Reload the workflow file and pull issues now",
             post(steer::refresh),
         ),
         Route::post::<WhichIssue>(
             "/pause",
-            "Start nothing more, for one issue or at all; what runs goes on",
+            "Pause scheduling for one issue or for all; running attempts continue",
             post(steer::pause),
         )
         .may_be_unknown(),
-        Route::post::<WhichIssue>("/continue", "Take a pause back", post(steer::resume)).may_be_unknown(),
+        Route::post::<WhichIssue>("/continue", "Resume after a pause", post(steer::resume)).may_be_unknown(),
         Route::post::<Nothing>(
             "/drain",
-            "Start nothing more, and end when nothing runs",
+            "Start no more attempts, and exit when none is running",
             post(steer::drain),
         ),
         Route::post::<Nothing>(
             "/issues/{id}/cancel",
-            "Stop what runs for the issue, and park it",
+            "Stop the running attempts of the issue, and park it",
             post(steer::cancel),
         ),
         Route::post::<Unpark>(
             "/issues/{id}/unpark",
-            "Free what is parked for the issue",
+            "Unpark the stages of the issue",
             post(steer::unpark),
         ),
         Route::post::<ApprovalDecision>(
             "/issues/{id}/approve",
-            "Let go on what waits for a person",
+            "Approve a pending request",
             post(steer::approve),
         ),
         Route::post::<ApprovalDecision>(
             "/issues/{id}/deny",
-            "Deny what waits for a person; a message says what to do instead",
+            "Deny a pending request; a message says what to do instead",
             post(steer::deny),
         ),
         Route::post::<SignIn>(
             "/sign-in",
-            "Exchange the code of a link for a token of this browser",
+            "Exchange the code of a sign-in link for a browser token",
             post(signing::sign_in),
         )
         .gives(json::<SignedIn>())
         .for_anybody(),
         Route::get(
             "/sign-ins",
-            "The browsers that are signed in, the latest used first",
+            "List the signed-in browsers, last used first",
             json::<SignInsPage>(),
             get(signing::list),
         ),
         Route::post::<Nothing>(
             "/sign-ins/{id}/revoke",
-            "Sign a browser out; its event streams end",
+            "Sign out a browser and close its event streams",
             post(signing::revoke),
         ),
         Route::get(
             "/healthz",
-            "Whether the daemon answers and can keep what it decides",
+            "Check that the daemon responds and can write its ledger",
             ResponseBody::Health(schema_of::<Health>),
             get(read::healthz),
         ),
         Route::get(
             "/readyz",
-            "Whether it takes work: the age of the last good pull",
+            "Check that the daemon accepts work: the age of the last successful pull",
             ResponseBody::Health(schema_of::<Health>),
             get(read::readyz),
         ),
         Route::get(
             "/metrics",
-            "What Prometheus scrapes",
+            "Metrics for Prometheus",
             ResponseBody::Text(metrics::TEXT_FORMAT),
             get(read::metrics),
         ),
         Route::get(
             "/openapi.json",
-            "This document",
+            "Return this document",
             json::<serde_json::Map<String, serde_json::Value>>(),
             get(async || axum::Json(openapi())),
         ),
@@ -294,8 +294,8 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
 }
 
 async fn unknown() -> Response {
-    Refusal::new(StatusCode::NOT_FOUND, "not_found", "there is nothing here")
-        .hint("`GET /api/v1/openapi.json` tells what there is")
+    Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such path")
+        .hint("`GET /api/v1/openapi.json` lists all paths")
         .into_response()
 }
 
@@ -303,7 +303,7 @@ async fn wrong_method() -> Response {
     Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method",
-        "the path does not take this method",
+        "method not allowed for this path",
     )
     .into_response()
 }

@@ -89,14 +89,14 @@ fn scripts(files: &AttemptFiles) -> Vec<ScriptView> {
     scripts
 }
 
-/// Which events.
+/// The selection of events.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
-    /// Those after the one with this `seq`.
+    /// Only events after this `seq`.
     #[schemars(with = "u64", range(max = 9_007_199_254_740_991_u64))]
     after: Option<u64>,
-    /// How many at most.
+    /// Maximum number of events.
     #[schemars(with = "u32", range(min = 1, max = 1000))]
     limit: Option<Limit>,
 }
@@ -126,11 +126,11 @@ pub async fn events(
     Ok(Json(page))
 }
 
-/// How much of stderr.
+/// The size of the part of stderr.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StderrQuery {
-    /// How many bytes at most, 1 to 1048576.
+    /// Maximum number of bytes, from 1 to 1048576.
     #[schemars(with = "u64", range(min = 1, max = 1_048_576))]
     bytes: Option<u64>,
 }
@@ -145,7 +145,7 @@ pub async fn stderr(
         return Err(Refusal::new(
             StatusCode::BAD_REQUEST,
             "bad_request",
-            format!("`bytes` is a number from 1 to {MOST_STDERR}"),
+            format!("`bytes` must be a number from 1 to {MOST_STDERR}"),
         ));
     }
     let tail = daemon

@@ -98,7 +98,7 @@ impl SignIns {
         let records = match sign_ins.read(file) {
             Ok(records) => records,
             Err(error) => {
-                tracing::warn!(%error, file = %file.display(), "the sign-ins of the dashboard cannot be read: sign in again");
+                tracing::warn!(%error, file = %file.display(), "cannot read the sign-ins of the dashboard: sign in again");
                 Vec::new()
             }
         };
@@ -193,7 +193,7 @@ impl SignIns {
         if now.duration_since(entry.saved_use) > SAVE_USE_AFTER
             && let Err(error) = self.save(&mut entries, write_atomic_nosync)
         {
-            tracing::debug!(%error, "the last use of a sign-in cannot be saved");
+            tracing::debug!(%error, "cannot save the last use of a sign-in");
         }
         Some(found)
     }

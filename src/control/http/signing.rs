@@ -83,15 +83,15 @@ pub async fn revoke(
     Path(id): Path<String>,
     _: Input<Nothing>,
 ) -> Answer<Steered> {
-    let unknown = Refusal::new(StatusCode::NOT_FOUND, "no_sign_in", "there is no such sign-in")
-        .hint("`GET /api/v1/sign-ins` lists all");
+    let unknown = Refusal::new(StatusCode::NOT_FOUND, "no_sign_in", "no such sign-in")
+        .hint("`GET /api/v1/sign-ins` lists all sign-ins");
     let count = daemon
         .run_blocking(move |daemon| {
             let revoked = daemon.keys.sign_ins().revoke(Some(&id), wall_clock());
             let revoked = revoked.map_err(|error| {
                 Failure::failed(
                     "sign_in",
-                    "cannot save the revocation: it holds until the daemon restarts",
+                    "cannot save the revocation: it applies until the daemon restarts",
                     &error,
                 )
             })?;

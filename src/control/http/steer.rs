@@ -15,7 +15,7 @@ use super::read::Daemon;
 
 type Caller = (State<Arc<Daemon>>, Extension<Actor>);
 
-/// A body without anything in it.
+/// An empty body.
 #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}

@@ -146,7 +146,7 @@ impl TcpConnectionLimits {
         if closed && let Some(count) = self.closed.count() {
             tracing::warn!(
                 count,
-                "too many connections to the HTTP API without a token: the oldest ones were closed"
+                "too many connections to the HTTP API without a token: the oldest were closed"
             );
         }
         TcpConnection {
@@ -224,16 +224,16 @@ impl TcpConnection {
             Ok(admitted) if admitted.is_hidden && token == Token::Api => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 REFUSED,
-                "the process of this connection cannot be found, so it may be an agent's",
+                "cannot find the process of this connection, so it may belong to an agent",
             )
-            .hint("through `ssh -L` use the link that `vik status` prints, in a browser or as `vik top --url LINK`")),
+            .hint("with `ssh -L`, use the link that `vik status` prints, in a browser or with `vik top --url LINK`")),
             Ok(_) => Ok(()),
             Err(Denied::Agent) => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 REFUSED,
-                "agents may not steer the daemon that runs them",
+                "agents must not control the daemon that runs them",
             )
-            .hint("the process of this connection is an agent's, or could not be determined")),
+            .hint("the process of this connection belongs to an agent or could not be determined")),
             Err(Denied::Full) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "busy",
@@ -260,7 +260,7 @@ impl TcpConnection {
             return Ok(admitted);
         }
         if let Some(count) = self.places.agents.count() {
-            tracing::warn!(%peer, count, "an agent asked at the HTTP API with a token: refused");
+            tracing::warn!(%peer, count, "refused a request of an agent with a token to the HTTP API");
         }
         Err(Denied::Agent)
     }

@@ -8,7 +8,7 @@ const ROOT = "/api/v1/";
 /** Why a request failed, in the server's words where it gave any. */
 export class Problem extends Error {
   constructor(status, body) {
-    super(body?.detail || body?.title || `the server answered ${status}`);
+    super(body?.detail || body?.title || `the server answered with status ${status}`);
     this.status = status;
     this.code = body?.code ?? null;
     this.hint = body?.hint ?? null;
@@ -37,7 +37,7 @@ export async function request(path, { headers, ...options } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { detail: "The daemon does not answer.", hint: "Is it running? `vik status` tells." });
+    throw new Problem(0, { detail: "Cannot reach the daemon.", hint: "Check that it is running: `vik status`." });
   }
   learnClock(answer.headers.get("date"));
   if (answer.ok) return answer;

@@ -30,19 +30,19 @@ function route() {
   try {
     id = decodeURIComponent(rest.join("/"));
   } catch {
-    return missingPage("This address is no valid one.");
+    return missingPage("This address is not valid.");
   }
   if (first === "") return boardPage();
   if (first === "issues" && id) return issuePage(id);
   if (first === "sessions" && id) return sessionPage(id);
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
   if (first === "sign-ins") return signInsPage();
-  return missingPage("There is no such page.");
+  return missingPage("Page not found.");
 }
 
 const missingPage = (text) => ({
   title: "Not found",
-  view: () => [h("h1", { tabindex: -1 }, text), h("p", {}, h("a", { href: "/" }, "To the board"))],
+  view: () => [h("h1", { tabindex: -1 }, text), h("p", {}, h("a", { href: "/" }, "Go to the board"))],
 });
 
 let frame = 0;
@@ -80,7 +80,7 @@ function bar() {
   return [
     h(
       "a",
-      { class: "brand", href: "/", "aria-label": "Vik, to the board" },
+      { class: "brand", href: "/", "aria-label": "Vik, go to the board" },
       h("img", { src: "/assets/icon.svg", alt: "", width: 20, height: 20 }),
       h("span", { "aria-hidden": "true" }, "Vik"),
     ),
@@ -90,12 +90,12 @@ function bar() {
     h(
       "span",
       { class: `link ${live === false ? "lost" : ""}`, role: "status" },
-      live === false ? chip("lost", "Connection lost, trying again") : live ? h("span", { class: "dim" }, "Live") : "",
+      live === false ? chip("lost", "Connection lost, reconnecting") : live ? h("span", { class: "dim" }, "Live") : "",
     ),
     button("?", () => keys.help(), { kind: "quiet square", "aria-label": "Keys", title: "Keys (?)" }),
     button(themeName() === "dark" ? "☾" : "☀", turnTheme, {
       kind: "quiet square",
-      "aria-label": `Theme: ${themeName()}. Change it`,
+      "aria-label": `Theme: ${themeName()}. Change theme`,
       title: `Theme: ${themeName()} (t)`,
     }),
   ];
@@ -110,7 +110,7 @@ function bannerList() {
     banner(
       "Problem",
       "bad",
-      h("strong", {}, "The state could not be loaded. "),
+      h("strong", {}, "Cannot load the state. "),
       problem.message,
       " ",
       problem.hint ?? "",
@@ -121,7 +121,7 @@ function bannerList() {
     banner(
       "Ledger",
       "bad",
-      h("strong", {}, "The ledger cannot be written: nothing starts. "),
+      h("strong", {}, "Cannot write the ledger; no attempts start. "),
       status.ledger.error,
       " ",
       h("code", {}, status.ledger.path),
@@ -131,7 +131,7 @@ function bannerList() {
     banner(
       "Paused",
       "wait",
-      h("span", {}, h("strong", {}, "Paused. "), "Nothing new starts; what runs goes on. "),
+      h("span", {}, h("strong", {}, "Paused. "), "No new attempts start; running attempts continue. "),
       button("Continue", () => goOn()),
     );
   }
@@ -140,7 +140,7 @@ function bannerList() {
       "Ending",
       "wait",
       h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "),
-      "Nothing new starts, and the daemon ends when what runs has ended.",
+      "No new attempts start. The daemon exits when the running attempts have ended.",
     );
   }
   for (const notifier of status.notify ?? []) {
@@ -151,7 +151,7 @@ function bannerList() {
       h(
         "span",
         {},
-        h("strong", {}, `Nobody is told by ${notifier.name}: `),
+        h("strong", {}, `Notifier ${notifier.name}: `),
         `${many(notifier.undelivered, "delivery", "deliveries")} failing since `,
         when(notifier.failing_since),
         `. ${notifier.error ?? ""}`,
@@ -169,8 +169,8 @@ function bannerList() {
         h(
           "p",
           {},
-          h("strong", {}, "The last edit of the workflow is not valid. "),
-          "The one before it stays in force. ",
+          h("strong", {}, "The last edit of the workflow is invalid. "),
+          "The previous version stays in force. ",
           when(rejected.at),
         ),
         h(
@@ -186,7 +186,7 @@ function bannerList() {
     banner(
       "Restart",
       "wait",
-      h("strong", {}, "Edited, in effect after a restart: "),
+      h("strong", {}, "Edited; takes effect after a restart: "),
       h("code", {}, status.workflow.needs_restart.join(", ")),
     );
   }
@@ -199,9 +199,9 @@ const lockedView = () =>
     { class: "locked" },
     h("h1", { tabindex: -1 }, "This browser is not signed in"),
     refused ? h("p", { role: "alert", class: "bad-text" }, refused.message) : null,
-    h("p", {}, "Run this where the daemon runs, and open the link it prints:"),
+    h("p", {}, "On the machine of the daemon, run this command and open the link that it prints:"),
     h("pre", { class: "mono", tabindex: 0 }, "vik status"),
-    h("p", { class: "dim" }, "The link signs this browser in. It holds for this daemon only."),
+    h("p", { class: "dim" }, "The link signs this browser in, for this daemon only."),
     button("Try again", () => location.reload(), { kind: "primary" }),
   );
 

@@ -64,7 +64,7 @@ export function attemptRow(recorded) {
       ? h(
           "p",
           { class: "small dim" },
-          "goes on with ",
+          "resumes ",
           sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`),
         )
       : null,

@@ -69,15 +69,15 @@ export function boardPage() {
       { class: "row tools" },
       status.paused
         ? button("Continue", () => goOn(), { kind: "primary" })
-        : button("Pause", () => pause(), { title: "Nothing new starts; what runs goes on" }),
-      button("Refresh", refresh, { title: "Ask the tracker now" }),
+        : button("Pause", () => pause(), { title: "Start no new attempts; running attempts continue" }),
+      button("Refresh", refresh, { title: "Reload the workflow and pull the issues now" }),
       status.state === "running"
-        ? button("Drain…", drain, { title: "Start nothing more, and end when what runs has ended" })
+        ? button("Drain…", drain, { title: "Start no new attempts, and exit when the running ones have ended" })
         : null,
     );
 
   function pullView({ last_pull: pull, pulls, pid }) {
-    if (!pull) return h("span", {}, pid ? "No pull has ended yet" : "Not running");
+    if (!pull) return h("span", {}, pid ? "No pull has finished yet" : "Not running");
     if (pull.ok) {
       return h(
         "span",
@@ -155,7 +155,7 @@ export function boardPage() {
       "Waiting",
       { id: "waiting", count },
       count === 0
-        ? empty("Nothing waits.", "What has to wait for a slot, a back-off, a blocker or a budget is listed here.")
+        ? empty("No waiting issues.", "Issues that wait for a slot, a backoff, a blocker or a limit are listed here.")
         : null,
       h(
         "ul",
@@ -195,12 +195,12 @@ export function boardPage() {
       problem ? failure(problem, () => loadIssues(0)) : null,
       !problem && total === 0
         ? query
-          ? empty("No issue fits.", "The filter looks at ids and titles.")
+          ? empty("No matching issues.", "The filter searches ids and titles.")
           : empty(
               "The tracker has no issues.",
-              "Make one, as with ",
+              "Create one, for example with ",
               h("code", {}, "vik issue new"),
-              ", or look at what ",
+              ", or check the output of ",
               h("code", {}, "issues.pull.command"),
               " prints.",
             )
@@ -217,7 +217,7 @@ export function boardPage() {
                   wanted += PAGE;
                   loadIssues(0);
                 })
-              : h("span", {}, "Use the filter to find others."),
+              : h("span", {}, "Use the filter to find other issues."),
           )
         : null,
     );
@@ -250,7 +250,7 @@ export function boardPage() {
         tiles(status),
         status.approvals?.length
           ? section(
-              "Waits for you",
+              "Pending approvals",
               { id: "approvals", count: status.approvals.length },
               h("ul", { class: "rows" }, status.approvals.map(approvalRow)),
             )
@@ -261,10 +261,10 @@ export function boardPage() {
           status.sessions.length
             ? null
             : empty(
-                "Nothing runs.",
+                "No running sessions.",
                 status.paused
                   ? "Everything is paused: press Continue."
-                  : "An issue whose state a stage takes starts by itself after the next pull.",
+                  : "An issue in the state of a stage starts automatically after the next pull.",
               ),
           h("ul", { class: "rows" }, status.sessions.map(liveRow)),
         ),
@@ -276,13 +276,13 @@ export function boardPage() {
             {
               id: "parked",
               count: status.parked.length,
-              hint: status.parked.length ? "will not start by itself" : null,
+              hint: status.parked.length ? "do not start automatically" : null,
             },
             status.parked.length
               ? null
               : empty(
-                  "Nothing is parked.",
-                  "What Vik gave up on stands here, with the reason and a button that frees it.",
+                  "No parked issues.",
+                  "Issues that Vik gave up on are listed here, with the reason and a button to unpark them.",
                 ),
             h(
               "ul",

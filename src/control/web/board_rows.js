@@ -35,7 +35,7 @@ export function liveRow(session) {
         h(
           "span",
           { class: "activity", title: cut(session.activity ?? "", 400) },
-          session.activity ? cut(session.activity, 200) : h("span", { class: "dim" }, "nothing told yet"),
+          session.activity ? cut(session.activity, 200) : h("span", { class: "dim" }, "no activity yet"),
         ),
       ),
     ),
@@ -53,7 +53,7 @@ export function liveRow(session) {
         ? h(
             "span",
             { class: "dim" },
-            [session.resumed_from ? "resumed" : null, session.adopted ? "taken up from the daemon before" : null]
+            [session.resumed_from ? "resumed" : null, session.adopted ? "adopted from an earlier daemon" : null]
               .filter(Boolean)
               .join(", "),
           )
@@ -63,7 +63,7 @@ export function liveRow(session) {
       "div",
       { class: "times small" },
       h("span", { class: "num" }, when(session.since, "elapsed")),
-      h("span", { class: "dim" }, session.last_event_at ? ["heard ", when(session.last_event_at)] : "not heard yet"),
+      h("span", { class: "dim" }, session.last_event_at ? ["last event ", when(session.last_event_at)] : "no event yet"),
     ),
     spending(session),
     h(
@@ -110,7 +110,7 @@ export function approvalRow(approval) {
         { class: "small dim" },
         approval.on_timeout === "approve" ? "Approved " : "Denied ",
         when(approval.until),
-        " where nobody answers",
+        " without an answer",
       ),
     ),
     h(

@@ -62,7 +62,7 @@ export function stageColumns(stages, issues, open, redraw) {
         h("p", { class: "small dim" }, "takes ", h("bdi", {}, `“${stage.when_state}”`), " · ", stage.agent),
         cards.length
           ? h("ul", { class: "cards" }, shown.map(card))
-          : h("p", { class: "small dim none" }, "No issue stands here."),
+          : h("p", { class: "small dim none" }, "No issues."),
         shown.length < cards.length
           ? button(`Show ${cards.length - shown.length} more`, () => {
               open.add(stage.stage);

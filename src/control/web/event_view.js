@@ -109,7 +109,7 @@ function toolView(event, { result, open, redraw, over }) {
           event.input === undefined ? null : inputView(event.input, `${key} in`, open, redraw),
           result
             ? resultBody(result, open, redraw)
-            : h("p", { class: "dim small" }, over ? "It gave no result." : "It has given nothing yet."),
+            : h("p", { class: "dim small" }, over ? "No result." : "No result yet."),
         )
       : null,
   );
@@ -117,7 +117,7 @@ function toolView(event, { result, open, redraw, over }) {
 
 const resultBody = (result, open, redraw) =>
   result.output === undefined || result.output === ""
-    ? h("p", { class: "dim small" }, "It printed nothing.")
+    ? h("p", { class: "dim small" }, "No output.")
     : long(
         outputText(result.output),
         `out ${result.seq}`,
@@ -133,7 +133,7 @@ const BODIES = {
   reasoning: (event, { open, redraw }) => long(event.text, `text ${event.seq}`, open, redraw, "reasoning"),
   tool_call: toolView,
   tool_result: (event, { open, redraw }) =>
-    h("div", {}, line(`of the call ${cut(event.call_id, 60)}, which is not in view`), resultBody(event, open, redraw)),
+    h("div", {}, line(`of the call ${cut(event.call_id, 60)}, which is not loaded`), resultBody(event, open, redraw)),
   session_started: (event) =>
     line(["with", event.model ?? "the agent", event.agent_version ? `· version ${event.agent_version}` : ""].join(" ")),
   subagent: (event) => line(`${words(event.status)}${event.description ? `: ${cut(event.description, 500)}` : ""}`),
@@ -165,7 +165,7 @@ const BODIES = {
       long(event.message, `text ${event.seq}`, open, redraw),
       line(
         [
-          event.fatal ? "The agent gave up because of it" : "Not fatal",
+          event.fatal ? "The agent stopped because of this error" : "Not fatal",
           event.failure_class ? words(event.failure_class) : null,
           event.http_status ? `HTTP ${event.http_status}` : null,
         ]
@@ -181,7 +181,7 @@ const BODIES = {
       "div",
       {},
       line(
-        event.ok ? "The agent says it is done." : "The agent says it failed.",
+        event.ok ? "The agent reported success." : "The agent reported failure.",
         event.reason ? ` (${event.reason})` : "",
       ),
       event.message ? fenced(event.message, `text ${event.seq}`, open, redraw) : null,

@@ -23,7 +23,7 @@ function fileView(file, at) {
       h("span", { class: "num add-text" }, `+${file.added}`),
       h("span", { class: "num del-text" }, `−${file.removed}`),
     ),
-    file.patch === null ? h("p", { class: "dim small pad" }, "Binary, or too large to show.") : diffLines(file.patch),
+    file.patch === null ? h("p", { class: "dim small pad" }, "Binary or too large to show.") : diffLines(file.patch),
   );
 }
 
@@ -38,7 +38,7 @@ export function diffView(diff) {
     diff.note ? h("p", { class: "notice tone-wait" }, diff.note) : null,
     diff.files.length || diff.note
       ? null
-      : empty("Nothing has changed.", "The workspace is as the commit it began with."),
+      : empty("No changes.", "The workspace matches the commit that it started from."),
     diff.files.length
       ? h(
           "p",
@@ -49,12 +49,12 @@ export function diffView(diff) {
           " ",
           h("span", { class: "del-text" }, `−${removed}`),
           diff.base ? [" since ", h("code", { title: diff.base }, diff.base.slice(0, 10))] : null,
-          ". The workspace as it is now.",
+          ". Current state of the workspace.",
         )
       : null,
     diff.files.map(fileView),
     diff.files_left_out
-      ? h("p", { class: "dim" }, `and ${many(diff.files_left_out, "more file")} that are not shown`)
+      ? h("p", { class: "dim" }, `and ${many(diff.files_left_out, "more file")} not shown`)
       : null,
   );
 }
@@ -63,22 +63,22 @@ export function stderrView(stderr) {
   if (!stderr) return h("p", { class: "dim" }, "Loading…");
   if (stderr instanceof Error) return failure(stderr);
   return stderr.text || stderr.left_out
-    ? excerpt(stderr, "end", "What the agent printed to stderr")
-    : empty("The agent printed nothing to stderr.", "");
+    ? excerpt(stderr, "end", "Standard error of the agent")
+    : empty("The agent wrote nothing to stderr.", "");
 }
 
 export const promptView = (prompt) =>
   prompt
     ? excerpt(prompt, "start", "The prompt")
-    : empty("It came to no prompt.", "The attempt ended before one was rendered, or has not got that far.");
+    : empty("No prompt.", "The attempt ended before its prompt was rendered, or has not rendered it yet.");
 
 export function scriptsView(scripts) {
   if (!scripts.length)
     return empty(
-      "No script ran.",
+      "No scripts have run.",
       "Hooks, prompt commands and ",
       h("code", {}, "verify"),
-      " of the workflow stand here with what they printed.",
+      " of the workflow are listed here with their output.",
     );
   return h(
     "div",
@@ -93,13 +93,13 @@ export function scriptsView(scripts) {
           h("span", { class: "strong mono" }, script.name),
           h("span", { class: "grow" }),
           script.ok === null
-            ? chip("waiting", "end not known")
+            ? chip("waiting", "end unknown")
             : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed"),
         ),
         script.reason ? h("p", { class: "bad-text" }, script.reason) : null,
         script.output
           ? excerpt(script.output, "end", `What ${script.name} printed`)
-          : h("p", { class: "dim small" }, "It printed nothing."),
+          : h("p", { class: "dim small" }, "No output."),
       ),
     ),
   );

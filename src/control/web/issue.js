@@ -89,9 +89,9 @@ export function issuePage(id) {
                     )
                   : null,
                 now.paused ? chip("paused") : null,
-                now.present ? null : h("span", { class: "dim" }, "The last pull did not bring it"),
+                now.present ? null : h("span", { class: "dim" }, "The last pull did not return this issue"),
               )
-            : h("p", { class: "dim" }, "Only its past is known."),
+            : h("p", { class: "dim" }, "Only the history of this issue is known."),
         ),
         h(
           "div",
@@ -159,7 +159,7 @@ export function issuePage(id) {
             ? h(
                 "span",
                 { class: "small dim" },
-                `the last one ${words(stage.last_outcome)}${stage.last_class ? ` (${words(stage.last_class)})` : ""}`,
+                `last attempt ${words(stage.last_outcome)}${stage.last_class ? ` (${words(stage.last_class)})` : ""}`,
               )
             : null,
         ),
@@ -170,20 +170,20 @@ export function issuePage(id) {
 
   function standing(now) {
     return section(
-      "Where it stands",
+      "Current state",
       { id: "stands" },
       now.hold ? h("div", { class: "notice tone-wait" }, holdView(now.hold)) : null,
       now.stages.length
         ? h("ul", { class: "rows" }, now.stages.map(stageRow))
         : now.hold
           ? null
-          : empty("No stage takes it.", "No stage of the workflow has this state."),
+          : empty("No stage handles this issue.", "No stage of the workflow takes issues in this state."),
     );
   }
 
   const limits = ({ life, day }) =>
     section(
-      "Its whole life",
+      "Totals of all attempts",
       { id: "life" },
       h(
         "div",
@@ -222,7 +222,7 @@ export function issuePage(id) {
       { id: "runs", count: issue.runs.length },
       issue.runs.length
         ? h("ol", { class: "timeline" }, issue.runs.toReversed().map(runView))
-        : empty("Nothing was tried yet.", "Its attempts stand here once a stage has taken it."),
+        : empty("No attempts yet.", "Attempts are listed here after a stage has started one."),
     );
 
   function latest() {
@@ -272,7 +272,7 @@ export function issuePage(id) {
       { id: "decisions", count: all.length },
       all.length
         ? null
-        : empty("Nothing was decided yet.", "Each start, wait, park and free stands here with its reason."),
+        : empty("No decisions yet.", "Starts, waits, parks and unparks are listed here with their reasons."),
       h(
         "ul",
         { class: "decisions small" },

@@ -4,14 +4,14 @@ import { h, render } from "./dom.js";
 import { button } from "./ui.js";
 
 const HELP = [
-  ["?", "these keys"],
-  ["b", "the board"],
-  ["r", "the report"],
+  ["?", "show these keys"],
+  ["b", "go to the board"],
+  ["r", "go to the report"],
   ["/", "filter the issues, or go to an event"],
-  ["j  k", "the next or the one before: rows, cards, events"],
-  ["t", "light or dark"],
-  ["Home  End", "in a transcript: the first or the newest event"],
-  ["Page Up  Page Down", "in a transcript: a screen up or down"],
+  ["j  k", "go to the next or previous row, card or event"],
+  ["t", "switch between light and dark"],
+  ["Home  End", "in a transcript: go to the first or newest event"],
+  ["Page Up  Page Down", "in a transcript: scroll one screen up or down"],
 ];
 
 let off = false;

@@ -100,7 +100,7 @@ function bars({ title, summary, report, stacks, show, integer }) {
       {
         viewBox: `0 0 ${width} ${HEIGHT}`,
         role: "img",
-        "aria-label": `${title}: ${summary}. The figures are in the table below.`,
+        "aria-label": `${title}: ${summary}. The values are in the table below.`,
       },
       grid,
       rects,
@@ -108,7 +108,7 @@ function bars({ title, summary, report, stacks, show, integer }) {
     h(
       "details",
       { class: "fold small" },
-      h("summary", {}, "As a table"),
+      h("summary", {}, "Show as a table"),
       table(
         title,
         ["From", ...stacks.map(([, word]) => word)],
@@ -124,14 +124,14 @@ function bars({ title, summary, report, stacks, show, integer }) {
 export function throughputPlot(report) {
   const { succeeded, failed } = report.total;
   return bars({
-    title: "Attempts that ended",
+    title: "Ended attempts",
     report,
     integer: true,
     show: (n) => String(n),
     summary: `${many(succeeded, "succeeded", "succeeded")}, ${many(failed, "failed", "failed")}`,
     stacks: [
       ["fill-good", "succeeded", (part) => part.succeeded],
-      ["fill-bad", "ended otherwise", (part) => part.failed],
+      ["fill-bad", "other outcomes", (part) => part.failed],
     ],
   });
 }

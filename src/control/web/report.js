@@ -65,8 +65,8 @@ export function reportPage(asked) {
       h("p", { class: "dim" }, `${absolute(report.since)} to ${absolute(report.until)}`),
       total.attempts === 0
         ? empty(
-            "No attempt started in this time.",
-            "Choose a longer span, or look at the board to see what holds the issues.",
+            "No attempts started in this period.",
+            "Choose a longer period, or open the board to see why issues are held.",
           )
         : null,
       h(
@@ -121,7 +121,7 @@ export function reportPage(asked) {
         h("h1", { class: "grow", tabindex: -1 }, "Report"),
         h(
           "nav",
-          { class: "switch", "aria-label": "Span of time" },
+          { class: "switch", "aria-label": "Period" },
           SPANS.map(([span, label]) =>
             h("a", { key: span, href: `/report?since=${span}`, "aria-current": span === since ? "true" : null }, label),
           ),

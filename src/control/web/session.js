@@ -137,7 +137,7 @@ export function sessionPage(id) {
         ["Started", when(attempt.started_at)],
         ["Took", attempt.duration_ms === null ? when(attempt.started_at, "elapsed") : duration(attempt.duration_ms)],
         running
-          ? ["Last heard", when(running.last_event_at)]
+          ? ["Last event", when(running.last_event_at)]
           : attempt.exit_code === null
             ? null
             : ["Exit code", String(attempt.exit_code)],
@@ -173,7 +173,7 @@ export function sessionPage(id) {
             : costOf(attempt),
         ],
         attempt.resumed_from
-          ? ["Goes on with", sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`)]
+          ? ["Resumes", sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`)]
           : null,
         ["Session", h("code", { class: "small" }, cut(id, 60))],
       ),
@@ -183,7 +183,7 @@ export function sessionPage(id) {
   const tabList = () =>
     h(
       "div",
-      { class: "tabs", role: "tablist", "aria-label": "What it left", on: { keydown: tabKey } },
+      { class: "tabs", role: "tablist", "aria-label": "Output of the attempt", on: { keydown: tabKey } },
       TABS.map(([name, label]) =>
         h(
           "button",
@@ -232,7 +232,7 @@ export function sessionPage(id) {
           }),
         ),
         h("span", { class: "dim small num" }, last ? `${whole(transcript.position())} of ${whole(last)}` : "no events"),
-        events.problem ? h("span", { class: "small bad-text" }, `${events.problem.message} Trying again.`) : null,
+        events.problem ? h("span", { class: "small bad-text" }, `${events.problem.message} Retrying.`) : null,
         h("span", { class: "grow" }),
         button("First", () => transcript.seek(1), { kind: "small" }),
         button(
@@ -249,7 +249,7 @@ export function sessionPage(id) {
         ? h(
             "p",
             { class: "dim" },
-            detail.attempt.outcome ? "Its log has no events." : "Nothing was heard of the agent yet.",
+            detail.attempt.outcome ? "The log has no events." : "No events from the agent yet.",
           )
         : null,
       own("transcript", transcript.scroller),

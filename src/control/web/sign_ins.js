@@ -68,11 +68,11 @@ export function signInsPage() {
         h(
           "p",
           { class: "dim" },
-          "Browsers that may see and steer this daemon. Each was signed in by a link of ",
+          "Browsers that can view and control this daemon. Each was signed in with a link of ",
           h("code", {}, "vik status"),
-          ", and stays so for a week. ",
+          ", and stays signed in for a week. ",
           h("code", {}, "vik sign-ins"),
-          " lists and ends them too.",
+          " also lists and revokes sign-ins.",
         ),
         problem ? failure(problem, () => load(0)) : null,
         list === null
@@ -81,7 +81,7 @@ export function signInsPage() {
             : h("p", { class: "dim" }, "Loading…")
           : list.length
             ? table("Sign-ins", ["Id", "Signed in", "Last used", "Address", "Browser", "End"], list.map(row))
-            : empty("No browser is signed in."),
+            : empty("No browsers are signed in."),
       ];
     },
   };

@@ -29,7 +29,7 @@ const name = (id) => cut(String(id), 40);
 export async function cancel(issueId) {
   const sure = await confirm({
     title: `Cancel ${name(issueId)}?`,
-    text: "The agent is stopped, and the stage is parked until you free it. What it changed in its workspace stays.",
+    text: "The agent is stopped, and the stage is parked until you unpark it. The changes in its workspace are kept.",
     yes: "Cancel the attempt",
     danger: true,
   });
@@ -47,7 +47,7 @@ export const unpark = (issueId, attempts = null) =>
     `unpark ${issueId}`,
     `issues/${part(issueId)}/unpark`,
     { attempts },
-    () => `${name(issueId)} is free to start again.`,
+    () => `${name(issueId)} is unparked and can start again.`,
   );
 
 /** `yes`: let it go on. The request that was seen goes with it: another one is not answered by mistake. */
@@ -59,7 +59,7 @@ export async function answer(approval, yes) {
     text: cut(approval.detail, 1000),
     yes: yes ? "Approve" : "Deny",
     danger: !yes,
-    message: yes ? "A message for the agent (may stay empty)" : "What to do instead (may stay empty)",
+    message: yes ? "Message for the agent (optional)" : "What to do instead (optional)",
   });
   if (said === null) return;
   await steer(
@@ -72,22 +72,22 @@ export async function answer(approval, yes) {
 
 export const pause = (issueId = null) =>
   steer(`pause ${issueId}`, "pause", { issue_id: issueId }, () =>
-    issueId === null ? "Paused: nothing new starts; what runs goes on." : `${name(issueId)} is paused.`,
+    issueId === null ? "Paused: no new attempts start; running attempts continue." : `${name(issueId)} is paused.`,
   );
 
 export const goOn = (issueId = null) =>
   steer(`continue ${issueId}`, "continue", { issue_id: issueId }, () =>
-    issueId === null ? "Work goes on." : `${name(issueId)} goes on.`,
+    issueId === null ? "Resumed." : `${name(issueId)} is resumed.`,
   );
 
-export const refresh = () => steer("refresh", "refresh", {}, () => "Asked the tracker anew.");
+export const refresh = () => steer("refresh", "refresh", {}, () => "Refresh requested.");
 
 export async function drain() {
   const sure = await confirm({
     title: "Drain the daemon?",
-    text: "It starts nothing more and ends when what runs has ended. The dashboard ends with it; `vik run -d` starts it again.",
+    text: "The daemon starts no new attempts and exits when the running ones have ended. The dashboard stops with it. `vik run -d` starts the daemon again.",
     yes: "Drain",
     danger: true,
   });
-  if (sure) await steer("drain", "drain", {}, (n) => `Draining: ${many(n, "attempt")} still run.`);
+  if (sure) await steer("drain", "drain", {}, (n) => `Draining: ${many(n, "attempt")} still running.`);
 }

@@ -62,7 +62,7 @@ export function long(text, key, open, changed, cls = "") {
     h(
       "p",
       { class: "left-out" },
-      `${bytes(text.length - HEAD - TAIL)} are not shown `,
+      `${bytes(text.length - HEAD - TAIL)} not shown `,
       button("Show all", press, { kind: "small" }),
     ),
     h("pre", { class: `text ${cls}` }, text.slice(-TAIL)),
@@ -85,12 +85,12 @@ export function excerpt({ text, left_out: left }, where, label) {
   return h(
     "div",
     {},
-    left && where === "end" ? h("p", { class: "left-out" }, `${bytes(left)} before it are left out`) : null,
+    left && where === "end" ? h("p", { class: "left-out" }, `${bytes(left)} before this omitted`) : null,
     h(
       "pre",
       { class: `mono text boxed${packed(text)}`, tabindex: 0, role: "group", "aria-label": label },
       text || "(nothing)",
     ),
-    left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after it are left out`) : null,
+    left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after this omitted`) : null,
   );
 }

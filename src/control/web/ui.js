@@ -180,7 +180,7 @@ function drawNotes() {
         "div",
         { key: note.id, class: `toast tone-${note.tone}` },
         h("span", {}, note.text),
-        button("✕", () => hush(note.id), { kind: "quiet", "aria-label": "Put this message away" }),
+        button("✕", () => hush(note.id), { kind: "quiet", "aria-label": "Dismiss this message" }),
       ),
     ),
   );

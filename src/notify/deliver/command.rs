@@ -72,7 +72,7 @@ pub(super) async fn run(
     }
     if run.flooded || run.exit.code != Some(0) {
         let how = if run.flooded {
-            "printed without end".to_owned()
+            "printed too much output".to_owned()
         } else {
             describe_exit(&run.exit)
         };

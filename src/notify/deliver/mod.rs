@@ -21,7 +21,7 @@ pub enum DeliverError {
     Prepare(#[source] std::io::Error),
     #[error("cannot write the notification")]
     Encode(#[source] serde_json::Error),
-    #[error("the command could not be started")]
+    #[error("cannot start the command")]
     Start(#[source] vik_proc::ProcError),
     #[error("the command {how}{}", output_suffix(stderr))]
     Command {
@@ -34,9 +34,9 @@ pub enum DeliverError {
     TimedOut(Span),
     #[error("the variable {0} is not set")]
     Unset(String),
-    #[error("{0} holds no address that begins with `https://` or `http://`")]
+    #[error("the variable {0} does not contain an address that starts with `https://` or `http://`")]
     Address(String),
-    #[error("cannot set up a client: {0}")]
+    #[error("cannot create an HTTP client: {0}")]
     Client(String),
     #[error("{host}: {why}")]
     Send { host: String, why: String },
@@ -48,9 +48,9 @@ pub enum DeliverError {
         /// The start of the response body.
         body: String,
     },
-    #[error("a bug in Vik: {0}")]
+    #[error("bug in Vik: {0}")]
     Bug(String),
-    #[error("it was stopped")]
+    #[error("stopped")]
     Stopped,
 }
 
@@ -58,7 +58,7 @@ fn output_suffix(text: &str) -> String {
     if text.is_empty() {
         String::new()
     } else {
-        format!("; it said: {}", crate::report::one_line(text, 300))
+        format!("; output: {}", crate::report::one_line(text, 300))
     }
 }
 

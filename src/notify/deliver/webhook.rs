@@ -87,7 +87,7 @@ pub(super) async fn post(
     }
     answer.truncate(MAX_ANSWER);
     let shown = if status.is_redirection() {
-        format!("{status}, and redirects are not followed")
+        format!("{status}; redirects are not followed")
     } else {
         status.to_string()
     };

@@ -352,7 +352,7 @@ impl ToolCallApprovals {
             };
             self.note_answer(&answered)?;
             let call = waiting.request.call.unwrap_or_default();
-            log_decision(reader, AGENT, &call, "denied", Some("it does not wait any more"))?;
+            log_decision(reader, AGENT, &call, "denied", Some("it is no longer waiting"))?;
         }
         Ok(())
     }

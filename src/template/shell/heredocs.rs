@@ -17,11 +17,11 @@ impl Reader<'_> {
             match (quote, c) {
                 (Some(open), c) if c == open => quote = None,
                 (Some('"'), '\\' | '$' | '`') | (None, '$' | '`') => {
-                    self.mark_unclear("a here-document whose end mark is no plain word");
+                    self.mark_unclear("a here-document whose end mark is not a plain word");
                     end.push(c);
                 }
                 (Some(_), '\n') => {
-                    self.mark_unclear("a here-document whose end mark is no plain word");
+                    self.mark_unclear("a here-document whose end mark is not a plain word");
                     end.push(c);
                 }
                 (Some(_), c) => end.push(c),
@@ -35,7 +35,7 @@ impl Reader<'_> {
                     if self.placeholder_here().is_none() {
                         match self.peek() {
                             Some('\n') | None => {
-                                self.mark_unclear("a here-document whose end mark is no plain word");
+                                self.mark_unclear("a here-document whose end mark is not a plain word");
                             }
                             Some(next) => end.push(next),
                         }
@@ -79,7 +79,7 @@ impl Reader<'_> {
                     break;
                 }
                 if !heredoc.quoted && (line.ends_with('\\') || line.contains("$(") || line.contains('`')) {
-                    self.mark_unclear("a here-document that holds commands or a broken line");
+                    self.mark_unclear("a here-document that contains commands or a broken line");
                 }
             }
         }

@@ -261,8 +261,8 @@ fn checks_report_without_values() {
     insta::assert_snapshot!(report(&check_script(hook, AFTER_CREATE_NAMES)), @r#"
     line 2: `isue` is not defined
       hint: did you mean `issue`?
-    line 4: `{{ issue.title }}` stands in a here-document
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 4: `{{ issue.title }}` is in a here-document
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     line 6: `attempt` is not defined
       hint: known here: issue, workflow_path, workflow_dir, workspace_root, env
     "#);
@@ -270,10 +270,10 @@ fn checks_report_without_values() {
     let prompt = "Fix it.\n!`exec(sh -c \"{{ issue.id }}\")`";
     insta::assert_snapshot!(report(&check_prompt(prompt, AFTER_CREATE_NAMES)), @r#"
     line 2: `{{ issue.id }}` would be read as code by `sh`
-      hint: give it as an argument: sh -c '… "$1" …' sh {{ … }}
+      hint: pass it as an argument: sh -c '… "$1" …' sh {{ … }}
     "#);
     insta::assert_snapshot!(report(&check_prompt("Fix it.\n\n!`exec(gh issue view 1`", AFTER_CREATE_NAMES)), @r#"
-    line 3: the prompt command `exec(` has no closing `` )` `` in the block in which it begins
+    line 3: the prompt command `exec(` has no closing `` )` `` in the block in which it starts
       hint: end the command with `` )` ``; to show the text itself, write {{ "`exec(…)`" }}
     "#);
     let good = "{% for l in issue.labels %}{{ loop.index }}{{ l }}{% endfor %}!`exec(echo {{ issue.id }})`";
@@ -308,52 +308,52 @@ fn refusal_messages_have_a_hint() {
     });
     insta::assert_snapshot!(text.concat(), @r##"
     "echo <<E\n{{ issue.id }}"
-    line 2: `{{ issue.id }}` stands in a here-document
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 2: `{{ issue.id }}` is in a here-document
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo # {{ issue.id }}"
-    line 1: `{{ issue.id }}` stands in a shell comment
-      hint: write {# … #} for a comment of the template, or remove the value
+    line 1: `{{ issue.id }}` is in a shell comment
+      hint: use {# … #} for a template comment, or remove the value
     "echo \"$(echo {{ issue.id }})\""
-    line 1: `{{ issue.id }}` stands in a nested command substitution
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 1: `{{ issue.id }}` is in a nested command substitution
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo `echo {{ issue.id }}`"
-    line 1: `{{ issue.id }}` stands in backticks
-      hint: write $(…) instead of backticks, or put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 1: `{{ issue.id }}` is in backticks
+      hint: use $(…) instead of backticks, or assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo ${X:-{{ issue.id }}}"
-    line 1: `{{ issue.id }}` stands in `${…}`
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 1: `{{ issue.id }}` is in `${…}`
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo $(({{ issue.id }}))"
-    line 1: `{{ issue.id }}` stands in shell arithmetic
+    line 1: `{{ issue.id }}` is in shell arithmetic
       hint: shells evaluate text in arithmetic as code; compare with [ … -eq … ] instead
     "[[ {{ issue.id }} ]]"
-    line 1: `{{ issue.id }}` stands in `[[ … ]]`
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 1: `{{ issue.id }}` is in `[[ … ]]`
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo $'{{ issue.id }}'"
-    line 1: `{{ issue.id }}` stands in `$'…'`
-      hint: put it into a variable on a line of its own, `value={{ … }}`, and use "$value" here
+    line 1: `{{ issue.id }}` is in `$'…'`
+      hint: assign it to a variable on a separate line, `value={{ … }}`, and use "$value" here
     "echo ${{ issue.id }}"
-    line 1: `{{ issue.id }}` stands directly after a `$`
-      hint: write the character in single quotes, or remove it
+    line 1: `{{ issue.id }}` is directly after a `$`
+      hint: put the character in single quotes, or remove it
     "{{ issue.id }}"
     line 1: `{{ issue.id }}` would name the command to run
-      hint: choose the command with {% if %}, or start it with a path of your own and give the value as an argument
+      hint: select the command with {% if %}, or start it with a fixed path and pass the value as an argument
     "bash -c {{ issue.id }}"
     line 1: `{{ issue.id }}` would be read as code by `bash`
-      hint: give it as an argument: bash -c '… "$1" …' bash {{ … }}
+      hint: pass it as an argument: bash -c '… "$1" …' bash {{ … }}
     "eval {{ issue.id }}"
     line 1: `{{ issue.id }}` would be read as code by `eval`
-      hint: hand it over as data, in an argument or in the environment (hooks get VIK_ISSUE_ID, VIK_ISSUE_TITLE)
+      hint: pass it as data, in an argument or in the environment (hooks get VIK_ISSUE_ID, VIK_ISSUE_TITLE)
     "read {{ issue.id }}"
     line 1: `{{ issue.id }}` would name a variable for `read`
-      hint: write the name yourself: export NAME={{ … }}
+      hint: use a fixed name: export NAME={{ … }}
     "{% filter upper %}{% endfilter %}"
-    line 1: shell text stands in `{% filter %}`, where its place in the shell cannot be told
-      hint: use `{% set name = … %}` for a value, and write the text where it is needed
+    line 1: shell text is in `{% filter %}`, so its position in the shell script is unknown
+      hint: use `{% set name = … %}` for a value, and put the text where it is needed
     "{% include 'a' %}"
-    line 1: `{% include %}` needs other templates, and there are none
-      hint: write the text into this file
+    line 1: `{% include %}` needs other templates, which are not supported
+      hint: put the text into this file
     "echo $'\\'' {{ issue.id }}"
-    line 1: `{{ issue.id }}` stands behind `$'…'` with a backslash or a line break, so its place cannot be told
-      hint: use the value before that place, or move that part into a script file
+    line 1: `{{ issue.id }}` follows `$'…'` with a backslash or a line break, so its position in the shell script is unknown
+      hint: use the value before that position, or move that part into a script file
     "##);
 }

@@ -169,7 +169,7 @@ async fn invalid_edit_is_reported_once_until_it_is_fixed() {
     let [finding] = rejected.findings.as_slice() else {
         panic!("{:?}", rejected.findings)
     };
-    assert_eq!(finding, "workflow.yml:5:40: error: no agent is named `nobody`");
+    assert_eq!(finding, "workflow.yml:5:40: error: unknown agent `nobody`");
     scene.write("workflow.yml", &WORKFLOW.replace("agent: coder", "agent: nobody"));
     assert!(scene.settled().await.is_empty(), "the same again is no news");
     scene.write("workflow.yml", WORKFLOW);

@@ -135,7 +135,7 @@ fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option
     if !parts.iter().all(is_name) || parts.first() == Some(&&b".git"[..]) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no path of a file",
+            "not the path of a file",
         ));
     }
     let mut dir = openat(workspace, ".", flags, Mode::empty())?;

@@ -67,7 +67,7 @@ fn sign_in_link_works_once_and_yields_a_steering_token() {
     let _ = browser.get("/api/v1/state").expect_status(200);
     let _ = browser.post("/api/v1/pause", &json!({})).expect_status(200);
     let decided = &served.get("/decisions?limit=1")["decisions"][0];
-    assert_eq!(decided["detail"], "a person (dashboard, 127.0.0.1) paused it");
+    assert_eq!(decided["detail"], "paused by a person (dashboard, 127.0.0.1)");
     served.end();
 }
 

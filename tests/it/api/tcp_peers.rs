@@ -130,7 +130,7 @@ fn agent_with_the_token_is_refused_however_it_connects() {
     assert_eq!(served.get("/state")["paused"], false);
     let reply = served.stranger().post("/api/v1/sign-in", &json!({"code": code}));
     let _ = reply.expect_status(200);
-    assert_eq!(log_lines(&served.world, "an agent asked at the HTTP API"), 1);
+    assert_eq!(log_lines(&served.world, "refused a request of an agent"), 1);
     std::fs::write(workspace.join("go"), "").unwrap();
     eventually("it went on", || {
         served.world.tracker.state("1").as_deref() == Some("done")
@@ -177,7 +177,9 @@ fn script_refusals(world: World, names: &[&str]) -> Vec<bool> {
     let refused = |name: &&str| {
         let answers = served.world.workspace_file("1", &format!("{name}.json"));
         let answers: [String; 2] = serde_json::from_str(&answers).unwrap();
-        let refused = answers.each_ref().map(|answer| answer.contains("agents may not"));
+        let refused = answers
+            .each_ref()
+            .map(|answer| answer.contains("agents must not"));
         let served = answers
             .each_ref()
             .map(|answer| answer.starts_with("HTTP/1.1 200"));

@@ -23,7 +23,7 @@ fn limit_warns_and_then_stops_the_attempt() {
     assert_eq!(report.outcome, Outcome::OverBudget, "{report:?}");
     assert_eq!(
         report.reason.as_deref(),
-        Some("a limit is reached: 1200 of 1000 tokens for the attempt")
+        Some("limit reached: 1200 of 1000 tokens for the attempt")
     );
     assert_eq!(report.spend.unwrap().tokens, 1200);
     let limits = scene.world.session("1").of_kind("limit");
@@ -52,7 +52,7 @@ fn limit_crossed_by_the_final_report_counts() {
     );
     assert_eq!(
         report.reason.as_deref(),
-        Some("a limit is reached: 1020 of 1000 tokens for the attempt")
+        Some("limit reached: 1020 of 1000 tokens for the attempt")
     );
     let limits = scene.world.session("1").of_kind("limit");
     let percent: Vec<_> = limits.iter().map(|limit| &limit["percent"]).collect();

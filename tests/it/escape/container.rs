@@ -206,9 +206,9 @@ fn container_refuses_a_host_list_at_the_start() {
     let done = once_in(Place::Container, &prison.world);
     assert_ne!(done.code, 0, "{done:?}");
     for message in [
-        "the sandbox of the stage `work` cannot be put up on this system",
-        "hosts can only be listed where a process may have a network of its own",
-        "`vik doctor` says what this system gives",
+        "cannot set up the sandbox of the stage `work` on this system",
+        "a list of hosts requires a network namespace",
+        "`vik doctor` shows what this system supports",
     ] {
         assert!(done.err.contains(message), "{message}: {}", done.err);
     }

@@ -51,7 +51,8 @@ fn forged_history_overwrites_no_commit_of_others() {
     ] {
         let done = clone.refused(args, "git_stale");
         assert!(
-            done.err.contains("has commits that this workspace has not"),
+            done.err
+                .contains("has commits that are missing in this workspace"),
             "{}",
             done.err
         );
@@ -62,7 +63,7 @@ fn forged_history_overwrites_no_commit_of_others() {
         &["push", "--quiet", "--force-with-lease"],
     ] {
         let done = clone.refused(args, "git_unsafe");
-        let reason = format!("the object {main} has other content than its name says");
+        let reason = format!("the object {main} does not match its id");
         assert!(done.err.contains(&reason), "{}", done.err);
         assert_eq!(clone.pushed("vik/1"), Some(theirs.clone()));
     }
@@ -133,7 +134,7 @@ fn reset_writes_nothing_from_forged_objects() {
         let names = ["origin/main", "HEAD~1"];
         for name in &names[..=usize::from(is_commit)] {
             let done = clone.refused(&["reset", "--quiet", "--hard", name], "git_unsafe");
-            let reason = format!("the object {honest} has other content than its name says");
+            let reason = format!("the object {honest} does not match its id");
             assert!(done.err.contains(&reason), "{}", done.err);
             assert!(done.err.contains("remove the workspace"), "{}", done.err);
         }

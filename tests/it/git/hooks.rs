@@ -65,7 +65,7 @@ fn run_warns_of_plain_git_in_a_hook() {
     let done = world.once().expect(0);
     let line = "`issue.stages.work.hooks.before_run`, line 2, runs `git status` outside of the sandbox";
     assert!(
-        done.err.contains(line) && done.err.contains("write `vik git status`"),
+        done.err.contains(line) && done.err.contains("use `vik git status`"),
         "{}",
         done.err
     );

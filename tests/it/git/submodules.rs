@@ -161,7 +161,11 @@ fn commit_outside_any_branch_is_fetched_by_id() {
     let commit = clone.git_in(&lib, &["rev-parse", "HEAD"]);
     name_in_main(&clone, &commit);
     let done = clone.refused(UPDATE, "git");
-    assert!(done.err.contains("`libs/lib` is not updated"), "{}", done.err);
+    assert!(
+        done.err.contains("cannot update the submodule `libs/lib`"),
+        "{}",
+        done.err
+    );
     assert!(
         done.err.contains(&format!("must have {commit}: push it")),
         "{}",
@@ -183,7 +187,8 @@ fn nested_submodules_are_updated_on_request() {
     assert_eq!(std::fs::read_to_string(&inner).unwrap(), "inner one\n");
     let done = clone.refused(&["submodule", "update", "other"], "git_no_submodule");
     assert!(
-        done.err.contains("error: `other` is no submodule"),
+        done.err
+            .contains("error: `other` neither is nor contains a submodule"),
         "{}",
         done.err
     );
@@ -334,7 +339,7 @@ fn submodule_that_leads_elsewhere_is_refused() {
         let before = (contents(&private), contents(&clone.path()));
         let done = clone.refused(UPDATE, "git_unsafe");
         assert!(
-            done.err.contains("the submodule `libs/lib` is not updated"),
+            done.err.contains("cannot update the submodule `libs/lib`"),
             "{name}: {}",
             done.err
         );
@@ -375,14 +380,14 @@ fn submodule_is_fetched_only_from_the_recorded_url() {
         done.err
     );
     assert_eq!(file(&clone), "lib one\n");
-    // A remote among the workspaces is a repository of an agent.
+    // A remote inside the workspaces is a repository of an agent.
     let clone = Clone::of(
         &format!("{CLONE} && git -C libs/lib remote set-url origin \"$PWD\""),
         add_submodules,
     );
     move_gitlink(&clone);
     let done = clone.refused(UPDATE, "git_unsafe");
-    assert!(done.err.contains("among the workspaces"), "{}", done.err);
+    assert!(done.err.contains("inside the workspaces"), "{}", done.err);
 }
 
 #[test]
@@ -393,14 +398,14 @@ fn submodule_without_a_record_is_left_unchanged() {
     let done = clone.vik(&["submodule", "update"]).expect(0);
     assert!(done.out.contains(&second), "the others are updated: {}", done.out);
     assert!(
-        done.err.contains("note: left as they are") && done.err.contains("had ended: later\n"),
+        done.err.contains("note: submodules not updated") && done.err.contains("`after_create`: later\n"),
         "{}",
         done.err
     );
     assert!(done.err.contains("hint: remove the workspace"), "{}", done.err);
     assert!(!clone.path().join("later/file").exists());
     let done = clone.refused(&["submodule", "update", "later"], "git_no_record");
-    assert!(done.err.contains("error: left as they are"), "{}", done.err);
+    assert!(done.err.contains("error: submodules not updated"), "{}", done.err);
 
     // Recording the URL of the workspace again keeps the records of submodules.
     let url = clone.up().display().to_string();
@@ -420,7 +425,11 @@ fn submodule_without_a_record_is_left_unchanged() {
         .unwrap();
     std::fs::write(record(&clone), saved.to_string()).unwrap();
     let done = clone.vik(UPDATE).expect(0);
-    assert!(done.err.contains("had ended: later, libs/lib\n"), "{}", done.err);
+    assert!(
+        done.err.contains("`after_create`: later, libs/lib\n"),
+        "{}",
+        done.err
+    );
     clone.vik(&["push", "--quiet"]).expect(0);
     clone.vik(&["fetch", "--quiet"]).expect(0);
 }

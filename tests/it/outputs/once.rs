@@ -21,7 +21,7 @@ fn applied_output_is_not_repeated_by_another_attempt() {
         reason
             .as_str()
             .unwrap()
-            .starts_with("the output on line 2 (`label`) is not done: `outputs.label.run` exited with 7"),
+            .starts_with("the output on line 2 (`label`) failed: `outputs.label.run` exited with 7"),
         "{reason}"
     );
     // A failed command needs a person; after that the outputs resume where they stopped.
@@ -87,7 +87,7 @@ fn crash_never_applies_an_output_twice() {
         if class.is_some() {
             let reason = ended["reason"].as_str().unwrap();
             assert!(
-                reason.starts_with("the output on line 1 (`comment`) may be done"),
+                reason.starts_with("the output on line 1 (`comment`) may have been applied"),
                 "{reason}"
             );
             assert!(!done.contains("label"), "what follows is not done");
@@ -129,11 +129,11 @@ fn check_settles_an_output_left_open_by_a_crash() {
 #[test]
 fn check_overrides_the_success_of_a_command() {
     for (check, status, why) in [
-        ("exit 1", "failed", "is not done: its `check` does not find it"),
+        ("exit 1", "failed", "failed: its `check` did not find it"),
         (
             "exit 3",
             "unknown",
-            "may be done, and is not tried again without a `check` that tells: `outputs.comment.check` exited with 3",
+            "may have been applied, and is not retried without a conclusive `check`: `outputs.comment.check` exited with 3",
         ),
     ] {
         let asking = Asking::new(&[COMMENT]).work("outputs/comment/check", json!(check));
@@ -165,7 +165,7 @@ fn timed_out_output_is_not_retried() {
         .world
         .sessions("1")
         .iter()
-        .zip([why, "there is no `check`"])
+        .zip([why, "no `check` is configured"])
     {
         let reason = session.expect("failed", Some("hook"))["reason"].clone();
         let reason = reason.as_str().unwrap();

@@ -33,35 +33,35 @@ const MARKS: (&str, &str) = (
 pub struct BenchArgs {
     #[command(subcommand)]
     other: Option<Other>,
-    /// What to measure; all if none is named
+    /// Scenarios to measure [default: all]
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
-    /// How often each is measured; the median is told
+    /// Number of rounds of each scenario; the median is reported
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// The vik 0.1.3 to compare with; without it, it is installed once into target/bench
+    /// Program of vik 0.1.3 to compare with [default: installed once into target/bench]
     #[arg(long, value_name = "PROGRAM", conflicts_with = "alone")]
     predecessor: Option<PathBuf>,
-    /// Compare with nothing
+    /// Do not compare with vik 0.1.3
     #[arg(long)]
     alone: bool,
-    /// The Vik to measure; without it, a release build of this repository
+    /// Program of Vik to measure [default: a release build of this repository]
     #[arg(long, value_name = "PROGRAM")]
     vik: Option<PathBuf>,
-    /// Write the table to docs/performance.md; needs all scenarios
+    /// Write the table to docs/performance.md; requires all scenarios
     #[arg(long, conflicts_with_all = ["scenarios", "alone"])]
     write: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Measure vex beside Codex CLI and Claude Code on a scripted model
+    /// Compare vex with Codex CLI and Claude Code on a scripted model
     Vex(vex::VexBenchArgs),
 }
 
 pub fn run(args: &BenchArgs) -> TaskResult {
     if !cfg!(target_os = "linux") {
-        return Err("the benchmark reads /proc: it runs on Linux only".to_owned());
+        return Err("the benchmark requires Linux, because it reads /proc".to_owned());
     }
     if let Some(Other::Vex(args)) = &args.other {
         return vex::run(args);
@@ -123,7 +123,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     let table = metric::table(&measured[0], measured.get(1), rounds);
     println!("{}\n\n{table}", repo::machine()?);
     if theirs.is_none() && !args.alone {
-        println!("vik {PREDECESSOR} could not be installed, so there is nothing to compare with.");
+        println!("warning: cannot install vik {PREDECESSOR}; the table has no comparison");
     }
     if args.write { write(MARKS, &table) } else { Ok(()) }
 }
@@ -140,7 +140,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
     let root = repo::target().join("bench").join(format!("vik-{PREDECESSOR}"));
     let program = root.join("bin/vik");
     if !program.exists() {
-        eprintln!("Installing vik {PREDECESSOR}, once …");
+        eprintln!("Installing vik {PREDECESSOR} (only once)");
         let mut install = repo::cargo();
         install
             .args(["install", "vik", "--version", PREDECESSOR, "--locked", "--root"])

@@ -13,7 +13,7 @@ use crate::repo::TaskResult;
 /// One question to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
-    /// From the last byte of the pull's output to the first instruction of the agent
+    /// Time from the last byte of the pull's output to the first instruction of the agent
     Latency,
     /// Ten sessions of 100,000 events at once
     Events,
@@ -27,7 +27,7 @@ pub enum Scenario {
     Watched,
     /// 10,000 facts a second to 200 readers of the feed, without a daemon
     Feed,
-    /// 1,000 sessions that live; then the daemon is killed, another takes them over, and all are stopped
+    /// 1,000 live sessions; then the daemon is killed, another one adopts them, and all are stopped
     Thousand,
 }
 
@@ -94,7 +94,7 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Meas
 }
 
 fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
     std::fs::write(lines.path(), output(extent.events))
         .map_err(|error| format!("cannot write lines: {error}"))?;
     let setting = Setting {
@@ -227,7 +227,7 @@ fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
 }
 
 fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
     std::fs::write(lines.path(), output(extent.events_printed))
         .map_err(|error| format!("cannot write lines: {error}"))?;
     let setting = Setting {

@@ -67,10 +67,11 @@ impl Scene {
         let folder = tempfile::Builder::new()
             .prefix("vb")
             .tempdir()
-            .map_err(|error| format!("cannot make a folder: {error}"))?;
+            .map_err(|error| format!("cannot create a folder: {error}"))?;
         let root = folder.path();
         for part in ["bin", "daemon", "marks", "home", "state"] {
-            std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot make a folder: {error}"))?;
+            std::fs::create_dir(root.join(part))
+                .map_err(|error| format!("cannot create a folder: {error}"))?;
         }
         for name in ["pull", "codex"] {
             std::fs::copy(helper, root.join("bin").join(name))
@@ -87,7 +88,7 @@ impl Scene {
         repo::write(&root.join("agent"), &fill(&setting.agent))?;
         repo::write(&root.join("workflow.yml"), &fill(&workflow(setting)))?;
         nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
-            .map_err(|error| format!("cannot make a FIFO: {error}"))?;
+            .map_err(|error| format!("cannot create a FIFO: {error}"))?;
         let started_unix = unix_now();
         let started = Instant::now();
         let daemon = run(root, &program)?;
@@ -115,7 +116,7 @@ impl Scene {
             }
             if Instant::now() > deadline {
                 return Err(format!(
-                    "only {} of {sessions} sessions were taken over",
+                    "only {} of {sessions} sessions were adopted",
                     times.len()
                 ));
             }
@@ -167,7 +168,7 @@ impl Scene {
         let left = sample::processes_below(self.root()).len();
         let _ = self.daemon.wait();
         if left > 0 {
-            return Err(format!("{left} processes live after `vik stop`"));
+            return Err(format!("{left} processes are left over after `vik stop`"));
         }
         Ok(took)
     }
@@ -253,7 +254,7 @@ impl Scene {
                 let stderr: Vec<&str> = stderr.lines().rev().take(5).collect();
                 let have = self.marks(kind);
                 return Err(format!(
-                    "the daemon {how}: {have} of {count} marks `{kind}`; it said: {stderr:?}"
+                    "the daemon {how}: {have} of {count} marks `{kind}`; stderr: {stderr:?}"
                 ));
             }
             sleep(POLL_INTERVAL);
@@ -366,7 +367,7 @@ fn run(root: &Path, program: &Path) -> TaskResult<Child> {
 
 fn log(path: &Path) -> TaskResult<Stdio> {
     let file =
-        std::fs::File::create(path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        std::fs::File::create(path).map_err(|error| format!("cannot create {}: {error}", path.display()))?;
     Ok(file.into())
 }
 

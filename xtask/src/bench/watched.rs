@@ -35,7 +35,7 @@ const PROBE_DURATION: Duration = Duration::from_secs(10);
 /// Measures the time from a pull to its agent, beside agents that print 10,000 events a second:
 /// without readers, and with 200.
 pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a file: {error}"))?;
+    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
     std::fs::write(lines.path(), output(1_000)).map_err(|error| format!("cannot write lines: {error}"))?;
     let mut measured = Measured::new();
     for (readers, latency, cpu) in [
@@ -87,7 +87,7 @@ fn socket(root: &Path) -> TaskResult<PathBuf> {
         .and_then(|mut found| found.next()?.ok());
     found
         .map(|entry| entry.path().join("vik.sock"))
-        .ok_or_else(|| format!("there is no instance in {}", folder.display()))
+        .ok_or_else(|| format!("no instance in {}", folder.display()))
 }
 
 /// Measures 10,000 events a second to 200 readers, in this process: how many arrive, and how late a
@@ -95,7 +95,7 @@ fn socket(root: &Path) -> TaskResult<PathBuf> {
 pub fn feed() -> TaskResult<Measured> {
     if cfg!(debug_assertions) {
         eprintln!(
-            "the feed is measured in this process, a debug build: use cargo run --release -p xtask -- bench feed"
+            "the feed is measured in this process, which is a debug build: run `cargo run --release -p xtask -- bench feed`"
         );
     }
     let served = ApiServer::start()?;
@@ -121,7 +121,7 @@ pub fn feed() -> TaskResult<Measured> {
     let until = Instant::now() + Duration::from_secs(30);
     while served.feed.readers() < READERS {
         if Instant::now() > until {
-            return Err(format!("only {} readers came", served.feed.readers()));
+            return Err(format!("only {} readers connected", served.feed.readers()));
         }
         sleep(PROBE_INTERVAL);
     }
@@ -159,7 +159,7 @@ pub fn feed() -> TaskResult<Measured> {
     drop(served);
     clients.end();
     if kept < READERS {
-        eprintln!("{} of {READERS} readers were let go", READERS - kept);
+        eprintln!("{} of {READERS} readers were disconnected", READERS - kept);
     }
     Ok(Measured::from([
         (Key::FeedRate, vec![sent as f64 / lasted]),

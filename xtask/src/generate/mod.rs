@@ -12,7 +12,7 @@ use crate::repo::{self, TaskResult};
 /// `cargo xtask generate`
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
-    /// Write nothing; fail if a file is not current
+    /// Do not write; fail if a file is not current
     #[arg(long)]
     check: bool,
 }

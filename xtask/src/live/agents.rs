@@ -27,7 +27,7 @@ const TIMEOUT_S: u64 = 600;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agent {
-    /// The built-in one
+    /// Built-in agent
     Vex,
     /// Codex CLI
     Codex,
@@ -64,7 +64,7 @@ impl Programs {
                 Agent::Vex => programs.vex = Some(repo::release("vex", "vex")?),
                 Agent::Codex => {
                     let found = RealAgent::Codex.native();
-                    let hint = "Codex CLI is not installed: npm ci --prefix tests/agents";
+                    let hint = "Codex CLI is not installed: run `npm ci --prefix tests/agents`";
                     programs.codex = Some(found.ok_or(hint)?);
                 }
                 Agent::Opencode => programs.opencode = Some(opencode(dir)?),
@@ -81,7 +81,7 @@ impl Programs {
         };
         program
             .as_deref()
-            .ok_or_else(|| format!("{agent} was not prepared"))
+            .ok_or_else(|| format!("{agent} is not prepared"))
     }
 }
 
@@ -89,7 +89,7 @@ fn opencode(dir: &Path) -> TaskResult<PathBuf> {
     let place = dir.join("opencode");
     let program = place.join("node_modules/.bin/opencode");
     if !program.exists() {
-        eprintln!("Installing opencode, once …");
+        eprintln!("Installing opencode (only once)");
         let mut npm = repo::program("npm");
         npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
         repo::run(npm.arg(&place).arg(OPENCODE))?;
@@ -110,7 +110,8 @@ pub fn attempt(
     // agent.
     let scratch = dir.join("try");
     if scratch.exists() {
-        std::fs::remove_dir_all(&scratch).map_err(|error| format!("cannot clear the last try: {error}"))?;
+        std::fs::remove_dir_all(&scratch)
+            .map_err(|error| format!("cannot remove the files of the last try: {error}"))?;
     }
     let (work, home) = (scratch.join("work"), scratch.join("home"));
     std::fs::create_dir_all(&home).map_err(|error| error.to_string())?;

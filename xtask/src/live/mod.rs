@@ -32,22 +32,22 @@ const COMPARED: [&str; 5] = [
 /// `cargo xtask live`
 #[derive(Debug, Args)]
 pub struct LiveArgs {
-    /// Only these tasks
+    /// Tasks to run [default: all]
     #[arg(value_name = "TASK")]
     tasks: Vec<String>,
-    /// How often vex tries each
+    /// Number of tries of each task by vex
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     tries: u8,
-    /// Which agents: vex on all tasks, the others once on five
+    /// Agents to run: vex on all tasks, the others once on five
     #[arg(long = "agent", value_name = "AGENT", default_values = ["vex", "codex", "opencode"])]
     agents: Vec<Agent>,
-    /// Where the model, its server and the results are kept [default: `live` in cargo's target folder]
+    /// Folder of the model, its server and the results [default: `live` in the target folder of cargo]
     #[arg(long, value_name = "DIR", env = "VIK_LIVE_DIR")]
     dir: Option<PathBuf>,
-    /// A server that runs already, such as `http://127.0.0.1:8080`; without it, one is fetched and started
+    /// Running model server, such as `http://127.0.0.1:8080` [default: install and start one]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// Forget earlier results
+    /// Discard earlier results
     #[arg(long = "anew")]
     discard_results: bool,
     /// Write the table to docs/performance.md
@@ -80,7 +80,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     let dir = args.dir.clone().unwrap_or_else(|| repo::target().join("live"));
     let dir = std::fs::create_dir_all(&dir)
         .and_then(|()| dir.canonicalize())
-        .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+        .map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
     let results = dir.join("results.jsonl");
     if args.discard_results {
         let _ = std::fs::remove_file(&results);

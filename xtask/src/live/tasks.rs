@@ -28,7 +28,7 @@ pub fn load(names: &[String]) -> TaskResult<Vec<Task>> {
     for name in names {
         if !found.contains(name) {
             return Err(format!(
-                "there is no task {name}; there are: {}",
+                "unknown task `{name}`: expected one of {}",
                 found.join(", ")
             ));
         }

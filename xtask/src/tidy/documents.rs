@@ -38,7 +38,7 @@ pub fn check_width(text: &str) -> Vec<(usize, String)> {
             let columns = line.chars().count();
             (
                 number,
-                format!("a line of {columns} columns, at most {MAX_COLUMNS}"),
+                format!("line of {columns} columns, the maximum is {MAX_COLUMNS}"),
             )
         })
         .collect()
@@ -62,7 +62,7 @@ pub fn check_paths(path: &Path, text: &str, exists: impl Fn(&Path) -> bool) -> V
             let bases = [Some(Path::new("")), path.parent(), crate_of(path)];
             let found = bases.into_iter().flatten().any(|base| exists(&base.join(named)));
             if !found {
-                findings.push((number, format!("there is no file `{named}`")));
+                findings.push((number, format!("no file `{named}`")));
             }
         }
     }
@@ -79,7 +79,7 @@ pub fn check_glossary(text: &str) -> Vec<(usize, String)> {
             continue;
         };
         if let Some(first) = seen.insert(term.to_lowercase(), number) {
-            findings.push((number, format!("`{term}` is defined in line {first} as well")));
+            findings.push((number, format!("`{term}` is already defined in line {first}")));
         }
     }
     findings
@@ -163,9 +163,9 @@ mod tests {
         let found = check_paths(Path::new("crates/x/src/a.rs"), text, exists);
         assert_eq!(found, []);
         let found = check_paths(Path::new("src/x.rs"), text, exists);
-        assert_eq!(found, [(1, "there is no file `src/b.rs`".to_owned())]);
+        assert_eq!(found, [(1, "no file `src/b.rs`".to_owned())]);
         let found = check_paths(Path::new("README.md"), "see [a](src/a.rs), src/d.rs.\n", exists);
-        assert_eq!(found, [(1, "there is no file `src/d.rs`".to_owned())]);
+        assert_eq!(found, [(1, "no file `src/d.rs`".to_owned())]);
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         let text = "- **run**: one.\n- **Stage**: two.\n\n**stage** three\n";
         assert_eq!(
             check_glossary(text),
-            [(4, "`stage` is defined in line 2 as well".to_owned())]
+            [(4, "`stage` is already defined in line 2".to_owned())]
         );
     }
 }

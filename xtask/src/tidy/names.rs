@@ -127,10 +127,7 @@ impl Checker<'_> {
             let line = meta.path.segments[0].ident.span().start().line;
             self.findings.push((
                 line,
-                format!(
-                    "the doc comment `{}` says no more than the name: delete it",
-                    text.trim()
-                ),
+                format!("the doc comment `{}` repeats the name: delete it", text.trim()),
             ));
         }
     }

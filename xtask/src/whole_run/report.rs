@@ -13,17 +13,18 @@ const LOG_WIDTH: usize = 260;
 pub fn markdown(story: &RunRecord, private: &[(String, &'static str)]) -> String {
     let mut page = String::from(
         "# A whole run\n\n<!-- Made by `cargo xtask whole-run --report docs/reports/whole-run.md`. -->\n\n\
-        This repository is the workspace. The real Codex plans, the real Claude Code implements; the model behind them is the\n\
-        scripted server of `vik-testkit`. Three issues of the embedded tracker, two stages each, two issues at once. All that\n\
-        the agents did is real: clones of this repository, edits, commands, the project's own tests, commits, a push.\n\
-        Paths of the machine are written as `…`.\n\n",
+        This page shows a complete run of Vik on this repository. The real Codex plans and the real Claude\n\
+        Code implements; the model behind both is the scripted server of `vik-testkit`. The run takes three\n\
+        issues of the embedded tracker through two stages each, two issues at a time. Everything that the\n\
+        agents did is real: clones of this repository, edits, commands, the project's own tests, commits,\n\
+        and a push. Paths of the machine are shown as `…`.\n\n",
     );
     for version in &story.versions {
         let _ = writeln!(page, "- {version}");
     }
     let _ = writeln!(
         page,
-        "- {} answers of the model; each one that expected a tool's output in the request found it",
+        "- {} answers of the model; each request contained the tool output that its answer expected",
         story.requests
     );
     section(
@@ -39,7 +40,7 @@ pub fn markdown(story: &RunRecord, private: &[(String, &'static str)]) -> String
         "Run again",
         &format!("$ vik run --once\n{}{}", story.second.err, story.second.out),
     );
-    page.push_str("\nNo process of either run was left.\n");
+    page.push_str("\nNo process of either run was left over.\n");
     section(
         &mut page,
         "The issues afterwards",

@@ -61,11 +61,7 @@ impl Agent<'_> {
             StopReason::Refusal => {
                 let message = format!(
                     "the model refused: {}",
-                    if text.is_empty() {
-                        "it does not say why"
-                    } else {
-                        text
-                    }
+                    if text.is_empty() { "no reason given" } else { text }
                 );
                 return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
             }
@@ -83,7 +79,7 @@ impl Agent<'_> {
             let why = if self.run.session.history().answers() > 0 {
                 "the model stopped without a final message"
             } else {
-                "the model did and said nothing"
+                "the model did nothing and gave no answer"
             };
             return self.nudge(
                 why,
@@ -99,7 +95,7 @@ impl Agent<'_> {
                 self.retry_budget.shown = true;
                 self.run
                     .journal
-                    .guard("nudge", "the model showed something and called nothing");
+                    .guard("nudge", "the model showed code and called no tool");
                 return self.send_to_model(&format!(
                     "You showed that, but called no tool, so nothing was changed. If nothing was to be changed, say so in \
                      one sentence. Else: {}",
@@ -108,7 +104,7 @@ impl Agent<'_> {
             }
         }
         if self.corrected && !self.acted() {
-            let message = format!("the model went in circles and gave up: {text}");
+            let message = format!("the model repeated itself and gave up: {text}");
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         let result = match &self.run.settings.output {
@@ -120,7 +116,7 @@ impl Agent<'_> {
         };
         if result.is_none() && !self.acted() && text.chars().count() < MIN_ANSWER_CHARS {
             return self.nudge(
-                "the model changed nothing and said little",
+                "the model changed nothing and gave almost no answer",
                 "You changed nothing and said little. If the task is done, say in whole sentences what you found or \
                  did; else go on with a tool call.",
             );
@@ -193,7 +189,7 @@ impl Agent<'_> {
     fn retry_cut_off(&mut self) -> ControlFlow<Ending> {
         self.retry_budget.cut_offs += 1;
         if self.retry_budget.cut_offs > MAX_CUT_OFFS {
-            let message = "the answer reached its longest length again and again";
+            let message = "the answer reached its maximum length repeatedly";
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         self.send_to_model(
@@ -205,7 +201,7 @@ impl Agent<'_> {
     fn retry_misfit(&mut self, wrong: &str) -> ControlFlow<Ending> {
         self.retry_budget.misfits += 1;
         if self.retry_budget.misfits > MAX_MISFITS {
-            let message = format!("the final answer does not fit the output schema: {wrong}");
+            let message = format!("the final answer does not match the output schema: {wrong}");
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
         }
         let schema = self.run.settings.output.as_ref().map(OutputSchema::schema);
@@ -229,7 +225,11 @@ impl Agent<'_> {
         }
         self.retry_budget.failed_checks += 1;
         if self.retry_budget.failed_checks >= verify.attempts.max(1) {
-            let mut message = format!("the check `{}` fails: {}", verify.command, Verify::ended(&result));
+            let mut message = format!(
+                "the verify command `{}` failed: {}",
+                verify.command,
+                Verify::ended(&result)
+            );
             if let Some(denial) = &self.denied {
                 message = format!("{message}; the last tool call was refused: {denial}");
             }

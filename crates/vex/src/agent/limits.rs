@@ -54,33 +54,30 @@ impl Meter {
     /// Returns why no further request of about `estimate` tokens may be sent.
     pub(super) fn forbids(&self, estimate: u64) -> Option<String> {
         if let Some(turns) = self.limits.turns.filter(|turns| self.turns >= turns.get()) {
-            return Some(format!("the limit of {turns} turns is reached"));
+            return Some(format!("reached the limit of {turns} turns"));
         }
         if let Some(tokens) = self.limits.tokens {
             if self.tokens >= tokens {
                 return Some(format!(
-                    "the limit of {tokens} tokens is reached: {} were used",
+                    "reached the limit of {tokens} tokens: {} used",
                     self.tokens
                 ));
             }
             if self.tokens.saturating_add(estimate) > tokens {
                 return Some(format!(
-                    "the limit of {tokens} tokens is near: {} were used, and the next request has about {estimate}",
+                    "the next request would exceed the limit of {tokens} tokens: {} used, and it has about {estimate}",
                     self.tokens
                 ));
             }
         }
         if let Some(usd) = self.limits.usd {
             if self.usd >= usd {
-                return Some(format!(
-                    "the limit of {usd} USD is reached: {:.4} were spent",
-                    self.usd
-                ));
+                return Some(format!("reached the limit of {usd} USD: {:.4} spent", self.usd));
             }
             // The next answer costs about as much as the last one: the conversation only grows.
             if self.usd + self.last_usd > usd {
                 return Some(format!(
-                    "the limit of {usd} USD is near: {:.4} were spent, the last answer cost {:.4}",
+                    "the next answer would exceed the limit of {usd} USD: {:.4} spent, and the last answer cost {:.4}",
                     self.usd, self.last_usd
                 ));
             }
@@ -118,7 +115,7 @@ mod tests {
         turns.answered();
         assert_eq!(turns.forbids(0), None);
         turns.answered();
-        assert_eq!(turns.forbids(0).unwrap(), "the limit of 2 turns is reached");
+        assert_eq!(turns.forbids(0).unwrap(), "reached the limit of 2 turns");
 
         let mut tokens = Meter::new(Limits {
             tokens: Some(100),
@@ -126,9 +123,9 @@ mod tests {
         });
         tokens.paid(&turn(60, 0.0));
         assert_eq!(tokens.forbids(40), None);
-        assert!(tokens.forbids(41).unwrap().contains("is near"));
+        assert!(tokens.forbids(41).unwrap().contains("would exceed"));
         tokens.paid(&turn(40, 0.0));
-        assert!(tokens.forbids(0).unwrap().contains("is reached"));
+        assert!(tokens.forbids(0).unwrap().contains("reached the limit"));
     }
 
     #[test]
@@ -140,7 +137,7 @@ mod tests {
         usd.paid(&turn(1, 0.4));
         assert_eq!(usd.forbids(0), None);
         usd.paid(&turn(1, 0.4));
-        assert!(usd.forbids(0).unwrap().contains("is near"));
+        assert!(usd.forbids(0).unwrap().contains("would exceed"));
     }
 
     #[test]

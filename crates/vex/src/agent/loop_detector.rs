@@ -220,7 +220,7 @@ impl LoopDetector {
             LoopKind::Idle => format!("{} turns changed nothing and found nothing new", self.idle),
         };
         if self.corrected {
-            let message = format!("{finding}, also after a correction");
+            let message = format!("{finding}, even after a correction");
             return TurnAction::Stop { circle, message };
         }
         self.corrected = true;

@@ -159,13 +159,16 @@ impl<'a> Agent<'a> {
         let limits = self.run.settings.limits;
         if limits.usd.is_some() && !self.run.provider.model().priced {
             let model = &self.run.provider.model().model;
-            let message = format!("a limit in USD cannot be kept: the price of {model} is not known");
+            let message = format!("cannot enforce the limit in USD: the price of {model} is unknown");
             return Ending::failed(ExitReason::Config, message);
         }
         if let Some(time) = limits.time
             && let Err(error) = self.run.interrupt.stop_after(time)
         {
-            return Ending::failed(ExitReason::Failed, format!("cannot keep the time limit: {error}"));
+            return Ending::failed(
+                ExitReason::Failed,
+                format!("cannot enforce the time limit: {error}"),
+            );
         }
         let mut step = ControlFlow::Continue(());
         if let Some(turn) = self.run.session.cut_off_answer().cloned() {
@@ -211,7 +214,7 @@ impl<'a> Agent<'a> {
             return ControlFlow::Break(self.interrupted());
         }
         if self.run.journal.is_closed() {
-            let message = "nobody reads the output any more";
+            let message = "the output was closed";
             return ControlFlow::Break(Ending::failed(ExitReason::Failed, message));
         }
         ControlFlow::Continue(())
@@ -220,7 +223,7 @@ impl<'a> Agent<'a> {
     fn interrupted(&self) -> Ending {
         match self.run.settings.limits.time {
             Some(time) if self.run.interrupt.timed_out() => {
-                let message = format!("the time limit of {} s is reached", time.as_secs_f64());
+                let message = format!("reached the time limit of {} s", time.as_secs_f64());
                 Ending::failed(ExitReason::Limit, message)
             }
             _ => Ending::failed(ExitReason::Interrupted, "interrupted by a signal"),
@@ -337,10 +340,7 @@ fn has_content(turn: &Turn) -> bool {
 
 fn log_failure(error: &dyn std::error::Error) -> Ending {
     let why = error.source().map(|source| format!(": {source}"));
-    let message = format!(
-        "the session log cannot be kept: {error}{}",
-        why.unwrap_or_default()
-    );
+    let message = format!("cannot write the session log: {error}{}", why.unwrap_or_default());
     Ending::failed(ExitReason::Failed, message)
 }
 

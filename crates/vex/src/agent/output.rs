@@ -19,13 +19,13 @@ pub struct OutputSchema {
 pub enum OutputSchemaError {
     #[error("cannot read the output schema {path}", path = path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("the output schema {path} is no JSON", path = path.display())]
+    #[error("the output schema {path} is not valid JSON", path = path.display())]
     Json {
         path: PathBuf,
         source: serde_json::Error,
     },
     /// The JSON is not a JSON Schema.
-    #[error("this is no JSON Schema that vex can use: {0}")]
+    #[error("invalid JSON Schema: {0}")]
     Schema(String),
 }
 

@@ -69,7 +69,7 @@ impl Agent<'_> {
         let why = incomplete.to_string();
         self.retry_budget.retries += 1;
         if self.retry_budget.retries > MAX_RETRIES {
-            let message = format!("{why}, again and again");
+            let message = format!("{why}, repeatedly");
             return ControlFlow::Break(Ending::failed(ExitReason::NoProgress, message));
         }
         self.run.journal.guard("no_call", &why);

@@ -16,26 +16,26 @@ use crate::tools::Permission;
 /// Which model is asked, and where.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ChoiceArgs {
-    /// The model; for the provider `replay` the name of a recording
+    /// Model; for the provider `replay`, the name of a recording
     #[arg(short, long, help_heading = "Model")]
     pub model: Option<String>,
 
-    /// The provider: anthropic, openai, openrouter, ollama, local, replay, or one of the settings
+    /// Provider: anthropic, openai, openrouter, ollama, local, replay, or a name from the settings
     ///
-    /// If absent, the one whose key is set (ANTHROPIC_API_KEY, OPENAI_API_KEY, …); `local` where
-    /// --base-url is given.
+    /// Default: `local` with --base-url, otherwise the provider whose API key is set
+    /// (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).
     #[arg(long, value_name = "NAME", help_heading = "Model")]
     pub provider: Option<String>,
 
-    /// The provider's address; for `replay` the folder of the recordings, or one recording
+    /// Base URL of the provider; for `replay`, a recording or a folder of recordings
     #[arg(long, value_name = "URL", help_heading = "Model", value_hint = ValueHint::Url)]
     pub base_url: Option<String>,
 
-    /// The workspace [default: the current directory]
+    /// Workspace [default: the current directory]
     #[arg(short = 'C', long = "cd", value_name = "DIR", env = "VEX_CD", hide_env = true, value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
 
-    /// Set any key of the settings, with TOML on the right; may be repeated
+    /// Override a setting; the value is TOML; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub config: Vec<String>,
 }
@@ -77,38 +77,39 @@ pub struct ExecArgs {
     #[arg(long, env = "VEX_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
     pub json: bool,
 
-    /// Write the last message to this file when the run is over; with --output-schema the result
+    /// Write the last message to this file when the run ends; with --output-schema, the result
     #[arg(short = 'o', long = "output", value_name = "FILE", env = "VEX_OUTPUT", hide_env = true, value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
-    /// The model that takes over where the first one stays overloaded or is refused
+    /// Model to use if the first one stays overloaded or is refused
     #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub fallback_model: Option<String>,
 
-    /// How much the model thinks: minimal, low, medium, high, xhigh or max [default: the model's
-    /// own]
+    /// Reasoning effort: minimal, low, medium, high, xhigh or max [default: the default of the
+    /// model]
     #[arg(long, value_parser = effort, help_heading = "Model")]
     pub effort: Option<Effort>,
 
-    /// What may be done without asking [default: workspace-write]
+    /// Permission profile of the tools [default: workspace-write]
     #[arg(long, value_enum, help_heading = "Permission")]
     pub permission: Option<Permission>,
 
-    /// The tools that the model has, with commas between them [default: all]
+    /// Tools that the model can use, separated by commas [default: all]
     #[arg(long, value_name = "TOOL", value_delimiter = ',', help_heading = "Permission")]
     pub tools: Vec<String>,
 
-    /// Allow more: TOOL or TOOL(PATTERN), for example 'web_fetch(docs.rs)'; may be repeated
+    /// Allow a tool call beyond the profile: TOOL or TOOL(PATTERN), for example
+    /// 'web_fetch(docs.rs)'; can be repeated
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub allow: Vec<String>,
 
-    /// Deny: TOOL or TOOL(PATTERN), for example 'run_command(git push*)'; wins over --allow; may be
-    /// repeated
+    /// Deny a tool call: TOOL or TOOL(PATTERN), for example 'run_command(git push*)'; takes
+    /// precedence over --allow; can be repeated
     #[arg(long, value_name = "RULE", help_heading = "Permission")]
     pub deny: Vec<String>,
 
-    /// What tools may change, as a glob below the working directory; `!` in front leaves out; may
-    /// be repeated, and the last one that fits decides [default: everything]
+    /// Files that tools may change, as a glob relative to the workspace; a leading `!` excludes; can
+    /// be repeated, and the last matching glob decides [default: all files]
     #[arg(
         long,
         value_name = "GLOB",
@@ -117,13 +118,13 @@ pub struct ExecArgs {
     )]
     pub scope: Vec<String>,
 
-    /// The variable with what tools may change: lists of globs in JSON, of which each must take a
-    /// path
+    /// Environment variable with the files that tools may change: JSON lists of globs; a path must
+    /// match each list
     #[arg(long, value_name = "NAME", hide = true)]
     pub scope_env: Option<String>,
 
-    /// For a program that steers: stdin has lines of JSON, first `{"prompt": TEXT}`, then an answer
-    /// to each event `ask`, which comes before each call
+    /// Let a controlling program approve each tool call: stdin contains JSON lines, first
+    /// `{"prompt": TEXT}`, then an answer to each `ask` event
     #[arg(
         long,
         requires = "json",
@@ -132,40 +133,40 @@ pub struct ExecArgs {
     )]
     pub ask: bool,
 
-    /// Answers of the model, at most [default: 200]
+    /// Maximum number of turns (answers of the model) [default: 200]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_turns: Option<NonZeroU32>,
 
-    /// Tokens, input and output together, at most
+    /// Maximum number of tokens, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Limits")]
     pub max_tokens: Option<u64>,
 
-    /// USD, at most; the price of the model must be known
+    /// Maximum cost in USD; the price of the model must be known
     #[arg(long, value_name = "USD", value_parser = money, help_heading = "Limits")]
     pub max_usd: Option<f64>,
 
-    /// How long the run may take: 90s, 10m, 1h
+    /// Maximum duration of the run: 90s, 10m, 1h
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub timeout: Option<Period>,
 
-    /// A command that must succeed when the model says it is done; a failure goes back to it, a few
-    /// times
+    /// Command that must succeed when the model reports that it is done; a failure is sent back to
+    /// the model, up to `verify_attempts` times
     #[arg(long, value_name = "COMMAND", help_heading = "Check and result")]
     pub verify: Option<String>,
 
-    /// Ask once, before the end, whether anything of the task is left: for weak models
+    /// Ask the model once, before the end, whether a part of the task is missing (for weak models)
     #[arg(long, help_heading = "Check and result")]
     pub second_look: bool,
 
-    /// A file with the JSON Schema that the final answer must fit
+    /// File with the JSON Schema of the final answer
     #[arg(long, value_name = "FILE", help_heading = "Check and result", value_hint = ValueHint::FilePath)]
     pub output_schema: Option<PathBuf>,
 
-    /// Go on with a session, in its own workspace; the prompt may be left out
+    /// Resume a session in its workspace; the prompt is optional
     #[arg(long, value_name = "ID", env = "VEX_RESUME", hide_env = true, conflicts_with_all = ["fork", "no_session"], help_heading = "Session")]
     pub resume: Option<SessionId>,
 
-    /// Begin a new session with what another one holds, up to the end of a turn
+    /// Start a new session with the history of another one, up to the end of a turn
     #[arg(
         long,
         conflicts_with = "no_session",
@@ -176,19 +177,19 @@ pub struct ExecArgs {
     )]
     pub fork: Option<ForkPoint>,
 
-    /// Keep no log of the session: it cannot go on later
+    /// Keep no log of the session; it cannot be resumed later
     #[arg(long, help_heading = "Session")]
     pub no_session: bool,
 
-    /// The recording to replay
+    /// Recording to replay
     #[arg(long, value_name = "FILE", help_heading = "Model", value_hint = ValueHint::FilePath)]
     pub replay: Option<PathBuf>,
 
-    /// The folder of recordings where --base-url is not given
+    /// Folder of recordings if --base-url is not given
     #[arg(long, value_name = "DIR", env = "VEX_REPLAY_DIR", hide = true)]
     pub replay_dir: Option<PathBuf>,
 
-    /// The task; `-`, or nothing where stdin is no terminal, reads it from stdin
+    /// Task; `-` reads it from stdin, as does no argument if stdin is not a terminal
     #[arg(value_name = "PROMPT")]
     pub prompt: Option<String>,
 }
@@ -277,7 +278,7 @@ fn effort(text: &str) -> Result<Effort, String> {
 fn money(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(usd) if usd.is_finite() && usd > 0.0 => Ok(usd),
-        _ => Err("give an amount in USD that is more than zero".to_owned()),
+        _ => Err("expected an amount in USD above zero".to_owned()),
     }
 }
 

@@ -20,19 +20,19 @@ pub struct ConfigArgs {
 /// The verbs of `vex config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigVerb {
-    /// Each value and where it comes from; secrets are never shown
+    /// Show each value and its origin; secrets are never shown
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Only what somebody has set
+        /// Show only values that are set
         #[arg(long)]
         set: bool,
         /// What could change the settings.
         #[command(flatten)]
         choice: ChoiceArgs,
     },
-    /// The files that are looked for, the last one wins
+    /// List the settings files; later ones take precedence
     Path {
         /// Print JSON
         #[arg(long)]
@@ -107,7 +107,7 @@ fn path(json: bool, choice: &ChoiceArgs) -> ExitReason {
     let row = |file: &File| {
         vec![
             file.path.clone(),
-            if file.exists { "" } else { "(not there)" }.to_owned(),
+            if file.exists { "" } else { "(missing)" }.to_owned(),
         ]
     };
     output::print(&output::columns(&files.iter().map(row).collect::<Vec<_>>()))

@@ -19,7 +19,7 @@ use crate::tools::{Permission, Root, Toolbox};
 /// `vex doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Send one small request to the model
+    /// Send a small request to the model
     #[arg(long)]
     pub probe: bool,
     /// Print JSON
@@ -136,8 +136,8 @@ fn git() -> Finding {
             Level::Ok,
             String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         ),
-        _ => Finding::new("git", Level::Warning, "git cannot be run")
-            .hint("install git: without it there are no git tools, and no commits in the evidence"),
+        _ => Finding::new("git", Level::Warning, "cannot run git")
+            .hint("install git: without it, the git tools are missing and the evidence lists no commits"),
     }
 }
 
@@ -147,7 +147,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
         Err(error) => {
             return vec![
                 Finding::new("workspace", Level::Error, output::with_source(&error))
-                    .hint("give another one with -C DIR"),
+                    .hint("name another workspace with -C DIR"),
             ];
         }
     };
@@ -155,7 +155,7 @@ fn workspace(args: &DoctorArgs, settings: &Settings) -> Vec<Finding> {
     let sandbox = match Toolbox::new(root, policy(settings)).sandbox() {
         Ok(sandbox) if sandbox.starts_with("none") && settings.permission != Permission::Full => {
             Finding::new("sandbox", Level::Warning, sandbox)
-                .hint("commands are not held to the workspace: run vex in a container, or with --permission read-only")
+                .hint("commands are not confined to the workspace: run vex in a container, or with --permission read-only")
         }
         Ok(sandbox) => Finding::new("sandbox", Level::Ok, sandbox),
         Err(why) => Finding::new("sandbox", Level::Error, why),
@@ -172,8 +172,12 @@ fn keys(settings: &Settings) -> Finding {
         .into_iter()
         .partition(|name| process_env(name).is_some_and(|value| !value.trim().is_empty()));
     if set.is_empty() {
-        return Finding::new("keys", Level::Ok, format!("none of {} is set", unset.join(", ")))
-            .hint("local servers need none: --provider ollama, or --base-url URL");
+        return Finding::new(
+            "keys",
+            Level::Ok,
+            format!("no API key is set ({})", unset.join(", ")),
+        )
+        .hint("set one of these variables, or use a local server: --provider ollama, or --base-url URL");
     }
     Finding::new("keys", Level::Ok, format!("{} set", set.join(", ")))
 }
@@ -183,7 +187,7 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
     let failed = |reason, message: String| (vec![Finding::new("provider", Level::Error, message)], reason);
     if settings.provider.as_deref() == Some(provider::REPLAY) {
         return (
-            vec![Finding::new("provider", Level::Ok, "replay: a recording")],
+            vec![Finding::new("provider", Level::Ok, "replay (a recording)")],
             ExitReason::Done,
         );
     }
@@ -200,10 +204,10 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
     let mut findings = vec![Finding::new("provider", Level::Ok, place)];
     if settings.model.is_none() {
         let hint = format!(
-            "give -m MODEL; `vex models --provider {}` lists them",
+            "set a model with -m MODEL; `vex models --provider {}` lists them",
             endpoint.name
         );
-        findings.push(Finding::new("model", Level::Warning, "none is set").hint(hint));
+        findings.push(Finding::new("model", Level::Warning, "no model is set").hint(hint));
     }
     if !ask_model {
         return (findings, ExitReason::Done);
@@ -218,7 +222,7 @@ fn server(settings: &Settings, ask_model: bool) -> (Vec<Finding>, ExitReason) {
         let asked = list_models(endpoint, settings.ca_file.as_deref(), &interrupt);
         (
             "probe",
-            asked.map(|models| format!("it lists {} models", models.len())),
+            asked.map(|models| format!("the provider lists {} models", models.len())),
         )
     };
     match finding {

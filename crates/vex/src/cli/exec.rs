@@ -25,12 +25,12 @@ pub(super) fn run(args: &ExecArgs) -> ExitReason {
     let cut_off = move || {
         last.try_end(
             ExitReason::Interrupted,
-            Some("interrupted by a signal, and cut off"),
+            Some("interrupted by a signal and ended without cleanup"),
         );
     };
     if let Err(error) = interrupt.install(cut_off) {
-        journal.error(&format!("cannot listen to signals: {error}"), true, None);
-        return journal.end(ExitReason::Failed, Some("cannot listen to signals"));
+        journal.error(&format!("cannot handle signals: {error}"), true, None);
+        return journal.end(ExitReason::Failed, Some("cannot handle signals"));
     }
     let ending = work(args, &journal, &interrupt);
     let ending = keep_output(args, &journal, ending);
@@ -173,7 +173,7 @@ fn open_model(
     };
     match args.choice.provider.as_deref() {
         Some(other) if recorded.file.is_some() && other != REPLAY => Err(ProviderError::Config(format!(
-            "--replay plays a recording, and --provider names {other:?}: leave one of them out"
+            "--replay cannot be used with --provider {other:?}: remove one of them"
         ))),
         _ => open_provider(settings, recorded, &id.to_string(), interrupt),
     }
@@ -242,7 +242,7 @@ fn open_session(
         Ok(Some(session)) => Ok(session),
         Err(error) if origin == Origin::New => {
             let why = with_source(&error);
-            journal.warning(&format!("this session is not kept: {why}"));
+            journal.warning(&format!("this session cannot be resumed later: {why}"));
             Session::open(None, origin, head)
         }
         Err(error) => Err(error),

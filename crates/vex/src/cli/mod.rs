@@ -22,10 +22,10 @@ pub use sessions::{SessionsArgs, SessionsVerb};
 
 use crate::events::ExitReason;
 
-/// The coding agent that is built into Vik
+/// Coding agent that is built into Vik
 ///
-/// It works on a task with a model of your choice, in a workspace of your choice, and is made to be
-/// left alone: it never asks, and its exit code tells the truth.
+/// Works on a task with any model, in any workspace, and without supervision: vex never asks a
+/// question, and its exit code reports the result.
 #[derive(Debug, Parser)]
 #[command(
     name = "vex",
@@ -34,7 +34,7 @@ use crate::events::ExitReason;
     arg_required_else_help = true,
     after_help = "Examples:\n  \
         ANTHROPIC_API_KEY=… vex exec -m claude-sonnet-5-5 'Fix the failing test'\n  \
-        vex exec --base-url http://127.0.0.1:8080/v1 -m qwen 'Say what src/main.rs does' --permission read-only\n  \
+        vex exec --base-url http://127.0.0.1:8080/v1 -m qwen 'Explain src/main.rs' --permission read-only\n  \
         git diff | vex exec -m gpt-5 --json -o review.md -\n  \
         vex doctor --probe"
 )]
@@ -47,26 +47,26 @@ pub struct VexArgs {
 /// The verbs of vex.
 #[derive(Debug, Subcommand)]
 pub enum VexCommand {
-    /// Work on one prompt, then exit
+    /// Run one task, then exit
     #[command(
         args_override_self = true,
         after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 settings, 4 login or model refused, 5 limit reached,\n\
-                            6 no progress, 7 denied by the permission, 130 interrupted\n\n\
-                            Each option can also stand in a settings file or in the environment (VEX_MODEL, VEX_MAX_TURNS, …):\n\
-                            `vex config show` tells where each value comes from."
+                            6 no progress, 7 tool call denied, 130 interrupted\n\n\
+                            Each option can also be set in a settings file or the environment (VEX_MODEL, VEX_MAX_TURNS, …).\n\
+                            `vex config show` prints the origin of each value."
     )]
     Exec(Box<ExecArgs>),
     /// List the models of a provider
     Models(ModelsArgs),
-    /// Look whether a run could begin: settings, keys, sandbox, provider
+    /// Check whether a run could start: settings, keys, sandbox, provider
     Doctor(DoctorArgs),
-    /// Show the settings and where each comes from
+    /// Show the settings and their origins
     Config(ConfigArgs),
-    /// List what can go on with `vex exec --resume ID`
+    /// List the sessions that `vex exec --resume ID` can resume
     Sessions(SessionsArgs),
-    /// Print completions for a shell
+    /// Generate shell completions
     Completions {
-        /// The shell
+        /// Shell
         shell: clap_complete::Shell,
     },
 }

@@ -50,7 +50,7 @@ pub(super) fn with_source(error: &dyn std::error::Error) -> String {
 pub(super) fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let name = path
         .file_name()
-        .ok_or_else(|| std::io::Error::other("it is no name of a file"))?;
+        .ok_or_else(|| std::io::Error::other("not a file name"))?;
     let mut fresh = name.to_owned();
     fresh.push(format!(".{}.new", std::process::id()));
     let fresh = path.with_file_name(fresh);

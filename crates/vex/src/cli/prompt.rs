@@ -24,7 +24,7 @@ enum InputEvent {
 
 /// Returns the prompt. Does not read stdin if the argument is the prompt.
 pub(super) fn read(argument: Option<&str>, interrupt: &Interrupt) -> Result<String, Ending> {
-    const NONE: &str = "no prompt: give it as an argument, or `-` to read it from stdin";
+    const NONE: &str = "no prompt: pass it as an argument, or `-` to read it from stdin";
     let text = match argument {
         Some("-") => from(std::io::stdin(), FIRST_BYTE, interrupt)?,
         Some(text) => text.to_owned(),
@@ -71,7 +71,7 @@ fn from(
         }
         Ok(InputEvent::Started) | Err(_) => {
             return Err(usage(format!(
-                "no prompt came on stdin for {} s, and it is still open: write to it and close it, or give the prompt as an \
+                "no prompt on stdin within {} s, and it is still open: write to it and close it, or pass the prompt as an \
                  argument",
                 timeout.as_secs()
             )));
@@ -130,7 +130,7 @@ mod tests {
     fn silent_open_source_times_out() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let error = read_within(Duration::from_millis(50), reader).unwrap_err();
-        assert!(error.starts_with("usage no prompt came"), "{error}");
+        assert!(error.starts_with("usage no prompt on stdin"), "{error}");
         let (reader, _writer) = std::io::pipe().unwrap();
         let interrupt = Interrupt::new();
         interrupt.set();

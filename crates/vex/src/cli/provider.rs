@@ -40,7 +40,7 @@ pub(super) fn open_provider(
         return Ok(OpenedProvider {
             warning: endpoint.shows_key().then(|| {
                 format!(
-                    "the key of {} goes to {} without encryption: use https",
+                    "the API key of {} is sent to {} without encryption: use https",
                     endpoint.name, endpoint.base_url
                 )
             }),

@@ -14,7 +14,7 @@ use crate::session::{SessionError, SessionId, SessionInfo, Store};
 /// `vex sessions`
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
-    /// Which of them; all where nothing is said.
+    /// What to do; lists all sessions if absent.
     #[command(subcommand)]
     pub verb: Option<SessionsVerb>,
     /// Print JSON
@@ -25,19 +25,19 @@ pub struct SessionsArgs {
 /// The verbs of `vex sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsVerb {
-    /// All sessions, the latest first
+    /// List all sessions, newest first
     List,
-    /// One session
+    /// Show one session
     Show {
-        /// Its id
+        /// Session ID
         id: SessionId,
     },
-    /// Remove old sessions, after showing which; one that runs is never removed
+    /// Remove old sessions; only lists them without --yes; a running session is never removed
     Prune {
-        /// Remove those that nobody worked on for this long
+        /// Minimum time since the last activity
         #[arg(long, value_name = "TIME", default_value = "30d")]
         older_than: Period,
-        /// Remove; without it, only show
+        /// Remove the sessions that are listed
         #[arg(short, long)]
         yes: bool,
     },
@@ -146,9 +146,9 @@ fn prune(older_than: Period, yes: bool, json: bool) -> ExitReason {
     if !json {
         let sessions = if count == 1 { "session" } else { "sessions" };
         output::warn(&match (count, yes) {
-            (0, _) => format!("nothing is older than {older_than}"),
+            (0, _) => format!("no session is older than {older_than}"),
             (_, true) => format!("removed {count} {sessions}"),
-            (_, false) => format!("{count} {sessions} would be removed: say so with --yes"),
+            (_, false) => format!("{count} {sessions} would be removed; confirm with --yes"),
         });
     }
     printed

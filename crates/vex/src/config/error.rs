@@ -8,7 +8,7 @@ use super::keys;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file exists and cannot be read.
-    #[error("cannot read the settings {path}", path = path.display())]
+    #[error("cannot read the settings file {path}", path = path.display())]
     Read { path: PathBuf, source: std::io::Error },
     /// A key is unknown, or a value does not fit.
     #[error("{place}: {message}")]
@@ -68,7 +68,7 @@ pub(super) fn friendly(message: &str) -> String {
     let known = tail.split('`').skip(1).step_by(2);
     let hint =
         keys::nearest(unknown, known).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    format!("the key `{unknown}` is not known{hint}")
+    format!("unknown key `{unknown}`{hint}")
 }
 
 /// Replaces terms of programmers.

@@ -31,7 +31,7 @@ impl Key {
     /// Parses a text as a value of this key.
     pub(super) fn value(&self, text: &str) -> Result<Value, String> {
         let trimmed = text.trim();
-        let number = |expected: &str| format!("{trimmed:?} is no {expected}");
+        let number = |expected: &str| format!("{trimmed:?} is not a {expected}");
         match self.kind {
             ValueKind::Text => Ok(Value::String(text.to_owned())),
             ValueKind::Time => Ok(Value::String(trimmed.to_owned())),

@@ -98,7 +98,7 @@ impl Layers {
         let warn = |name: &String| {
             let hint = keys::nearest(name, known())
                 .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            format!("the variable {name} sets nothing{hint}")
+            format!("the variable {name} is not a setting{hint}")
         };
         Ok(unknown.into_iter().map(warn).collect())
     }
@@ -109,7 +109,7 @@ impl Layers {
         let Some((key, value)) = text.split_once('=') else {
             return Err(ConfigError::invalid(
                 place,
-                "write it as KEY=VALUE, for example model=NAME",
+                "expected KEY=VALUE, for example model=NAME",
             ));
         };
         let (key, value) = (key.trim(), value.trim());
@@ -233,7 +233,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
         .read_to_string(&mut text)
         .map_err(failed)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(failed(std::io::Error::other("it is larger than 1 MiB")));
+        return Err(failed(std::io::Error::other("larger than 1 MiB")));
     }
     Ok(Some(text))
 }

@@ -42,61 +42,61 @@ use crate::tools::{Hook, Permission, Rule, ToolName, WriteLimits};
 pub struct Settings {
     /// The model.
     pub model: Option<String>,
-    /// The model that takes over where the first one stays overloaded or is refused.
+    /// The model to use if the first one stays overloaded or is refused.
     pub fallback_model: Option<String>,
     /// The provider; if absent, the one whose key is set.
     pub provider: Option<String>,
-    /// The provider's address.
+    /// The base URL of the provider.
     pub base_url: Option<String>,
-    /// How much the model should think.
+    /// The reasoning effort of the model.
     pub effort: Option<Effort>,
-    /// Providers by name: new ones, and what differs of the known ones.
+    /// Providers by name: new ones, and changed values of the known ones.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// What is to be known of models, by name: context, prices in USD for a million tokens.
+    /// Properties of models by name: context size, prices in USD per million tokens.
     pub models: BTreeMap<String, ModelConfig>,
-    /// What may be done without asking.
+    /// The permission profile of the tools.
     pub permission: Permission,
-    /// The tools that the model has; all where none is named. Few are better for a weak model.
+    /// The tools that the model can use; all if the list is empty. A weak model works better with few.
     pub tools: Vec<ToolName>,
-    /// Rules of what may be done beyond the permission.
+    /// Rules for tool calls that are allowed in addition to the permission.
     pub allow: Vec<Rule>,
-    /// Rules of what must not be done; they win over `allow`.
+    /// Rules for tool calls that are denied; they take precedence over `allow`.
     pub deny: Vec<Rule>,
-    /// Programs that judge each call of a tool.
+    /// Programs that approve, deny or change each tool call.
     pub hooks: Vec<Hook>,
-    /// How long a file may be that is written anew as a whole.
+    /// The maximum size of an existing file that is rewritten as a whole.
     pub write: WriteLimits,
-    /// What commands may touch.
+    /// The sandbox of commands.
     pub sandbox: SandboxSettings,
-    /// Variables of the environment that commands get beside the usual ones.
+    /// Environment variables that commands get in addition to the default ones.
     pub env_pass: Vec<String>,
-    /// Answers of the model, at most.
+    /// The maximum number of turns (answers of the model).
     pub max_turns: NonZeroU32,
-    /// Tokens, input and output together, at most.
+    /// The maximum number of tokens, input and output together.
     pub max_tokens: Option<u64>,
-    /// What the model may cost in USD, at most.
+    /// The maximum cost in USD.
     pub max_usd: Option<f64>,
-    /// How long the run may take.
+    /// The maximum duration of the run.
     pub timeout: Option<Period>,
-    /// A command that checks the work when the model says that it is done.
+    /// A command that must succeed when the model reports that it is done.
     pub verify: Option<String>,
-    /// How often that check may fail before the run does.
+    /// The number of failures of `verify` after which the run fails.
     pub verify_attempts: NonZeroU32,
-    /// Whether the model is asked once, before the end, if anything of the task is left: for weak models.
+    /// Whether to ask the model once, before the end, whether a part of the task is missing (for weak models).
     pub second_look: bool,
-    /// A file with the JSON Schema that the final answer must fit.
+    /// A file with the JSON Schema of the final answer.
     pub output_schema: Option<PathBuf>,
-    /// Files in the workspace that tell the model of the project.
+    /// Files in the workspace with instructions for the model.
     pub instructions: Vec<String>,
-    /// How much of the model's context may fill before older parts are made shorter.
+    /// The fill levels of the model's context at which older parts are shortened.
     pub context: ContextSettings,
-    /// How often a request is tried again.
+    /// When and how often a failed request is retried.
     pub retry: RetrySettings,
-    /// How long an answer may take.
+    /// The time limits of an answer.
     pub deadlines: Deadlines,
-    /// A file with certificates to trust beside those of the system.
+    /// A file with certificates to trust in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Whether to keep no log of the session; it cannot go on later.
+    /// Whether to keep no log of the session; it cannot be resumed later.
     pub no_session: bool,
 }
 
@@ -252,15 +252,15 @@ impl Settings {
         let context = self.context;
         if !(1 <= context.soft && context.soft <= context.hard && context.hard <= 100) {
             return wrong(format!(
-                "context.soft ({}) and context.hard ({}) are percents, the first not above the second",
+                "context.soft ({}) and context.hard ({}) must be percentages, and soft must not exceed hard",
                 context.soft, context.hard
             ));
         }
         if self.max_usd.is_some_and(|usd| !(usd.is_finite() && usd > 0.0)) {
-            return wrong("max_usd must be more than zero".to_owned());
+            return wrong("max_usd must be above zero".to_owned());
         }
         if self.max_tokens == Some(0) {
-            return wrong("max_tokens must be more than zero".to_owned());
+            return wrong("max_tokens must be above zero".to_owned());
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ pub struct Period(Duration);
 
 /// Why a text is not a length of time.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no length of time: write 10s, 5m, 1h or plain seconds, more than zero")]
+#[error("invalid duration {0:?}: expected 10s, 5m, 1h or plain seconds, above zero")]
 pub struct PeriodError(String);
 
 impl Period {
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Period {
             type Value = Period;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a length of time (10s, 5m, 1h or plain seconds)")
+                f.write_str("a duration (10s, 5m, 1h or plain seconds)")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Period, E> {

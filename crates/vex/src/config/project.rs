@@ -52,7 +52,9 @@ pub(super) fn narrow(
                     .cloned()
                     .partition(|path| is_inside(path));
                 if let Some(path) = outside.first() {
-                    warn(format!("`instructions` leads out of the workspace: {path}"));
+                    warn(format!(
+                        "`instructions` names a path outside of the workspace: {path}"
+                    ));
                 }
                 taken(key, inside.len(), false);
                 settings.instructions = inside;
@@ -64,7 +66,7 @@ pub(super) fn narrow(
             "timeout" => lower_limit(&mut settings.timeout, given.timeout),
             _ => {
                 warn(format!(
-                    "`{key}` is left out: the workspace's own settings can only narrow"
+                    "`{key}` is ignored: settings of the workspace can only restrict"
                 ));
                 continue;
             }

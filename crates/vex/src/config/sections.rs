@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What commands may touch.
+/// The sandbox of commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxSettings {
-    /// Folders outside of the workspace that commands may write to.
+    /// Folders outside of the workspace to which commands may write.
     pub write: Vec<PathBuf>,
-    /// Whether to stop at once where the kernel cannot hold commands to that.
+    /// Whether the run fails if the kernel does not support the sandbox.
     pub require: bool,
 }
 
-/// How full the context may get.
+/// The fill levels of the context at which it is shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContextSettings {
-    /// From this share on, in percent, older parts are made shorter with care.
+    /// The fill level, in percent, from which on older parts are shortened with care.
     pub soft: u8,
-    /// From this share on, in percent, they are made shorter at once.
+    /// The fill level, in percent, from which on older parts are shortened at once.
     pub hard: u8,
 }
 

@@ -245,7 +245,10 @@ fn config_files_may_be_missing_but_not_unreadable() {
     assert_eq!(fixture.load(&[], &[], &[]).unwrap().settings, Settings::default());
     std::fs::create_dir(fixture.dir.path().join("user.toml")).unwrap();
     let shown = fixture.load(&[], &[], &[]).unwrap_err();
-    assert!(shown.contains("cannot read the settings D/user.toml"), "{shown}");
+    assert!(
+        shown.contains("cannot read the settings file D/user.toml"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -3,27 +3,27 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How a run ended; decides the exit code.
+/// How a run ended; determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// 0: the agent says it is done, did or said something, and every check passed.
+    /// 0: the agent reported that it is done, did or answered something, and every check passed.
     Done,
-    /// 1: it failed.
+    /// 1: the run failed.
     Failed,
-    /// 2: the command line is wrong.
+    /// 2: the command line is invalid.
     Usage,
-    /// 3: the settings are wrong.
+    /// 3: the settings are invalid.
     Config,
-    /// 4: login or model refused.
+    /// 4: the login or the model was refused.
     Refused,
     /// 5: a limit (turns, tokens, USD, time) was reached.
     Limit,
-    /// 6: it stopped without having done or said anything, or went in circles.
+    /// 6: the agent stopped without a result, or repeated itself.
     NoProgress,
-    /// 7: its last tool call was refused, and no check shows that the work is done.
+    /// 7: the last tool call was denied, and no check shows that the work is done.
     Denied,
-    /// 130: a signal ended it.
+    /// 130: a signal ended the run.
     Interrupted,
 }
 

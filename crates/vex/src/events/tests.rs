@@ -75,7 +75,7 @@ fn emit_every_event(journal: &Journal) {
         resumed_from: Some("s1"),
         forked_from: Some("s0@3"),
     });
-    journal.warning("the variable VEX_MODLE sets nothing");
+    journal.warning("the variable VEX_MODLE is not a setting");
     journal.reasoning("I think\nand think");
     journal.message(&format!("I look, with {}.", secret()));
     journal.add_usage(
@@ -219,7 +219,7 @@ fn failed_run_prints_nothing_on_stdout() {
     let out = Sink::default();
     let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(std::io::sink()));
     journal.message("Half done.");
-    journal.end(ExitReason::Limit, Some("the limit of 2 turns is reached"));
+    journal.end(ExitReason::Limit, Some("reached the limit of 2 turns"));
     assert_eq!(out.text(), "");
 }
 

@@ -84,7 +84,7 @@ impl Text {
                 repaired,
                 ..
             } => {
-                let mended = if *repaired { " (mended)" } else { "" };
+                let mended = if *repaired { " (repaired)" } else { "" };
                 let subject = self.fit(&brief(input), tool.len() + mended.len() + 3);
                 writeln!(
                     out,
@@ -135,12 +135,14 @@ impl Text {
                 let line = format!("try {attempt} in {}: {}", seconds(*delay_ms), clean(reason));
                 self.note(out, YELLOW, &line)
             }
-            Event::Fallback { model } => {
-                self.note(out, YELLOW, &format!("{} answers from now on", clean(model)))
-            }
+            Event::Fallback { model } => self.note(
+                out,
+                YELLOW,
+                &format!("switched to the fallback model {}", clean(model)),
+            ),
             Event::Compaction(compacted) => {
                 let line = format!(
-                    "context made shorter: about {} tokens before, {} after",
+                    "context shortened: about {} tokens before, {} after",
                     compacted.before_tokens, compacted.after_tokens
                 );
                 self.note(out, DIM, &line)

@@ -9,10 +9,10 @@ use super::ExitReason;
 use crate::conversation::Usage;
 use crate::tools::plan::Step;
 
-/// What the run really did.
+/// What the run did.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Evidence {
-    /// Paths below the workspace: written by tools, or part of a commit.
+    /// The changed files, relative to the workspace: written by tools, or part of a commit.
     pub files_changed: Vec<String>,
     /// Commits made during the run, oldest first.
     pub commits: Vec<Commit>,
@@ -34,7 +34,7 @@ pub struct Commit {
 pub struct CommandRun {
     /// The shell command.
     pub command: String,
-    /// Its exit code; absent where it was stopped.
+    /// The exit code; absent if it was stopped.
     pub exit_code: Option<i32>,
 }
 
@@ -47,14 +47,14 @@ pub struct VerifyRun {
     pub command: String,
     /// Whether it passed.
     pub ok: bool,
-    /// Its exit code; absent where it was stopped.
+    /// The exit code; absent if it was stopped.
     pub exit_code: Option<i32>,
 }
 
-/// How the run is set up, for `session_start`.
+/// The setup of the run, for `session_start`.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct SessionStart<'a> {
-    /// The id of the session, which can go on under it.
+    /// The id of the session, with which it can be resumed.
     pub session_id: &'a str,
     /// The model.
     pub model: &'a str,
@@ -66,10 +66,10 @@ pub struct SessionStart<'a> {
     pub cwd: &'a str,
     /// The permission in force.
     pub permission: &'a str,
-    /// What holds commands to the permission: `landlock`, or `none: REASON`.
+    /// The sandbox of commands: `landlock`, or `none: REASON`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'a str>,
-    /// The session that goes on.
+    /// The session that was resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<&'a str>,
     /// The session that this one branched off from: `ID` or `ID@TURN`.
@@ -80,187 +80,187 @@ pub struct SessionStart<'a> {
 /// A call that waits for an answer on stdin, for `ask`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Question {
-    /// Joins it with its answer.
+    /// The id, which the answer repeats.
     #[serde(rename = "ask")]
     pub id: String,
     /// The call.
     pub call_id: String,
     /// The tool.
     pub tool: String,
-    /// The line for the shell, where it is one.
+    /// The command line, if the call runs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The paths that it is about.
+    /// The paths of the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// Whether the tool changes files.
     pub writes: bool,
 }
 
-/// How much of a conversation was left out, for `compaction`.
+/// The size of a conversation before and after it was shortened, for `compaction`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Compacted {
-    /// Tokens of the request before, about.
+    /// The approximate number of tokens of the request before.
     pub before_tokens: u64,
-    /// Tokens of the request after, about.
+    /// The approximate number of tokens of the request after.
     pub after_tokens: u64,
-    /// Messages that are now told by the summary.
+    /// The number of messages that the summary replaced.
     pub dropped_messages: u64,
-    /// Tool results that are now shorter.
+    /// The number of shortened tool results.
     pub shortened_results: u64,
     /// Whether the model wrote a part of the summary.
     pub by_model: bool,
 }
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Event<'a> {
-    /// The run begins.
+    /// The run started.
     SessionStart(&'a SessionStart<'a>),
-    /// The model said something.
+    /// The model sent text.
     Message {
-        /// The words.
+        /// The text.
         text: &'a str,
     },
-    /// The model thought something.
+    /// The model sent its thinking.
     Reasoning {
-        /// The words, or their summary.
+        /// The text, or its summary.
         text: &'a str,
     },
-    /// An answer is arriving: text, thinking or the arguments of a tool call. Written while it streams, at most four
-    /// times a second; the answer itself follows when it is whole.
+    /// An answer is arriving: text, thinking or the arguments of a tool call. Emitted at most four times a second; the
+    /// answer itself follows when it is complete.
     Activity {
-        /// How much of the answer arrived so far, in bytes.
+        /// The number of bytes that have arrived so far.
         received_bytes: u64,
     },
     /// A tool is about to run.
     ToolCall {
-        /// Joins it with its result.
+        /// The id of the call, which its result repeats.
         call_id: &'a str,
         /// The tool.
         tool: &'a str,
-        /// Its arguments as they came; a text where they are no JSON.
+        /// The arguments as they arrived; a string if they are not JSON.
         input: &'a Value,
-        /// Whether the call was mended before it ran.
+        /// Whether the call was repaired before it ran.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repaired: bool,
     },
-    /// A tool gave something back.
+    /// A tool returned a result.
     ToolResult {
-        /// The call it answers.
+        /// The id of the call.
         call_id: &'a str,
         /// Whether it failed: refused, not found, or a command that did not exit with 0.
         is_error: bool,
-        /// The exit code, where a command ran.
+        /// The exit code, if a command ran.
         #[serde(skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
         /// Whether the permission, a rule or a hook refused it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         denied: bool,
-        /// What it gave, bounded.
+        /// The output, with a limited length.
         output: &'a str,
     },
-    /// With `--ask`: a call is about to be made, and waits for `{"ask": ID, "decision": "allow"}` on stdin, or `deny` with a
-    /// `message` for the model.
+    /// With `--ask`: a call waits for `{"ask": ID, "decision": "allow"}` on stdin, or for `deny` with a `message` for the
+    /// model.
     Ask(&'a Question),
     /// Tokens and cost of the run so far: totals, never deltas.
     Usage {
         /// The tokens.
         #[serde(flatten)]
         usage: Usage,
-        /// The cost in USD, where it is known.
+        /// The cost in USD, if it is known.
         #[serde(skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
-    /// The plan is another one.
+    /// The plan changed.
     Plan {
-        /// Its steps.
+        /// The steps.
         steps: &'a [Step],
     },
-    /// A request is tried again.
+    /// A request is retried.
     Retry {
-        /// Which try comes next, from 2.
+        /// The number of the next try, from 2.
         attempt: u32,
-        /// How long is waited before it, in milliseconds.
+        /// The wait before it, in milliseconds.
         delay_ms: u64,
-        /// Why.
+        /// The reason.
         reason: &'a str,
     },
     /// The fallback model answers from now on.
     Fallback {
-        /// Its name.
+        /// The name of the model.
         model: &'a str,
     },
-    /// Older parts of the conversation were made shorter.
+    /// Older parts of the conversation were shortened.
     Compaction(Compacted),
     /// The command of `--verify` ran.
     Verify {
-        /// How it went.
+        /// The result.
         #[serde(flatten)]
         run: &'a VerifyRun,
-        /// The end of its output, where it failed.
+        /// The end of its output, if it failed.
         #[serde(default, skip_serializing_if = "str::is_empty")]
         output: &'a str,
     },
-    /// The model went in circles or stopped too early, and was told so.
+    /// The model repeated itself or stopped too early, and got a correction.
     Guard {
-        /// What was seen: `same_call`, `same_error`, `ping_pong`, `no_change`, `empty_answer`, …
+        /// The finding: `same_call`, `same_error`, `ping_pong`, `no_change`, `empty_answer`, …
         kind: &'a str,
-        /// What the model is told.
+        /// The reason, or the message to the model.
         message: &'a str,
     },
-    /// Something that a person should know; the run goes on.
+    /// A warning; the run continues.
     Warning {
-        /// What.
+        /// The message.
         message: &'a str,
     },
-    /// Something went wrong.
+    /// An error occurred.
     Error {
-        /// What.
+        /// The message.
         message: &'a str,
         /// Whether the run ends because of it.
         fatal: bool,
-        /// A failure class of Vik, where it is sure: `rate_limit`, `overloaded`, `auth`, `model`, `context`, `network`,
+        /// The failure class of Vik, if it is certain: `rate_limit`, `overloaded`, `auth`, `model`, `context`, `network`,
         /// `usage`, `verify`.
         #[serde(skip_serializing_if = "Option::is_none")]
         class: Option<&'a str>,
     },
-    /// The run ended. Always there, once, and last.
+    /// The run ended. Emitted exactly once, as the last event.
     End(Box<End<'a>>),
 }
 
 /// How a run ended.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct End<'a> {
-    /// Whether it is done.
+    /// Whether the run succeeded.
     pub(super) ok: bool,
-    /// How it ended.
+    /// The exit reason.
     pub(super) reason: ExitReason,
-    /// The last message, or why it failed.
+    /// The last message, or the reason for the failure.
     pub(super) message: Option<&'a str>,
     /// The exit code.
     pub(super) exit_code: u8,
     /// Tokens of this process.
     pub(super) usage: Usage,
-    /// Cost in USD of this process, where it is known.
+    /// Cost in USD of this process, if it is known.
     pub(super) cost_usd: Option<f64>,
-    /// A failure class of Vik, where it failed and that is sure.
+    /// The failure class of Vik, if the run failed and the class is certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) class: Option<&'a str>,
-    /// The final answer, where it had to fit a schema and does.
+    /// The final answer, if an output schema is set and the answer matches it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<&'a Value>,
-    /// What it really did.
+    /// What the run did.
     pub(super) evidence: &'a Evidence,
     /// Runs of the command of `--verify`.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub(super) verify: &'a [VerifyRun],
-    /// Answers of the model.
+    /// The number of answers of the model.
     pub(super) turns: u64,
-    /// Tool calls that were mended.
+    /// The number of repaired tool calls.
     pub(super) repaired_calls: u64,
-    /// From the start to the end, in milliseconds.
+    /// The duration of the run, in milliseconds.
     pub(super) duration_ms: u64,
 }
 

@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::ProviderError;
 use super::protocol::Protocol;
 
-/// What the settings say of a provider. What is absent comes from the known provider of that name.
+/// The settings of a provider. Absent values come from the known provider of that name.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
-    /// The protocol that it speaks.
+    /// The protocol of its API.
     pub protocol: Option<Protocol>,
-    /// Its address. For the protocols chat and responses `/v1` is added where it has no path.
+    /// The base URL. If it has no path, `/v1` is added for the protocols chat and responses.
     pub base_url: Option<String>,
-    /// The variable of the environment that holds its key.
+    /// The environment variable that contains the API key.
     pub api_key_env: Option<String>,
-    /// The header that carries the key, where it is not the protocol's own.
+    /// The header with the API key, if it is not the default header of the protocol.
     pub api_key_header: Option<String>,
-    /// More headers of each request.
+    /// Additional headers of each request.
     pub headers: BTreeMap<String, String>,
-    /// What is added to the query of each request.
+    /// Additional query parameters of each request.
     pub query: BTreeMap<String, String>,
 }
 
@@ -216,7 +216,7 @@ pub fn endpoint(
     let config = configured.get(&name);
     if known.is_none() && config.is_none() {
         return config_error(format!(
-            "there is no provider {name:?}; there are {}, and each [providers.NAME] of the settings",
+            "unknown provider {name:?}: expected one of {}, or a [providers.NAME] table in the settings",
             names(configured).join(", ")
         ));
     }
@@ -234,7 +234,7 @@ pub fn endpoint(
         .or_else(|| known.map(|known| known.base_url.to_owned()));
     let Some(address) = address else {
         return config_error(format!(
-            "the provider {name:?} has no address: set providers.{name}.base_url, or give --base-url"
+            "the provider {name:?} has no address: set providers.{name}.base_url or --base-url"
         ));
     };
     let base_url = base_of(&address, protocol).map_err(ProviderError::Config)?;
@@ -248,7 +248,7 @@ pub fn endpoint(
     if let (Some(variable), None) = (&key_env, &key)
         && !is_loopback(&base_url)
     {
-        return config_error(format!("{variable} is not set: {name} needs a key"));
+        return config_error(format!("{variable} is not set: {name} requires an API key"));
     }
     Ok(Endpoint {
         name,
@@ -294,7 +294,7 @@ fn only_one_with_key(
         [] => {
             let variables: Vec<&str> = keyed.iter().map(|(_, variable)| variable.as_str()).collect();
             Err(ProviderError::Config(format!(
-                "which provider? Set one of {}, or give --provider NAME ({}) or --base-url URL",
+                "no provider is selected: set one of {}, --provider NAME ({}) or --base-url URL",
                 variables.join(", "),
                 all.join(", ")
             )))
@@ -302,7 +302,7 @@ fn only_one_with_key(
         _ => {
             let names: Vec<&str> = ready.iter().map(|name| name.as_str()).collect();
             Err(ProviderError::Config(format!(
-                "which provider? There are keys for {}: give --provider NAME",
+                "cannot select a provider: API keys are set for {}; choose one with --provider NAME",
                 names.join(" and ")
             )))
         }
@@ -312,15 +312,15 @@ fn only_one_with_key(
 /// Returns the address before the protocol's own paths.
 fn base_of(address: &str, protocol: Protocol) -> Result<String, String> {
     let url = reqwest::Url::parse(address)
-        .map_err(|error| format!("{address:?} is no address of a provider: {error}"))?;
+        .map_err(|error| format!("invalid provider address {address:?}: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(format!(
-            "{address:?} is no address of a provider: it does not begin with http:// or https://"
+            "invalid provider address {address:?}: it does not start with http:// or https://"
         ));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
-            "the address of a provider must hold no name or password; keys come from the environment".into(),
+            "the address of a provider must not contain a user name or password; set the API key in the environment".into(),
         );
     }
     if url.query().is_some() || url.fragment().is_some() {

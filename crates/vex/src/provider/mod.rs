@@ -95,10 +95,10 @@ pub enum ProviderError {
     #[error("{0}")]
     Empty(String),
     /// The request is larger than the context of the model: compact, then try again.
-    #[error("the request is larger than the context of the model: {0}")]
+    #[error("the request exceeds the context of the model: {0}")]
     Overflow(String),
     /// A recorded conversation no longer matches the real results.
-    #[error("the recording no longer fits: {0}")]
+    #[error("the run differs from the recording: {0}")]
     Diverged(String),
     /// The run was interrupted during the request.
     #[error("interrupted")]

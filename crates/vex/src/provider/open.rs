@@ -93,7 +93,7 @@ fn only_model(
         }
         let names: Vec<&str> = listed.iter().map(|model| model.name.as_str()).collect();
         return Err(ProviderError::Config(format!(
-            "which model? Give -m MODEL; {} has {}",
+            "no model is set: choose one with -m MODEL; {} has {}",
             endpoint.name,
             if names.is_empty() {
                 "none".to_owned()
@@ -105,7 +105,7 @@ fn only_model(
     let example = catalog::example_model(&endpoint.name);
     let example = example.map_or_else(String::new, |example| format!(", for example -m {example}"));
     Err(ProviderError::Config(format!(
-        "which model? Give -m MODEL{example}; `vex models` lists those of {}",
+        "no model is set: choose one with -m MODEL{example}; `vex models` lists the models of {}",
         endpoint.name
     )))
 }

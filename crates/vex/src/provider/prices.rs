@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use super::protocol::ToolCalls;
 use crate::conversation::Usage;
 
-/// What the settings say of a model. What is absent comes from the table.
+/// The settings of a model. Absent values come from the built-in table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
-    /// Tokens that a request and its answer may have together.
+    /// The maximum number of tokens of a request and its answer together.
     pub context_window: Option<u64>,
-    /// Tokens that an answer may have.
+    /// The maximum number of tokens of an answer.
     pub max_output_tokens: Option<u32>,
-    /// USD for a million input tokens.
+    /// USD per million input tokens.
     pub input: Option<f64>,
-    /// USD for a million input tokens that came from the cache; if absent, as `input`.
+    /// USD per million input tokens read from the cache; default: `input`.
     pub cached_input: Option<f64>,
-    /// USD for a million input tokens that went into the cache; if absent, as `input`.
+    /// USD per million input tokens written to the cache; default: `input`.
     pub cache_write: Option<f64>,
-    /// USD for a million output tokens.
+    /// USD per million output tokens.
     pub output: Option<f64>,
-    /// How many tokens it may think, for models of the protocol messages that take a budget.
+    /// The maximum number of thinking tokens, for models of the protocol messages that accept a budget.
     pub thinking_budget: Option<u32>,
-    /// How it calls tools.
+    /// How the model calls tools.
     pub tool_calls: ToolCalls,
-    /// Further fields of each request, as its provider names them.
+    /// Additional fields of each request, with the names of the provider.
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
 

@@ -8,13 +8,13 @@ use super::stream::Decoder;
 use super::text_tools::TextRequest;
 use super::{Request, chat, messages, responses};
 
-/// How a model is spoken to.
+/// The protocol of a model API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// Anthropic Messages.
     Messages,
-    /// OpenAI Chat Completions, and the many that speak it too.
+    /// OpenAI Chat Completions, which many other providers support.
     Chat,
     /// OpenAI Responses.
     Responses,
@@ -108,25 +108,25 @@ impl std::str::FromStr for Protocol {
         Self::ALL
             .into_iter()
             .find(|protocol| protocol.as_str() == name)
-            .ok_or_else(|| format!("{name:?} is no protocol: use messages, chat or responses"))
+            .ok_or_else(|| format!("unknown protocol {name:?}: expected messages, chat or responses"))
     }
 }
 
-/// How much a model thinks. Not every model knows every word; one that is not known is refused by its provider.
+/// The reasoning effort of a model. A provider rejects a value that its model does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Hardly.
+    /// The least.
     Minimal,
-    /// Little.
+    /// Low.
     Low,
-    /// Moderately.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
-    /// More.
+    /// Higher.
     Xhigh,
-    /// As much as it can.
+    /// The most.
     Max,
 }
 
@@ -143,10 +143,10 @@ pub enum ToolChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCalls {
-    /// As its protocol has it.
+    /// In the form of the protocol.
     #[default]
     Native,
-    /// As text: for small models, and for servers that know nothing of tools.
+    /// As text, for small models and for servers without support for tools.
     Text,
 }
 

@@ -98,7 +98,7 @@ impl Expect {
                 let got = result
                     .exit_code
                     .map_or("none".to_owned(), |code| code.to_string());
-                return Err(format!("exit code {code} was expected, it is {got}"));
+                return Err(format!("expected exit code {code}, got {got}"));
             }
         } else if result.is_error != self.is_error.unwrap_or(false) {
             return Err(if result.is_error {
@@ -157,7 +157,7 @@ pub enum RecordingError {
     Name(String),
     /// No recording is named.
     #[error(
-        "which recording? Give --replay FILE, or --model NAME with --base-url FOLDER (or VEX_REPLAY_DIR), \
+        "no recording is named: set --replay FILE, or --model NAME with --base-url FOLDER (or VEX_REPLAY_DIR) \
          for FOLDER/NAME.jsonl"
     )]
     NotNamed,
@@ -230,7 +230,7 @@ impl Recording {
                 }
                 RecordingLine::Recording { version, .. } if !started => {
                     return Err(fail(format!(
-                        "version {version} of recordings is not known, only 1"
+                        "unsupported version {version} of recordings: expected 1"
                     )));
                 }
                 RecordingLine::Recording { .. } => return Err(fail("a second `recording` line".to_owned())),
@@ -296,7 +296,7 @@ impl Replay {
                 Ok(std::mem::take(&mut conversation.steps).into_iter())
             }
             None => Err(ProviderError::Config(format!(
-                "no conversation of {} fits this prompt; it has: {}",
+                "no conversation of {} matches this prompt; it has: {}",
                 self.recording.path.display(),
                 self.recording
                     .conversations
@@ -329,7 +329,11 @@ impl Replay {
                     self.name,
                     call.tool,
                     call.input.json().unwrap_or_default(),
-                    if output_tail.is_empty() { "" } else { "; it gave: " },
+                    if output_tail.is_empty() {
+                        ""
+                    } else {
+                        "; its output: "
+                    },
                 )));
             }
         }
@@ -370,7 +374,7 @@ impl Provider for Replay {
             }
             None => {
                 return Err(ProviderError::Diverged(format!(
-                    "{:?} has only {} turns, and the last one asked for tools",
+                    "{:?} has only {} turns, and the last one called tools",
                     self.name,
                     self.turn - 1
                 )));
@@ -475,7 +479,7 @@ mod tests {
         .collect();
         insta::assert_snapshot!(shown.join("\n"), @r#"
         r.jsonl:1: the first line must be of kind "recording"
-        r.jsonl:1: version 2 of recordings is not known, only 1
+        r.jsonl:1: unsupported version 2 of recordings: expected 1
         r.jsonl:4: a turn before the first conversation
         r.jsonl:2: unknown field `wen`, expected `name` or `when`
         "#);

@@ -7,18 +7,18 @@ use super::{SessionId, entry};
 /// Why a conversation could not be stored or resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    #[error("{0:?} is not the id of a session: it is written as a UUID")]
+    #[error("invalid session ID {0:?}: expected a UUID")]
     BadId(String),
     /// The text after the `@` is not a number.
-    #[error("{0:?} is not the number of a turn")]
+    #[error("invalid turn number {0:?}")]
     BadTurn(String),
     /// No folder for sessions is known.
-    #[error("there is no place for sessions: set VEX_HOME or HOME")]
+    #[error("no folder for sessions: set VEX_HOME or HOME")]
     NoHome,
     #[error("no session {id} in {folder}", folder = folder.display())]
     Unknown { id: SessionId, folder: PathBuf },
     /// Its process ended before the first prompt.
-    #[error("no session {0} to go on with: nothing was asked for in it")]
+    #[error("no session {0} to resume: it has no prompt")]
     Empty(SessionId),
     /// Another process works on it now.
     #[error("the session {0} is in use by another process")]
@@ -41,7 +41,7 @@ pub enum SessionError {
         line: u64,
     },
     /// It was written in a newer format.
-    #[error("{path} has format {version}, this vex reads up to {known}", path = path.display(), known = entry::FORMAT)]
+    #[error("{path} has format {version}, but this vex supports at most {known}", path = path.display(), known = entry::FORMAT)]
     TooNew { path: PathBuf, version: u32 },
     /// An error of the system.
     #[error("cannot {action} {path}", path = path.display())]

@@ -74,14 +74,14 @@ impl Store {
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)
-            .map_err(io("make", &self.folder))?;
+            .map_err(io("create", &self.folder))?;
         let path = self.path(head.id);
         let file = OpenOptions::new()
             .append(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .map_err(io("make", &path))?;
+            .map_err(io("create", &path))?;
         let file = lock(file, head.id, &path)?;
         let mut log = Log::open(file, path, 1, 0);
         log.append(&Entry::Session(Box::new(head.clone())))?;

@@ -16,31 +16,31 @@ use crate::interrupt::Interrupt;
 /// The default time limit of a hook.
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
-/// When a hook is asked.
+/// When a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookEvent {
-    /// Before the call runs: it may allow, deny, or replace the arguments.
+    /// Before the call: the hook can allow it, deny it, or replace the arguments.
     PreTool,
-    /// After the call has run: it may allow, deny, or replace the output.
+    /// After the call: the hook can allow it, deny it, or replace the output.
     PostTool,
 }
 
 /// A hook.
 ///
-/// It gets JSON on stdin (`event`, `tool`, `call_id`, `cwd`, `input`, and after the run `output` and `is_error`) and
+/// It gets JSON on stdin (`event`, `tool`, `call_id`, `cwd`, `input`, and after the call `output` and `is_error`) and
 /// answers with JSON on stdout: `{"decision": "allow" | "deny" | "replace", "code", "message", "input" | "output"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// When it is asked.
+    /// When it runs.
     pub event: HookEvent,
-    /// The tools that it is asked about; all where none is named.
+    /// The tools for which it runs; all if the list is empty.
     #[serde(default)]
     pub tools: Vec<ToolName>,
-    /// A line for the shell, run in the workspace.
+    /// The shell command, which runs in the workspace.
     pub command: String,
-    /// How long it may take, in milliseconds.
+    /// The time limit, in milliseconds.
     #[serde(default = "default_timeout")]
     pub timeout_ms: u64,
 }

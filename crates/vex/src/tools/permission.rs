@@ -11,16 +11,16 @@ use super::output::Refusal;
 use super::rules::{Rules, ToolName};
 use crate::ask::CallApprover;
 
-/// What a run may do without being asked.
+/// The permission profile of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
-    /// Look, change nothing: no writes, no commands
+    /// Read files only: no writes, no commands
     ReadOnly,
-    /// Edit below the working directory, run commands
+    /// Edit files in the workspace, and run commands
     #[default]
     WorkspaceWrite,
-    /// As workspace-write, and read and write files anywhere
+    /// Like workspace-write, and read and write files anywhere
     Full,
 }
 

@@ -15,25 +15,25 @@ const MAX_STEPS: usize = 50;
 /// The maximum length of a step, in characters.
 const MAX_STEP_CHARS: usize = 300;
 
-/// How far a step is.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// It is still to be done.
+    /// Not started.
     #[default]
     Pending,
-    /// It is being done.
+    /// In progress.
     InProgress,
-    /// It is done.
+    /// Completed.
     Done,
 }
 
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// What is to be done.
+    /// The description of the step.
     pub text: String,
-    /// How far it is.
+    /// The status.
     #[serde(default)]
     pub status: StepStatus,
 }

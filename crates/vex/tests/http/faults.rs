@@ -143,7 +143,7 @@ fn wrong_key_error_omits_the_key() {
         settings.endpoint.key = None;
     });
     assert!(
-        none.error().0.contains("wants a key: set SCRIPTED_KEY"),
+        none.error().0.contains("requires an API key: set SCRIPTED_KEY"),
         "{}",
         none.error().0
     );
@@ -160,7 +160,7 @@ fn unknown_model_error_lists_available_models() {
             message.contains("has no model \"claude-sonnet-4-5\""),
             "{message}"
         );
-        assert!(message.contains("there are claude-sonnet-4-5, "), "{message}");
+        assert!(message.contains("available: claude-sonnet-4-5, "), "{message}");
         assert_eq!(asked.requests(), 1);
     }
 }
@@ -172,7 +172,7 @@ fn wrong_address_is_a_config_error() {
     let (message, class) = asked.error();
     assert_eq!(class.as_deref(), Some("usage"));
     assert!(
-        message.contains("/v1/chat/completions is not there (404)"),
+        message.contains("/v1/chat/completions does not exist (404)"),
         "{message}"
     );
     assert!(message.contains("--base-url"), "{message}");
@@ -254,7 +254,7 @@ fn unreachable_server_is_reported() {
     let (message, class) = asked.error();
     assert_eq!(class.as_deref(), Some("network"));
     let expected = format!(
-        "nothing listens at {url}/v1: start the server of scripted, or give --base-url (after 3 tries)"
+        "no server is listening at {url}/v1: start the server of scripted, or set --base-url (after 3 tries)"
     );
     assert_eq!(message, expected);
 }

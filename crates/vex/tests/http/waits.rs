@@ -127,7 +127,7 @@ fn whole_answer_has_a_deadline() {
         },
     );
     assert!(
-        asked.error().0.contains("no whole answer within 500ms"),
+        asked.error().0.contains("no complete answer within 500ms"),
         "{}",
         asked.error().0
     );

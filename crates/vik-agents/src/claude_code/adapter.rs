@@ -554,11 +554,11 @@ impl Adapter for ClaudeCode {
             self.session.failed(
                 exit,
                 stderr_tail,
-                "Claude Code told a result, yet did not end well",
+                "Claude Code reported a result, but exited with an error",
             )
         } else if self.wants_result && final_result.structured.is_none() {
             self.session.record_fault(
-                "Claude Code gave no structured output, though `json-schema` asks for it",
+                "Claude Code returned no structured output, although `json-schema` requires it",
                 None,
                 None,
             );

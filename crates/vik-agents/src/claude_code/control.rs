@@ -147,7 +147,7 @@ impl Control {
         if handled.is_none() {
             // Without an answer the agent would wait for ever, or continue without approval.
             self.protocol_error(format!(
-                "a line of Claude Code's control protocol is not understood ({kind})"
+                "unknown message of Claude Code's control protocol ({kind})"
             ));
         }
     }
@@ -196,7 +196,7 @@ impl Control {
         if response.subtype.as_str() != "success" {
             let why = wire::text(response.error).unwrap_or_default();
             self.protocol_error(format!(
-                "Claude Code did not take the hook that asks before each call: {why}"
+                "Claude Code rejected the hook that requests approval of each call: {why}"
             ));
             return Some(());
         }
@@ -225,7 +225,7 @@ impl Control {
         }
         if !asked && !is_error {
             self.protocol_error(format!(
-                "the call {call_id} ran, and Vik was not asked: this Claude Code does not call its hooks"
+                "the call {call_id} ran without a request for approval: this Claude Code does not call its hooks"
             ));
         }
     }

@@ -42,9 +42,9 @@ pub(super) fn failure_text<'a>(
     match (errors.is_empty(), subtype) {
         (false, _) => Cow::Owned(errors.join("\n")),
         (true, "error_during_execution") => {
-            Cow::Borrowed("Claude Code was interrupted, or failed while it worked")
+            Cow::Borrowed("Claude Code was interrupted or failed during its work")
         }
-        (true, "" | "success") => Cow::Borrowed("Claude Code says it failed, not why"),
+        (true, "" | "success") => Cow::Borrowed("Claude Code reported a failure without a reason"),
         (true, subtype) => Cow::Borrowed(subtype),
     }
 }

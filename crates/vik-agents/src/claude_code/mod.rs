@@ -35,32 +35,32 @@ const RULES: FlagRules = FlagRules {
         ReservedFlag {
             names: &["print", "p"],
             accepted_value: Some("true"),
-            instead: "Vik sets it",
+            instead: "Vik sets this flag",
         },
         ReservedFlag {
             names: &["verbose"],
             accepted_value: Some("true"),
-            instead: "Vik sets it",
+            instead: "Vik sets this flag",
         },
         ReservedFlag {
             names: &["output-format"],
             accepted_value: Some("stream-json"),
-            instead: "Vik reads Claude Code's `stream-json`",
+            instead: "Vik requires the format `stream-json`",
         },
         ReservedFlag {
             names: &["input-format"],
             accepted_value: Some("text"),
-            instead: "Vik gives the prompt as text",
+            instead: "Vik passes the prompt as text",
         },
         ReservedFlag {
             names: &["model"],
             accepted_value: None,
-            instead: "the profile's `model` names it",
+            instead: "use `model` of the profile",
         },
         ReservedFlag {
             names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
             accepted_value: None,
-            instead: "Vik chooses which conversation goes on",
+            instead: "Vik selects the conversation",
         },
     ],
     permission_flags: &[
@@ -95,7 +95,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
         // Measured: this flag skips the hook, and every call runs without approval.
         return Err(LaunchError::NotInteractive {
             runtime: "claude_code",
-            why: "`args.bare` leaves out its hooks",
+            why: "`args.bare` disables its hooks",
         });
     }
 

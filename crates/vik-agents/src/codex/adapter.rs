@@ -274,7 +274,7 @@ impl Adapter for Codex {
                 .trim_start()
                 .trim_start_matches("Reading prompt from stdin...");
             let otherwise = match self.turn {
-                Turn::Completed => "Codex finished its turn, yet did not end well",
+                Turn::Completed => "Codex finished its turn, but exited with an error",
                 Turn::Failed => "Codex failed its turn",
                 Turn::Open => "Codex ended without finishing its turn",
             };
@@ -297,7 +297,7 @@ impl Adapter for Codex {
                 .and_then(|text| RawValue::from_string(text.to_owned()).ok());
             if result.is_none() {
                 self.session.record_fault(
-                    "Codex's last message is not JSON, though `output-schema` asks for it",
+                    "Codex's last message is not JSON, although `output-schema` requires it",
                     None,
                     None,
                 );

@@ -38,22 +38,22 @@ const RULES: FlagRules = FlagRules {
         ReservedFlag {
             names: &["json", "experimental-json"],
             accepted_value: Some("true"),
-            instead: "Vik reads Codex's JSON",
+            instead: "Vik requires the JSON output",
         },
         ReservedFlag {
             names: &["model", "m"],
             accepted_value: None,
-            instead: "the profile's `model` names it",
+            instead: "use `model` of the profile",
         },
         ReservedFlag {
             names: &["cd", "C"],
             accepted_value: None,
-            instead: "an agent runs in its issue workspace",
+            instead: "the agent always runs in the workspace of the issue",
         },
         ReservedFlag {
             names: &["skip-git-repo-check"],
             accepted_value: Some("true"),
-            instead: "Vik sets it",
+            instead: "Vik sets this flag",
         },
     ],
     permission_flags: &[
@@ -98,7 +98,7 @@ pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
             return Err(LaunchError::ReservedFlag {
                 runtime: "codex",
                 flag: flag.to_owned(),
-                instead: "`codex app-server`, which is asked before each call, does not take it",
+                instead: "`codex app-server`, which stages with `approve.calls` use, does not support it",
             });
         }
         if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {

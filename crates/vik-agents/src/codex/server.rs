@@ -142,7 +142,7 @@ impl AppServer {
         };
         if message.error.is_some() {
             let error: Option<ErrorText<'_>> = wire::read(message.error);
-            let message = error.map_or(Cow::Borrowed("Codex refused the session"), |error| {
+            let message = error.map_or(Cow::Borrowed("Codex rejected the session"), |error| {
                 error.message.0
             });
             self.exec.failed(&message, sink);
@@ -167,8 +167,9 @@ impl AppServer {
                     self.send(turn);
                 }
                 None => {
-                    self.requests
-                        .push(AgentRequest::ProtocolError("Codex named no thread".to_owned()));
+                    self.requests.push(AgentRequest::ProtocolError(
+                        "Codex returned no thread id".to_owned(),
+                    ));
                     wire::emit_unparsed(line, sink);
                 }
             },

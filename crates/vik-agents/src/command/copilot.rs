@@ -189,7 +189,7 @@ impl Copilot {
             "model.call_failure" => {
                 // Copilot retries; `session.error` reports when it gives up.
                 let message = data.error_message.or(data.message);
-                let message = message.map_or(Cow::Borrowed("the call of the model failed"), |text| text.0);
+                let message = message.map_or(Cow::Borrowed("the model call failed"), |text| text.0);
                 self.error(message, data.status_code, false, sink);
             }
             "session.error" => {

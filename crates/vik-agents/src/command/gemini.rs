@@ -167,7 +167,7 @@ impl Gemini {
                     return;
                 }
                 let detail = parsed.error.and_then(|error| wire::text(error.message));
-                let message = detail.unwrap_or(Cow::Borrowed("Gemini says it failed, not why"));
+                let message = detail.unwrap_or(Cow::Borrowed("Gemini reported a failure without a reason"));
                 let failure_class = classify::class_of_error(None, &message);
                 self.session.record_fault(&message, failure_class, None);
                 sink(Event::Error {

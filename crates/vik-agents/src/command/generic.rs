@@ -338,7 +338,8 @@ impl Generic {
             }
         } else {
             let error_text = nested_text(line.error, 0).or_else(|| message.clone());
-            let error_text = error_text.unwrap_or(Cow::Borrowed("the command says it failed, not why"));
+            let error_text =
+                error_text.unwrap_or(Cow::Borrowed("the command reported a failure without a reason"));
             self.session
                 .record_fault(&error_text, classify::class_of_error(None, &error_text), None);
         }

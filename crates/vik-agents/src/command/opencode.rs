@@ -244,9 +244,9 @@ impl Adapter for OpenCode {
             return self.session.succeeded();
         }
         let otherwise = if self.finished {
-            "opencode did not end well"
+            "opencode exited with an error"
         } else {
-            "opencode ended in mid-work"
+            "opencode ended before it finished its work"
         };
         self.session.fault = self.error.take();
         self.session.failed(exit, stderr_tail, otherwise)

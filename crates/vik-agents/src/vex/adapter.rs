@@ -241,17 +241,14 @@ impl Vex {
                 }
             }
             "fallback" => sink(note(format!(
-                "{} answers from now on",
+                "the fallback model {} is now in use",
                 line.model.as_ref()?.as_str()
             ))),
             "warning" | "guard" => sink(note(format!("{kind}: {}", line.message.as_ref()?.as_str()))),
             "compaction" => {
                 let (before, after) = (line.before_tokens?.0, line.after_tokens?.0);
                 sink(Event::Reasoning {
-                    text: format!(
-                        "The context was made shorter: about {before} tokens before, {after} after."
-                    )
-                    .into(),
+                    text: format!("Context compacted: about {before} tokens before, {after} after.").into(),
                 });
             }
             "plan" => {
@@ -327,7 +324,7 @@ impl Vex {
                 .as_deref()
                 .filter(|text| !text.trim().is_empty())
                 .or(reason.as_deref());
-            let failure = failure.unwrap_or("vex says it failed, not why");
+            let failure = failure.unwrap_or("vex reported a failure without a reason");
             let reported = wire::text(end.class).and_then(|class| class_by_name(&class));
             let earlier = self.session.fault.as_ref().and_then(|fault| fault.class);
             self.session.record_fault(
@@ -380,9 +377,11 @@ impl Adapter for Vex {
         let final_result = self.final_result.take();
         let mut conclusion = match &final_result {
             Some(final_result) if final_result.ok && exit.is_zero() => self.session.succeeded(),
-            Some(_) => self
-                .session
-                .failed(exit, stderr_tail, "vex said how it ended, yet did not end well"),
+            Some(_) => self.session.failed(
+                exit,
+                stderr_tail,
+                "vex reported its result, but exited with an error",
+            ),
             None => {
                 let reported = self.session.fault.as_ref().and_then(|fault| fault.class);
                 let mut conclusion = self

@@ -44,7 +44,7 @@ impl Approvals {
 
     pub(super) fn on_ask(&mut self, line: &str) {
         let Some(event) = wire::object::<AskEvent<'_>>(line) else {
-            let why = "a question of vex is not understood".to_owned();
+            let why = "invalid approval request from vex".to_owned();
             return self.requests.push(AgentRequest::ProtocolError(why));
         };
         let id = event.ask.0.into_owned();

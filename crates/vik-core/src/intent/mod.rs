@@ -48,16 +48,16 @@ pub struct IssueIntent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIntent {
     /// A glob of its scope is invalid.
-    #[error("its `owned_scope`: {0}")]
+    #[error("invalid `owned_scope` of the issue: {0}")]
     Glob(BadGlob),
     /// A field is neither a text nor a list of texts, or too long.
-    #[error("its `{key}` {why}")]
+    #[error("`{key}` of the issue {why}")]
     Field { key: &'static str, why: &'static str },
     /// The front matter of its description names one of the fields and cannot be parsed.
-    #[error("the front matter of its description cannot be read: {0}")]
+    #[error("cannot parse the front matter of the issue's description: {0}")]
     FrontMatter(String),
     /// The scopes of stage and issue have no path in common.
-    #[error("its scope ({issue}) and that of the stage ({stage}) have no path in common")]
+    #[error("the scopes of the issue ({issue}) and of the stage ({stage}) have no path in common")]
     Disjoint { issue: String, stage: String },
 }
 

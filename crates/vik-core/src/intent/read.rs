@@ -59,11 +59,11 @@ fn texts(key: &'static str, value: Option<&Value>) -> Result<Vec<String>, BadInt
         Some(Value::Array(items)) => {
             let texts: Option<_> = items.iter().map(Value::as_str).collect();
             let Some(texts) = texts else {
-                return bad("is a list of something else than texts");
+                return bad("contains entries that are not strings");
             };
             texts
         }
-        Some(_) => return bad("is neither a list of texts nor a text"),
+        Some(_) => return bad("is neither a string nor a list of strings"),
     };
     let texts: Vec<String> = texts
         .into_iter()
@@ -93,7 +93,7 @@ fn front(description: &str) -> Result<Map<String, Value>, BadIntent> {
         return Ok(Map::new());
     }
     if block.len() > MAX_FRONT_BYTES {
-        return Err(BadIntent::FrontMatter("it is too long".to_owned()));
+        return Err(BadIntent::FrontMatter("the front matter is too long".to_owned()));
     }
     front_matter(block).map_err(BadIntent::FrontMatter)
 }

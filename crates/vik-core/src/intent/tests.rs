@@ -62,34 +62,34 @@ fn bad_intent_gives_its_reason() {
     for (item, expected) in [
         (
             json!({"owned_scope": ["../x"]}),
-            "its `owned_scope`: `../x` goes up by `..`",
+            "invalid `owned_scope` of the issue: `../x` goes up by `..`",
         ),
         (
             json!({"owned_scope": ["docs"]}),
-            "its scope (docs) and that of the stage (src) have no path in common",
+            "the scopes of the issue (docs) and of the stage (src) have no path in common",
         ),
         (
             json!({"owned_scope": 7}),
-            "its `owned_scope` is neither a list of texts nor a text",
+            "`owned_scope` of the issue is neither a string nor a list of strings",
         ),
         (
             json!({"acceptance": [1]}),
-            "its `acceptance` is a list of something else than texts",
+            "`acceptance` of the issue contains entries that are not strings",
         ),
         (
             json!({"constraints": vec!["x"; 51]}),
-            "its `constraints` has more than 50 entries",
+            "`constraints` of the issue has more than 50 entries",
         ),
         (
             json!({"description": "---\nowned_scope: {a: b}\n---\n"}),
-            "its `owned_scope` is neither a list of texts nor a text",
+            "`owned_scope` of the issue is neither a string nor a list of strings",
         ),
     ] {
         assert_eq!(why(&plain, &issue(item)), expected);
     }
     let broken = why(&plain, &described("---\nowned_scope: [a\n---\ntext"));
     assert!(
-        broken.starts_with("the front matter of its description cannot be read: "),
+        broken.starts_with("cannot parse the front matter of the issue's description: "),
         "{broken}"
     );
     // Another stage is asked after the first one: what was joined for that is not taken for it.

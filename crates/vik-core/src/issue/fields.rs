@@ -37,15 +37,15 @@ impl Expected {
     pub(super) fn complaint(self, raw: &RawValue) -> Option<String> {
         let kind = match raw.get().as_bytes().first()? {
             b'n' => return None,
-            b'"' => "a text",
+            b'"' => "a string",
             b'{' => "an object",
             b'[' => "a list",
             b't' | b'f' => "true or false",
             _ => "a number",
         };
         let (fits, wanted) = match self {
-            Self::Text => (kind == "a text", "a text"),
-            Self::NumberOrText => (kind == "a number" || kind == "a text", "a number"),
+            Self::Text => (kind == "a string", "a string"),
+            Self::NumberOrText => (kind == "a number" || kind == "a string", "a number"),
             Self::ListOfLabels if kind == "a list" => {
                 let labels: Vec<Label> = serde_json::from_str(raw.get()).unwrap_or_default();
                 let bad = labels
@@ -53,13 +53,13 @@ impl Expected {
                     .filter(|label| matches!(label, Label::Other(_)))
                     .count();
                 return (bad > 0).then(|| {
-                    "holds entries that are neither a text nor an object with a `name`: these are ignored"
+                    "contains entries that are neither a string nor an object with a `name`: these entries are ignored"
                         .to_owned()
                 });
             }
             Self::ListOfLabels => (false, "a list"),
         };
-        (!fits).then(|| format!("is {kind}, not {wanted}: it is ignored"))
+        (!fits).then(|| format!("is ignored: expected {wanted}, found {kind}"))
     }
 }
 

@@ -43,11 +43,11 @@ fn bad_item_does_not_spoil_the_pull() {
         reasons,
         [
             (1, "it has no `state`"),
-            (3, "an item with this id came before it"),
+            (3, "an earlier item has the same id"),
             (4, "it is not an object"),
             (5, "it has no `id`"),
-            (6, "its `id` is neither text nor a number"),
-            (7, "its `id` is empty"),
+            (6, "`id` is neither a string nor a number"),
+            (7, "`id` is empty"),
         ]
     );
 }

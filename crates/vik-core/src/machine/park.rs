@@ -54,11 +54,11 @@ impl ParkReason {
         match self {
             Self::IssueLimit => "`vik unpark`, or higher `issue.limits`",
             Self::UnprovenEnd => {
-                "a look at what still runs (`vik doctor --orphans`), then `vik unpark`, or a change of the issue's title \
+                "a check for remaining processes (`vik doctor --orphans`), then `vik unpark`, or a change of the issue's title \
                  or description"
             }
             Self::Auth => {
-                "a login or key that works, then `vik unpark`, or a change of the issue's title or description"
+                "a valid login or API key, then `vik unpark`, or a change of the issue's title or description"
             }
             Self::Config => {
                 "a corrected `agents` section, then `vik unpark`, or a change of the issue's title or description"

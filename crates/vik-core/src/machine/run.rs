@@ -360,12 +360,14 @@ impl Run {
         let attempts = count(self.attempts.into(), "attempt");
         let last = self.last.as_ref();
         match reason {
-            ParkReason::NoProgress => format!("{attempts} succeeded, yet the issue kept its state"),
-            ParkReason::Cancelled => "a person cancelled it".to_owned(),
+            ParkReason::NoProgress => {
+                format!("{attempts} succeeded, but the issue is still in the same state")
+            }
+            ParkReason::Cancelled => "cancelled by a person".to_owned(),
             ParkReason::Denied
                 if last.is_none_or(|last| last.failure_class != Some(FailureClass::Denied)) =>
             {
-                "its start was denied".to_owned()
+                "the start was denied".to_owned()
             }
             ParkReason::IssueLimit => {
                 let stopped = match &self.last_stopped {
@@ -373,16 +375,16 @@ impl Run {
                     _ => None,
                 };
                 used_up.or(stopped).map_or_else(
-                    || "the issue has used what it may use in its whole life".to_owned(),
-                    |hit| format!("used up: {hit}"),
+                    || "the issue has reached a limit of its life".to_owned(),
+                    |hit| format!("limit reached: {hit}"),
                 )
             }
             _ => {
                 let outcome = last.map_or("failed", |report| report.outcome.as_str());
                 let why = last.and_then(|report| report.reason.as_deref());
                 // The text comes from an agent or a hook, so it is cut to a readable length.
-                let why: String = why.unwrap_or("no reason is known").chars().take(500).collect();
-                format!("{attempts}; the last one {outcome}: {why}")
+                let why: String = why.unwrap_or("unknown reason").chars().take(500).collect();
+                format!("{attempts}; last attempt {outcome}: {why}")
             }
         }
     }

@@ -19,13 +19,13 @@ pub struct AllowList(Vec<String>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAllow {
     /// The list is empty.
-    #[error("there is no glob")]
+    #[error("the list of globs is empty")]
     Empty,
     /// The list is too long.
-    #[error("there are more than {MAX_ALLOW} globs")]
+    #[error("the list has more than {MAX_ALLOW} globs")]
     TooMany,
     /// A glob is invalid.
-    #[error("it is no glob: {0}")]
+    #[error("not a valid glob: {0}")]
     Glob(String),
 }
 
@@ -76,10 +76,10 @@ fn split(glob: &str) -> (&str, bool) {
 
 fn compile(pattern: &str) -> Result<Glob, BadAllow> {
     if pattern.is_empty() {
-        return Err(BadAllow::Glob("it is empty".to_owned()));
+        return Err(BadAllow::Glob("the glob is empty".to_owned()));
     }
     if pattern.len() > MAX_GLOB_BYTES {
-        return Err(BadAllow::Glob("it is too long".to_owned()));
+        return Err(BadAllow::Glob("the glob is too long".to_owned()));
     }
     GlobBuilder::new(pattern)
         .literal_separator(true)

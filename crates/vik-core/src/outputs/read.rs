@@ -118,7 +118,10 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
         return Err(vec![Refusal::of_file(Rule::TooLarge, detail)]);
     }
     let Ok(text) = std::str::from_utf8(file) else {
-        return Err(vec![Refusal::of_file(Rule::NotText, "the file is no UTF-8")]);
+        return Err(vec![Refusal::of_file(
+            Rule::NotText,
+            "the file is not valid UTF-8",
+        )]);
     };
     let written = text.split('\n').enumerate();
     let written: Vec<_> = written.filter(|(_, line)| !line.trim().is_empty()).collect();
@@ -141,9 +144,9 @@ pub fn read(file: &[u8], pursuit: &Pursuit<'_>) -> Result<Vec<Line>, Vec<Refusal
             }
             Err(error) => {
                 let (rule, problem) = if error.is_data() {
-                    (Rule::Schema, "this is no output")
+                    (Rule::Schema, "not a valid output")
                 } else {
-                    (Rule::NotJson, "this is no line of JSON")
+                    (Rule::NotJson, "not valid JSON")
                 };
                 refusals.push(Refusal {
                     line: Some(at + 1),
@@ -176,13 +179,13 @@ fn unfit(line: &Line) -> Vec<Refusal> {
         } else if value.chars().any(char::is_control) || !is_visible(value) {
             refuse(
                 Rule::Character,
-                format!("`{name}` holds a character that is not seen: {}", shown(value)),
+                format!("`{name}` contains an invisible character: {}", shown(value)),
             );
         } else if value.starts_with('-') || value.trim() != value {
             // A program may parse it as an option.
             refuse(
                 Rule::Character,
-                format!("`{name}` begins with `-`, or begins or ends with a space"),
+                format!("`{name}` starts with `-`, or starts or ends with a space"),
             );
         }
     }
@@ -199,7 +202,7 @@ fn unfit(line: &Line) -> Vec<Refusal> {
         let hidden = body.lines().find(|line| !is_visible(line)).unwrap_or("");
         refuse(
             Rule::Character,
-            format!("`body` holds a character that is not seen: {}", shown(hidden)),
+            format!("`body` contains an invisible character: {}", shown(hidden)),
         );
     }
     refusals
@@ -223,14 +226,11 @@ pub fn check(
         let (kind, output) = (line.output.kind(), &line.output);
         let mut refuse = |rule, detail: String| refusals.push(Refusal::of(line, rule, detail));
         let Some(rule) = policy.rules.get(&kind) else {
-            refuse(Rule::NotAllowed, format!("this stage takes no `{kind}`"));
+            refuse(Rule::NotAllowed, format!("this stage does not permit `{kind}`"));
             continue;
         };
         if !seen.insert(&line.key) {
-            refuse(
-                Rule::Twice,
-                format!("this `{kind}` is asked for on an earlier line"),
-            );
+            refuse(Rule::Twice, format!("an earlier line requests the same `{kind}`"));
             continue;
         }
         if let Some(value) = output.allowed_value()
@@ -239,11 +239,11 @@ pub fn check(
             let name = kind.allows().unwrap_or_default();
             let detail = match &rule.allow {
                 Some(allow) => format!(
-                    "the {name} {} is none of {}",
+                    "the {name} {} does not match {}",
                     shown(value),
                     allow.globs().join(", ")
                 ),
-                None => format!("this stage lets nobody choose the `{name}`"),
+                None => format!("this stage does not permit a `{name}`"),
             };
             refuse(Rule::NotAllowed, detail);
         }
@@ -253,11 +253,11 @@ pub fn check(
             let of_earlier = earlier.values().filter(|earlier| **earlier == kind).count();
             let more = match of_earlier {
                 0 => String::new(),
-                count => format!(", and earlier attempts have had {count}"),
+                count => format!("; earlier attempts used {count}"),
             };
             refuse(
                 Rule::TooMany,
-                format!("this stage takes {} `{kind}` in a run{more}", rule.max),
+                format!("this stage permits {} `{kind}` per run{more}", rule.max),
             );
         }
     }

@@ -150,7 +150,7 @@ fn earlier_outputs_count_unless_they_are_the_same() {
     let other = lines(&comment("b")).unwrap();
     assert_eq!(
         messages(&check(&other, &policy(), &earlier)),
-        ["line 1: this stage takes 1 `comment` in a run, and earlier attempts have had 1 (too_many)"]
+        ["line 1: this stage permits 1 `comment` per run; earlier attempts used 1 (too_many)"]
     );
 }
 

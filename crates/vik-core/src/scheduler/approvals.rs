@@ -169,13 +169,17 @@ impl Scheduler {
             .collect();
         let (run, asked) = match (meant.as_slice(), waiting.as_slice()) {
             (&[&(run, asked)], _) => (run, asked.clone()),
-            ([], []) => return CommandResult::NoEffect("nothing of it waits for an approval"),
+            ([], []) => return CommandResult::NoEffect("the issue has no pending approval"),
             ([], _) => {
                 return CommandResult::NoEffect(
-                    "what waits now is another request than the one that was meant: look at it again",
+                    "the pending request is not the one that you named; check it again",
                 );
             }
-            _ => return CommandResult::NoEffect("several of its stages wait: name one with --stage"),
+            _ => {
+                return CommandResult::NoEffect(
+                    "several stages have a pending request; name one with --stage",
+                );
+            }
         };
         let (stage, by) = (run.stage.clone(), by.to_string());
         match &run.phase {

@@ -48,7 +48,8 @@ impl Scheduler {
             if self.request_lookup(&id, None, now) {
                 self.blockers.absent.entry(id).or_insert(Absent::Unknown);
             } else {
-                let detail = "another issue waits for it, yet no pull brings it: it holds nothing";
+                let detail =
+                    "another issue is blocked by it, but no pull returns it; it is ignored as a blocker";
                 self.decide(
                     now,
                     "blocker_absent",
@@ -181,11 +182,12 @@ impl Scheduler {
         for id in changed {
             let list = |ids: &[IssueId]| ids.iter().map(IssueId::as_str).collect::<Vec<_>>().join(", ");
             let (kind, detail) = match self.blockers.holds.get(&id) {
-                Some(Hold::Cycle { issues }) => {
-                    ("cycle", format!("these wait for each other: {}", list(issues)))
-                }
-                Some(Hold::Blocked { by, .. }) => ("blocked", format!("waits for {}", list(by))),
-                _ => ("unblocked", "nothing that it waits for is open".to_owned()),
+                Some(Hold::Cycle { issues }) => (
+                    "cycle",
+                    format!("these issues wait for each other: {}", list(issues)),
+                ),
+                Some(Hold::Blocked { by, .. }) => ("blocked", format!("blocked by {}", list(by))),
+                _ => ("unblocked", "all blockers are closed".to_owned()),
             };
             self.decide(now, kind, DecisionSubject::issue(&id), detail);
             // The ledger needs the change when no daemon runs that can answer.

@@ -16,7 +16,7 @@ impl Scheduler {
             Command::Answer(reply) => self.answer(reply, by, now),
             Command::Drain => {
                 self.draining = true;
-                let detail = format!("{by} asked to start nothing more");
+                let detail = format!("drained by {by}");
                 self.decide(now, "drain", DecisionSubject::default(), detail);
                 CommandResult::Done(self.spending.running().count())
             }
@@ -26,9 +26,9 @@ impl Scheduler {
 
     fn pause(&mut self, issue: Option<&IssueId>, paused: bool, by: &Actor, now: Now) -> CommandResult {
         let (kind, detail, same) = if paused {
-            ("pause", format!("{by} paused it"), "it is paused already")
+            ("pause", format!("paused by {by}"), "it is already paused")
         } else {
-            ("continue", format!("{by} lets it go on"), "it is not paused")
+            ("continue", format!("resumed by {by}"), "it is not paused")
         };
         let did = match issue {
             None => std::mem::replace(&mut self.paused, paused) != paused,
@@ -87,9 +87,9 @@ impl Scheduler {
         let count = attempt_ids.len() + events.len();
         let changed = count > 0;
         if !changed {
-            return CommandResult::NoEffect("nothing runs or waits for it");
+            return CommandResult::NoEffect("the issue has no running or waiting attempt");
         }
-        let detail = format!("{by} cancelled it");
+        let detail = format!("cancelled by {by}");
         self.decide(now, "cancel", DecisionSubject::issue(issue), detail);
         self.record(issue, Observation { events, changed }, now);
         CommandResult::Done(count)
@@ -112,14 +112,14 @@ impl Scheduler {
                 )
             };
             return CommandResult::NoEffect(if machine.runs().iter().any(ending) {
-                "it is cancelled, and its agent is just being stopped; unpark it when that has ended"
+                "it was cancelled and its agent is still being stopped; unpark it afterwards"
             } else {
-                "nothing of it is parked"
+                "the issue has no parked stage"
             });
         }
         let detail = match attempts {
-            Some(attempts) => format!("{by} allowed {} more", plural::count(attempts.into(), "attempt")),
-            None => format!("{by} allowed another try"),
+            Some(attempts) => format!("{} added by {by}", plural::count(attempts.into(), "attempt")),
+            None => format!("another attempt allowed by {by}"),
         };
         self.decide(now, "unpark", DecisionSubject::issue(issue), detail);
         self.record(

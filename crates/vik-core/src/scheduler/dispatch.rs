@@ -228,7 +228,7 @@ impl Scheduler {
             "attempt {} of {most}{}, slot {} of {}, {}",
             start.attempt,
             if start.resume.is_some() {
-                ", goes on with the conversation before"
+                ", resumes the previous conversation"
             } else {
                 ""
             },

@@ -241,7 +241,8 @@ impl Scheduler {
             LookupResult::Unknown => {
                 if start.is_some() && self.lookups.record_failure(issue) {
                     let detail =
-                        "the look at it right before the start failed; each pull tries again".to_owned();
+                        "the check of the issue before the start failed; Vik retries after each pull"
+                            .to_owned();
                     self.decide(now, "show_failed", DecisionSubject::issue(issue), detail);
                 }
             }
@@ -270,7 +271,7 @@ impl Scheduler {
     fn on_missing(&mut self, issue: &IssueId, now: Now) {
         self.lookups.missing.insert(issue.clone());
         if self.lookups.recorded_missing.insert(issue.clone()) {
-            let detail = "the tracker does not have it any more".to_owned();
+            let detail = "the tracker no longer has the issue".to_owned();
             self.decide(now, "gone", DecisionSubject::issue(issue), detail);
         }
         if let Some(machine) = self.machines.get_mut(issue) {

@@ -206,9 +206,9 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StateChanged => f.write_str("the issue left the state of the stage"),
-            Self::Terminal => f.write_str("the issue is done with"),
-            Self::Missing => f.write_str("the tracker does not have the issue any more"),
-            Self::Cancelled => f.write_str("a person cancelled it"),
+            Self::Terminal => f.write_str("the issue reached a terminal state"),
+            Self::Missing => f.write_str("the tracker no longer has the issue"),
+            Self::Cancelled => f.write_str("cancelled by a person"),
             Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
         }
     }

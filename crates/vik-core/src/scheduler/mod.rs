@@ -262,7 +262,7 @@ impl Scheduler {
         if why.is_some() != self.pressure.is_some() {
             let (kind, detail) = match &why {
                 Some(why) => ("pressure", why.to_string()),
-                None => ("no_pressure", "the machine has room again".to_owned()),
+                None => ("no_pressure", "memory is available again".to_owned()),
             };
             self.decide(now, kind, DecisionSubject::default(), detail);
         }
@@ -307,7 +307,7 @@ impl Scheduler {
         self.changes.ended.push(ended);
         self.record_day_total(now);
         if has_restarted {
-            let detail = "the conversation before could not be gone on with: it began anew".to_owned();
+            let detail = "the previous conversation could not be resumed; a new one was started".to_owned();
             self.decide(now, "resume_failed", DecisionSubject::start(&start), detail);
         }
         self.decide(now, "ended", DecisionSubject::start(&start), detail);
@@ -367,7 +367,7 @@ impl Scheduler {
             }
             RunEvent::Ended { .. } => (
                 "run_ended",
-                "the issue left the stage's state, and the last attempt had not succeeded".to_owned(),
+                "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
             ),
             RunEvent::BackingOff {
                 attempts, wait, why, ..
@@ -377,7 +377,7 @@ impl Scheduler {
                     crate::machine::WaitReason::Quota => "quota",
                 },
                 format!(
-                    "{} used; the next one waits {}",
+                    "{} used; next attempt in {}",
                     count((*attempts).into(), "attempt"),
                     crate::duration::Span(*wait)
                 ),
@@ -390,12 +390,12 @@ impl Scheduler {
                 "parked",
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
             ),
-            RunEvent::Freed { .. } => ("freed", "the issue was changed".to_owned()),
+            RunEvent::Freed { .. } => ("freed", "the issue changed".to_owned()),
             RunEvent::Closed { .. } => (
                 "closed",
-                "the issue was closed, so it is parked no more".to_owned(),
+                "the issue was closed and is no longer parked".to_owned(),
             ),
-            RunEvent::Unparked { .. } => ("unparked", "more is allowed now".to_owned()),
+            RunEvent::Unparked { .. } => ("unparked", "more attempts are allowed now".to_owned()),
         };
         let about = DecisionSubject {
             issue: Some(issue),
@@ -541,7 +541,7 @@ const NAMED_EDITS: usize = 5;
 /// Returns a one-line summary of an edit of the workflow.
 fn edit_summary(edits: &[Edit]) -> String {
     if edits.is_empty() {
-        return "the workflow was edited: nothing but its prompts or its comments".to_owned();
+        return "the workflow was edited: only prompts or comments changed".to_owned();
     }
     let named: Vec<_> = edits.iter().take(NAMED_EDITS).map(Edit::to_string).collect();
     let more = match edits.len().saturating_sub(NAMED_EDITS) {

@@ -142,7 +142,7 @@ impl Scheduler {
             return;
         }
         places.removing.insert(issue.id.clone());
-        let detail = format!("the issue is done with ({})", issue.state);
+        let detail = format!("the issue is in the terminal state `{}`", issue.state);
         self.decide(
             now,
             "removing_workspace",
@@ -158,7 +158,7 @@ impl Scheduler {
         }
         let (kind, detail) = if removed {
             self.workspaces.all.remove(issue);
-            ("workspace_removed", "its work is over")
+            ("workspace_removed", "the issue is finished")
         } else {
             let known = self
                 .machines
@@ -168,7 +168,7 @@ impl Scheduler {
             self.workspaces.kept.insert(issue.clone(), known);
             (
                 "workspace_kept",
-                "it could not be removed, or holds work of its own",
+                "the workspace could not be removed, or contains unsaved work",
             )
         };
         self.decide(now, kind, DecisionSubject::issue(issue), detail.to_owned());

@@ -42,7 +42,7 @@ fn out_of_range(node: &Node, cx: &Cx<'_>, message: impl Into<String>) -> Diagnos
 fn zero(node: &Node, cx: &mut Cx<'_>) {
     let diagnostic = out_of_range(node, cx, "a limit cannot be zero");
     cx.sink
-        .push(diagnostic.hint("`null` is without limit; to stop all work use `vik pause`"));
+        .push(diagnostic.hint("write `null` for no limit, or use `vik pause` to stop all work"));
 }
 
 /// A price: finite and not negative.
@@ -54,7 +54,7 @@ impl Decode for Amount {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let number = number(node, cx)?;
         if !number.is_finite() || number < 0.0 {
-            let diagnostic = out_of_range(node, cx, "this must be a finite number, zero or more");
+            let diagnostic = out_of_range(node, cx, "expected a finite number that is not negative");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -82,9 +82,9 @@ impl Decode for Usd {
         let usd = Amount::decode(node, cx)?.0;
         let micros = (usd * 1e6).round();
         let wrong = if usd > f64::from(MAX_USD) {
-            Some(format!("this must be at most {MAX_USD} (USD)"))
+            Some(format!("expected at most {MAX_USD} (USD)"))
         } else if usd > 0.0 && micros < 1.0 {
-            Some("this is less than a millionth of a dollar".to_owned())
+            Some("expected at least one millionth of a dollar".to_owned())
         } else {
             None
         };
@@ -161,7 +161,7 @@ impl Decode for Attempts {
         if number == 0 {
             let diagnostic = out_of_range(node, cx, "a limit cannot be zero");
             cx.sink
-                .push(diagnostic.hint("to stop all work use `vik pause`; without this key the limit is 15"));
+                .push(diagnostic.hint("use `vik pause` to stop all work; the default is 15"));
             return None;
         }
         u32::try_from(number).map_or(None, |number| Some(Self(number)))
@@ -182,7 +182,7 @@ impl Decode for Percent {
         if number > 0.0 && number <= 100.0 {
             return Some(Self(number));
         }
-        let diagnostic = out_of_range(node, cx, "this must be above 0 and at most 100 (percent)");
+        let diagnostic = out_of_range(node, cx, "expected a percentage above 0 and at most 100");
         cx.sink.push(diagnostic);
         None
     }
@@ -230,7 +230,7 @@ impl Decode for Memory {
             Some(0) => zero(node, cx),
             Some(bytes) => return Some(Self(bytes)),
             None => {
-                let message = format!("{} is not an amount of bytes", quoted(&scalar.text));
+                let message = format!("invalid amount of bytes {}", quoted(&scalar.text));
                 let diagnostic = cx
                     .error("bad_size", node, message)
                     .hint("write `512MiB`, `2GiB`, or a number of bytes");

@@ -20,18 +20,18 @@ use crate::scope::Scope;
 const TIMEOUT: Span = Span::secs(24 * 60 * 60);
 
 section! {
-    /// What waits for a person (`vik approve`, `vik deny`). Without this section nothing does.
+    /// What a person must approve (`vik approve`, `vik deny`). Default: nothing.
     struct Approve: strict;
-    /// Whether an attempt waits before it starts. What was approved is the text of the issue: after
-    /// an edit it waits again.
+    /// Whether an attempt waits for approval before it starts. The approval applies to the text of
+    /// the issue: after an edit, a new approval is required.
     "before" before: defaults bool = false;
-    /// Whether an attempt whose work is done and verified waits before `after_run`.
+    /// Whether an attempt waits for approval after its work is verified, before `after_run`.
     "after" after: defaults bool = false;
-    /// Calls of the agent that wait before they are made: rules, of which one must take the call.
+    /// Rules for the agent's calls. A call that matches any rule waits for approval.
     "calls" calls: defaults Rules = Rules(Vec::new());
-    /// How long each of them waits.
+    /// How long a request waits.
     "timeout" timeout: defaults Positive = Positive(TIMEOUT);
-    /// What happens then: `deny` or `approve`.
+    /// What happens after `timeout`: `deny` or `approve`.
     "on_timeout" on_timeout: defaults OnTimeout = OnTimeout::Deny;
     instead {
         "tools" => "did you mean `calls`?",
@@ -43,14 +43,13 @@ section! {
 }
 
 section! {
-    /// Calls that wait: of each key that is written, one entry must fit.
+    /// A rule for calls. Of each key that is present, one entry must match.
     struct Rule: strict;
-    /// Names of tools as the agent calls them; `*` stands for anything, and upper and lower case
-    /// are the same.
+    /// Tool names as the agent uses them; `*` matches anything; not case-sensitive.
     "tool" tool: optional Texts;
-    /// Words that stand in the command line: `git push`, `rm *-r`.
+    /// Text in the command line, such as `git push` or `rm *-r`.
     "command" command: optional Texts;
-    /// Paths that the call names, as globs from the workspace.
+    /// Paths in the call: globs relative to the workspace.
     "path" path: optional Globs;
     instead {
         "tools" => "did you mean `tool`?",
@@ -139,12 +138,8 @@ impl Decode for Rules {
             // Errors inside of the rule were reported already.
             if matches!(&item.kind, Kind::Map(keys) if keys.is_empty()) {
                 let diagnostic = cx
-                    .error(
-                        "empty_value",
-                        item,
-                        "this rule says nothing of the calls that it takes",
-                    )
-                    .hint("name `tool`, `command` or `path`; `tool: [\"*\"]` takes every call");
+                    .error("empty_value", item, "the rule does not name any calls")
+                    .hint("add `tool`, `command` or `path`; `tool: [\"*\"]` matches every call");
                 cx.sink.push(diagnostic);
                 continue;
             }
@@ -172,7 +167,7 @@ impl Check<'_> {
         };
         let at = join(stage, "approve");
         if !policy.before && !policy.after && self.places.is_absent(&join(&at, "calls")) {
-            let message = "nothing waits for anybody here";
+            let message = "`approve` has no gate";
             let hint = "write `before: true`, `after: true` or `calls`";
             self.report_at_key(Diagnostic::warning("unused_key", at, message).hint(hint));
         }

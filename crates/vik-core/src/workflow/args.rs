@@ -28,8 +28,8 @@ impl Args {
         match &node.kind {
             Kind::Map(_) => {
                 let diagnostic = cx
-                    .error("bad_arg", node, "a map cannot be the value of a flag")
-                    .hint("a flag takes a text, a number, a boolean, or a list of these");
+                    .error("bad_arg", node, "the value of a flag cannot be a map")
+                    .hint("write a string, a number, a boolean, or a list of these");
                 cx.sink.push(diagnostic);
                 None
             }
@@ -40,8 +40,8 @@ impl Args {
             Kind::Scalar(scalar) => match scalar.value {
                 Value::Null => {
                     let diagnostic = cx
-                        .error("bad_arg", node, "this flag has no value")
-                        .hint("a bare flag is written with `true`, an empty text as `\"\"`");
+                        .error("bad_arg", node, "the flag has no value")
+                        .hint("write `true` for a flag without a value, or `\"\"` for an empty string");
                     cx.sink.push(diagnostic);
                     None
                 }
@@ -53,12 +53,12 @@ impl Args {
                             "bool_word",
                             cx.path(),
                             format!(
-                                "{} is a text in YAML 1.2: the flag gets it as its value",
+                                "{} is a string in YAML 1.2 and is passed as the value of the flag",
                                 quoted(text)
                             ),
                         )
                         .place(node.place)
-                        .hint("a bare flag is written with `true`; for the text itself use quotes");
+                        .hint("write `true` for a flag without a value, or quote the string");
                         cx.sink.push(diagnostic);
                     }
                     no_nul(text, node, cx)?;
@@ -82,9 +82,9 @@ impl Decode for Args {
                 .error(
                     "wrong_type",
                     node,
-                    format!("this is {}, not a map of flags", describe(node)),
+                    format!("expected a map of flags, found {}", describe(node)),
                 )
-                .hint("write each flag as `name: value`, a bare one as `name: true`");
+                .hint("write each flag as `name: value`, or as `name: true` if it has no value");
             cx.sink.push(diagnostic);
             return None;
         };
@@ -94,15 +94,19 @@ impl Decode for Args {
             cx.under(&entry.key, entry.key_place, |cx| {
                 let name = entry.key.trim_start_matches('-');
                 let is_fine = name.starts_with(|c: char| c.is_ascii_alphanumeric())
-                    && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'));
+                    && name
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'));
                 let finding = if !is_fine {
                     Some(
                         Diagnostic::error(
                             "bad_arg",
                             cx.path(),
-                            format!("{} cannot be the name of a flag", quoted(&entry.key)),
+                            format!("invalid flag name {}", quoted(&entry.key)),
                         )
-                        .hint("a name is made of letters, digits and `- _ . :`; the value goes behind the colon"),
+                        .hint(
+                            "a flag name contains letters, digits and `- _ . :`; the value follows the colon",
+                        ),
                     )
                 } else if let Some(first) = seen.insert(name, entry.key_place) {
                     Some(twice(cx, name, entry.key_place, first))
@@ -111,7 +115,7 @@ impl Decode for Args {
                         Diagnostic::warning(
                             "dashed_arg",
                             cx.path(),
-                            format!("{} is written with its dashes", quoted(&entry.key)),
+                            format!("the flag {} is written with dashes", quoted(&entry.key)),
                         )
                         .hint(format!("write {}: Vik adds the dashes", quoted(name))),
                     )

@@ -56,8 +56,8 @@ impl Check<'_> {
                 .as_ref()
                 .is_some_and(|approve| !approve.calls.is_empty());
             if has_rules && runtime == Some(Runtime::Command) {
-                let message = "an agent of the runtime `command` cannot be asked before its calls";
-                let hint = "write `before: true` or `after: true`, and let the sandbox hold it";
+                let message = "the calls of an agent with the runtime `command` cannot be approved";
+                let hint = "use `before: true` or `after: true`, and restrict the agent with its sandbox";
                 let at = format!("issue.stages.{name}.approve.calls");
                 self.report_at_key(Diagnostic::error("cannot_ask", at, message).hint(hint));
             }
@@ -87,13 +87,13 @@ impl Check<'_> {
                 is_sure = false;
                 let hint = did_you_mean(agent, names.iter().copied()).or_else(|| {
                     (!names.is_empty())
-                        .then(|| format!("there is {}", choices(names.iter().copied().take(10))))
+                        .then(|| format!("available: {}", choices(names.iter().copied().take(10))))
                 });
                 self.report(
                     Diagnostic::error(
                         "unknown_agent",
                         format!("issue.stages.{stage}.agent"),
-                        format!("no agent is named {}", quoted(agent)),
+                        format!("unknown agent {}", quoted(agent)),
                     )
                     .hint_opt(hint),
                 );
@@ -124,16 +124,16 @@ impl Check<'_> {
                 "terminal_stage",
                 format!("issue.stages.{name}.when.state"),
                 format!(
-                    "{} is a terminal state: this stage could never run",
+                    "{} is a terminal state, so this stage can never run",
                     quoted(state)
                 ),
             )
-            .hint("remove it from `issue.terminal_states`, or the stage");
+            .hint("remove the state from `issue.terminal_states`, or remove the stage");
             if let Some((line, column)) = self.places.position(&format!("issue.terminal_states.{index}")) {
                 diagnostic = diagnostic.related(Spot {
                     line,
                     column,
-                    message: "terminal here".to_owned(),
+                    message: "declared terminal here".to_owned(),
                 });
             }
             self.report(diagnostic);
@@ -158,12 +158,12 @@ impl Check<'_> {
                         "no_price",
                         join("agents", name),
                         format!(
-                            "the limit in USD cannot be held for the agent {}: it reports no cost and has no `price`",
+                            "the limit in USD cannot be enforced for the agent {}, which reports no cost and has no `price`",
                             quoted(name)
                         ),
                     )
                     .hint(
-                        "write `price: {input: …, cached_input: …, output: …}` in USD per million tokens, or limit \
+                        "add `price: {input: …, cached_input: …, output: …}` in USD per million tokens, or limit \
                          `tokens`",
                     ),
                 );
@@ -187,14 +187,14 @@ impl Check<'_> {
                         at("resume"),
                         format!("`resume` has no effect {}", without(runtime)),
                     )
-                    .hint("each attempt of it starts anew"),
+                    .hint("every attempt starts a new conversation"),
                 );
             }
             if stage.resume_prompt.is_some() && (has_no_sessions || !stage.resume) {
                 let why = if has_no_sessions {
                     without(runtime)
                 } else {
-                    "where `resume` is false".to_owned()
+                    "if `resume` is false".to_owned()
                 };
                 self.report_at_key(Diagnostic::warning(
                     "unused_key",
@@ -219,12 +219,12 @@ impl Check<'_> {
                         "parallel_writers",
                         format!("issue.stages.{name}.parallel"),
                         format!(
-                            "{} and {} run at the same time for one issue, and both may write in its workspace",
+                            "the stages {} and {} can run at the same time for one issue, and both can write to its workspace",
                             quoted(first),
                             quoted(name)
                         ),
                     )
-                    .hint("give one of them an agent with `permission: read-only`, or let them run in turn"),
+                    .hint("use an agent with `permission: read-only` in one of them, or remove `parallel`"),
                 );
             }
             earlier.insert(state, name);

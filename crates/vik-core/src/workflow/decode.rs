@@ -107,7 +107,7 @@ impl<'s> Cx<'s> {
         let diagnostic = self.error(
             "wrong_type",
             node,
-            format!("this is {}, not {wanted}", describe(node)),
+            format!("expected {wanted}, found {}", describe(node)),
         );
         self.sink.push(diagnostic);
     }
@@ -160,12 +160,12 @@ impl<'s> Cx<'s> {
             let is_slip = |name: &&str| hint == did_you_mean(name, [*name]);
             let diagnostic = if S::STRICT || PROTECTING.iter().any(is_slip) {
                 let message = format!(
-                    "the key {} is unknown, and what it may protect must not be left open",
+                    "unknown key {}: refused because a misspelled key here could disable a protection",
                     quoted(key)
                 );
                 Diagnostic::error("unknown_key", self.child(key), message)
             } else {
-                let message = format!("the key {} is unknown and ignored", quoted(key));
+                let message = format!("unknown key {}: ignored", quoted(key));
                 Diagnostic::warning("unknown_key", self.child(key), message)
             };
             self.sink.push(diagnostic.place(entry.key_place).hint_opt(hint));
@@ -241,7 +241,7 @@ pub(crate) fn describe(node: &Node) -> String {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => format!("the boolean {}", quoted(&scalar.text)),
             Value::Int(_) | Value::Float(_) => format!("the number {}", quoted(&scalar.text)),
-            Value::Text => format!("the text {}", quoted(&scalar.text)),
+            Value::Text => format!("the string {}", quoted(&scalar.text)),
         },
     }
 }
@@ -274,10 +274,10 @@ impl<T: Decode> Decode for Named<T> {
                     let diagnostic = Diagnostic::error(
                         "bad_name",
                         cx.path(),
-                        format!("{} cannot be a name here", quoted(&entry.key)),
+                        format!("invalid name {}", quoted(&entry.key)),
                     )
                     .place(entry.key_place)
-                    .hint("a name has 1 to 64 of the characters `A-Z a-z 0-9 . _ -` and does not begin with a dot");
+                    .hint("use 1 to 64 of the characters `A-Z a-z 0-9 . _ -`, without a dot at the start");
                     cx.sink.push(diagnostic);
                 }
                 if let Some(value) = T::decode(&entry.value, cx) {
@@ -303,13 +303,13 @@ pub(crate) fn twice(cx: &Cx<'_>, key: &str, place: Place, first: Place) -> Diagn
     Diagnostic::error(
         "duplicate_key",
         cx.path(),
-        format!("{} is written twice in this map", quoted(key)),
+        format!("duplicate key {}", quoted(key)),
     )
     .place(place)
     .related(Spot {
         line: first.line,
         column: first.column,
-        message: "first written here".to_owned(),
+        message: "first defined here".to_owned(),
     })
     .hint("remove one of them")
 }

@@ -213,8 +213,8 @@ fn settings(workflow: &Workflow) -> Leaves {
     leaves.optional("loop.pressure.max_memory_pressure", *max_memory_pressure);
     leaves.limit("limits", "_per_day", *day_limit);
     let root = match workspace_root {
-        WorkspaceRoot::BesideWorkflow => "`.vik` beside the workflow".to_owned(),
-        WorkspaceRoot::UserHome => "the home of the user".to_owned(),
+        WorkspaceRoot::BesideWorkflow => "`.vik` next to the workflow".to_owned(),
+        WorkspaceRoot::UserHome => "the home directory of the user".to_owned(),
         WorkspaceRoot::Path(path) => quoted(path),
     };
     leaves.put("workspace.root", workspace_root, Shown::As(root));

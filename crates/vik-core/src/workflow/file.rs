@@ -19,88 +19,87 @@ use crate::duration::Span;
 use crate::money::MicroUsd;
 
 section! {
-    /// The policy of one Vik daemon: which issues it takes, and which agent does what with them.
+    /// The policy of one Vik daemon: which issues it takes, and which agents work on them.
     struct File;
-    /// How much runs at once.
+    /// Limits of the scheduling loop.
     "loop" looping: section Loop;
-    /// Where Vik keeps what belongs to this workflow. Without this section that is `.vik` beside
-    /// the workflow file.
+    /// Where Vik keeps the files of this workflow. Default: `.vik` next to the workflow file.
     "workspace" workspace: section Workspace;
-    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it
-    /// is spent, nothing starts until the next day.
+    /// The limits of one day (UTC) for all issues together. When one is reached, no attempt starts
+    /// until the next day.
     "limits" limits: section DayLimits;
     /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters
     /// `A-Z a-z 0-9 . _ -` and does not begin with a dot.
     "agents" agents: required Named<Agent>;
-    /// How issues come in.
+    /// How Vik gets the issues.
     "issues" issues: section Issues;
-    /// What happens to each issue.
+    /// How Vik works on each issue.
     "issue" issue: section Issue;
-    /// Trackers that tell when something changed: each verified call makes Vik look at the issues
-    /// at once. What a call says is never used. Polling goes on beside it.
+    /// Webhooks of trackers. Each verified call triggers a pull; its content is never used. Polling
+    /// continues as well.
     "webhooks" webhooks: optional Webhooks;
-    /// What is due at certain times, by name: a command that makes an issue, or a pull. Nothing
-    /// runs while everything is paused or draining, and none with `run --once`. Names are as those
-    /// of agents.
+    /// Scheduled commands and pulls by name, for example a command that creates an issue. Nothing
+    /// runs while Vik is paused or draining, or with `run --once`. Names follow the rules for agent
+    /// names.
     "schedule" schedule: optional Named<Entry>;
-    /// Whose issues are trusted. Without this section all are.
+    /// Which issues are trusted. Default: all.
     "trust" trust: optional Trust;
-    /// Secrets by name, which is also the name of the variable that holds one. Who gets one lists
-    /// it under `secrets`: an agent, hooks, the pull command. Values stand in no file of Vik's, and
-    /// are masked wherever Vik writes or shows text.
+    /// Secrets by name. The name is also the name of the environment variable. Only parts that list
+    /// a secret in their `secrets` get it: agents, hooks, the pull command. Vik writes values to no
+    /// file and masks them in all output.
     "secrets" secrets: optional Named<Secret>;
     /// Log files of the daemon.
     "logging" logging: section Logging;
-    /// Who is told what happens: notifiers by name. Names are as those of agents.
+    /// Notifiers by name. Names follow the rules for agent names.
     "notify" notify: optional Named<Notify>;
     instead {
         "notifications" => "did you mean `notify`?",
         "webhook" => "did you mean `webhooks`?",
         "cron" => "did you mean `schedule`?",
         "schedules" => "did you mean `schedule`?",
-        "agent" => "profiles stand under `agents`",
-        "profiles" => "profiles stand under `agents`",
-        "stages" => "stages stand under `issue.stages`",
-        "hooks" => "hooks stand under `issue.hooks` and `issue.stages.NAME.hooks`",
-        "pull" => "this stands under `issues.pull`",
-        "tracker" => "the tracker is what `issues.pull.command` asks",
+        "agent" => "define profiles in `agents`",
+        "profiles" => "define profiles in `agents`",
+        "stages" => "define stages in `issue.stages`",
+        "hooks" => "define hooks in `issue.hooks` or `issue.stages.NAME.hooks`",
+        "pull" => "use `issues.pull`",
+        "tracker" => "define how to query the tracker in `issues.pull.command`",
         "secret" => "did you mean `secrets`?",
-        "env" => "variables stand under `agents.NAME.env`, secrets under `secrets`",
-        "log" => "this stands under `logging`",
+        "env" => "define variables in `agents.NAME.env` and secrets in `secrets`",
+        "log" => "use `logging`",
         "budget" => "did you mean `limits`?",
         "budgets" => "did you mean `limits`?",
     }
 }
 
 section! {
-    /// How much runs at once.
+    /// Limits of the scheduling loop.
     struct Loop;
-    /// How many distinct issues are worked on at once.
+    /// The maximum number of issues that are worked on at the same time.
     "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
-    /// How many pulls are made; null is until shutdown.
+    /// The number of pulls before the daemon exits; null for no limit.
     "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
-    /// How long an agent lives on without a daemon, so that the next one can take it up again. When
-    /// it is not written: 10m for a daemon in the background, 0 for one in the foreground.
+    /// How long an agent continues without a daemon, so that the next daemon can adopt it. Default:
+    /// 10m for a detached daemon, 0 for one in the foreground.
     "orphan_grace" orphan_grace: optional Span;
-    /// Nothing more starts while the machine is short of memory; what runs goes on.
+    /// Memory thresholds beyond which no attempt starts. Running attempts continue.
     "pressure" pressure: section Pressure;
     instead {
-        "wait_ms" => "the wait between two pulls is `issues.pull.idle_sec`",
-        "wait" => "the wait between two pulls is `issues.pull.idle_sec`",
-        "idle_sec" => "the wait between two pulls is `issues.pull.idle_sec`",
-        "interval" => "the wait between two pulls is `issues.pull.idle_sec`",
+        "wait_ms" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "wait" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "idle_sec" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "interval" => "set the wait between two pulls in `issues.pull.idle_sec`",
         "max_concurrency" => "did you mean `max_issue_concurrency`?",
         "concurrency" => "did you mean `max_issue_concurrency`?",
     }
 }
 
 section! {
-    /// Nothing more starts while the machine is short of memory; what runs goes on.
+    /// Memory thresholds beyond which no attempt starts. Running attempts continue.
     struct Pressure;
-    /// The least memory that must be available, such as `512MiB` or `2GiB`.
+    /// The minimum of available memory, such as `512MiB` or `2GiB`.
     "min_available_memory" min_available_memory: optional Memory;
-    /// The most memory pressure, in percent: how much of the last ten seconds some program waited
-    /// for memory. Known on Linux with PSI only.
+    /// The maximum memory pressure in percent: the share of the last ten seconds in which some
+    /// program waited for memory. Requires Linux with PSI.
     "max_memory_pressure" max_memory_pressure: optional Percent;
     instead {
         "memory" => "did you mean `min_available_memory`?",
@@ -109,26 +108,26 @@ section! {
 }
 
 section! {
-    /// What may be spent in one day, from midnight to midnight UTC, on all issues together. When it
-    /// is spent, nothing starts until the next day.
+    /// The limits of one day (UTC) for all issues together. When one is reached, no attempt starts
+    /// until the next day.
     struct DayLimits: strict;
-    /// Money, in USD; null is without limit.
+    /// Money in USD; null for no limit.
     "usd_per_day" usd_per_day: optional UsdLimit;
-    /// Input and output tokens together; null is without limit.
+    /// Input and output tokens together; null for no limit.
     "tokens_per_day" tokens_per_day: optional TokenLimit;
     instead {
-        "usd" => "did you mean `usd_per_day`? The limits of one issue stand under `issue.limits`",
-        "tokens" => "did you mean `tokens_per_day`? The limits of one issue stand under `issue.limits`",
-        "attempts" => "this stands under `issue.limits.attempts`",
+        "usd" => "did you mean `usd_per_day`? The limits of one issue are set in `issue.limits`",
+        "tokens" => "did you mean `tokens_per_day`? The limits of one issue are set in `issue.limits`",
+        "attempts" => "use `issue.limits.attempts`",
         "daily_usd" => "did you mean `usd_per_day`?",
     }
 }
 
 section! {
-    /// Where Vik keeps what belongs to this workflow.
+    /// Where Vik keeps the files of this workflow.
     struct Workspace;
-    /// The home folder, relative to the workflow file; `~/` is the home directory. When the section
-    /// is there and this is null: `VIK_HOME`, else `~/.vik`.
+    /// The home folder, relative to the workflow file; `~/` is the home directory. If the section
+    /// exists and this is null: `VIK_HOME`, else `~/.vik`.
     "root" root: optional PathText;
     instead {
         "path" => "did you mean `root`?",
@@ -140,46 +139,48 @@ section! {
 section! {
     /// One agent profile.
     struct Agent;
-    /// Which agent it is, and so which adapter speaks to it.
+    /// The agent program, which selects the adapter.
     "runtime" runtime: required Runtime;
-    /// The model; required but for the runtime `command`.
+    /// The model. Required except for the runtime `command`.
     "model" model: optional Text;
-    /// Extra flags for the agent's command line, without their dashes; a name of one letter gets
-    /// one dash. `true` is the bare flag, `false` none; numbers are passed as written; for lists
-    /// see `args_style`.
+    /// Additional flags for the agent's command line, without dashes; a name of one letter gets one
+    /// dash. `true` passes the flag without a value, `false` omits it; numbers are passed as
+    /// written; for lists see `args_style`.
     "args" args: defaults Args = Args::default();
     /// How a list in `args` becomes flags. Default: `repeat` for codex, `join` for the others.
     "args_style" args_style: optional ArgsStyle;
-    /// What the agent may do without being asked; mapped to each agent's own switches.
+    /// What the agent may do without approval; mapped to the flags of each agent.
     "permission" permission: defaults Permission = Permission::WorkspaceWrite;
-    /// What the agent may reach, upheld by the operating system for all that it starts. On where
-    /// nothing is written; `off` is the way out.
+    /// The restrictions that the operating system enforces on the agent and all of its descendants.
+    /// Default: `on`. `off` disables the sandbox.
     "sandbox" sandbox: optional SandboxChoice;
-    /// The program and its arguments, such as `[my-agent, --flag]`: required for the runtime
-    /// `command`, which gets the prompt on stdin; elsewhere it replaces the name of the program.
+    /// The program and its arguments, such as `[my-agent, --flag]`. Required for the runtime
+    /// `command`, which gets the prompt on stdin; for other runtimes it replaces the program name.
     "command" command: defaults CommandLine = CommandLine::default();
-    /// What an agent of the runtime `command` prints.
+    /// The output format of an agent with the runtime `command`.
     "output" output: defaults OutputFormat = OutputFormat::Text;
-    /// Variables for the agent, beside those of the documented allow-list.
+    /// Environment variables for the agent, in addition to the documented allow-list.
     "env" env: defaults Env = Env::default();
-    /// Names of variables of the daemon that the agent gets too.
+    /// Names of environment variables of the daemon that are passed to the agent.
     "env_pass" env_pass: defaults EnvNames = EnvNames::default();
-    /// Names of secrets that the agent gets, each in the variable of its name.
+    /// Names of secrets that are passed to the agent, each in the environment variable of the same
+    /// name.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// Whether `CODEX_HOME` and the like are the user's own or a folder of Vik's.
+    /// Whether the agent uses the settings folder of the user (`CODEX_HOME` and similar) or one of
+    /// Vik's.
     "home" home: defaults Home = Home::User;
-    /// Prices in USD per million tokens, used where the agent reports no cost.
+    /// Prices in USD per million tokens, used if the agent reports no cost.
     "price" price: optional Price;
     /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`,
-    /// `ollama`, `local`, `replay`, or one of vex's settings.
+    /// `ollama`, `local`, `replay`, or one that the settings of vex define.
     "provider" provider: optional Text;
-    /// The address of the model API, in place of the agent's own; for `vex` with `provider: replay`
-    /// the folder of the recordings.
+    /// The address of the model API, instead of the agent's default. For `vex` with `provider:
+    /// replay`: the folder of the recordings.
     "base_url" base_url: optional Text;
-    /// How many attempts of this profile run at once; null is without limit.
+    /// The maximum number of attempts of this profile that run at the same time; null for no limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
-    /// What an attempt is charged that failed or was cut off after the model's first answer,
-    /// without reporting what it used. With the runtime `command`: nothing unless it is written.
+    /// The charge for an attempt that failed or was interrupted after the model's first answer and
+    /// reported no usage. Default for the runtime `command`: nothing.
     "estimate" estimate: section Estimate;
     instead {
         "type" => "did you mean `runtime`?",
@@ -206,41 +207,41 @@ section! {
 }
 
 section! {
-    /// What an attempt is charged that failed or was cut off after the model's first answer,
-    /// without reporting what it used. With the runtime `command`: nothing unless it is written.
+    /// The charge for an attempt that failed or was interrupted after the model's first answer and
+    /// reported no usage. Default for the runtime `command`: nothing.
     struct Estimate;
-    /// Money, in USD.
+    /// Money in USD.
     "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
     /// Input and output tokens together.
     "tokens" tokens: defaults Tokens = Whole(100_000);
 }
 
 section! {
-    /// How issues come in.
+    /// How Vik gets the issues.
     struct Issues;
-    /// The command that takes a snapshot of the issues.
+    /// The command that lists the issues.
     "pull" pull: section Pull;
-    /// The command that looks at one issue again.
+    /// The command that reads one issue again.
     "show" show: section Show;
     instead {
-        "command" => "this stands under `issues.pull.command`",
-        "idle_sec" => "this stands under `issues.pull.idle_sec`",
-        "stages" => "stages stand under `issue.stages`",
-        "hooks" => "hooks stand under `issue.hooks`",
+        "command" => "use `issues.pull.command`",
+        "idle_sec" => "use `issues.pull.idle_sec`",
+        "stages" => "define stages in `issue.stages`",
+        "hooks" => "define hooks in `issue.hooks`",
     }
 }
 
 section! {
-    /// The command that takes a snapshot of the issues.
+    /// The command that lists the issues.
     struct Pull;
     /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow
     /// file.
     "command" command: required Text;
-    /// Names of secrets that the command gets.
+    /// Names of secrets that are passed to the command.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// How long to wait between two pulls: a number of seconds, or a duration.
+    /// The wait between two pulls: a number of seconds, or a duration.
     "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
-    /// How long a pull may take.
+    /// The timeout of a pull.
     "timeout" timeout: defaults Positive = Positive(Span::secs(60));
     instead {
         "idle" => "did you mean `idle_sec`?",
@@ -253,16 +254,16 @@ section! {
 }
 
 section! {
-    /// The command that looks at one issue again: right before an agent starts for it, and when a
-    /// pull no longer brings it.
+    /// The command that reads one issue again: before an agent starts for it, and when a pull no
+    /// longer returns it.
     struct Show;
-    /// A shell command, a template that knows `issue.id` only. It prints the issue as JSON, or
-    /// `null` when it is gone; when it fails, nothing is known. It runs in the folder of the
-    /// workflow file.
+    /// A shell command; a template in which only `issue.id` is defined. It prints the issue as
+    /// JSON, or `null` if the issue does not exist; if it fails, the state of the issue is unknown.
+    /// It runs in the folder of the workflow file.
     "command" command: optional Text;
-    /// Names of secrets that the command gets.
+    /// Names of secrets that are passed to the command.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// How long it may take.
+    /// The timeout of the command.
     "timeout" timeout: defaults Positive = Positive(Span::secs(30));
     instead {
         "cmd" => "did you mean `command`?",
@@ -271,80 +272,79 @@ section! {
 }
 
 section! {
-    /// What happens to each issue.
+    /// How Vik works on each issue.
     struct Issue;
-    /// Shell commands around the life of an issue's workspace.
+    /// Shell commands that run when a workspace is created or removed.
     "hooks" hooks: section IssueHooks;
     /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names
-    /// are as those of agents.
+    /// follow the rules for agent names.
     "stages" stages: required Named<Stage>;
-    /// States in which an issue is done with; upper and lower case matter. What still runs for it
-    /// gets `terminal_grace` to end, then its workspace goes as `remove_workspace` says.
+    /// States in which an issue is finished; case-sensitive. Running attempts get `terminal_grace`
+    /// to end, then `remove_workspace` applies to the workspace.
     "terminal_states" terminal_states: defaults States = States::default();
-    /// How long a run may go on after its issue reached a terminal state.
+    /// How long a run may continue after its issue reached a terminal state.
     "terminal_grace" terminal_grace: defaults Span = Span::secs(60);
-    /// What happens to the workspace of an issue in a terminal state. `clean`: it goes when it is
+    /// What happens to the workspace of an issue in a terminal state. `clean`: removed if it is
     /// empty, or a git work tree with nothing uncommitted or unpushed.
     "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
-    /// What may be spent on one issue in its whole life, over all its stages and runs.
+    /// The limits for the life of one issue, over all of its stages and runs.
     "limits" limits: section IssueLimits;
-    /// Whether two issues whose scopes may overlap run at once: `serialize`, they do not; `allow`,
-    /// they may. An issue without a scope claims nothing.
+    /// Whether two issues with overlapping scopes may run at the same time: `serialize` (no) or
+    /// `allow` (yes). An issue without a scope never conflicts.
     "scope_conflicts" scope_conflicts: defaults ScopeConflicts = ScopeConflicts::Serialize;
     instead {
-        "pull" => "this stands under `issues.pull`",
+        "pull" => "use `issues.pull`",
         "stage" => "did you mean `stages`?",
-        "after_create" => "this stands under `issue.hooks.after_create`",
-        "before_remove" => "this stands under `issue.hooks.before_remove`",
+        "after_create" => "use `issue.hooks.after_create`",
+        "before_remove" => "use `issue.hooks.before_remove`",
         "closed_states" => "did you mean `terminal_states`?",
         "done_states" => "did you mean `terminal_states`?",
     }
 }
 
 section! {
-    /// What may be spent on one issue in its whole life, over all its stages and runs.
+    /// The limits for the life of one issue, over all of its stages and runs.
     struct IssueLimits: strict;
-    /// How often agents are started for it.
+    /// The maximum number of attempts.
     "attempts" attempts: defaults Attempts = Attempts(15);
-    /// Money, in USD; null is without limit.
+    /// Money in USD; null for no limit.
     "usd" usd: optional UsdLimit;
-    /// Input and output tokens together; null is without limit.
+    /// Input and output tokens together; null for no limit.
     "tokens" tokens: optional TokenLimit;
     instead {
         "max_attempts" => "did you mean `attempts`?",
-        "usd_per_day" => "this stands under `limits.usd_per_day`, beside `issue`",
-        "tokens_per_day" => "this stands under `limits.tokens_per_day`, beside `issue`",
+        "usd_per_day" => "use `limits.usd_per_day` at the top of the file",
+        "tokens_per_day" => "use `limits.tokens_per_day` at the top of the file",
     }
 }
 
 section! {
-    /// Shell commands around the life of an issue's workspace.
+    /// Shell commands that run when a workspace is created or removed.
     struct IssueHooks;
-    /// Runs once in each workspace that was just created.
+    /// Runs once in each new workspace.
     "after_create" after_create: optional Text;
     /// Runs before a workspace is removed.
     "before_remove" before_remove: optional Text;
-    /// Names of secrets that these commands get.
+    /// Names of secrets that are passed to these commands.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// How long each of them may take.
+    /// The timeout of each command.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
-    /// Whether they run in the sandbox of an agent without settings of its own, with the workspace
-    /// writable. Default: false.
+    /// Whether the commands run in the default sandbox, with a writable workspace. Default: false.
     "sandbox" sandbox: defaults bool = false;
     instead {
-        "before_run" => "this stands under `issue.stages.NAME.hooks.before_run`",
-        "after_run" => "this stands under `issue.stages.NAME.hooks.after_run`",
+        "before_run" => "use `issue.stages.NAME.hooks.before_run`",
+        "after_run" => "use `issue.stages.NAME.hooks.after_run`",
     }
 }
 
 section! {
-    /// One stage: a named step that takes the issues of one state to one agent.
+    /// One stage: a named step that runs one agent for the issues in one state.
     struct Stage;
-    /// Which issues it takes.
+    /// Which issues the stage takes.
     "when" when: section When;
     /// The name of the agent profile.
     "agent" agent: required Text;
-    /// The sandbox of this stage: what is written here counts before what its agent's profile says.
+    /// The sandbox of this stage. Its keys override those of the agent's profile.
     "sandbox" sandbox: optional SandboxChoice;
     /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and
     /// `prompt`.
@@ -353,56 +353,57 @@ section! {
     "prompt" prompt: optional Text;
     /// Shell commands around each attempt.
     "hooks" hooks: section StageHooks;
-    /// What attempts of this stage are to do, and where.
+    /// The scope, constraints and acceptance criteria of this stage.
     "intent" intent: section Intent;
-    /// What waits for a person: the start, the result, or calls of the agent.
+    /// What a person must approve: the start, the result, or calls of the agent.
     "approve" approve: optional Approve;
-    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote
-    /// then: they write to a file what they want done outside of the workspace, and Vik checks it
-    /// and does it by these commands.
+    /// The outputs that agents of this stage may request. With this section, agents get no
+    /// credentials of a tracker or git remote: they write requests to a file, which Vik checks and
+    /// carries out with these commands.
     "outputs" outputs: optional Outputs;
-    /// A shell command that Vik runs in the workspace after the agent says it is done. When it
-    /// fails, so did the attempt, and the end of its output goes into the next one.
+    /// A shell command that Vik runs in the workspace after the agent reported success. If it
+    /// fails, the attempt fails, and the next attempt gets the end of its output.
     "verify" verify: optional Text;
-    /// How long an attempt may take.
+    /// The timeout of an attempt.
     "timeout" timeout: defaults Positive = Positive(Span::mins(60));
-    /// How long an agent may be silent; the clock stands still while a tool call is open.
+    /// The maximum time without output from the agent. Open tool calls do not count.
     "stall_timeout" stall_timeout: defaults Positive = Positive(Span::mins(10));
-    /// How long one tool call may stay open.
+    /// The timeout of one tool call.
     "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
-    /// How often and how soon a failed attempt is tried again.
+    /// The number and timing of retries.
     "retry" retry: section Retry;
-    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then
-    /// in any case.
+    /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
+    /// and ends with the outcome `over_budget`.
     "limits" limits: section StageLimits;
-    /// How many attempts of this stage run at once; null is without limit.
+    /// The maximum number of attempts of this stage that run at the same time; null for no limit.
     "max_concurrency" max_concurrency: optional SlotLimit;
-    /// Whether it may run beside another stage of the same issue, in the same workspace.
+    /// Whether the stage may run at the same time as another stage of the same issue, in the same
+    /// workspace.
     "parallel" parallel: defaults bool = false;
-    /// What happens to an attempt whose issue leaves the state: it goes on to its end, or it is
+    /// What happens to a running attempt whose issue leaves the state: it continues, or it is
     /// stopped.
     "on_state_change" on_state_change: defaults OnStateChange = OnStateChange::Finish;
-    /// Whether an attempt that was cut off goes on in the same session of its agent.
+    /// Whether the next attempt resumes the conversation of an interrupted one.
     "resume" resume: defaults bool = true;
-    /// What the agent is told when it goes on; a template like the prompt. When it is not written,
-    /// Vik has words of its own, with what `verify` said.
+    /// The prompt for a resumed conversation; a template like `prompt`. Default: a built-in prompt
+    /// that contains the output of `verify`.
     "resume_prompt" resume_prompt: optional Text;
     instead {
-        "state" => "this stands under `when.state`",
-        "before_run" => "this stands under `hooks.before_run`",
-        "after_run" => "this stands under `hooks.after_run`",
-        "max_attempts" => "this stands under `retry.max_attempts`",
-        "retries" => "this stands under `retry.max_attempts`",
-        "model" => "the model stands in the agent profile, `agents.NAME.model`",
-        "runtime" => "the runtime stands in the agent profile, `agents.NAME.runtime`",
-        "name" => "the name of a stage is its key",
+        "state" => "use `when.state`",
+        "before_run" => "use `hooks.before_run`",
+        "after_run" => "use `hooks.after_run`",
+        "max_attempts" => "use `retry.max_attempts`",
+        "retries" => "use `retry.max_attempts`",
+        "model" => "set the model in the agent profile: `agents.NAME.model`",
+        "runtime" => "set the runtime in the agent profile: `agents.NAME.runtime`",
+        "name" => "the name of a stage is its key in `issue.stages`",
         "concurrency" => "did you mean `max_concurrency`?",
         "budget" => "did you mean `limits`?",
-        "owned_scope" => "this stands under `intent.owned_scope`",
-        "scope" => "this stands under `intent.owned_scope`",
-        "constraints" => "this stands under `intent.constraints`",
-        "acceptance" => "this stands under `intent.acceptance`",
-        "on_violation" => "this stands under `intent.on_violation`",
+        "owned_scope" => "use `intent.owned_scope`",
+        "scope" => "use `intent.owned_scope`",
+        "constraints" => "use `intent.constraints`",
+        "acceptance" => "use `intent.acceptance`",
+        "on_violation" => "use `intent.on_violation`",
         "output" => "did you mean `outputs`?",
         "safe_outputs" => "did you mean `outputs`?",
         "safe-outputs" => "did you mean `outputs`?",
@@ -410,28 +411,28 @@ section! {
 }
 
 section! {
-    /// What one attempt may spend. It is stopped where its agent reports in time, and is over then
-    /// in any case.
+    /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
+    /// and ends with the outcome `over_budget`.
     struct StageLimits: strict;
-    /// Money, in USD; null is without limit.
+    /// Money in USD; null for no limit.
     "usd" usd: optional UsdLimit;
-    /// Input and output tokens together; null is without limit.
+    /// Input and output tokens together; null for no limit.
     "tokens" tokens: optional TokenLimit;
     instead {
-        "attempts" => "this stands under `retry.max_attempts`, and for the issue's whole life under `issue.limits.attempts`",
-        "max_attempts" => "this stands under `retry.max_attempts`",
-        "usd_per_day" => "this stands under `limits.usd_per_day`, at the top of the file",
-        "tokens_per_day" => "this stands under `limits.tokens_per_day`, at the top of the file",
+        "attempts" => "use `retry.max_attempts`, or `issue.limits.attempts` for all runs of the issue",
+        "max_attempts" => "use `retry.max_attempts`",
+        "usd_per_day" => "use `limits.usd_per_day` at the top of the file",
+        "tokens_per_day" => "use `limits.tokens_per_day` at the top of the file",
     }
 }
 
 section! {
     /// Which issues a stage takes.
     struct When;
-    /// The state of the issue; upper and lower case matter.
+    /// The state of the issue; case-sensitive.
     "state" state: required Text;
     instead {
-        "states" => "a stage takes one state: `state`",
+        "states" => "a stage takes the issues of one state: use `state`",
         "status" => "did you mean `state`?",
     }
 }
@@ -439,31 +440,32 @@ section! {
 section! {
     /// Shell commands around each attempt.
     struct StageHooks;
-    /// Runs before the agent; when it fails, the agent is not started.
+    /// Runs before the agent. If it fails, the agent is not started.
     "before_run" before_run: optional Text;
-    /// Runs after every end but a cancellation; when it fails, the outcome stays.
+    /// Runs after every attempt that was not cancelled. A failure does not change the outcome.
     "after_run" after_run: optional Text;
-    /// Names of secrets that these commands get, `verify` and the commands in the prompt too.
+    /// Names of secrets that are passed to these commands, to `verify` and to the commands in the
+    /// prompt.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// How long each of them may take.
+    /// The timeout of each command.
     "timeout" timeout: defaults Positive = Positive(Span::mins(5));
-    /// Whether they run in the sandbox of the stage, with the workspace writable, and the commands
-    /// in the prompt too. `verify` always does.
+    /// Whether these commands and the commands in the prompt run in the sandbox of the stage, with
+    /// a writable workspace. `verify` always does.
     "sandbox" sandbox: defaults bool = false;
     instead {
-        "after_create" => "this stands under `issue.hooks.after_create`",
-        "verify" => "this stands in the stage, beside `hooks`",
+        "after_create" => "use `issue.hooks.after_create`",
+        "verify" => "move this key out of `hooks`, into the stage",
     }
 }
 
 section! {
-    /// How often and how soon a failed attempt is tried again.
+    /// The number and timing of retries.
     struct Retry;
-    /// How often the agent is started before the issue is parked at this stage.
+    /// The maximum number of attempts before the stage of the issue is parked.
     "max_attempts" max_attempts: defaults Count = Whole(3);
-    /// The wait after the first failure; it doubles with each further one.
+    /// The wait after the first failure, doubled after each further one.
     "initial_backoff" initial_backoff: defaults Span = Span::secs(10);
-    /// The longest wait.
+    /// The maximum wait.
     "max_backoff" max_backoff: defaults Span = Span::mins(5);
     instead {
         "attempts" => "did you mean `max_attempts`?",
@@ -475,9 +477,9 @@ section! {
 section! {
     /// Log files of the daemon.
     struct Logging;
-    /// How many days log files are kept.
+    /// The number of days to keep log files.
     "retention_days" retention_days: defaults Whole<1, 36500> = Whole(7);
-    /// How lines are written, in the files and with `-v` on stderr: `json` is one object a line.
+    /// The format of log lines in files and, with `-v`, on stderr. `json`: one object per line.
     "format" format: defaults LogFormat = LogFormat::Text;
     instead {
         "retention" => "did you mean `retention_days`?",

@@ -15,22 +15,21 @@ use super::values::{Text, list};
 use super::yaml::{self, Kind, Node};
 
 section! {
-    /// What attempts of this stage are to do, and where. An issue may say more of it, by fields of
-    /// the same names or by front matter of its description; it can make the scope narrower only.
+    /// The scope, constraints and acceptance criteria of this stage. An issue can add to them with
+    /// fields of the same names or with front matter in its description; it can only narrow the
+    /// scope.
     struct Intent: strict;
-    /// Which paths of the workspace may be changed: globs in order, of which the last one that
-    /// takes a path decides, and `!` leaves out. They begin at the workspace; a folder stands for
-    /// all in it. When it is not written, an issue's own scope holds, and without one everything
-    /// may be changed.
+    /// The paths that attempts may change: globs relative to the workspace, in order; the last glob
+    /// that matches a path decides, and `!` excludes. A folder includes all of its contents.
+    /// Default: the scope of the issue, else all paths.
     "owned_scope" owned_scope: optional Globs;
-    /// What must hold while it is done: sentences for the prompt.
+    /// Constraints for the work: sentences for the prompt.
     "constraints" constraints: defaults Texts = Texts::default();
-    /// What must hold when it is done: sentences for the prompt.
+    /// Acceptance criteria: sentences for the prompt.
     "acceptance" acceptance: defaults Texts = Texts::default();
-    /// What happens when something out of scope was changed: the attempt fails, or that is put back
-    /// as it was.
+    /// What happens after an out-of-scope change: the attempt fails, or the change is reverted.
     "on_violation" on_violation: defaults OnViolation = OnViolation::Fail;
-    /// Whether what an issue says of its intent is read.
+    /// Whether Vik reads the intent of the issue.
     "from_issue" from_issue: defaults bool = true;
     instead {
         "scope" => "did you mean `owned_scope`?",
@@ -44,16 +43,16 @@ section! {
 }
 
 section! {
-    /// Whose issues are trusted. Without this section all are.
+    /// Which issues are trusted. Default: all.
     struct Trust: strict;
-    /// Who is trusted: the `author` of an issue as the pull command prints it, or the `login` or
-    /// `username` of its `author` or `user`; upper and lower case matter.
+    /// Trusted authors: the `author` of an issue as the pull command prints it, or the `login` or
+    /// `username` of its `author` or `user`; case-sensitive.
     "authors" authors: defaults Texts = Texts::default();
-    /// An issue with one of these labels is trusted, whoever wrote it: for trackers in which only
-    /// members can set labels.
+    /// An issue with one of these labels is trusted, regardless of its author. Use this only for
+    /// trackers in which only members can set labels.
     "labels" labels: defaults Texts = Texts::default();
-    /// What happens to the others. `hold`: they do not start. `fence`: their text stands in prompts
-    /// as data, in a fence that it cannot leave.
+    /// What happens to all other issues. `hold`: they do not start. `fence`: prompts contain their
+    /// text as fenced data.
     "untrusted" untrusted: defaults Untrusted = Untrusted::Hold;
     instead {
         "users" => "did you mean `authors`?",
@@ -71,7 +70,7 @@ pub enum OnViolation {
     /// The attempt fails.
     #[default]
     Fail,
-    /// What was changed out of scope is put back as it was.
+    /// Out-of-scope changes are reverted.
     Revert,
 }
 
@@ -79,10 +78,10 @@ pub enum OnViolation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScopeConflicts {
-    /// Two issues whose scopes may overlap do not run at once.
+    /// Two issues with overlapping scopes do not run at the same time.
     #[default]
     Serialize,
-    /// They may.
+    /// They may run at the same time.
     Allow,
 }
 
@@ -93,7 +92,7 @@ pub enum Untrusted {
     /// The issue does not start.
     #[default]
     Hold,
-    /// Its text is fenced.
+    /// The text of the issue is fenced.
     Fence,
 }
 
@@ -133,7 +132,7 @@ pub(crate) struct Texts(pub(crate) Vec<String>);
 
 impl Decode for Texts {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let items = list(node, cx, "a list of texts", "[one, another]")?;
+        let items = list(node, cx, "a list of strings", "[one, another]")?;
         let texts = items.iter().filter_map(|item| Text::decode(item, cx));
         Some(Self(texts.map(|text| text.0).collect()))
     }
@@ -157,9 +156,9 @@ impl Decode for Globs {
             let glob = Text::decode(item, cx)?.0;
             // Each glob separately, so that the invalid one is reported.
             if let Err(error) = Scope::new([&glob]) {
-                let diagnostic = cx
-                    .error("bad_glob", item, error.to_string())
-                    .hint(format!("globs begin at the workspace, part by part: `{example}`"));
+                let diagnostic = cx.error("bad_glob", item, error.to_string()).hint(format!(
+                    "write globs relative to the workspace, as in `{example}`"
+                ));
                 cx.sink.push(diagnostic);
                 return None;
             }
@@ -170,7 +169,7 @@ impl Decode for Globs {
             Err(error) => {
                 let diagnostic = cx
                     .error("empty_value", node, error.to_string())
-                    .hint("leave it out where every path is meant");
+                    .hint("omit the key to allow every path");
                 cx.sink.push(diagnostic);
                 None
             }
@@ -211,8 +210,8 @@ impl Check<'_> {
             .iter()
             .any(|key| !self.places.is_absent(&join("trust", key)));
         if policy.untrusted == Untrusted::Hold && !is_named {
-            let message = "nobody is trusted, so nothing ever starts";
-            let hint = "name `authors` or `labels`, or write `untrusted: fence`";
+            let message = "no author and no label is trusted, so no issue can start";
+            let hint = "add `authors` or `labels`, or set `untrusted: fence`";
             self.report_at_key(Diagnostic::error("missing_key", "trust", message).hint(hint));
         }
         Some(policy)
@@ -256,11 +255,11 @@ pub(crate) fn front_matter(text: &str) -> Result<Map<String, Json>, String> {
     let mut sink = Sink::default();
     let root = yaml::parse(text, &mut sink);
     let (Some(root), None) = (root, sink.first_error()) else {
-        let why = sink.first_error().unwrap_or("it is empty");
+        let why = sink.first_error().unwrap_or("the front matter is empty");
         return Err(why.to_owned());
     };
     let Kind::Map(entries) = root.kind else {
-        return Err("it is no map".to_owned());
+        return Err("the front matter is not a map".to_owned());
     };
     let entries = entries.into_iter();
     Ok(entries.map(|entry| (entry.key, json(&entry.value))).collect())

@@ -38,7 +38,7 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
             check.report(Diagnostic::error(
                 "no_agents",
                 "agents",
-                "there is no agent profile",
+                "no agent profile is defined",
             ));
         }
         agents
@@ -52,8 +52,8 @@ pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Optio
     let stages = file.issue.stages.map(|Named(stages)| {
         if stages.is_empty() && places.is_empty_map("issue.stages") {
             check.report(
-                Diagnostic::error("no_stages", "issue.stages", "there is no stage")
-                    .hint("without one nothing can run"),
+                Diagnostic::error("no_stages", "issue.stages", "no stage is defined")
+                    .hint("add a stage to `issue.stages`"),
             );
         }
         stages
@@ -166,7 +166,7 @@ impl Check<'_> {
                     at("model"),
                     format!("the runtime `{}` needs a `model`", runtime.as_str()),
                 )
-                .hint("only the runtime `command` goes without one"),
+                .hint("only the runtime `command` does not need a `model`"),
             );
         }
         if runtime == Runtime::Command
@@ -179,7 +179,7 @@ impl Check<'_> {
                     at("command"),
                     "the runtime `command` needs a `command`",
                 )
-                .hint("write the program and its arguments: `command: [my-agent, --flag]`"),
+                .hint("add the program and its arguments: `command: [my-agent, --flag]`"),
             );
         }
         let with_server = [Runtime::Vex, Runtime::Codex, Runtime::ClaudeCode];
@@ -196,7 +196,7 @@ impl Check<'_> {
                         at(key),
                         format!("`{key}` has no effect with the runtime `{}`", runtime.as_str()),
                     )
-                    .hint(format!("it is for {}", choices(names))),
+                    .hint(format!("the key applies to {}", choices(names))),
                 );
             }
         }
@@ -251,14 +251,14 @@ impl Check<'_> {
                 Diagnostic::error(
                     "prompt_source",
                     at("prompt"),
-                    "this stage has both `prompt` and `prompt_file`",
+                    "the stage has both `prompt` and `prompt_file`",
                 )
                 .hint("remove one of them"),
             );
         } else if !is_inline && !is_file && self.places.is_map(&path) {
             self.report_at_key(
-                Diagnostic::error("prompt_source", path.clone(), "this stage has no prompt")
-                    .hint("write `prompt_file: FILE`, or `prompt: |` and the text itself"),
+                Diagnostic::error("prompt_source", path.clone(), "the stage has no prompt")
+                    .hint("add `prompt_file: FILE`, or `prompt: |` and the prompt"),
             );
         }
         let retry = Retry {
@@ -282,7 +282,7 @@ impl Check<'_> {
                 Diagnostic::error(
                     "out_of_range",
                     at(key),
-                    "the first wait is longer than the longest one",
+                    "`initial_backoff` is longer than `max_backoff`",
                 )
                 .hint(hint),
             );

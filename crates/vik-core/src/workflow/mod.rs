@@ -84,11 +84,7 @@ pub fn load(text: &str) -> Loaded {
     if workflow.is_none() && !has_errors {
         // Unreachable, because missing parts were reported. If it is reached, it must not be
         // silent.
-        sink.push(Diagnostic::error(
-            "missing_key",
-            "",
-            "the workflow is not complete",
-        ));
+        sink.push(Diagnostic::error("missing_key", "", "the workflow is incomplete"));
     }
     let text = if text.len() > MAX_BYTES { "" } else { text };
     let diagnostics = sink.finish(text);

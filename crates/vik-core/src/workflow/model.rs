@@ -57,10 +57,10 @@ pub struct Workflow {
     pub secrets: BTreeMap<String, SecretSource>,
 }
 
-/// Where Vik keeps what belongs to this workflow.
+/// Where Vik keeps the files of this workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkspaceRoot {
-    /// The section is absent: `.vik` beside the workflow file.
+    /// The section is absent: `.vik` next to the workflow file.
     BesideWorkflow,
     /// The section has no root: `VIK_HOME`, else `~/.vik`.
     UserHome,
@@ -200,7 +200,7 @@ pub enum ArgsStyle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
-    /// Look, change nothing.
+    /// Read only.
     ReadOnly,
     /// Edit and commit in its workspace, `.git` included.
     #[default]
@@ -224,10 +224,10 @@ pub enum OutputFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Home {
-    /// The user's own.
+    /// The settings folder of the user.
     #[default]
     User,
-    /// A folder of Vik's, empty at first.
+    /// A separate folder that Vik creates empty.
     Private,
 }
 
@@ -339,9 +339,9 @@ pub enum RemoveWorkspace {
     /// A git work tree with nothing uncommitted or unpushed, or an empty folder.
     #[default]
     Clean,
-    /// It stays.
+    /// The workspace is kept.
     Never,
-    /// It goes, whatever is in it.
+    /// The workspace is removed with all of its contents.
     Always,
 }
 
@@ -349,10 +349,10 @@ pub enum RemoveWorkspace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -360,7 +360,7 @@ pub enum LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStateChange {
-    /// The attempt goes on to its own end.
+    /// The attempt continues until it ends.
     #[default]
     Finish,
     /// The attempt is stopped.

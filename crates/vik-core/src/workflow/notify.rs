@@ -15,35 +15,35 @@ use super::yaml::Node;
 use crate::duration::Span;
 
 section! {
-    /// One notifier: what it is told, and how.
+    /// One notifier: its events and its channel.
     struct Notify;
-    /// What it is told of. `parked`: an issue was parked. `failed`: a run was given up after a
+    /// The events to report. `parked`: an issue was parked. `failed`: a run was given up after a
     /// failure. `over_budget`: a limit of an attempt, an issue or the day was reached.
-    /// `waiting_for_person`: an issue was parked for something that a person must put right.
-    /// `trouble`: an edit of the workflow was refused, or the ledger failed. `daily_summary`: once
-    /// a day.
+    /// `waiting_for_person`: an issue was parked for a problem that a person must fix. `trouble`:
+    /// an edit of the workflow was rejected, or the ledger failed. `daily_summary`: once a day.
     "on" on: defaults Events = Events::default();
-    /// `command`: a shell command gets it as JSON on its standard input. `webhook`: it is posted as
-    /// JSON.
+    /// `command`: run a shell command with the notification as JSON on its standard input.
+    /// `webhook`: send the notification as JSON in an HTTP POST.
     "kind" kind: required NotifyKind;
-    /// For `command`: a shell command; it runs in the folder of the workflow file. It is no
-    /// template: what it is told of stands on its standard input and in variables such as
-    /// `VIK_EVENT` and `VIK_ISSUE_ID`.
+    /// For `command`: a shell command that runs in the folder of the workflow file. It is not a
+    /// template: it gets the notification on its standard input and in environment variables such
+    /// as `VIK_EVENT` and `VIK_ISSUE_ID`.
     "command" command: optional Text;
-    /// For `webhook`: where it is posted. Exactly one of `url` and `url_env`.
+    /// For `webhook`: the address. Exactly one of `url` and `url_env`.
     "url" url: optional Text;
-    /// For `webhook`: the variable of the daemon that holds the address, for one that is a secret.
+    /// For `webhook`: the environment variable of the daemon that contains the address, if the
+    /// address is secret.
     "url_env" url_env: optional EnvName;
-    /// For `webhook`: the variable of the daemon that holds the secret that requests are signed
-    /// with; without it they are not signed.
+    /// For `webhook`: the environment variable of the daemon that contains the secret for signing
+    /// requests. Without it, requests are not signed.
     "secret_env" secret_env: optional EnvName;
-    /// How long one try may take.
+    /// The timeout of one delivery attempt.
     "timeout" timeout: defaults Positive = Positive(Span::secs(10));
-    /// What happens within so long a time is told together.
+    /// Events within this time are sent as one notification.
     "debounce" debounce: defaults Span = Span::secs(30);
-    /// When the daily summary is sent, as in `08:00`.
+    /// The time of the daily summary, such as `08:00`.
     "daily_at" daily_at: defaults TimeOfDay = TimeOfDay(8 * 60);
-    /// The time zone of `daily_at`, as in `Europe/Berlin`.
+    /// The time zone of `daily_at`, such as `Europe/Berlin`.
     "time_zone" time_zone: defaults Text = Text("UTC".to_owned());
     instead {
         "events" => "did you mean `on`?",
@@ -52,9 +52,9 @@ section! {
         "run" => "did you mean `command`?",
         "cmd" => "did you mean `command`?",
         "webhook" => "write `kind: webhook` and `url`",
-        "secret" => "the secret stands in a variable; `secret_env` names it",
-        "token" => "the secret stands in a variable; `secret_env` names it",
-        "headers" => "a webhook has Vik's own headers only; a `command` can send others",
+        "secret" => "name the environment variable that contains the secret in `secret_env`",
+        "token" => "name the environment variable that contains the secret in `secret_env`",
+        "headers" => "a webhook sends only Vik's own headers; use `kind: command` to send others",
         "at" => "did you mean `daily_at`?",
         "timezone" => "did you mean `time_zone`?",
         "tz" => "did you mean `time_zone`?",
@@ -201,7 +201,7 @@ impl Decode for TimeOfDay {
         let scalar = cx.scalar(node, "a time of day")?;
         let time = Self::parse(&scalar.text);
         if time.is_none() {
-            let message = format!("{} is no time of day", quoted(&scalar.text));
+            let message = format!("invalid time of day {}", quoted(&scalar.text));
             let diagnostic = cx.error("bad_time", node, message).hint("write it as `08:00`");
             cx.sink.push(diagnostic);
         }
@@ -233,7 +233,7 @@ impl Decode for Events {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let items = list(node, cx, "a list of events", "[parked, failed]")?;
         if items.is_empty() {
-            let diagnostic = cx.error("empty_value", node, "this notifier is told of nothing");
+            let diagnostic = cx.error("empty_value", node, "the notifier has no events");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -284,7 +284,10 @@ impl Check<'_> {
         let channel = match kind {
             NotifyKind::Command => {
                 if notify.command.is_none() && self.places.is_absent(&at("command")) {
-                    self.report(missing("command", "write the shell command that tells somebody"));
+                    self.report(missing(
+                        "command",
+                        "add the shell command that delivers the notification",
+                    ));
                 }
                 NotifyChannel::Command(notify.command?.0)
             }
@@ -294,7 +297,7 @@ impl Check<'_> {
                     !self.places.is_absent(&at("url_env")),
                 );
                 if has_url && has_env {
-                    let message = "this webhook has both `url` and `url_env`";
+                    let message = "the webhook has both `url` and `url_env`";
                     self.report_at_key(
                         Diagnostic::error("webhook_url", at("url_env"), message).hint("remove one of them"),
                     );
@@ -303,14 +306,14 @@ impl Check<'_> {
                 if !has_url && !has_env {
                     self.report(missing(
                         "url",
-                        "write `url: https://…`, or `url_env: NAME` for one that is a secret",
+                        "add `url: https://…`, or `url_env: NAME` if the address is secret",
                     ));
                 }
                 let address = match (notify.url, notify.url_env) {
                     (Some(Text(url)), _) if !NotifyAddress::is_valid(&url) => {
                         // It may contain a secret, so the message does not quote it.
-                        let message = "this is no address of a webhook";
-                        let hint = "it begins with `https://` or `http://` and a host";
+                        let message = "invalid webhook address";
+                        let hint = "write `https://` or `http://`, followed by a host";
                         self.report(Diagnostic::error("webhook_url", at("url"), message).hint(hint));
                         return None;
                     }

@@ -21,9 +21,9 @@ use crate::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy
 type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
 
 section! {
-    /// What agents of this stage may ask for. They get no credential of a tracker or a git remote
-    /// then: they write to a file what they want done outside of the workspace, and Vik checks it
-    /// and does it by these commands.
+    /// The outputs that agents of this stage may request. With this section, agents get no
+    /// credentials of a tracker or git remote: they write requests to a file, which Vik checks and
+    /// carries out with these commands.
     struct Outputs: strict;
     /// A comment on the issue.
     "comment" comment: optional Plain;
@@ -31,11 +31,11 @@ section! {
     "label" label: optional Choice;
     /// Another state for the issue.
     "state" state: optional Choice;
-    /// A pull request with what is committed in the workspace.
+    /// A pull request with the commits in the workspace.
     "pull_request" pull_request: optional Choice;
     /// A new issue.
     "issue" issue: optional Plain;
-    /// Names of secrets that these commands get.
+    /// Names of secrets that are passed to these commands.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
     instead {
         "comments" => "did you mean `comment`?",
@@ -50,18 +50,18 @@ section! {
 section! {
     /// One kind of output.
     struct Plain: strict;
-    /// How many there may be in one run, over all its attempts.
+    /// The maximum number in one run, over all of its attempts.
     "max" max: defaults Max = Whole(1);
-    /// The shell command that does it; a template that knows `output` too. It runs in the folder of
-    /// the workflow file.
+    /// The shell command that carries out the output; a template in which `output` is also defined.
+    /// It runs in the folder of the workflow file.
     "run" run: required Text;
-    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it
-    /// is not. It runs behind `run`, and before it where an earlier try may have done it.
+    /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
+    /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
     "check" check: optional Text;
-    /// Whether a person must agree first.
+    /// Whether a person must approve the output first.
     "approve" approve: defaults bool = false;
     instead {
-        "allow" => "nothing of it is chosen from a list",
+        "allow" => "this kind of output has no list of allowed values",
         "command" => "did you mean `run`?",
         "count" => "did you mean `max`?",
         "limit" => "did you mean `max`?",
@@ -70,20 +70,20 @@ section! {
 }
 
 section! {
-    /// One kind of output, of which something is chosen.
+    /// One kind of output with a list of permitted values.
     struct Choice: strict;
-    /// How many there may be in one run, over all its attempts.
+    /// The maximum number in one run, over all of its attempts.
     "max" max: defaults Max = Whole(1);
-    /// What may be chosen: labels, states, or for a pull request the branches it may be for. Globs
-    /// in order, `!` leaves out. Needed for `label` and `state`; without it no branch is chosen.
+    /// The permitted labels, states or, for a pull request, base branches: globs in order, `!`
+    /// excludes. Required for `label` and `state`; without it a pull request cannot name a branch.
     "allow" allow: optional Allowed;
-    /// The shell command that does it; a template that knows `output` too. It runs in the folder of
-    /// the workflow file.
+    /// The shell command that carries out the output; a template in which `output` is also defined.
+    /// It runs in the folder of the workflow file.
     "run" run: required Text;
-    /// A shell command that tells whether it is done: it exits with 0 where it is, with 1 where it
-    /// is not. It runs behind `run`, and before it where an earlier try may have done it.
+    /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
+    /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
     "check" check: optional Text;
-    /// Whether a person must agree first.
+    /// Whether a person must approve the output first.
     "approve" approve: defaults bool = false;
     instead {
         "allowed" => "did you mean `allow`?",
@@ -109,7 +109,7 @@ impl Decode for Allowed {
             let glob = Text::decode(item, cx)?.0;
             // Each glob separately, so that the invalid one is reported.
             if let Err(error) = AllowList::new(vec![glob.clone()]) {
-                let message = format!("{} cannot stand here: {error}", quoted(&glob));
+                let message = format!("invalid glob {}: {error}", quoted(&glob));
                 let diagnostic = cx.error("bad_glob", item, message);
                 cx.sink
                     .push(diagnostic.hint(format!("write it as in `{example}`")));
@@ -122,7 +122,7 @@ impl Decode for Allowed {
             Err(error) => {
                 let diagnostic = cx
                     .error("empty_value", node, error.to_string())
-                    .hint("leave the kind out where nothing may be chosen");
+                    .hint("omit this kind of output to forbid it");
                 cx.sink.push(diagnostic);
                 None
             }
@@ -188,10 +188,10 @@ impl Check<'_> {
             let at = join(path, kind.as_str());
             let must_choose = matches!(kind, OutputKind::Label | OutputKind::State);
             if must_choose && rule.allow.is_none() && self.places.is_absent(&join(&at, "allow")) {
-                let message = format!("`{kind}` needs `allow`: which may be chosen");
+                let message = format!("`{kind}` needs `allow`, the list of permitted values");
                 self.report_at_key(
                     Diagnostic::error("missing_key", join(&at, "allow"), message)
-                        .hint("write globs: `allow: [needs-review, area/*]`"),
+                        .hint("add globs, such as `allow: [needs-review, area/*]`"),
                 );
             }
         }
@@ -228,7 +228,7 @@ impl Check<'_> {
                 Some(SecretSource::Env(variable)) if is_credential(variable) => {
                     Some(format!("comes from {}, a credential", quoted(variable)))
                 }
-                _ if of_commands.contains(name) => Some("is what the tracker is asked with".to_owned()),
+                _ if of_commands.contains(name) => Some("gives access to the tracker".to_owned()),
                 _ => named(name),
             };
             let agent = join("agents", stage.agent.as_str());
@@ -256,7 +256,7 @@ impl Check<'_> {
                     );
                     self.report(
                         Diagnostic::error("output_credential", path, message)
-                            .hint("commands of `outputs` get secrets by `outputs.secrets`; another agent can serve this stage"),
+                            .hint("pass secrets to the commands of `outputs` with `outputs.secrets`, or use another agent in this stage"),
                     );
                 }
             }
@@ -268,12 +268,12 @@ impl Check<'_> {
         let has_none = matches!(profile.runtime, Runtime::ClaudeCode | Runtime::Vex);
         if has_none && profile.permission == Permission::ReadOnly {
             let message = format!(
-                "with `permission: read-only` the agent {} has no tool to write outputs with",
+                "the agent {} cannot write outputs: `permission: read-only` gives it no tool that writes",
                 quoted(stage.agent.as_str())
             );
             let path = format!("issue.stages.{}.outputs", stage.name);
             self.report_at_key(Diagnostic::warning("output_permission", path, message).hint(
-                "leave `permission` out and write `sandbox: {files: read-only}` in the stage: the workspace stays as it is, too",
+                "remove `permission` and set `sandbox: {files: read-only}` in the stage, which also protects the workspace",
             ));
         }
     }
@@ -282,17 +282,17 @@ impl Check<'_> {
     fn output_sandbox(&mut self, stage: &Stage, profile: &AgentProfile) {
         let message = match SandboxPolicy::of(profile, stage) {
             None => {
-                "`outputs` need a sandbox: with `sandbox: off` the agent has the credentials of this user"
+                "`outputs` require a sandbox: with `sandbox: off` the agent can read the credentials of this user"
             }
             Some(policy) if policy.unix_sockets => {
-                "`outputs` allow no `unix_sockets`: an agent of ssh or Docker is reached through them"
+                "`outputs` do not permit `unix_sockets`: they give access to ssh-agent and Docker"
             }
             Some(_) => return,
         };
         let path = format!("issue.stages.{}.outputs", stage.name);
         self.report_at_key(
             Diagnostic::error("output_sandbox", path, message)
-                .hint("write `sandbox: on` in the stage, or `sandbox: {unix_sockets: false}`"),
+                .hint("set `sandbox: on` in the stage, or `sandbox: {unix_sockets: false}`"),
         );
     }
 }

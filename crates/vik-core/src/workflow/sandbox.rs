@@ -19,39 +19,39 @@ use super::yaml::{Kind, Node};
 pub const DEFAULT_PIDS: u32 = 4096;
 
 section! {
-    /// What the agent may reach, upheld by the operating system for all that it starts; `off`
-    /// leaves it all that the user may.
+    /// The restrictions that the operating system enforces on the agent and all of its descendants;
+    /// with `off` the agent has all rights of the user.
     struct Sandbox: strict;
-    /// By what it is upheld. `landlock`: rules of the kernel around the agent. `bubblewrap`: these
-    /// within namespaces of users, mounts and processes, so that what is outside is not there; it
-    /// needs `bwrap` and a system that allows them. Default: `landlock`.
+    /// The mechanism. `landlock`: kernel rules for the agent. `bubblewrap`: the same rules within
+    /// user, mount and process namespaces, which hide everything outside; it requires `bwrap` and a
+    /// system that permits namespaces. Default: `landlock`.
     "backend" backend: optional SandboxBackend;
-    /// What it may write: `workspace`, its issue workspace, or `read-only`, nothing in it. Default:
-    /// as the `permission` says. A folder for temporary files of its own is writable in any case.
+    /// Write access to the workspace of the issue: `workspace` (all of it) or `read-only`
+    /// (nothing). Default: according to `permission`. A folder for the agent's temporary files is
+    /// always writable.
     "files" files: optional SandboxFiles;
-    /// What it may write beside that: paths, relative to the issue workspace, absolute, or from the
-    /// home directory (`~/`). A pattern such as `src/**/*.rs` allows the folder before its first
-    /// `*`.
+    /// Additional writable paths: relative to the workspace, absolute, or in the home directory
+    /// (`~/`). A pattern such as `src/**/*.rs` permits the folder before its first `*`.
     "write" write: optional Paths;
-    /// What it may read although it is hidden: Vik's own files, the files of other issues and the
-    /// usual places of keys are.
+    /// Readable paths among the hidden ones. Hidden are Vik's own files, the files of other issues
+    /// and the usual locations of keys.
     "read" read: optional Paths;
-    /// What is hidden beside that.
+    /// Additional hidden paths.
     "hide" hide: optional Paths;
-    /// `on`: TCP and UDP to everywhere. `off`: no socket can be made. A list of hosts: only these,
-    /// through a proxy that the agent is told of; `api.example.com`, `*.example.com`,
-    /// `example.com:8443`. Default: `on`.
+    /// `on`: TCP and UDP to any host. `off`: no sockets. A list of hosts, such as
+    /// `api.example.com`, `*.example.com` or `example.com:8443`: only these, through a proxy that
+    /// is set in the agent's environment. Default: `on`.
     "network" network: optional SandboxNetwork;
-    /// Whether sockets of this machine can be used: through them goes everything that listens on
+    /// Whether the agent can use Unix sockets of this machine, and so every service that listens on
     /// one, such as Docker, a desktop or a key agent. Default: false.
     "unix_sockets" unix_sockets: optional bool;
-    /// The most memory that the agent with all that it starts may have: `4GiB`. It is killed
-    /// beyond. Default: no limit.
+    /// The maximum memory of the agent and all of its descendants, such as `4GiB`. Beyond it, the
+    /// agent is killed. Default: no limit.
     "memory" memory: optional Memory;
-    /// The most processes that it may have. It is killed beyond. Default: 4096.
+    /// The maximum number of processes. Beyond it, the agent is killed. Default: 4096.
     "pids" pids: optional SlotLimit;
-    /// The most that it may take of a file system that it writes to: `20GiB`. It is killed beyond.
-    /// Default: half of what is free there when it starts.
+    /// The maximum space on each file system that the agent writes to, such as `20GiB`. Beyond it,
+    /// the agent is killed. Default: half of the free space at the start.
     "disk" disk: optional Memory;
     instead {
         "wall" => "did you mean `backend`?",
@@ -62,25 +62,25 @@ section! {
         "writable_roots" => "did you mean `write`?",
         "readable" => "did you mean `read`?",
         "deny" => "did you mean `hide`?",
-        "hosts" => "hosts are a list under `network`",
+        "hosts" => "list the hosts in `network`",
         "processes" => "did you mean `pids`?",
         "storage" => "did you mean `disk`?",
         "ram" => "did you mean `memory`?",
     }
 }
 
-/// By what a sandbox is upheld.
+/// The mechanism of a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxBackend {
     /// Landlock and seccomp.
     #[default]
     Landlock,
-    /// These, within namespaces that bubblewrap makes.
+    /// Landlock and seccomp within namespaces that bubblewrap creates.
     Bubblewrap,
 }
 
-/// What may be written in the issue workspace.
+/// The write access to the workspace of the issue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxFiles {
@@ -227,8 +227,8 @@ impl Decode for SandboxChoice {
                 "on" | "true" => Some(Self::On(SandboxKeys::default())),
                 text => {
                     let diagnostic = cx
-                        .error("unknown_value", node, format!("{} is unknown here", quoted(text)))
-                        .hint("it is `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`");
+                        .error("unknown_value", node, format!("unknown value {}", quoted(text)))
+                        .hint("write `off`, `on`, or a map with `backend`, `files`, `write`, `read`, `hide`, `network`, `unix_sockets`, `memory`, `pids` and `disk`");
                     cx.sink.push(diagnostic);
                     None
                 }
@@ -273,17 +273,16 @@ impl Decode for Paths {
                 continue;
             };
             let why = if path.contains('\0') {
-                Some("no path holds a NUL")
+                Some("the path contains a NUL character")
             } else if path.split('/').any(|part| part == "..") {
-                Some("a path here does not go up (`..`)")
+                Some("the path contains `..`")
             } else {
                 unexpanded(&path)
             };
             match why {
                 None => paths.push(path),
                 Some(why) => {
-                    let diagnostic =
-                        cx.error("bad_path", item, format!("{} cannot stand here", quoted(&path)));
+                    let diagnostic = cx.error("bad_path", item, format!("invalid path {}", quoted(&path)));
                     cx.sink.push(diagnostic.hint(why));
                 }
             }
@@ -334,9 +333,9 @@ impl Decode for SandboxNetwork {
                 "off" | "false" => Some(Self::Off),
                 text => {
                     let diagnostic = cx
-                        .error("unknown_value", node, format!("{} is unknown here", quoted(text)))
+                        .error("unknown_value", node, format!("unknown value {}", quoted(text)))
                         .hint(
-                            "it is `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`",
+                            "write `on`, `off`, or a list of hosts: `[api.example.com, \"*.example.org\"]`",
                         );
                     cx.sink.push(diagnostic);
                     None
@@ -353,8 +352,8 @@ impl Decode for SandboxNetwork {
                 hosts.push(host.to_ascii_lowercase());
             } else {
                 let diagnostic = cx
-                    .error("bad_host", item, format!("{} is not the name of a host", quoted(&host)))
-                    .hint("write `api.example.com`, `*.example.com`, or with a port `example.com:8443`: no `https://`, no path");
+                    .error("bad_host", item, format!("invalid host name {}", quoted(&host)))
+                    .hint("write `api.example.com`, `*.example.com`, or `example.com:8443` with a port, without `https://` and without a path");
                 cx.sink.push(diagnostic);
             }
         }

@@ -28,7 +28,7 @@ pub fn json_schema() -> Value {
     }
     root.insert(
         "patternProperties".to_owned(),
-        json!({ "^x-": { "description": "Free for anchors and notes." } }),
+        json!({ "^x-": { "description": "Ignored by Vik; use it for anchors and notes." } }),
     );
     root.insert("$defs".to_owned(), definitions.into());
     Value::Object(root)

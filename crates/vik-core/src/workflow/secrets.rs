@@ -13,18 +13,19 @@ use super::text::{choices, did_you_mean, quoted};
 use super::values::{EnvName, EnvNames, PathText, Text};
 
 section! {
-    /// Where the value of one secret comes from. Exactly one of `env`, `file` and `command`.
+    /// The source of one secret. Exactly one of `env`, `file` and `command`.
     struct Secret: strict;
-    /// The variable of the daemon that holds it. Nobody gets that variable any more who does not
-    /// list the secret.
+    /// The environment variable of the daemon that contains the secret. Vik removes the variable
+    /// from the environment of every process that does not list the secret.
     "env" env: optional EnvName;
-    /// The file that holds it, relative to the workflow file; one line end at its end is left out.
+    /// The file that contains the secret, relative to the workflow file. One trailing line break is
+    /// removed.
     "file" file: optional PathText;
-    /// A shell command that prints it, run in the folder of the workflow file for at most 30
-    /// seconds; one line end at the end is left out.
+    /// A shell command that prints the secret. It runs in the folder of the workflow file for at
+    /// most 30 seconds. One trailing line break is removed.
     "command" command: optional Text;
     instead {
-        "value" => "a secret never stands in the workflow: name a variable with `env`, or a `file`, or a `command`",
+        "value" => "a workflow file never contains secrets: use `env`, `file` or `command`",
         "var" => "did you mean `env`?",
         "variable" => "did you mean `env`?",
         "path" => "did you mean `file`?",
@@ -71,10 +72,10 @@ impl Check<'_> {
         let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
         let is_name = name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_ascii_digit());
         if !is_name || TAKEN.contains(&name) || name.starts_with("VIK_") {
-            let message = format!("{} cannot be the name of a secret", quoted(name));
+            let message = format!("invalid secret name {}", quoted(name));
             self.report_at_key(Diagnostic::error("bad_secret", path.clone(), message).hint(
-                "it is the name of the variable that holds it: letters, digits and `_`, no digit first, and none of \
-                 those that a shell or Vik needs",
+                "the name is also the name of its environment variable: use letters, digits and `_`, no digit at the \
+                 start, and no variable that a shell or Vik needs",
             ));
         }
         let written = ["env", "file", "command"]
@@ -83,11 +84,10 @@ impl Check<'_> {
             .count();
         if written != 1 {
             if self.places.is_map(&path) {
-                let message = "a secret has exactly one of `env`, `file` and `command`";
-                self.report_at_key(
-                    Diagnostic::error("bad_secret", path, message)
-                        .hint("write `env: VARIABLE`, `file: PATH`, or `command: …` for what prints it"),
-                );
+                let message = "a secret needs exactly one of `env`, `file` and `command`";
+                self.report_at_key(Diagnostic::error("bad_secret", path, message).hint(
+                    "write `env: VARIABLE`, `file: PATH`, or `command: …` with a command that prints it",
+                ));
             }
             return None;
         }
@@ -107,10 +107,10 @@ impl Check<'_> {
             {
                 let hint = did_you_mean(name, names.iter().map(String::as_str)).or_else(|| {
                     let some = names.iter().map(String::as_str).take(10);
-                    (!names.is_empty()).then(|| format!("there is {}", choices(some)))
+                    (!names.is_empty()).then(|| format!("available: {}", choices(some)))
                 });
-                let hint = hint.unwrap_or_else(|| "secrets are defined under `secrets`".to_owned());
-                let message = format!("no secret is named {}", quoted(name));
+                let hint = hint.unwrap_or_else(|| "define secrets in `secrets`".to_owned());
+                let message = format!("unknown secret {}", quoted(name));
                 self.report(
                     Diagnostic::error("unknown_secret", format!("{path}.{index}"), message).hint(hint),
                 );
@@ -122,10 +122,10 @@ impl Check<'_> {
                 Diagnostic::warning(
                     "unused_secret",
                     join("secrets", name),
-                    format!("nobody gets the secret {}", quoted(name)),
+                    format!("the secret {} is not used", quoted(name)),
                 )
                 .hint(format!(
-                    "list it where it is needed: `secrets: [{name}]` under an agent, `hooks`, `outputs`, `issues.pull` \
+                    "add `secrets: [{name}]` to an agent, `hooks`, `outputs`, `issues.pull` \
                      or `issues.show`"
                 )),
             );

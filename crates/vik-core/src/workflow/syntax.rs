@@ -25,10 +25,10 @@ pub(crate) fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> Cow<'a, st
                 Diagnostic::error(
                     "bad_character",
                     "",
-                    format!("the control character U+{:04X} stands here", c as u32),
+                    format!("invalid control character U+{:04X}", c as u32),
                 )
                 .place(Place::point(line, column))
-                .hint("in double quotes it can be written as an escape, such as \"\\e\""),
+                .hint("write it as an escape in double quotes, such as \"\\e\""),
             );
             cleaned.push('\u{fffd}');
         } else {
@@ -41,16 +41,16 @@ pub(crate) fn replace_controls<'a>(text: &'a str, sink: &mut Sink) -> Cow<'a, st
 /// Returns a parser error, with a hint that follows from its message or the line.
 pub(crate) fn syntax_error(info: &str, place: Place, text: &str) -> Diagnostic {
     let line = line(text, place.line);
-    let diagnostic = Diagnostic::error("syntax", "", format!("this is not valid YAML: {info}")).place(place);
+    let diagnostic = Diagnostic::error("syntax", "", format!("invalid YAML: {info}")).place(place);
     let before: String = line.chars().take(place.column as usize).collect();
     if before.trim_start_matches(' ').starts_with('\t') || info.contains(" tab") {
-        diagnostic.hint("YAML is indented with spaces, never with tabs")
+        diagnostic.hint("indent with spaces; YAML does not allow tabs")
     } else if info.contains("mapping values are not allowed") {
-        diagnostic.hint("a value that holds `: ` needs quotes; check the indentation of this line too")
+        diagnostic.hint("quote a value that contains `: `, and check the indentation of this line")
     } else if info.contains("unknown anchor") {
-        diagnostic.hint("an alias `*name` needs an anchor `&name` before it; a plain `*` needs quotes")
+        diagnostic.hint("define the anchor `&name` before the alias `*name`, or quote a plain `*`")
     } else if info.contains("cannot start any token") || line.contains("{{") {
-        diagnostic.hint("a value that begins with a special character, such as `{{` or `@`, needs quotes")
+        diagnostic.hint("quote a value that begins with a special character, such as `{{` or `@`")
     } else {
         diagnostic
     }

@@ -30,23 +30,23 @@ pub(crate) struct Text(pub(crate) String);
 
 impl Decode for Text {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let scalar = cx.scalar(node, "a text")?;
+        let scalar = cx.scalar(node, "a string")?;
         if scalar.value != Value::Text {
             let diagnostic = cx
                 .error(
                     "wrong_type",
                     node,
-                    format!("this is {}, not a text", describe(node)),
+                    format!("expected a string, found {}", describe(node)),
                 )
                 .hint(format!(
-                    "in quotes it is one: \"{}\"",
+                    "quote the value: \"{}\"",
                     quoted(&scalar.text).trim_matches('`')
                 ));
             cx.sink.push(diagnostic);
             return None;
         }
         if scalar.text.trim().is_empty() {
-            let diagnostic = cx.error("empty_value", node, "this text is empty");
+            let diagnostic = cx.error("empty_value", node, "the string is empty");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -70,7 +70,7 @@ impl Decode for PathText {
         let Text(path) = Text::decode(node, cx)?;
         let why = unexpanded(&path);
         if let Some(why) = why {
-            let diagnostic = cx.error("bad_path", node, format!("{} is no path", quoted(&path)));
+            let diagnostic = cx.error("bad_path", node, format!("invalid path {}", quoted(&path)));
             cx.sink.push(diagnostic.hint(why));
         }
         why.is_none().then_some(Self(path))
@@ -87,9 +87,9 @@ pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
     let names_variable =
         |suffix: &str| suffix.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
     if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
-        Some("only the own home directory can be named: `~/`")
+        Some("`~/` is the only home directory that a path can name")
     } else if path.split('$').skip(1).any(names_variable) {
-        Some("variables are not expanded in paths: write the path itself; `~/` is the own home directory")
+        Some("write the full path: variables are not expanded in paths, only `~/`")
     } else {
         None
     }
@@ -98,7 +98,7 @@ pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
 /// Checks that a text contains no NUL, which would end it in files, arguments and variables.
 pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
     if text.contains('\0') {
-        let diagnostic = cx.error("bad_text", node, "this text holds a NUL character");
+        let diagnostic = cx.error("bad_text", node, "the string contains a NUL character");
         cx.sink.push(diagnostic);
         return None;
     }
@@ -107,11 +107,11 @@ pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
 
 /// Returns a scalar as written, whatever its type in YAML: `1.0` stays `1.0`.
 pub(crate) fn written(node: &Node, cx: &mut Cx<'_>, code: &'static str) -> Option<String> {
-    let scalar = cx.scalar(node, "a text, a number or a boolean")?;
+    let scalar = cx.scalar(node, "a string, a number or a boolean")?;
     if scalar.value == Value::Null {
         let diagnostic = cx
-            .error(code, node, "there is no value here")
-            .hint("an empty text is written `\"\"`");
+            .error(code, node, "the value is missing")
+            .hint("write `\"\"` for an empty string");
         cx.sink.push(diagnostic);
         return None;
     }
@@ -145,7 +145,7 @@ impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
                     } else {
                         format!("at most {MAX}")
                     };
-                    let diagnostic = cx.error("out_of_range", node, format!("this must be {bound}"));
+                    let diagnostic = cx.error("out_of_range", node, format!("expected {bound}"));
                     cx.sink.push(diagnostic);
                     None
                 }
@@ -196,7 +196,7 @@ impl Decode for Span {
                 };
                 if seconds < 0.0 {
                     let diagnostic = cx
-                        .error("out_of_range", node, "a duration cannot be negative")
+                        .error("out_of_range", node, "the duration is negative")
                         .hint(HINT);
                     cx.sink.push(diagnostic);
                     return None;
@@ -214,14 +214,14 @@ impl Decode for Span {
                 .error(
                     "bad_duration",
                     node,
-                    format!("{} is not a duration", quoted(&scalar.text)),
+                    format!("invalid duration {}", quoted(&scalar.text)),
                 )
                 .hint(HINT);
             cx.sink.push(diagnostic);
             return None;
         };
         if span.0 > MAX_SPAN {
-            let diagnostic = cx.error("out_of_range", node, "this is longer than ten years");
+            let diagnostic = cx.error("out_of_range", node, "the duration is longer than ten years");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -243,8 +243,8 @@ impl Decode for Positive {
         let span = Span::decode(node, cx)?;
         if span.0.is_zero() {
             let diagnostic = cx
-                .error("out_of_range", node, "this must be longer than zero")
-                .hint("zero does not mean `no limit`: for none in practice write a long time, such as `30d`");
+                .error("out_of_range", node, "expected a duration longer than zero")
+                .hint("zero does not mean `no limit`; write a long duration, such as `30d`");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -292,10 +292,10 @@ fn decode_variant<T: JsonSchema + DeserializeOwned>(
         None => did_you_mean(&scalar.text, names()),
     };
     let diagnostic = cx
-        .error(code, node, format!("{} is unknown here", quoted(&scalar.text)))
+        .error(code, node, format!("unknown value {}", quoted(&scalar.text)))
         .hint(hint.map_or_else(
-            || format!("it is {wanted}"),
-            |hint| format!("{hint} It is {wanted}"),
+            || format!("expected {wanted}"),
+            |hint| format!("{hint} Expected {wanted}"),
         ));
     cx.sink.push(diagnostic);
     None
@@ -348,16 +348,16 @@ pub(crate) fn env_name(name: &str) -> Option<Diagnostic> {
         Diagnostic::error(
             "bad_env_name",
             "",
-            format!("{} cannot be the name of a variable", quoted(name)),
+            format!("invalid variable name {}", quoted(name)),
         )
-        .hint("a name is not empty and holds no `=`, no NUL and no line break")
+        .hint("use a name that is not empty and contains no `=`, no NUL and no line break")
     })
 }
 
 impl Decode for Env {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let Kind::Map(entries) = &node.kind else {
-            cx.wrong_type(node, "a map from names of variables to values");
+            cx.wrong_type(node, "a map of variable names to values");
             return None;
         };
         let mut env = BTreeMap::new();
@@ -467,7 +467,7 @@ impl Decode for CommandLine {
             .collect();
         let args = args.into_iter().collect::<Option<Vec<_>>>()?;
         if args.first().is_some_and(|program| program.trim().is_empty()) {
-            let diagnostic = cx.error("empty_value", &items[0], "the name of the program is empty");
+            let diagnostic = cx.error("empty_value", &items[0], "the program name is empty");
             cx.sink.push(diagnostic);
             return None;
         }
@@ -487,7 +487,7 @@ pub(crate) fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &
                 .error(
                     "wrong_type",
                     node,
-                    format!("this is {}, not {wanted}", describe(node)),
+                    format!("expected {wanted}, found {}", describe(node)),
                 )
                 .hint(format!("write it as `{example}`"));
             cx.sink.push(diagnostic);

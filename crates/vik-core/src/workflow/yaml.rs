@@ -101,9 +101,7 @@ pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
     if text.len() > MAX_BYTES {
         sink.push(
             Diagnostic::error("too_large", "", format!("the file is {} bytes long", text.len())).hint(
-                format!(
-                    "a workflow file has at most {MAX_BYTES} bytes; move long prompts to files of their own"
-                ),
+                format!("the maximum is {MAX_BYTES} bytes; move long prompts to separate files"),
             ),
         );
         return None;
@@ -132,9 +130,13 @@ pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
             documents += 1;
             if documents == 2 {
                 builder.sink.push(
-                    Diagnostic::error("multiple_documents", "", "a second YAML document begins here")
-                        .place(Place::point(span.start.line(), span.start.col() + 1).clamped(&cleaned))
-                        .hint("a workflow file is one document: remove the `---`"),
+                    Diagnostic::error(
+                        "multiple_documents",
+                        "",
+                        "the file contains a second YAML document",
+                    )
+                    .place(Place::point(span.start.line(), span.start.col() + 1).clamped(&cleaned))
+                    .hint("remove the `---`: a workflow file contains one document"),
                 );
                 break;
             }
@@ -149,8 +151,8 @@ pub(crate) fn parse(text: &str, sink: &mut Sink) -> Option<Node> {
             let sink = builder.sink;
             if !sink.has_errors() {
                 sink.push(
-                    Diagnostic::error("empty", "", "the workflow is empty")
-                        .hint("`vik init` writes one that works"),
+                    Diagnostic::error("empty", "", "the workflow file is empty")
+                        .hint("run `vik init` to create a workflow"),
                 );
             }
             None
@@ -271,13 +273,9 @@ impl Builder<'_> {
             || tag.handle.is_empty() && tag.suffix == "!";
         if !is_text {
             self.sink.push(
-                Diagnostic::error(
-                    "bad_tag",
-                    "",
-                    format!("the tag {} means nothing here", quoted(&tag.to_string())),
-                )
-                .place(place)
-                .hint("a value that begins with `!` needs quotes"),
+                Diagnostic::error("bad_tag", "", format!("unknown tag {}", quoted(&tag.to_string())))
+                    .place(place)
+                    .hint("quote a value that begins with `!`"),
             );
         }
         true
@@ -301,7 +299,7 @@ impl Builder<'_> {
             Diagnostic::error(
                 "too_deep",
                 "",
-                format!("this is nested more than {MAX_DEPTH} levels deep"),
+                format!("the value is nested more than {MAX_DEPTH} levels deep"),
             )
             .place(place),
         );
@@ -311,7 +309,7 @@ impl Builder<'_> {
     fn alias(&mut self, id: usize, place: Place) -> Result<(), Stop> {
         let Some(target) = self.anchors.get(&id) else {
             self.sink.push(
-                Diagnostic::error("bad_alias", "", "this alias stands inside of what it refers to")
+                Diagnostic::error("bad_alias", "", "the alias refers to a value that contains it")
                     .place(place),
             );
             return Err(Stop);
@@ -334,10 +332,10 @@ impl Builder<'_> {
 
     fn too_much(&mut self, place: Place) -> Stop {
         self.sink.push(
-            Diagnostic::error("bad_alias", "", "the aliases of this file copy too much")
+            Diagnostic::error("bad_alias", "", "the aliases of the file expand to too much data")
                 .place(place)
                 .hint(format!(
-                    "aliases and merge keys may copy {} MiB in all",
+                    "the maximum for all aliases and merge keys is {} MiB",
                     MAX_COPIED >> 20
                 )),
         );
@@ -392,9 +390,9 @@ impl Builder<'_> {
     fn key(&mut self, node: Node, seen: &mut HashMap<String, Place>) -> Option<(String, Place, bool)> {
         let Kind::Scalar(scalar) = node.kind else {
             self.sink.push(
-                Diagnostic::error("bad_key", "", "a list or a map cannot be a key")
+                Diagnostic::error("bad_key", "", "a key cannot be a list or a map")
                     .place(node.place)
-                    .hint("a value that begins with `{` or `[` needs quotes"),
+                    .hint("quote a value that begins with `{` or `[`"),
             );
             return None;
         };
@@ -407,13 +405,13 @@ impl Builder<'_> {
                 Diagnostic::error(
                     "duplicate_key",
                     path,
-                    format!("the key {} is written twice in this map", quoted(&scalar.text)),
+                    format!("duplicate key {}", quoted(&scalar.text)),
                 )
                 .place(node.place)
                 .related(Spot {
                     line: first.line,
                     column: first.column,
-                    message: "first written here".to_owned(),
+                    message: "first defined here".to_owned(),
                 })
                 .hint("remove one of them"),
             );
@@ -447,7 +445,7 @@ impl Builder<'_> {
             for source in sources {
                 let Kind::Map(inherited) = source.kind else {
                     self.sink.push(
-                        Diagnostic::error("bad_merge", "", "a merge key takes a map or a list of maps")
+                        Diagnostic::error("bad_merge", "", "expected a map or a list of maps after `<<`")
                             .place(place)
                             .hint("write `<<: *name`, with `&name` on a map before it"),
                     );

@@ -36,7 +36,7 @@ use other::Walls;
 pub use places::{DEVICES, repository_in, repository_of};
 #[cfg_attr(
     not(target_os = "linux"),
-    expect(unused_imports, reason = "only Linux has the proxy")
+    expect(unused_imports, reason = "the proxy is only available on Linux")
 )]
 pub(crate) use proxy::serve;
 pub use proxy::{PROXY_PORT, Refusal, read_refusals};
@@ -141,24 +141,22 @@ pub enum SandboxError {
     #[error("{0}")]
     Unsupported(&'static str),
     /// The rules could not be created.
-    #[error("the rules of the sandbox cannot be made: {0}")]
+    #[error("cannot create the rules of the sandbox: {0}")]
     Rules(String),
     /// The system refuses network namespaces.
-    #[error(
-        "hosts can only be listed where a process may have a network of its own (a namespace of users), which this system refuses"
-    )]
+    #[error("a list of hosts requires a network namespace (in a user namespace), which this system refuses")]
     Network(#[source] std::io::Error),
     /// The program of [`Backend::Bubblewrap`] is missing.
     #[error("bubblewrap (`bwrap`) is not installed")]
     NoBubblewrap,
     /// The installed version does not support a required option.
-    #[error("this bubblewrap is too old: {0}")]
+    #[error("bubblewrap is too old: {0}")]
     OldBubblewrap(String),
     /// It cannot create namespaces here.
-    #[error("bubblewrap cannot put up its namespaces here: {0}")]
+    #[error("bubblewrap cannot create its namespaces here: {0}")]
     Namespaces(String),
     /// The system refuses to enforce the rules.
-    #[error("the system refuses to enforce a sandbox")]
+    #[error("this system refuses to enforce a sandbox")]
     Refused(#[source] std::io::Error),
 }
 
@@ -167,14 +165,13 @@ impl SandboxError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoBubblewrap => {
-                Some("install it (`apt-get install bubblewrap`), or write `sandbox: {backend: landlock}`")
+                Some("install it (`apt-get install bubblewrap`), or set `sandbox: {backend: landlock}`")
             }
             Self::OldBubblewrap(_) => {
-                Some("bubblewrap 0.8 is known to do; or write `sandbox: {backend: landlock}`")
+                Some("bubblewrap 0.8 is known to work; or set `sandbox: {backend: landlock}`")
             }
             Self::Namespaces(_) => Some(
-                "it needs namespaces of users, which containers and some systems refuse to processes without \
-                 privileges; where they cannot be allowed, write `sandbox: {backend: landlock}`",
+                "it needs user namespaces, which containers and some systems refuse to unprivileged processes; if they cannot be allowed, set `sandbox: {backend: landlock}`",
             ),
             _ => None,
         }
@@ -268,7 +265,7 @@ impl Sandbox {
         match std::thread::spawn(move || tried.enforce()).join() {
             Ok(Ok(())) => Ok(fence),
             Ok(Err(error)) => Err(SandboxError::Refused(error)),
-            Err(_) => Err(SandboxError::Unsupported("a sandbox could not be tried")),
+            Err(_) => Err(SandboxError::Unsupported("cannot test a sandbox")),
         }
     }
 

@@ -9,7 +9,7 @@ pub(super) struct Walls(std::convert::Infallible);
 
 impl Walls {
     pub(super) fn of(_: &Sandbox) -> Result<(Self, i64), SandboxError> {
-        Err(SandboxError::Unsupported("only Linux has Landlock"))
+        Err(SandboxError::Unsupported("Landlock is only available on Linux"))
     }
 
     pub(super) fn enforce(&self) -> io::Result<()> {

@@ -117,7 +117,7 @@ impl Proxy {
         client.set_read_timeout(Some(TIMEOUT))?;
         let mut reader = BufReader::new(client.try_clone()?);
         let Some(request) = read_request(&mut reader)? else {
-            return refuse(client, "400 Bad Request", "this is no request for a proxy");
+            return refuse(client, "400 Bad Request", "not a proxy request");
         };
         let server = match self.connect(&request.host, request.port) {
             Ok(server) => server,
@@ -126,7 +126,7 @@ impl Proxy {
                 return refuse(
                     client,
                     "403 Forbidden",
-                    &format!("the sandbox does not lead to {}: {why}", request.host),
+                    &format!("the sandbox blocks {}: {why}", request.host),
                 );
             }
         };
@@ -150,7 +150,7 @@ impl Proxy {
         for address in addresses {
             // A name can resolve to any address.
             if is_inner(address.ip()) && !rule.is_literal() {
-                why = "its name leads to this machine".to_owned();
+                why = "its name resolves to this machine".to_owned();
                 continue;
             }
             match TcpStream::connect_timeout(&address, TIMEOUT) {
@@ -497,7 +497,7 @@ mod tests {
             for name in ["10.6513409", "10.5767425"] {
                 let answer = ask(address, &format!("CONNECT {name}:{port} HTTP/1.1\r\n\r\n"));
                 assert!(
-                    answer.contains("its name leads to this machine"),
+                    answer.contains("its name resolves to this machine"),
                     "{name}: {answer}"
                 );
             }

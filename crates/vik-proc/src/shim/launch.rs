@@ -80,7 +80,7 @@ pub(super) fn launch(spec: &ShimSpec, bounds: Bounds) -> Result<Launched, SpawnF
 /// Forks `bwrap`, which starts this program again in its namespaces.
 #[cfg(target_os = "linux")]
 fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<Launched, SpawnFailure> {
-    let made = |error: io::Error| os_failure("cannot make the descriptors of its sandbox", &error);
+    let made = |error: io::Error| os_failure("cannot create the descriptors of its sandbox", &error);
     let program = bubblewrap::find().map_err(|error| no_sandbox(&error))?;
     let (stdio, feed) = open_stdio(spec)?;
     let stdio = stdio.lifted().map_err(made)?;
@@ -193,7 +193,7 @@ pub(super) fn agent(
 
 /// Forks. Returns the pipe for the report of a failure before `exec`, and the pid.
 pub(super) fn fork(image: &Image, cgroup: Option<&OwnedFd>) -> Result<(File, i32), SpawnFailure> {
-    let (report, writer) = sys::pipe().map_err(|error| os_failure("cannot make a pipe", &error))?;
+    let (report, writer) = sys::pipe().map_err(|error| os_failure("cannot create a pipe", &error))?;
     let pid = sys::fork_exec(image, cgroup, &writer).map_err(|error| os_failure("cannot fork", &error))?;
     Ok((report.into(), pid))
 }
@@ -207,7 +207,7 @@ fn serve(spec: &ShimSpec, image: &mut Image) -> Result<(), SpawnFailure> {
     {
         let rules = sandbox.hosts().unwrap_or_default().to_vec();
         sandbox::serve(listeners, rules, spec.refusals.clone())
-            .map_err(|error| os_failure("cannot make the proxy of its sandbox", &error))?;
+            .map_err(|error| os_failure("cannot create the proxy of its sandbox", &error))?;
     }
     Ok(())
 }
@@ -227,7 +227,7 @@ pub(super) fn failure(spec: &ShimSpec, step: ChildStep, errno: i32) -> SpawnFail
             match errno {
                 libc::ENOENT if resolve(spec).is_ok_and(|path| spec.cwd.join(path).exists()) => failed(
                     Kind::InterpreterNotFound,
-                    format!("cannot execute {program}: the interpreter that it names is not there"),
+                    format!("cannot execute {program}: its interpreter does not exist"),
                 ),
                 libc::ENOENT | libc::ENOTDIR => {
                     failed(Kind::NotFound, format!("cannot execute {program}: {error}"))
@@ -274,7 +274,7 @@ pub(super) fn no_sandbox(error: &SandboxError) -> SpawnFailure {
 }
 
 pub(super) fn sandbox_failure(why: &str) -> SpawnFailure {
-    failed(Kind::NoSandbox, format!("its sandbox cannot be put up: {why}"))
+    failed(Kind::NoSandbox, format!("cannot set up its sandbox: {why}"))
 }
 
 fn failed(kind: Kind, message: String) -> SpawnFailure {
@@ -293,7 +293,7 @@ fn c_string(text: &OsStr) -> Result<CString, SpawnFailure> {
     CString::new(text.as_bytes()).map_err(|_| {
         failed(
             Kind::Other,
-            format!("{:?} holds a NUL byte", text.to_string_lossy()),
+            format!("{:?} contains a NUL byte", text.to_string_lossy()),
         )
     })
 }
@@ -306,7 +306,7 @@ fn entry(name: &OsStr, value: &OsStr) -> Result<CString, SpawnFailure> {
     CString::new(entry.into_vec()).map_err(|_| {
         failed(
             Kind::Other,
-            format!("the variable {:?} holds a NUL byte", name.to_string_lossy()),
+            format!("the variable {:?} contains a NUL byte", name.to_string_lossy()),
         )
     })
 }
@@ -350,7 +350,7 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
     if denied {
         return Err(failed(
             Kind::PermissionDenied,
-            format!("cannot execute {program}: it is on PATH without the right to execute it"),
+            format!("cannot execute {program}: the file on PATH is not executable"),
         ));
     }
     Err(failed(

@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"vik-shim");
     let (Some(lifeline), Some(status)) = (sys::inherited(0), sys::inherited(3)) else {
-        return refuse("it is started by the daemon, with its pipes open");
+        return refuse("only the daemon can start it");
     };
     // Only 0, 1 and 2 may reach the agent: neither the status pipe nor the lock.
     sys::cloexec_from_3();
@@ -96,7 +96,7 @@ pub fn main() -> ExitCode {
         // The daemon ended, or cancelled the start, before it sent a spec: nothing was started, and
         // nobody waits for a result.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
-        Err(error) => return refuse(&format!("cannot read what to start: {error}")),
+        Err(error) => return refuse(&format!("cannot read the command to start: {error}")),
     };
     let mut shim = Shim::new(spec, status, lifeline, signals, subreaper);
     shim.start();

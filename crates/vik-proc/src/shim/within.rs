@@ -112,7 +112,7 @@ impl Inside {
         let length = nix::unistd::read(&self.complaints, &mut bytes).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..length]).trim().to_owned();
         if text.is_empty() {
-            "bubblewrap ended before it started anything".to_owned()
+            "bubblewrap exited before it started the command".to_owned()
         } else {
             text
         }
@@ -164,14 +164,14 @@ pub(super) fn main(given: Option<String>) -> ExitCode {
             stdio,
         ))
     }) else {
-        return super::refuse("its inside is started by bubblewrap, with its descriptors open");
+        return super::refuse("only bubblewrap can start it");
     };
     sys::cloexec_from_3();
     sys::become_subreaper();
     let mut messages = UnixStream::from(messages);
     let started = match serde_json::from_reader(BufReader::new(File::from(spec))) {
         Ok(spec) => start(&spec, stdio),
-        Err(error) => return super::refuse(&format!("cannot read what to start: {error}")),
+        Err(error) => return super::refuse(&format!("cannot read the command to start: {error}")),
     };
     let agent = match started {
         Ok(agent) => agent,

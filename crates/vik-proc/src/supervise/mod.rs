@@ -48,13 +48,13 @@ pub struct Supervisor {
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// A path or argument of the shim itself contains a NUL byte.
-    #[error("the shim's command line holds a NUL byte: {0:?}")]
+    #[error("the shim's command line contains a NUL byte: {0:?}")]
     CommandLine(OsString),
     /// The spec cannot be encoded as JSON.
-    #[error("cannot encode what to start")]
+    #[error("cannot encode the command to start")]
     Encode(#[source] serde_json::Error),
     /// No pipe could be created: usually there are too many open files.
-    #[error("cannot make the pipes of a shim")]
+    #[error("cannot create the pipes of a shim")]
     Pipe(#[source] io::Error),
     /// The shim's program could not be executed.
     #[error("cannot start the shim {}", program.display())]

@@ -11,7 +11,7 @@ use vik_core::ids::IssueId;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// A later version of Vik wrote the ledger.
-    #[error("{path} has schema {found}; this version of Vik knows schemas up to {known}")]
+    #[error("{path} has schema {found}, but this version of Vik supports schemas up to {known}")]
     Newer {
         path: PathBuf,
         found: i64,
@@ -19,32 +19,32 @@ pub enum LedgerError {
         known: i64,
     },
     /// The file is a database of another program.
-    #[error("{path} is a database, but no ledger of Vik")]
+    #[error("{path} is a database but not a ledger of Vik")]
     Foreign { path: PathBuf },
     /// The file cannot be read as a ledger.
     #[error("{path} is damaged: {detail}")]
     Corrupt { path: PathBuf, detail: String },
     /// The ledger lacks acknowledged commits.
-    #[error("{path} lacks what was committed: it stands at commit {found}, and {expected} was acknowledged")]
+    #[error("{path} lacks commits: its last commit is {found}, but {expected} was acknowledged")]
     Behind {
         path: PathBuf,
         /// The number of its last commit.
         found: u64,
         expected: u64,
     },
-    #[error("{path}: what is kept of issue {issue} cannot be read")]
+    #[error("{path}: cannot read the state of issue {issue}")]
     IssueMachine {
         path: PathBuf,
         issue: IssueId,
         source: serde_json::Error,
     },
     /// The file or its folder is not writable.
-    #[error("{path} cannot be written")]
+    #[error("cannot write {path}")]
     ReadOnly { path: PathBuf, source: Cause },
     #[error("the disk of {path} is full")]
     Full { path: PathBuf, source: Cause },
     /// The disk cannot be read or written, although it has free space.
-    #[error("the disk of {path} fails")]
+    #[error("the disk of {path} reports errors")]
     Disk { path: PathBuf, source: Cause },
     /// The folder is on a network file system, where locks and syncs are unreliable.
     #[error("{path} is on a network file system ({kind})")]
@@ -56,12 +56,12 @@ pub enum LedgerError {
     #[error("{path} is in use by another process")]
     Busy { path: PathBuf },
     /// The changes contradict the contents of the ledger.
-    #[error("{path} refuses what was decided, as it contradicts what is stored")]
+    #[error("{path} rejects a change that contradicts its contents")]
     Refused { path: PathBuf, source: rusqlite::Error },
     #[error("cannot use {path}")]
     Io { path: PathBuf, source: io::Error },
     /// Any other error of SQLite.
-    #[error("{path} cannot be used")]
+    #[error("cannot use {path}")]
     Sqlite { path: PathBuf, source: rusqlite::Error },
     /// The writer thread has ended.
     #[error("the writer of the ledger has ended")]
@@ -79,7 +79,7 @@ pub enum Cause {
 /// A commit that failed: its changes must not be carried out, and nothing more is stored until the
 /// ledger is opened again.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("what was decided could not be kept")]
+#[error("cannot store the decision")]
 pub struct CommitError {
     /// The first error, which all later commits return too.
     #[source]
@@ -90,21 +90,19 @@ impl LedgerError {
     /// Returns advice on what to do.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Newer { .. } => "use the newer version of Vik; nothing was changed",
-            Self::Foreign { .. } => "move the file away; nothing was changed",
+            Self::Newer { .. } => "use the newer version of Vik; the file was not changed",
+            Self::Foreign { .. } => "move the file away; the file was not changed",
             Self::Corrupt { .. } | Self::Behind { .. } | Self::IssueMachine { .. } => {
                 "run `vik doctor --repair`: it keeps the damaged files and rebuilds the ledger from them and the session logs"
             }
-            Self::ReadOnly { .. } => {
-                "make the folder and the files in it writable for the user that runs Vik"
-            }
-            Self::Full { .. } => "free some space, then start again; nothing that was acted on is lost",
+            Self::ReadOnly { .. } => "make the folder and its files writable for the user that runs Vik",
+            Self::Full { .. } => "free some disk space and restart Vik; nothing that took effect is lost",
             Self::Disk { .. } => {
-                "look at the system's log for errors of the disk, then start again; nothing that was acted on is lost"
+                "check the system log for disk errors and restart Vik; nothing that took effect is lost"
             }
             Self::Network { .. } => "set `workspace.root` or VIK_HOME to a folder on a local disk",
-            Self::Busy { .. } => "end the other process: `vik status` tells whether a daemon runs",
-            Self::Refused { .. } => "start again; if it comes back, report it with the log",
+            Self::Busy { .. } => "stop the other process: `vik status` shows whether a daemon is running",
+            Self::Refused { .. } => "restart Vik; if the error returns, report it with the log",
             Self::Io { .. } | Self::Sqlite { .. } | Self::Stopped => return None,
         })
     }

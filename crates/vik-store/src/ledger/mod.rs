@@ -166,7 +166,7 @@ impl Drop for Ledger {
 }
 
 #[derive(Debug)]
-#[must_use = "nothing may be acted on before it is committed"]
+#[must_use = "nothing may take effect before it is committed"]
 pub struct Commit(oneshot::Receiver<Result<(), CommitError>>);
 
 impl Commit {
@@ -211,7 +211,7 @@ fn exists(files: &Files, lock: &Lock) -> Result<bool, LedgerError> {
         }),
         Err(_) if files.wal().exists() => Err(LedgerError::Corrupt {
             path,
-            detail: "only its write-ahead log is there".to_owned(),
+            detail: "only its write-ahead log exists".to_owned(),
         }),
         Err(_) => Ok(false),
     }
@@ -264,7 +264,7 @@ fn connect(files: &Files, lock: &Lock) -> Result<(Connection, u64), LedgerError>
     if mode != "wal" {
         return Err(LedgerError::Corrupt {
             path,
-            detail: format!("it has no write-ahead log, but the journal mode `{mode}`"),
+            detail: format!("its journal mode is `{mode}`, not a write-ahead log"),
         });
     }
     schema::migrate(&mut db, version, schema::MIGRATIONS).map_err(fail)?;

@@ -92,7 +92,7 @@ impl DiffScreen {
             let text = format!("{}  {change}  +{} -{}", file.path, file.added, file.removed);
             self.push(LineKind::File, &text);
             match &file.patch {
-                None => self.note("binary, or too large to be shown"),
+                None => self.note("binary or too large to show"),
                 Some(patch) => patch.lines().for_each(|line| self.push(kind(line), line)),
             }
         }
@@ -101,7 +101,7 @@ impl DiffScreen {
             self.note(&format!("{} more changed", count(diff.files_left_out, "file")));
         }
         if none {
-            self.note("Nothing is changed.");
+            self.note("No changes.");
         }
         self.summary = match &diff.base {
             None => String::new(),

@@ -166,16 +166,18 @@ fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLine
     out.lines.push(vec![
         CellText::new("state ", Tone::Faint),
         CellText::plain(explanation.issue_state.as_str()),
-        CellText::new("   here it is ", Tone::Faint),
+        CellText::new("   in Vik: ", Tone::Faint),
         CellText::new(name, tone),
     ]);
     if explanation.paused {
         out.lines
-            .push(vec![CellText::new("A person paused it.", Tone::Warn)]);
+            .push(vec![CellText::new("Paused by a person.", Tone::Warn)]);
     }
     if !explanation.present {
-        out.lines
-            .push(vec![CellText::new("The last pull did not bring it.", Tone::Warn)]);
+        out.lines.push(vec![CellText::new(
+            "The last pull did not return this issue.",
+            Tone::Warn,
+        )]);
     }
     let (life, day) = (life(&explanation.life), explanation.day.as_ref().map(today));
     out.lines
@@ -194,10 +196,10 @@ fn current_status(explanation: &Explanation, now: Timestamp, out: &mut IssueLine
         let (name, tone) = stage_state(stage.state);
         let last = match (stage.last_outcome, stage.last_class) {
             (None, _) => String::new(),
-            (Some(outcome), None) => format!(", the last one {}", humanize(outcome.as_str())),
+            (Some(outcome), None) => format!(", last attempt {}", humanize(outcome.as_str())),
             (Some(outcome), Some(class)) => {
                 format!(
-                    ", the last one {} ({})",
+                    ", last attempt {} ({})",
                     humanize(outcome.as_str()),
                     humanize(class.as_str())
                 )

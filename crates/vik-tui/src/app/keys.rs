@@ -94,7 +94,7 @@ impl App {
                 };
                 return self.steer(action, commands);
             }
-            KeyCode::Esc => return self.notify("nothing was said".to_owned()),
+            KeyCode::Esc => return self.notify("no answer was sent".to_owned()),
             KeyCode::Char('u') if control => text.clear(),
             KeyCode::Char('w') if control => {
                 let end = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
@@ -110,7 +110,7 @@ impl App {
     fn start_answer(&mut self, yes: bool) {
         match self.current_approval() {
             Some(approval) => self.mode = Mode::Answer(yes, Box::new(approval.clone()), String::new()),
-            None => self.notify("nothing here waits for you; 5 lists what does".to_owned()),
+            None => self.notify("no pending request here; press 5 to list requests".to_owned()),
         }
     }
 
@@ -130,7 +130,7 @@ impl App {
     fn key_in_confirm(&mut self, key: KeyEvent, action: Action, commands: &mut Vec<Command>) {
         match key.code {
             KeyCode::Char('y' | 'Y') => self.steer(action, commands),
-            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify("nothing was done".to_owned()),
+            KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc => self.notify("no action taken".to_owned()),
             // An unrelated key neither confirms nor closes the question.
             _ => self.mode = Mode::Confirm(action),
         }

@@ -126,7 +126,7 @@ fn sort_cycles_through_visible_columns() {
     assert_eq!(
         seen,
         [
-            "HEARD", "TOKENS", "COST", "ISSUE", "STAGE", "AGENT", "DOES NOW", "TIME"
+            "HEARD", "TOKENS", "COST", "ISSUE", "STAGE", "AGENT", "ACTIVITY", "TIME"
         ]
     );
     type_keys(&mut app, "ssss");
@@ -256,16 +256,16 @@ fn steering_shows_its_result() {
     );
     assert_eq!(
         app.notice.as_ref().unwrap().text,
-        "cancelled 7: 1 attempt stopped, and parked"
+        "cancelled and parked 7: 1 attempt stopped"
     );
     let nothing = Steered {
         count: 0,
-        nothing: Some("nothing of it is parked".to_owned()),
+        nothing: Some("the issue has no parked stage".to_owned()),
     };
     send(&mut app, Msg::Steered(Action::Unpark("7".into()), Ok(nothing)));
     assert_eq!(
         app.notice.as_ref().unwrap().text,
-        "nothing to unpark 7: nothing of it is parked"
+        "nothing to unpark 7: the issue has no parked stage"
     );
     let error = refused("the ledger cannot be written", "free space on the disk");
     send(&mut app, Msg::Steered(cancel(), Err(error)));

@@ -74,19 +74,19 @@ impl Client {
             true => url.to_owned(),
             false => format!("http://{url}"),
         };
-        let uri: Uri = full_url.parse().map_err(|_| wrong("it cannot be read"))?;
+        let uri: Uri = full_url.parse().map_err(|_| wrong("it is not a valid URL"))?;
         match uri.scheme_str() {
             Some("http") => {}
-            Some("https") => return Err(wrong("TLS is not spoken here; forward the port with ssh instead")),
-            _ => return Err(wrong("it does not begin with `http://`")),
+            Some("https") => return Err(wrong("TLS is not supported; forward the port with ssh instead")),
+            _ => return Err(wrong("it does not start with `http://`")),
         }
-        let authority = uri.authority().ok_or_else(|| wrong("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| wrong("it has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(wrong("a user or password has no place in it"));
+            return Err(wrong("a user or password is not supported"));
         }
-        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("it cannot be read"))?;
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("it is not a valid URL"))?;
         let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
-            .map_err(|_| wrong("its token is no token"))?;
+            .map_err(|_| wrong("the token contains invalid characters"))?;
         token.set_sensitive(true);
         // `[::1]` has brackets in a URL, and none for the resolver.
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');

@@ -276,11 +276,11 @@ fn client_refuses_invalid_addresses() {
     for (url, why) in [
         (
             "https://host:1",
-            "TLS is not spoken here; forward the port with ssh instead",
+            "TLS is not supported; forward the port with ssh instead",
         ),
-        ("ftp://host", "it does not begin with `http://`"),
-        ("http://me:pw@host", "a user or password has no place in it"),
-        ("http://", "it cannot be read"),
+        ("ftp://host", "it does not start with `http://`"),
+        ("http://me:pw@host", "a user or password is not supported"),
+        ("http://", "it is not a valid URL"),
     ] {
         let endpoint = Endpoint::Tcp {
             url: url.to_owned(),

@@ -79,7 +79,7 @@ impl Row for SessionView {
             order: |a, b| a.attempt.cmp(&b.attempt),
         },
         Column {
-            name: "DOES NOW",
+            name: "ACTIVITY",
             width: Width::Fill(8, 4),
             min_terminal_width: 0,
             right: false,

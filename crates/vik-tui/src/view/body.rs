@@ -75,12 +75,10 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
         label => format!("{}  ({label})", titled(app, &screen.issue_id)),
     };
     let right = match (screen.ended, screen.tail) {
-        _ if screen.error.is_some() => "cannot be read, trying again".to_owned(),
+        _ if screen.error.is_some() => "cannot be read, retrying".to_owned(),
         (true, true) => "ended".to_owned(),
         (false, true) => "following".to_owned(),
-        (_, false) if screen.scroll.top == 0 && screen.first_seq() > 1 => {
-            "what was before is being loaded".to_owned()
-        }
+        (_, false) if screen.scroll.top == 0 && screen.first_seq() > 1 => "loading earlier events".to_owned(),
         (_, false) => format!("{}, G to the end", scroll_position(&screen.scroll)),
     };
     bar(rows, &left, &right, paint);
@@ -91,7 +89,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
         // The current activity, if the last lines do not show it.
         let last_event = live
             .last_event_at
-            .map(|at| format!("heard {} ago", short_duration(seconds_between(at, app.now))));
+            .map(|at| format!("last event {} ago", short_duration(seconds_between(at, app.now))));
         let total = tokens(live.usage.total().max(live.charged.tokens));
         let parts = vec![
             (0, vec![CellText::new(activity(live), Tone::Good)]),
@@ -115,17 +113,12 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
         paint.line(1, body.bottom(), width, &line);
     }
     if let Some(error) = screen.error.as_deref().filter(|_| screen.lines.is_empty()) {
-        placeholder(
-            &format!("The log cannot be read: {error}"),
-            Tone::Bad,
-            body,
-            paint,
-        );
+        placeholder(&format!("Cannot read the log: {error}"), Tone::Bad, body, paint);
     } else if screen.lines.is_empty() {
         let text = match (screen.loaded, screen.events()) {
-            (false, _) => "The log is being loaded.",
-            (true, 0) => "Nothing is in the log yet.",
-            (true, _) => "Nothing in the log is shown while it is folded; t unfolds.",
+            (false, _) => "Loading the log.",
+            (true, 0) => "The log is empty.",
+            (true, _) => "All entries of the log are folded. Press t to unfold them.",
         };
         placeholder(text, Tone::Faint, body, paint);
     } else {
@@ -143,14 +136,14 @@ pub(super) fn issue(app: &App, screen: &IssueScreen, rows: &ScreenLayout, paint:
     match &screen.error {
         Some(error) if screen.lines.is_empty() => {
             placeholder(
-                &format!("Nothing can be told of this issue: {error}"),
+                &format!("Cannot load this issue: {error}"),
                 Tone::Bad,
                 rows.body,
                 paint,
             );
         }
         _ if screen.lines.is_empty() => {
-            placeholder("The issue is being loaded.", Tone::Faint, rows.body, paint);
+            placeholder("Loading the issue.", Tone::Faint, rows.body, paint);
         }
         _ => lines(&screen.lines, &screen.scroll, rows.body, paint),
     }
@@ -169,11 +162,11 @@ pub(super) fn diff(app: &App, screen: &DiffScreen, rows: &ScreenLayout, paint: &
     bar(rows, &left, &right, paint);
     let mut body = rows.body;
     if let Some(error) = &screen.error {
-        placeholder(&format!("There is no diff: {error}"), Tone::Bad, body, paint);
+        placeholder(&format!("Cannot show the diff: {error}"), Tone::Bad, body, paint);
         return;
     }
     if screen.lines.is_empty() {
-        placeholder("The diff is being made.", Tone::Faint, body, paint);
+        placeholder("Loading the diff.", Tone::Faint, body, paint);
         return;
     }
     if body.width >= FILES_MIN_COLUMNS && screen.files.len() > 1 {

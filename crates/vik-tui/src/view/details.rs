@@ -136,7 +136,7 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
                 };
                 out.put("waits", &format!("for {reason}"), Tone::Plain, 4);
                 let when = match starts_in(row, &context).as_str() {
-                    "-" => "when it is there: no time is known".to_owned(),
+                    "-" => "time unknown".to_owned(),
                     "now" => "now".to_owned(),
                     span => format!("in {span}"),
                 };
@@ -160,9 +160,9 @@ fn row_details(app: &App, known: Option<&Explained>, out: &mut Lines) {
         Tab::Issues => {
             if let Some(row) = app.issues.current() {
                 let (name, _) = issue_status(row);
-                let mut text = format!("{}, here it is {name}", row.issue_state);
+                let mut text = format!("{}, in Vik: {name}", row.issue_state);
                 if !row.present {
-                    text.push_str("; the last pull did not bring it");
+                    text.push_str("; not in the last pull");
                 }
                 out.put("state", &text, Tone::Plain, 1);
                 if let Some(hold) = &row.hold {
@@ -226,12 +226,12 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
         .as_ref()
         .map(|model| format!(" ({model})"))
         .unwrap_or_default();
-    out.put("does now", &activity(row), Tone::Plain, 2);
+    out.put("activity", &activity(row), Tone::Plain, 2);
     let stage = format!("{}, attempt {}, by {}{model}", row.stage, row.attempt, row.agent);
     out.put("stage", &stage, Tone::Plain, 1);
     let last_event = match row.last_event_at {
-        None => "not heard yet".to_owned(),
-        Some(at) => format!("heard {} ago", duration(seconds_between(at, app.now))),
+        None => "no event yet".to_owned(),
+        Some(at) => format!("last event {} ago", duration(seconds_between(at, app.now))),
     };
     let started = format!(
         "{} ago, {last_event}, {}",
@@ -267,14 +267,14 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     out.put("tokens", &text, Tone::Plain, 1);
     if let Some(before) = &row.resumed_from {
         out.put(
-            "goes on",
-            &format!("with the conversation of {before}"),
+            "resumes",
+            &format!("the conversation of {before}"),
             Tone::Plain,
             1,
         );
     }
     if row.adopted {
-        out.put("taken up", "from an earlier daemon", Tone::Plain, 1);
+        out.put("adopted", "from an earlier daemon", Tone::Plain, 1);
     }
     out.put("session", &row.session_id, Tone::Faint, 1);
     let log = fit_end(&row.log.display().to_string(), out.columns.saturating_sub(LABEL));

@@ -18,7 +18,7 @@ pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
         None => [
             vec![
                 CellText::new("vik", Tone::Strong),
-                CellText::plain("  asking "),
+                CellText::plain("  connecting to "),
                 CellText::plain(app.target.as_str()),
             ],
             Vec::new(),
@@ -200,7 +200,7 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
 pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
     let mut all = Vec::new();
     if let Some(error) = &app.connection_error {
-        all.push((format!("CONNECTION LOST, trying again: {error}"), Tone::Bad));
+        all.push((format!("CONNECTION LOST, reconnecting: {error}"), Tone::Bad));
     }
     if let Some(status) = &app.status {
         daemon_notices(status, &mut all);
@@ -223,7 +223,7 @@ pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
 
 fn daemon_notices(status: &Status, all: &mut Vec<(String, Tone)>) {
     if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_deref()) {
-        all.push((format!("THE LEDGER CANNOT BE WRITTEN: {error}"), Tone::Bad));
+        all.push((format!("CANNOT WRITE THE LEDGER: {error}"), Tone::Bad));
     }
     if let Some(pull) = status.last_pull.as_ref().filter(|pull| !pull.ok) {
         let times = status.pulls.failed_in_a_row;
@@ -232,14 +232,14 @@ fn daemon_notices(status: &Status, all: &mut Vec<(String, Tone)>) {
         } else {
             String::new()
         };
-        let why = pull.error.as_deref().unwrap_or("no reason is given");
+        let why = pull.error.as_deref().unwrap_or("unknown reason");
         all.push((format!("PULL FAILED{times}: {why}"), Tone::Bad));
     }
     for notifier in &status.notify {
         if notifier.failing_since.is_some() {
-            let why = notifier.error.as_deref().unwrap_or("no reason is given");
+            let why = notifier.error.as_deref().unwrap_or("unknown reason");
             let text = format!(
-                "NOBODY IS TOLD by {} ({} undelivered): {why}",
+                "NOTIFIER FAILING: {} ({} undelivered): {why}",
                 notifier.name, notifier.undelivered
             );
             all.push((text, Tone::Warn));
@@ -254,17 +254,17 @@ fn daemon_notices(status: &Status, all: &mut Vec<(String, Tone)>) {
         } else {
             String::new()
         };
-        let text = format!("INVALID EDIT of the workflow, the one before is in force{more}: {first}");
+        let text = format!("INVALID WORKFLOW EDIT, the previous version stays in force{more}: {first}");
         all.push((text, Tone::Warn));
     }
     if status.paused {
-        let text = "PAUSED: nothing more is started, what runs goes on; p to continue";
+        let text = "PAUSED: no new attempts start, running ones continue; press p to resume";
         all.push((text.to_owned(), Tone::Warn));
     }
     let keys = workflow.map_or(&[][..], |workflow| &workflow.needs_restart);
     if !keys.is_empty() {
         all.push((
-            format!("takes effect at the next start: {}", keys.join(", ")),
+            format!("takes effect after a restart: {}", keys.join(", ")),
             Tone::Faint,
         ));
     }

@@ -211,21 +211,21 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
 /// Returns why a list is empty.
 fn empty_text(app: &App, total: usize) -> String {
     if app.status.is_none() {
-        return "The daemon has not answered yet.".to_owned();
+        return "Waiting for the daemon.".to_owned();
     }
     if total > 0 {
         return format!(
-            "None of {total} has `{}` in any column. / changes the filter, Esc clears it.",
+            "No row of {total} matches `{}`. Press / to change the filter, Esc to clear it.",
             app.filter
         );
     }
     let text = match app.tab {
-        Tab::Sessions => "No agent runs now. 3 shows what waits, 2 what is parked.",
-        Tab::Parked => "Nothing is parked.",
-        Tab::Waiting => "Nothing waits.",
-        Tab::Issues if app.issues_total.is_none() => "The issues are being loaded.",
-        Tab::Issues => "No issue is known.",
-        Tab::Approvals => "Nothing waits for you.",
+        Tab::Sessions => "No agent is running. Press 3 for waiting issues, 2 for parked ones.",
+        Tab::Parked => "No parked issues.",
+        Tab::Waiting => "No waiting issues.",
+        Tab::Issues if app.issues_total.is_none() => "Loading the issues.",
+        Tab::Issues => "No issues.",
+        Tab::Approvals => "No pending requests.",
     };
     text.to_owned()
 }

@@ -12,38 +12,38 @@ use crate::text::{fit_end, width, wrap};
 /// The keys; an empty key is a heading.
 const KEYS: &[(&str, &str)] = &[
     ("", "Everywhere"),
-    ("↑ ↓ j k", "one row or line up or down"),
-    ("PgUp PgDn space", "a page (also ^B ^F; ^U ^D half of one)"),
-    ("g G Home End", "first and last"),
+    ("↑ ↓ j k", "move one row or line"),
+    (
+        "PgUp PgDn space",
+        "move one page (also ^B ^F; half a page: ^U ^D)",
+    ),
+    ("g G Home End", "move to the first or last row"),
     ("c", "cancel the issue: stop its agents and park it (asks first)"),
     ("u", "unpark the issue"),
-    (
-        "a x",
-        "approve or deny what waits for you; a message goes to the agent",
-    ),
-    ("p", "pause everything, or go on"),
-    ("P", "pause this issue, or go on with it"),
-    ("r", "look at the workflow and the issues now"),
-    ("d", "the diff of the workspace"),
-    ("e", "all about the issue: stages, runs, decisions"),
-    ("?", "these keys"),
-    ("q Esc", "back; from the lists: quit (Esc clears a filter first)"),
-    ("^C ^L", "quit; draw the screen anew"),
+    ("a x", "approve or deny the request, with a message for the agent"),
+    ("p", "pause or resume all issues"),
+    ("P", "pause or resume this issue"),
+    ("r", "reload the workflow and pull the issues now"),
+    ("d", "show the diff of the workspace"),
+    ("e", "show the issue: stages, runs, decisions"),
+    ("?", "show these keys"),
+    ("q Esc", "go back; quit from a list (Esc clears a filter first)"),
+    ("^C ^L", "quit; redraw the screen"),
     ("", "Lists"),
     ("1 2 3 4 5 Tab", "sessions, parked, waiting, issues, approvals"),
-    ("Enter", "follow the session; elsewhere the issue"),
-    ("/", "filter by words that stand in any column"),
-    ("s S", "sort by the next column; turn the order around"),
+    ("Enter", "follow the session, or show the issue"),
+    ("/", "filter by text in any column"),
+    ("s S", "sort by the next column; reverse the order"),
     ("", "Session"),
     ("t", "fold or unfold tool calls and thoughts"),
-    ("g", "at the top: loads what was before"),
-    ("G", "to the end, and follow"),
+    ("g", "go to the top and load earlier events"),
+    ("G", "go to the end and follow"),
     ("", "Diff"),
-    ("n N", "next and previous file"),
-    ("← → h l", "move sideways"),
-    ("d r", "make it anew"),
+    ("n N", "go to the next or previous file"),
+    ("← → h l", "scroll sideways"),
+    ("d r", "reload the diff"),
     ("", "Issue"),
-    ("Enter", "follow its latest session"),
+    ("Enter", "follow the latest session"),
 ];
 
 /// Returns the area of the help in a terminal of this size.
@@ -110,9 +110,9 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
             .filter(|row| row.issue_id == *issue)
             .count();
         let description = match running {
-            0 => "No agent runs for it now. It will be parked.".to_owned(),
-            1 => "The agent that runs for it is stopped, and the issue is parked.".to_owned(),
-            many => format!("The {many} agents that run for it are stopped, and the issue is parked."),
+            0 => "No agent is running for it. It will be parked.".to_owned(),
+            1 => "The running agent of the issue is stopped, and the issue is parked.".to_owned(),
+            many => format!("The {many} running agents of the issue are stopped, and the issue is parked."),
         };
         lines.push((String::new(), Tone::Plain));
         lines.extend(
@@ -144,7 +144,7 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
     let (y, columns) = (rows.last_row, app.size.0);
     let room = columns.saturating_sub(2);
     if let Mode::Filter(_) = app.mode {
-        let help = "  Enter keeps it, Esc takes it back";
+        let help = "  Enter to keep, Esc to cancel";
         let space = usize::from(room).saturating_sub(3 + width(help)).max(10);
         let shown = fit_end(&app.filter, space);
         let mut x = 1 + paint.tone(1, y, room, "/ ", Tone::Strong);
@@ -154,8 +154,8 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
     }
     if let Mode::Answer(yes, approval, text) = &app.mode {
         let verb = if *yes { "approve" } else { "deny" };
-        let lead = format!("{verb} {}, and say: ", approval.issue_id);
-        let help = "  Enter sends it, Esc leaves";
+        let lead = format!("{verb} {}, message: ", approval.issue_id);
+        let help = "  Enter to send, Esc to cancel";
         let space = usize::from(room)
             .saturating_sub(1 + width(&lead) + width(help))
             .max(10);

@@ -125,5 +125,5 @@ fn orphan_list_shows_the_owner_of_processes() {
     let all = [shim(), agent(Some(process(20))), hidden(), stranger()];
     insta::assert_snapshot!("orphans", text(&owners(&all, &known(false)), 100));
     insta::assert_snapshot!("owned", text(&owners(&all[..2], &known(true)), 100));
-    assert!(text(&[], 100).starts_with("no process"));
+    assert!(text(&[], 100).starts_with("no Vik processes"));
 }

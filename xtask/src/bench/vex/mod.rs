@@ -24,19 +24,19 @@ const MARKS: (&str, &str) = (
 /// `cargo xtask bench vex`
 #[derive(Debug, Args)]
 pub struct VexBenchArgs {
-    /// What to do; all if none is named
+    /// Tasks to measure [default: all]
     #[arg(value_name = "TASK")]
     tasks: Vec<Task>,
-    /// How often each is done; the median is told
+    /// Number of rounds of each task; the median is reported
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Compare with nothing
+    /// Do not compare with other agents
     #[arg(long)]
     alone: bool,
-    /// The vex to measure; without it, a release build of this repository
+    /// Program of vex to measure [default: a release build of this repository]
     #[arg(long, value_name = "PROGRAM")]
     vex: Option<PathBuf>,
-    /// Write the table to docs/performance.md; needs all tasks and both others
+    /// Write the table to docs/performance.md; requires all tasks and both other agents
     #[arg(long, conflicts_with_all = ["tasks", "alone"])]
     write: bool,
 }
@@ -49,12 +49,15 @@ pub fn run(args: &VexBenchArgs) -> TaskResult {
         for agent in [RealAgent::Codex, RealAgent::Claude] {
             match agent.native() {
                 Some(program) => agents.push(Agent::real(agent, program)?),
-                None => eprintln!("{} is not installed: npm ci --prefix tests/agents", agent.name()),
+                None => eprintln!(
+                    "{} is not installed: run `npm ci --prefix tests/agents`",
+                    agent.name()
+                ),
             }
         }
     }
     if args.write && agents.len() < 3 {
-        return Err("the table needs all three agents".to_owned());
+        return Err("the table requires all three agents".to_owned());
     }
     let tasks = if args.tasks.is_empty() {
         Task::ALL

@@ -120,10 +120,10 @@ pub struct RunFigures {
 /// Runs an agent in a new home and a new repository.
 pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
     let folder = tempfile::Builder::new().prefix("vb").tempdir();
-    let folder = folder.map_err(|error| format!("cannot make a folder: {error}"))?;
+    let folder = folder.map_err(|error| format!("cannot create a folder: {error}"))?;
     let root = folder.path();
     for part in ["home", "work"] {
-        std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot make a folder: {error}"))?;
+        std::fs::create_dir(root.join(part)).map_err(|error| format!("cannot create a folder: {error}"))?;
     }
     repo::output(
         Command::new("git")
@@ -131,8 +131,8 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
             .current_dir(root.join("work")),
     )?;
     repo::write(&root.join("prompt"), "Do the task.\n")?;
-    let server =
-        ModelServer::start_json(task.script()).map_err(|error| format!("no model server: {error}"))?;
+    let server = ModelServer::start_json(task.script())
+        .map_err(|error| format!("cannot start the model server: {error}"))?;
     let launch = agent.launch(root, &server)?;
     let open = |path: &Path, file: std::io::Result<File>| {
         file.map_err(|error| format!("cannot open {}: {error}", path.display()))
@@ -159,7 +159,7 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
         .collect();
     let ([start, wall, cpu, peak, exit], [first, ..]) = (&numbers[..], &turns[..]) else {
         let stderr = repo::read(&stderr).unwrap_or_default();
-        return Err(format!("{} asked nothing ({status}): {stderr}", agent.name));
+        return Err(format!("{} sent no request ({status}): {stderr}", agent.name));
     };
     if *exit != 0.0 || turns.len() != task.answers() {
         let stderr = repo::read(&stderr).unwrap_or_default();

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 /// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Task {
-    /// The model only says something
+    /// No tool call
     Nothing,
     /// One tool call
     OneCall,
-    /// Fifty tool calls, one an answer
+    /// Fifty tool calls, one per answer
     FiftyCalls,
     /// One tool call with 10 MB of output
     Output,

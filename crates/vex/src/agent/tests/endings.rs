@@ -28,7 +28,7 @@ fn short_answer_without_changes_is_retried_once() {
         ended(&played),
         (
             ExitReason::NoProgress,
-            "the model changed nothing and said little"
+            "the model changed nothing and gave almost no answer"
         )
     );
     assert!(last_user(&played.seen[1]).contains("changed nothing"));
@@ -68,10 +68,7 @@ fn unreadable_tool_call_is_not_a_final_answer() {
     ]);
     assert_eq!(
         ended(&played),
-        (
-            ExitReason::NoProgress,
-            "the model called no tool, again and again"
-        )
+        (ExitReason::NoProgress, "the model called no tool, repeatedly")
     );
 }
 
@@ -172,7 +169,7 @@ fn time_limit_interrupts_a_command() {
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_eq!(
         ended(&played),
-        (ExitReason::Limit, "the time limit of 0.3 s is reached")
+        (ExitReason::Limit, "reached the time limit of 0.3 s")
     );
     assert!(played.events.iter().any(|event| event["type"] == "tool_result"));
 }
@@ -213,7 +210,10 @@ fn check_that_never_passes_fails_the_run() {
     });
     assert_eq!(
         ended(&played),
-        (ExitReason::Failed, "the check `exit 7` fails: exit code 7")
+        (
+            ExitReason::Failed,
+            "the verify command `exit 7` failed: exit code 7"
+        )
     );
     assert_eq!(played.ending.class.as_deref(), Some("verify"));
     assert_eq!(played.seen.len(), 6, "three times it said so");
@@ -307,7 +307,9 @@ fn failed_check_after_a_refused_call_reports_both() {
     assert_eq!(reason, ExitReason::Failed);
     assert_eq!(played.ending.class.as_deref(), Some("verify"));
     assert!(
-        message.starts_with("the check `test -e y` fails: exit code 1; the last tool call was refused: "),
+        message.starts_with(
+            "the verify command `test -e y` failed: exit code 1; the last tool call was refused: "
+        ),
         "{message}"
     );
     assert_eq!(played.seen.len(), 5, "the model is sent back twice");

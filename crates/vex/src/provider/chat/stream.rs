@@ -245,7 +245,7 @@ impl ChatDecoder {
         }
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             if matches!(reason.as_str(), "error" | "insufficient_system_resource") {
-                let error = json!({"code": reason, "message": "the provider broke the answer off"});
+                let error = json!({"code": reason, "message": "the provider aborted the answer"});
                 return Err(StreamError::reported(&error));
             }
             self.stop = Some(match reason.as_str() {

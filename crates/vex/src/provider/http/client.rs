@@ -17,15 +17,15 @@ use crate::provider::catalog::Endpoint;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Deadlines {
-    /// Until a connection is there, in milliseconds.
+    /// The time limit for a connection, in milliseconds.
     pub connect_ms: u64,
-    /// Until the first byte of an answer, in milliseconds: a local server reads the whole prompt before it.
+    /// The time limit for the first byte of an answer, in milliseconds; a local server reads the whole prompt first.
     pub first_byte_ms: u64,
-    /// Between two bytes of an answer, in milliseconds.
+    /// The longest time between two bytes of an answer, in milliseconds.
     pub stall_ms: u64,
-    /// While nothing but signs of life come, in milliseconds.
+    /// The longest time with only keep-alive messages, in milliseconds.
     pub silence_ms: u64,
-    /// For an answer with all its tries and waits, in milliseconds.
+    /// The time limit for an answer including all tries and waits, in milliseconds.
     pub total_ms: u64,
 }
 
@@ -105,7 +105,7 @@ impl Client {
 
     /// Sends a copy of a request.
     pub(super) async fn send(&self, request: &reqwest::Request) -> Result<reqwest::Response, Failure> {
-        let no_copy = || Failure::new(Fault::Request, "a request that cannot be sent again");
+        let no_copy = || Failure::new(Fault::Request, "cannot send the request again");
         let copy = request.try_clone().ok_or_else(no_copy)?;
         self.http
             .execute(copy)
@@ -144,24 +144,26 @@ impl Client {
         let name = &self.endpoint.name;
         let cause = self.masked(&causes(error));
         if error.is_builder() {
-            return Failure::new(Fault::Address, format!("cannot ask {at}: {cause}"));
+            return Failure::new(Fault::Address, format!("cannot send a request to {at}: {cause}"));
         }
         if io_kind(error) == Some(std::io::ErrorKind::ConnectionRefused) {
             return Failure::new(
                 Fault::NothingListens,
-                format!("nothing listens at {at}: start the server of {name}, or give --base-url"),
+                format!("no server is listening at {at}: start the server of {name}, or set --base-url"),
             );
         }
         if error.is_connect() && cause.contains("invalid peer certificate") {
             return Failure::new(
                 Fault::Address,
-                format!("{at} is not trusted: {cause}. VEX_CA_FILE=FILE trusts the certificates in a file"),
+                format!(
+                    "the certificate of {at} is not trusted: {cause}; set VEX_CA_FILE=FILE to trust the certificates in a file"
+                ),
             );
         }
         if error.is_dns() {
             return Failure::new(
                 Fault::Network,
-                format!("the host of {at} cannot be found: {cause}"),
+                format!("cannot resolve the host of {at}: {cause}"),
             );
         }
         if error.is_connect() {
@@ -169,7 +171,7 @@ impl Client {
         }
         Failure::new(
             Fault::Network,
-            format!("the connection to {at} broke before an answer came: {cause}"),
+            format!("the connection to {at} broke before a response arrived: {cause}"),
         )
     }
 }
@@ -220,7 +222,7 @@ fn tls(endpoint: &Endpoint, ca_file: Option<&Path>) -> Result<Tls, ProviderError
     let pem = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| unreadable(causes(&error)))?;
     if certificates.is_empty() {
-        return Err(unreadable("there is none in PEM form".to_owned()));
+        return Err(unreadable("no certificate in PEM format".to_owned()));
     }
     Ok(Tls::With(certificates))
 }
@@ -253,7 +255,7 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
         let name = HeaderName::from_bytes(name.as_bytes()).ok();
         let Some((name, mut value)) = name.zip(HeaderValue::from_str(value).ok()) else {
             return Err(ProviderError::Config(format!(
-                "{description} cannot be a header of a request"
+                "{description} is not a valid HTTP header"
             )));
         };
         value.set_sensitive(true);
@@ -270,8 +272,8 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, ProviderError> {
     if let Some(key) = &endpoint.key {
         let (own, value) = endpoint.protocol.auth(key.expose());
         let description = match &endpoint.key_env {
-            Some(variable) => format!("what {variable} holds"),
-            None => "the key".to_owned(),
+            Some(variable) => format!("the value of {variable}"),
+            None => "the API key".to_owned(),
         };
         match &endpoint.key_header {
             Some(header) => set(header, key.expose(), &description)?,

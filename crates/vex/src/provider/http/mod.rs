@@ -133,7 +133,7 @@ impl Provider for HttpProvider {
 
 fn runtime() -> Result<Runtime, ProviderError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| ProviderError::Config(format!("cannot start the runtime of the network: {error}")))
+    built.map_err(|error| ProviderError::Config(format!("cannot start the network runtime: {error}")))
 }
 
 /// Runs a future until it ends or the interrupt is set.
@@ -200,7 +200,7 @@ impl RequestRunner {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::new(
                     Fault::Stalled,
-                    self.too_long(self.deadlines.total_ms, "no whole answer"),
+                    self.too_long(self.deadlines.total_ms, "no complete answer"),
                 ),
             };
             if failure.fault == Fault::Overflow {
@@ -342,7 +342,7 @@ impl RequestRunner {
             let to = moved.map_or_else(String::new, |to| format!(" to {to}"));
             Failure::new(
                 Fault::Address,
-                format!("{at} sends on{to} ({status}), and no key is sent there: give the right --base-url"),
+                format!("{at} redirects{to} ({status}), and no key is sent there: correct --base-url"),
             )
         } else if !status.is_success() {
             let error_body = ErrorBody::read(&body);
@@ -351,7 +351,7 @@ impl RequestRunner {
         } else if !encoding.is_empty() && encoding != "identity" {
             Failure::new(
                 Fault::Malformed,
-                format!("{name} answered in {encoding}, which was not asked for"),
+                format!("{name} answered in the encoding {encoding}, which was not requested"),
             )
         } else if serde_json::from_slice::<serde_json::Value>(&body)
             .is_ok_and(|body| body.get("error").is_some())
@@ -369,7 +369,7 @@ impl RequestRunner {
             Failure::new(
                 Fault::Malformed,
                 format!(
-                    "{at} answered with {content} in place of a stream: is there a proxy in between, or the address wrong?"
+                    "{at} answered with {content} instead of a stream: check the address, and whether a proxy is in between"
                 ),
             )
         };
@@ -397,14 +397,14 @@ impl RequestRunner {
                 format!("{name} does not accept the key in {variable} ({status}){text}")
             }
             (Fault::Auth, None, Some(variable)) => {
-                format!("{name} wants a key: set {variable} ({status}){text}")
+                format!("{name} requires an API key: set {variable} ({status}){text}")
             }
             (Fault::Auth, _, None) => format!(
-                "{name} wants a key: name its variable in providers.{name}.api_key_env ({status}){text}"
+                "{name} requires an API key: name its variable in providers.{name}.api_key_env ({status}){text}"
             ),
             (Fault::Model, ..) => format!("{name} has no model {:?} ({status}){text}", self.model.model),
             (Fault::Address, ..) => format!(
-                "{} is not there ({status}){text}: is --base-url right for the protocol {}?",
+                "{} does not exist ({status}){text}: check whether --base-url is correct for the protocol {}",
                 endpoint.address(endpoint.protocol.path()),
                 endpoint.protocol.as_str()
             ),
@@ -421,7 +421,7 @@ impl RequestRunner {
                 if !near.is_empty() {
                     failure
                         .message
-                        .push_str(&format!("; there are {}", near.join(", ")));
+                        .push_str(&format!("; available: {}", near.join(", ")));
                 }
             }
         }
@@ -435,12 +435,12 @@ impl RequestRunner {
 
     fn too_long(&self, millis: u64, missing: &str) -> String {
         let name = &self.client.endpoint().name;
-        format!("{name} gave {missing} within {:?}", Duration::from_millis(millis))
+        format!("{name} sent {missing} within {:?}", Duration::from_millis(millis))
     }
 
     fn stalled(&self, millis: u64) -> Failure {
         let name = &self.client.endpoint().name;
-        let message = format!("{name} said nothing more for {:?}", Duration::from_millis(millis));
+        let message = format!("{name} sent nothing for {:?}", Duration::from_millis(millis));
         Failure::new(Fault::Stalled, message)
     }
 
@@ -452,7 +452,7 @@ impl RequestRunner {
         } else {
             Fault::Network
         };
-        Failure::new(fault, format!("the answer of {name} broke off: {cause}"))
+        Failure::new(fault, format!("the answer of {name} was cut off: {cause}"))
     }
 
     fn broken(&self, error: StreamError) -> Failure {

@@ -112,7 +112,7 @@ pub(super) async fn fetch(client: &Client) -> Result<Vec<ListedModel>, Failure> 
     read(&body).ok_or_else(|| {
         Failure::new(
             Fault::Malformed,
-            format!("{name} answered with no list of models"),
+            format!("{name} did not answer with a list of models"),
         )
     })
 }

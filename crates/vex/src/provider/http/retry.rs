@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use super::fault::{Failure, Fault};
 
-/// How often and how long is tried again.
+/// When and how often a failed request is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetrySettings {
-    /// Tries for one answer of one model, the first included.
+    /// The maximum number of tries for one answer of one model, including the first.
     pub max_tries: u32,
-    /// How many of them may be for answers that broke off, were empty or could not be understood.
+    /// The maximum number of them for answers that were cut off, empty or malformed.
     pub max_broken: u32,
-    /// The first wait in milliseconds; each later one is twice as long, and a part of it is chance.
+    /// The first wait in milliseconds; each later one is twice as long, with random jitter.
     pub first_wait_ms: u64,
-    /// The longest wait in milliseconds, also where the provider asks for a longer one: then it is not tried again.
+    /// The longest wait in milliseconds; if the provider asks for a longer one, the request is not retried.
     pub max_wait_ms: u64,
 }
 

@@ -19,13 +19,13 @@ pub(crate) struct WriteFile {
     pub(crate) content: String,
 }
 
-/// From how many lines on a file that exists is better edited than written anew.
+/// The limits for rewriting an existing file as a whole, in lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WriteLimits {
-    /// Above this the result recommends an edit.
+    /// Above this size, the result recommends an edit.
     pub prefer_edit_lines: usize,
-    /// Above this it is refused.
+    /// Above this size, the call is refused.
     pub max_lines: usize,
 }
 

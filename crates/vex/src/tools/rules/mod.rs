@@ -50,13 +50,13 @@ pub struct Rule {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// A rule about an unknown tool would have no effect.
-    #[error("there is no tool {0:?}")]
+    #[error("unknown tool {0:?}")]
     UnknownTool(String),
     /// The parentheses do not match.
-    #[error("a rule is TOOL or TOOL(PATTERN), not {0:?}")]
+    #[error("invalid rule {0:?}: expected TOOL or TOOL(PATTERN)")]
     Form(String),
     /// The pattern is not a glob.
-    #[error("{0:?} is no pattern of paths")]
+    #[error("{0:?} is not a glob")]
     Pattern(String),
 }
 

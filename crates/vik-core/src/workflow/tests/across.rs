@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn limits_are_above_zero_and_below_the_absurd() {
-    const ZERO: &str = "`null` is without limit; to stop all work use `vik pause`";
+    const ZERO: &str = "write `null` for no limit, or use `vik pause` to stop all work";
     let top = |text: &str, column| {
         one(
             &[("agents:\n", &format!("{text}\nagents:\n"))],

@@ -80,7 +80,7 @@ fn unknown_keys_are_warnings_with_a_suggestion() {
     );
     assert_eq!(
         finding.hint.as_deref(),
-        Some("the wait between two pulls is `issues.pull.idle_sec`")
+        Some("set the wait between two pulls in `issues.pull.idle_sec`")
     );
     assert_eq!(
         one(&[("agents:\n", "zzzz: 1\nagents:\n")], "unknown_key", 1, 1).hint,
@@ -117,7 +117,7 @@ fn types_are_checked_and_nothing_is_coerced_silently() {
         one(&[("state: todo", "state: 7")], "wrong_type", 12, 16)
             .hint
             .as_deref(),
-        Some("in quotes it is one: \"7\"")
+        Some("quote the value: \"7\"")
     );
     one(&[("state: todo", "state: true")], "wrong_type", 12, 16);
     one(&[("state: todo", "state: [a]")], "wrong_type", 12, 9);
@@ -296,7 +296,7 @@ fn references_to_agents() {
     let finding = one(&[("agent: codex", "agent: codec")], "unknown_agent", 13, 14);
     assert_eq!(finding.hint.as_deref(), Some("did you mean `codex`?"));
     let finding = one(&[("agent: codex", "agent: zz")], "unknown_agent", 13, 14);
-    assert_eq!(finding.hint.as_deref(), Some("there is `codex`"));
+    assert_eq!(finding.hint.as_deref(), Some("available: `codex`"));
     let finding = one(
         &[("agents:\n", "agents:\n  x: {runtime: vex, model: m}\n")],
         "unused_agent",
@@ -324,7 +324,7 @@ fn unknown_values_have_suggestions() {
     );
     assert_eq!(
         finding.hint.as_deref(),
-        Some("did you mean `read-only`? It is `read-only`, `workspace-write` or `full`")
+        Some("did you mean `read-only`? Expected `read-only`, `workspace-write` or `full`")
     );
 }
 
@@ -488,7 +488,7 @@ fn tab_indentation_has_a_hint() {
     assert_eq!((finding.code, finding.line), ("syntax", 2));
     assert_eq!(
         finding.hint.as_deref(),
-        Some("YAML is indented with spaces, never with tabs")
+        Some("indent with spaces; YAML does not allow tabs")
     );
 }
 

@@ -33,7 +33,7 @@ fn trust_without_any_rule_is_refused() {
     let with = |trust: &str| load(&format!("{MINIMAL}trust: {trust}\n"));
     assert_eq!(
         only(&with("{}"), "missing_key").message,
-        "nobody is trusted, so nothing ever starts"
+        "no author and no label is trusted, so no issue can start"
     );
     only(&with("{untrusted: hold}"), "missing_key");
     only(&with("{authors: [a], untrusted: quote}"), "unknown_value");

@@ -20,7 +20,7 @@ fn one(notify: &str, code: &str) -> Diagnostic {
 fn notifier_errors_have_positions() {
     assert_eq!(
         one("    kind: comand\n", "unknown_value").hint.unwrap(),
-        "did you mean `command`? It is `command` or `webhook`"
+        "did you mean `command`? Expected `command` or `webhook`"
     );
     one("    command: x\n", "missing_key");
     one("    kind: command\n", "missing_key");

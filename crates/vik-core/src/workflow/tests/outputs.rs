@@ -77,7 +77,7 @@ fn outputs_errors_have_positions() {
     );
     assert_eq!(
         finding.hint.as_deref(),
-        Some("nothing of it is chosen from a list")
+        Some("this kind of output has no list of allowed values")
     );
     one(
         &plain("{pr: {run: a}, comment: {run: a}}"),
@@ -161,7 +161,7 @@ fn agent_with_outputs_gets_no_credential() {
         "agents.codex.secrets.0",
     );
     assert!(
-        finding.message.ends_with("it is what the tracker is asked with"),
+        finding.message.ends_with("it gives access to the tracker"),
         "{finding:?}"
     );
     assert_eq!(secrets(both, COMMENT, "T").diagnostics, []);

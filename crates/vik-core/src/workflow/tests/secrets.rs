@@ -61,10 +61,7 @@ fn listed_secret_must_exist() {
         8,
         15,
     );
-    assert_eq!(
-        finding.hint.as_deref(),
-        Some("secrets are defined under `secrets`")
-    );
+    assert_eq!(finding.hint.as_deref(), Some("define secrets in `secrets`"));
 }
 
 #[test]

@@ -25,12 +25,8 @@ impl Decode for Address {
             return Some(Self(address));
         }
         let diagnostic = cx
-            .error(
-                "bad_address",
-                node,
-                format!("{} is no address with a port", quoted(&text)),
-            )
-            .hint("write `127.0.0.1:8787`, or `\"[::1]:8787\"`: a number, not a name");
+            .error("bad_address", node, format!("invalid address {}", quoted(&text)))
+            .hint("write an IP address and a port: `127.0.0.1:8787` or `\"[::1]:8787\"`");
         cx.sink.push(diagnostic);
         None
     }
@@ -57,9 +53,9 @@ impl Decode for HeaderName {
             .error(
                 "bad_header",
                 node,
-                format!("{} cannot be the name of a header", quoted(&text)),
+                format!("invalid header name {}", quoted(&text)),
             )
-            .hint("a name such as `X-Signature`, without a colon");
+            .hint("write a name without a colon, such as `X-Signature`");
         cx.sink.push(diagnostic);
         None
     }
@@ -77,14 +73,14 @@ impl Decode for CronPattern {
     fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
         let Text(text) = Text::decode(node, cx)?;
         let why = if text.len() > MAX_CRON {
-            "it is too long".to_owned()
+            "the pattern is too long".to_owned()
         } else {
             match super::cron(&text) {
                 // Any start date will do: only the existence of an occurrence matters.
                 Ok(cron) => {
                     match cron.find_next_occurrence(&jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0), true) {
                         Ok(_) => return Some(Self(text)),
-                        Err(_) => "such a day never comes".to_owned(),
+                        Err(_) => "the date never occurs".to_owned(),
                     }
                 }
                 Err(error) => error.to_string().trim_end_matches('.').to_owned(),
@@ -94,10 +90,10 @@ impl Decode for CronPattern {
             .error(
                 "bad_cron",
                 node,
-                format!("{} is no cron pattern: {why}", quoted(&text)),
+                format!("invalid cron pattern {}: {why}", quoted(&text)),
             )
             .hint(
-                "minute, hour, day of the month, month, day of the week: `0 3 * * *` is every day at 03:00",
+                "write minute, hour, day of the month, month and day of the week; `0 3 * * *` is every day at 03:00",
             );
         cx.sink.push(diagnostic);
         None
@@ -127,7 +123,7 @@ impl Decode for Zone {
             .error(
                 "unknown_time_zone",
                 node,
-                format!("no time zone is named {}", quoted(&text)),
+                format!("unknown time zone {}", quoted(&text)),
             )
             .hint(near.unwrap_or_else(|| {
                 "write a name of the tz database, such as `Europe/Berlin`, or `UTC`".to_owned()

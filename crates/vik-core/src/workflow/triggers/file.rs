@@ -8,63 +8,64 @@ use crate::workflow::section::section;
 use crate::workflow::values::{EnvName, Positive, Text};
 
 section! {
-    /// Trackers that tell when something changed: each verified call makes Vik look at the issues
-    /// at once. What a call says is never used. Polling goes on beside it.
+    /// Webhooks of trackers. Each verified call triggers a pull; its content is never used. Polling
+    /// continues as well.
     struct Webhooks;
-    /// The address and port for these calls alone, such as `127.0.0.1:8787`; only `POST
-    /// /hooks/NAME` is answered there. A change needs a restart.
+    /// The address and port of the webhook server, such as `127.0.0.1:8787`. It only answers `POST
+    /// /hooks/NAME`. A change requires a restart.
     "listen" listen: required Address;
-    /// The least time between two pulls that calls ask for.
+    /// The minimum time between two pulls that webhooks trigger.
     "min_gap" min_gap: defaults Span = Span::secs(2);
-    /// Senders by name, which is a part of their address. Names are as those of agents.
+    /// Senders by name; the name is part of the address. Names follow the rules for agent names.
     "hooks" hooks: required Named<Hook>;
     instead {
         "address" => "did you mean `listen`?",
         "port" => "did you mean `listen`? It is an address and a port, such as `127.0.0.1:8787`",
         "gap" => "did you mean `min_gap`?",
-        "secret" => "a secret never stands in the workflow: `hooks.NAME.secret_env` names a variable",
+        "secret" => "a workflow file never contains secrets: name an environment variable in `hooks.NAME.secret_env`",
     }
 }
 
 section! {
     /// One sender.
     struct Hook;
-    /// How it proves itself. `github`: `X-Hub-Signature-256`. `gitlab`: `webhook-signature` when
-    /// the secret is a signing token (`whsec_…`), else `X-Gitlab-Token`. `linear`:
+    /// How the sender is verified. `github`: `X-Hub-Signature-256`. `gitlab`: `webhook-signature`
+    /// if the secret is a signing token (`whsec_…`), else `X-Gitlab-Token`. `linear`:
     /// `Linear-Signature` and the time in the body. `hmac`: HMAC-SHA256 of the body as hex, with or
     /// without `sha256=`, in `header`.
     "kind" kind: required HookKind;
-    /// The variable of the daemon that holds the secret. Where it is not set, every call is
-    /// refused.
+    /// The environment variable of the daemon that contains the secret. If it is not set, every
+    /// call is rejected.
     "secret_env" secret_env: required EnvName;
-    /// With `hmac`: the header of the signature.
+    /// For `hmac`: the header with the signature.
     "header" header: optional HeaderName;
-    /// With `hmac`: the header of the delivery's id, by which a call that comes twice is known.
+    /// For `hmac`: the header with the delivery id, which identifies duplicate calls.
     "id_header" id_header: optional HeaderName;
     instead {
         "type" => "did you mean `kind`?",
-        "secret" => "a secret never stands in the workflow: `secret_env` names a variable",
-        "token" => "a secret never stands in the workflow: `secret_env` names a variable",
+        "secret" => "a workflow file never contains secrets: name an environment variable in `secret_env`",
+        "token" => "a workflow file never contains secrets: name an environment variable in `secret_env`",
         "env" => "did you mean `secret_env`?",
     }
 }
 
 section! {
-    /// Something that is due at certain times.
+    /// A scheduled command or pull.
     struct Entry;
-    /// When: minute, hour, day of the month, month, day of the week (`0 3 * * *`), with an optional
-    /// field for seconds in front; or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+    /// The cron pattern: minute, hour, day of the month, month, day of the week (`0 3 * * *`), with
+    /// an optional first field for seconds; or `@hourly`, `@daily`, `@weekly`, `@monthly`,
+    /// `@yearly`.
     "cron" cron: required CronPattern;
-    /// By which clock, as the tz database names it: `Europe/Berlin`.
+    /// The time zone, a name of the tz database such as `Europe/Berlin`.
     "time_zone" time_zone: defaults Zone = Zone("UTC".to_owned());
-    /// A shell command, run like the pull command; when it ends well, a pull follows. Exactly one
+    /// A shell command that runs like the pull command; if it succeeds, a pull follows. Exactly one
     /// of `command` and `pull: true`.
     "command" command: optional Text;
-    /// Only look at the workflow and the issues.
+    /// Only pull the issues.
     "pull" pull: defaults bool = false;
-    /// How long the command may take.
+    /// The timeout of the command.
     "timeout" timeout: defaults Positive = Positive(Span::secs(60));
-    /// Whether one run makes up for those that were missed while no daemon ran.
+    /// Whether one run replaces those that were missed while no daemon was running.
     "catch_up" catch_up: defaults bool = false;
     instead {
         "when" => "did you mean `cron`?",

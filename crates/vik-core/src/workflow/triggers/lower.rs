@@ -20,9 +20,11 @@ impl Check<'_> {
                 Diagnostic::warning(
                     "open_listener",
                     "webhooks.listen",
-                    format!("webhooks are taken from other machines at {address}, without encryption"),
+                    format!(
+                        "the webhook server at {address} accepts unencrypted connections from other machines"
+                    ),
                 )
-                .hint("listen at `127.0.0.1` behind a reverse proxy or a tunnel that speaks https"),
+                .hint("listen on `127.0.0.1`, behind a reverse proxy or a tunnel that provides HTTPS"),
             );
         }
         let hooks = section.hooks.map(|Named(hooks)| {
@@ -47,14 +49,18 @@ impl Check<'_> {
         if kind == HookKind::Hmac && self.places.is_absent(&at("header")) {
             self.report(
                 Diagnostic::error("missing_key", at("header"), "the kind `hmac` needs a `header`")
-                    .hint("it names the header of the signature: `header: X-Signature`"),
+                    .hint("add the name of the header with the signature: `header: X-Signature`"),
             );
         }
         for key in ["header", "id_header"] {
             if kind != HookKind::Hmac && !self.places.is_absent(&at(key)) {
                 self.report_at_key(
-                    Diagnostic::warning("unused_key", at(key), format!("`{key}` has no effect here"))
-                        .hint("it is for the kind `hmac`"),
+                    Diagnostic::warning(
+                        "unused_key",
+                        at(key),
+                        format!("`{key}` has no effect with this `kind`"),
+                    )
+                    .hint("the key applies to the kind `hmac`"),
                 );
             }
         }
@@ -88,12 +94,13 @@ impl Check<'_> {
         let has_command = !self.places.is_absent(&join(&path, "command"));
         let wrong = match (has_command, entry.pull) {
             (true, true) => Some((
-                "this entry has both `command` and `pull`",
-                "a pull follows each command by itself",
+                "the entry has both `command` and `pull`",
+                "remove `pull`: a pull follows each command automatically",
             )),
-            (false, false) if self.places.is_map(&path) => {
-                Some(("this entry does nothing", "write `command: …`, or `pull: true`"))
-            }
+            (false, false) if self.places.is_map(&path) => Some((
+                "the entry has neither `command` nor `pull`",
+                "add `command: …` or `pull: true`",
+            )),
             _ => None,
         };
         if let Some((message, hint)) = wrong {

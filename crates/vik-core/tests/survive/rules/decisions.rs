@@ -73,7 +73,7 @@ fn issue_limit_is_named_in_the_hold() {
     match story.hold("1") {
         Some(Hold::Parked { reason, detail, .. }) => {
             assert_eq!(reason, ParkReason::IssueLimit);
-            assert_eq!(detail, "used up: 1 of 1 attempts for the issue's life");
+            assert_eq!(detail, "limit reached: 1 of 1 attempts for the life of the issue");
         }
         other => panic!("{other:?}"),
     }

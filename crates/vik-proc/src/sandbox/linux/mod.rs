@@ -24,14 +24,16 @@ impl Walls {
     pub(super) fn of(sandbox: &Sandbox) -> Result<(Self, i64), SandboxError> {
         let abi = sys::landlock_abi().map_err(|error| {
             SandboxError::Unsupported(match error.raw_os_error() {
-                Some(libc::EOPNOTSUPP) => "Landlock is switched off in this kernel",
-                Some(libc::ENOSYS) => "this kernel has no Landlock (Linux 5.13 and later can have it)",
-                _ => "Landlock may not be used here",
+                Some(libc::EOPNOTSUPP) => "Landlock is disabled in this kernel",
+                Some(libc::ENOSYS) => "this kernel has no Landlock (requires Linux 5.13)",
+                _ => "Landlock is not permitted here",
             })
         })?;
         let files = files::rules(sandbox)
             .map_err(|error| SandboxError::Rules(error.to_string()))?
-            .ok_or(SandboxError::Unsupported("this kernel's Landlock is not known"))?;
+            .ok_or(SandboxError::Unsupported(
+                "unknown version of Landlock in this kernel",
+            ))?;
         let calls = sandbox.calls.as_ref().map(|calls| calls::filters(calls, abi));
         let calls = calls
             .transpose()

@@ -79,7 +79,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
         attempt_id: None,
         kind: "repaired".to_owned(),
         detail:
-            "the ledger was damaged or gone; it was rebuilt from what could be read of it and from the session logs"
+            "the ledger was damaged or missing; it was rebuilt from its readable parts and from the session logs"
                 .to_owned(),
     });
     changes
@@ -183,7 +183,9 @@ fn lost_attempt(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
         attempt_id,
         at,
         report: AttemptResult {
-            reason: Some("the ledger was damaged, and nothing tells how it ended".to_owned()),
+            reason: Some(
+                "the ledger was damaged, and there is no record of how the attempt ended".to_owned(),
+            ),
             ..AttemptResult::new(Outcome::Lost)
         },
         charged: Spend::default(),

@@ -74,7 +74,7 @@ fn full_disk_fails_commits_until_the_ledger_is_reopened() {
     for commit in commits {
         let error = commit.wait().unwrap_err();
         assert!(matches!(*error.cause, LedgerError::Full { .. }), "{error:?}");
-        assert!(error.cause.hint().unwrap().contains("free some space"));
+        assert!(error.cause.hint().unwrap().contains("free some disk space"));
     }
     drop(ledger);
     let (ledger, stored) = Ledger::open(folder.path()).unwrap();

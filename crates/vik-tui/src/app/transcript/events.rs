@@ -139,13 +139,13 @@ fn read(kind: &str, fields: &Map<String, Value>) -> ItemKind {
         "resumed" => note(
             Tone::Faint,
             &format!(
-                "goes on with the conversation of {}",
+                "resumes the conversation of {}",
                 text("resumed_from").unwrap_or("?")
             ),
         ),
         "resume_failed" => note_with(
             Tone::Warn,
-            "the conversation before could not be gone on with",
+            "could not resume the previous conversation",
             text("reason"),
         ),
         "output" => {
@@ -205,11 +205,11 @@ fn completed(fields: &Map<String, Value>) -> ItemKind {
         .unwrap_or_default();
     if flag(fields, "ok") {
         // The last message is already shown above.
-        note(Tone::Good, &format!("the agent says it is done{reason}"))
+        note(Tone::Good, &format!("the agent reported success{reason}"))
     } else {
         note_with(
             Tone::Bad,
-            &format!("the agent gave up{reason}"),
+            &format!("the agent reported failure{reason}"),
             string(fields, "message"),
         )
     }

@@ -193,7 +193,7 @@ fn tool_text(text: &str, tone: Tone, lines: &mut Lines<'_>) {
         return;
     }
     if lines.text(text, tone, "  │ ", MAX_TOOL_LINES) {
-        let note = "  … more of it stands in the session log";
+        let note = "  … truncated, see the session log";
         lines.push(vec![CellText::new(note, Tone::Faint)]);
     }
 }
