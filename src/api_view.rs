@@ -103,12 +103,12 @@ fn is_temporary(hold: &Hold) -> bool {
 /// Converts the hold of a stage.
 pub fn hold(hold: &Hold) -> HoldView {
     let freed_by = match hold {
-        Hold::Paused { all: true } => Some("`vik continue`".to_owned()),
-        Hold::Paused { all: false } => Some("`vik continue ISSUE`".to_owned()),
+        Hold::Paused { all: true } => Some("`vik resume`".to_owned()),
+        Hold::Paused { all: false } => Some("`vik resume ISSUE`".to_owned()),
         Hold::Draining => Some("the next start of the daemon".to_owned()),
         Hold::Blocked { root: Some(root), .. } => {
             let issue = one_line(root.issue.as_str(), 60);
-            Some(format!("unparking issue {issue}: {}", root.reason.freed_by()))
+            Some(format!("retrying issue {issue}: {}", root.reason.freed_by()))
         }
         Hold::Blocked { .. } => Some("finishing these issues".to_owned()),
         Hold::Cycle { .. } => Some("changing the blockers of one of them".to_owned()),

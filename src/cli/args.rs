@@ -73,11 +73,13 @@ pub enum Verb {
     /// Pause scheduling for one issue or for all; running attempts continue
     Pause(PauseArgs),
     /// Resume after `vik pause`
-    Continue(PauseArgs),
+    #[command(alias = "continue")]
+    Resume(ResumeArgs),
     /// Stop the running attempts of an issue and park it
     Cancel(CancelArgs),
-    /// Unpark an issue so that its stages can start again
-    Unpark(UnparkArgs),
+    /// Retry the parked stages of an issue
+    #[command(alias = "unpark")]
+    Retry(RetryArgs),
     /// Approve a pending start, tool call or result
     Approve(AnswerArgs),
     /// Deny a pending start, tool call or result, optionally with instructions
@@ -353,10 +355,18 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// `vik pause` and `vik continue`
+/// `vik pause`
 #[derive(Debug, Args)]
-#[command(after_help = "A pause remains in force across restarts of the daemon, until `vik continue`.")]
+#[command(after_help = "A pause remains in force across restarts of the daemon, until `vik resume`.")]
 pub struct PauseArgs {
+    /// Issue ID [default: all issues]
+    pub issue: Option<String>,
+}
+
+/// `vik resume`
+#[derive(Debug, Args)]
+#[command(after_help = "A pause of all issues and a pause of one issue are independent of each other.")]
+pub struct ResumeArgs {
     /// Issue ID [default: all issues]
     pub issue: Option<String>,
 }
@@ -365,19 +375,22 @@ pub struct PauseArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Agents get time to exit before they are killed. The stage stays parked until the issue \
-                        changes or `vik unpark` is run."
+                        changes or `vik retry` is run."
 )]
 pub struct CancelArgs {
     /// Issue ID
     pub issue: String,
 }
 
-/// `vik unpark`
+/// `vik retry`
 #[derive(Debug, Args)]
 #[command(after_help = "`vik status` lists parked issues, with the reason and what else unparks each.")]
-pub struct UnparkArgs {
+pub struct RetryArgs {
     /// Issue ID
     pub issue: String,
+    /// Retry only this stage [default: every parked stage]
+    #[arg(long, value_name = "NAME")]
+    pub stage: Option<String>,
     /// Allow at least this many more attempts, regardless of `max_attempts` and `issue.limits.attempts`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempts: Option<u32>,
@@ -390,7 +403,7 @@ pub struct UnparkArgs {
                   `approve.on_timeout` of the stage decides.\n\n`deny --message` rejects a tool call and \
                   sends the text to the agent; for a denied result, the next attempt gets the text. \
                   Without a message, a denied start or result stays parked until the issue changes or `vik \
-                  unpark` is run."
+                  retry` is run."
 )]
 pub struct AnswerArgs {
     /// Issue ID

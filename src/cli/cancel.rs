@@ -19,7 +19,7 @@ pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {
         Did::Nothing(why) => format!("nothing to do: {why}\n"),
         Did::Applied(_) => format!(
             "cancelled issue {id}: its attempts are stopped, and it stays parked until it changes or `vik \
-             unpark {id}` is run\n"
+             retry {id}` is run\n"
         ),
     });
     Ok(Exit::Done)

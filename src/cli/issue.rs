@@ -544,7 +544,7 @@ mod tests {
         assert_eq!((code, out.as_str()), (1, "[\n]\n"));
         assert_eq!(
             err,
-            "skipped DIR/x.md:1: it has no `id`\n  hint: add a line as `id: 1`\n"
+            "skipped DIR/x.md:1: it has no `id`\n  hint: add a line such as `id: 1`\n"
         );
         vik_issue(dir.path(), &["new", "good"], "");
         let (code, out, _) = vik_issue(dir.path(), &["list", "--json"], "");

@@ -20,6 +20,8 @@ mod prune;
 mod refresh;
 mod report;
 mod restart;
+mod resume;
+mod retry;
 mod run;
 mod runs;
 mod schedule;
@@ -32,7 +34,6 @@ mod top;
 mod trace;
 mod uninstall;
 mod unknown;
-mod unpark;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -108,10 +109,10 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Trace(args) => trace::run(workflow, args),
         Verb::Schedule(args) => schedule::run(workflow, args),
         Verb::Refresh => refresh::run(workflow),
-        Verb::Pause(args) => pause::pause(workflow, args),
-        Verb::Continue(args) => pause::resume(workflow, args),
+        Verb::Pause(args) => pause::run(workflow, args),
+        Verb::Resume(args) => resume::run(workflow, args),
         Verb::Cancel(args) => cancel::run(workflow, args),
-        Verb::Unpark(args) => unpark::run(workflow, args),
+        Verb::Retry(args) => retry::run(workflow, args),
         Verb::Approve(args) => answer::approve(workflow, args),
         Verb::Deny(args) => answer::deny(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),

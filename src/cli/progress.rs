@@ -440,7 +440,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
     ] {
         if section == "parked" && !lines.is_empty() {
             out.push_str(&format!(
-                "{} parked: see the reason with `vik explain ISSUE`, unpark with `vik unpark ISSUE`\n",
+                "{} parked: see the reason with `vik explain ISSUE`, retry with `vik retry ISSUE`\n",
                 lines.len()
             ));
         }

@@ -167,19 +167,19 @@ mod tests {
     fn other_output_is_an_error() {
         for (output, error) in [
             ("", "expected one issue"),
-            ("{\"id\": 7", "no JSON"),
-            ("{\"id\": 8, \"state\": \"todo\"}", "another issue"),
-            ("[{\"id\": 7, \"state\": \"todo\"}]", "no issue"),
+            ("{\"id\": 7", "did not print JSON"),
+            ("{\"id\": 8, \"state\": \"todo\"}", "a different issue"),
+            ("[{\"id\": 7, \"state\": \"todo\"}]", "is not an issue"),
             (
                 "{\"id\": 7, \"state\": \"a\"}, {\"id\": 7, \"state\": \"b\"}",
-                "no issue",
+                "is not an issue",
             ),
             (
                 "{\"id\": 7, \"state\": \"a\"}, {\"id\": 8, \"state\": \"b\"}",
-                "no issue",
+                "is not an issue",
             ),
-            ("], [", "no JSON"),
-            ("\"gone\"", "no issue"),
+            ("], [", "did not print JSON"),
+            ("\"gone\"", "is not an issue"),
         ] {
             let found = parse(output).map_err(|error| error.to_string());
             assert!(

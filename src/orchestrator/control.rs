@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input};
+use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input, RetryRequest};
 
 use super::{ControlRequest, Orchestrator};
 use crate::api_view;
@@ -46,9 +46,20 @@ impl Orchestrator {
                 respond(answer_to, Response::Accepted);
             }
             Verb::Pause { issue } => self.ask(Command::Pause(issue), by, answer_to),
-            Verb::Continue { issue } => self.ask(Command::Resume(issue), by, answer_to),
+            Verb::Resume { issue } => self.ask(Command::Resume(issue), by, answer_to),
             Verb::Cancel { issue } => self.ask(Command::Cancel(issue), by, answer_to),
-            Verb::Unpark { issue, attempts } => self.ask(Command::Unpark(issue, attempts), by, answer_to),
+            Verb::Retry {
+                issue,
+                stage,
+                attempts,
+            } => {
+                let request = RetryRequest {
+                    issue,
+                    stage,
+                    attempts,
+                };
+                self.ask(Command::Retry(request), by, answer_to);
+            }
             Verb::Answer {
                 issue,
                 stage,

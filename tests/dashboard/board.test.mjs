@@ -92,14 +92,14 @@ describe("the board", () => {
 
   it("frees what is parked by its button", async () => {
     page = await open(browser, mock.url);
-    await page.getByRole("button", { name: "Unpark SHOP-88, implement" }).click();
+    await page.getByRole("button", { name: "Retry SHOP-88, implement" }).click();
     await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
-    assert.deepEqual(mock.asked, [["issues/SHOP-88/unpark", { attempts: null }]]);
+    assert.deepEqual(mock.asked, [["issues/SHOP-88/retry", { stage: "implement", attempts: null }]]);
     await page.locator(".card", { hasText: "SHOP-88" }).getByText("ready").waitFor();
     await page.locator("#toasts").getByText("SHOP-88 is free to start again.").waitFor();
   });
 
-  it("is worked by the keyboard alone: skip link, tab to the button, unpark, and the focus stays near", async () => {
+  it("is worked by the keyboard alone: skip link, tab to the button, retry, and the focus stays near", async () => {
     page = await open(browser, mock.url);
     await row("SHOP-97").waitFor();
     await page.keyboard.press("Tab");
@@ -118,9 +118,9 @@ describe("the board", () => {
       });
       assert.equal(name[1], "solid", `the focus on ${name[0]} can be seen`);
       seen.push(name[0]);
-      if (name[0] === "Unpark SHOP-88, implement") break;
+      if (name[0] === "Retry SHOP-88, implement") break;
     }
-    assert.equal(seen.at(-1), "Unpark SHOP-88, implement");
+    assert.equal(seen.at(-1), "Retry SHOP-88, implement");
     await page.keyboard.press("Enter");
     await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "Parked1");
@@ -176,7 +176,7 @@ describe("the board", () => {
     page = await open(browser, mock.url);
     await page.getByRole("button", { name: "Pause" }).click();
     await page.locator("#banners").getByText("No new attempts start; running attempts continue.").waitFor();
-    await page.locator("#banners").getByRole("button", { name: "Continue" }).click();
+    await page.locator("#banners").getByRole("button", { name: "Resume" }).click();
     await page.locator("#banners .banner").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Refresh" }).click();
     await page.locator("#toasts").getByText("Refresh requested.").waitFor();
@@ -185,7 +185,7 @@ describe("the board", () => {
     await page.locator("#banners").getByText("Draining.").waitFor();
     assert.deepEqual(
       mock.asked.map(([what]) => what),
-      ["pause", "continue", "refresh", "drain"],
+      ["pause", "resume", "refresh", "drain"],
     );
   });
 

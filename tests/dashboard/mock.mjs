@@ -72,7 +72,7 @@ export async function startMock({ port = 0 } = {}) {
       return { count: world.status.sessions.length };
     },
     pause: (body) => paused(body.issue_id, true),
-    continue: (body) => paused(body.issue_id, false),
+    resume: (body) => paused(body.issue_id, false),
     cancel(id) {
       const gone = world.status.sessions.filter((one) => one.issue_id === id);
       if (!gone.length) return { count: 0, nothing: `nothing of ${id} runs` };
@@ -93,7 +93,7 @@ export async function startMock({ port = 0 } = {}) {
     },
     approve: (id, body) => answered(id, body),
     deny: (id, body) => answered(id, body),
-    unpark(id) {
+    retry(id) {
       const had = world.status.parked.length;
       world.status.parked = world.status.parked.filter((one) => one.issue_id !== id);
       const issue = world.issues.find((one) => one.issue_id === id);

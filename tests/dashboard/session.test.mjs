@@ -241,7 +241,7 @@ describe("a session", () => {
 });
 
 describe("an issue", () => {
-  it("tells where it stands and what was done, and is unparked with a number of attempts", async () => {
+  it("tells where it stands and what was done, and is retried with a number of attempts", async () => {
     page = await open(browser, `${mock.url}/issues/SHOP-88`);
     await page.getByRole("heading", { name: "Current state" }).waitFor();
     const runs = await page.locator("#runs").innerText();
@@ -253,9 +253,9 @@ describe("an issue", () => {
     await page.locator("summary", { hasText: "Diff of the workspace" }).click();
     await page.getByText("7 files changed").waitFor();
     await page.getByRole("spinbutton", { name: "Attempts" }).fill("2");
-    await page.getByRole("button", { name: "Unpark" }).click();
+    await page.getByRole("button", { name: "Retry" }).click();
     await page.locator("#stands").getByText("ready").waitFor();
-    assert.deepEqual(mock.asked, [["issues/SHOP-88/unpark", { attempts: 2 }]]);
+    assert.deepEqual(mock.asked, [["issues/SHOP-88/retry", { stage: null, attempts: 2 }]]);
     assert.ok(
       await page
         .locator("details", { hasText: "7 files changed" })
@@ -267,11 +267,11 @@ describe("an issue", () => {
   it("is paused and goes on", async () => {
     page = await open(browser, `${mock.url}/issues/SHOP-140`);
     await page.getByRole("button", { name: "Pause" }).click();
-    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByRole("button", { name: "Resume" }).click();
     await page.getByRole("button", { name: "Pause" }).waitFor();
     assert.deepEqual(mock.asked, [
       ["pause", { issue_id: "SHOP-140" }],
-      ["continue", { issue_id: "SHOP-140" }],
+      ["resume", { issue_id: "SHOP-140" }],
     ]);
   });
 });

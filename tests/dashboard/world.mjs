@@ -174,7 +174,7 @@ export function makeWorld() {
           reason: "attempts_used_up",
           detail:
             "3 attempts failed. The last: verify said no: test payments::refund ... FAILED (assertion failed: left == right)",
-          freed_by: "a change of the issue's title, description or state, or `vik unpark SHOP-88`",
+          freed_by: "a change of the issue's title, description or state, or `vik retry SHOP-88`",
         },
         {
           run_id: uuid(51),
@@ -183,7 +183,7 @@ export function makeWorld() {
           since: ago(8 * MINUTE),
           reason: "no_progress",
           detail: "The attempt succeeded, but no state, commit or file changed.",
-          freed_by: "a change of the issue, or `vik unpark SHOP-120`",
+          freed_by: "a change of the issue, or `vik retry SHOP-120`",
         },
       ],
       waiting: [

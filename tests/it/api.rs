@@ -206,7 +206,7 @@ fn api_reports_runs_issues_and_session_events() {
     assert_eq!(served.get(&format!("/sessions/{session}/stderr"))["left_out"], 0);
     let diff = served.get(&format!("/sessions/{session}/diff"));
     assert!(
-        diff["note"].as_str().unwrap().contains("no git work tree"),
+        diff["note"].as_str().unwrap().contains("not a git work tree"),
         "{diff}"
     );
     served.end();
@@ -277,7 +277,14 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
         served.post("/pause", &json!({}))["nothing"],
         "it is already paused"
     );
-    assert_eq!(served.post("/continue", &json!({"issue_id": null}))["count"], 1);
+    assert_eq!(served.post("/resume", &json!({"issue_id": null}))["count"], 1);
+    // The former paths do the same.
+    assert_eq!(
+        served.post("/continue", &json!({}))["nothing"],
+        "it is not paused"
+    );
+    let unparked = served.post("/issues/1/unpark", &json!({}));
+    assert_eq!(unparked["nothing"], "the issue has no parked stage");
     assert_eq!(served.post("/issues/1/cancel", &json!({}))["count"], 1);
     eventually("it is parked", || {
         served.get("/state")["parked"][0]["reason"] == "cancelled"
@@ -286,7 +293,7 @@ fn steering_by_a_person_is_recorded_with_its_origin() {
     assert_eq!(held["hold"]["reason"], "parked");
     std::fs::remove_file(served.world.workspace("1").join("up")).unwrap();
     assert_eq!(
-        served.post("/issues/1/unpark", &json!({"attempts": 9}))["count"],
+        served.post("/issues/1/retry", &json!({"attempts": 9}))["count"],
         1
     );
     eventually("it is worked on again", || {
@@ -388,7 +395,7 @@ fn feed_reports_pause_and_session_progress() {
     served.post("/pause", &json!({}));
     until(&mut events, |event| event.event == "state");
     assert_eq!(served.get("/state")["paused"], true);
-    served.post("/continue", &json!({}));
+    served.post("/resume", &json!({}));
     until(&mut events, |event| event.event == "state");
     std::fs::write(served.world.workspace("1").join("on"), "").unwrap();
     until(&mut events, |event| event.event == "session_ended");

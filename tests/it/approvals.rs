@@ -43,7 +43,7 @@ fn start_waits_for_approval_across_a_crash() {
     assert!(world.sessions("1").is_empty());
     // An answer with the id of another request is refused.
     let done = world.vik(&["approve", "1", "--request", "another"]).expect(1);
-    assert!(done.err.contains("another request"), "{}", done.err);
+    assert!(done.err.contains("not the one that you named"), "{}", done.err);
     world.vik(&["approve", "none"]).expect(8);
     // The request still waits after the daemon was killed.
     daemon.signal(Signal::SIGKILL);
@@ -62,7 +62,7 @@ fn start_waits_for_approval_across_a_crash() {
     let prompt = world.session("1").text(".prompt.md");
     assert!(prompt.contains("be gentle"), "{prompt}");
     let done = world.vik(&["approve", "1"]).expect(1);
-    assert!(done.err.contains("nothing of it waits"), "{}", done.err);
+    assert!(done.err.contains("has no pending approval"), "{}", done.err);
     daemon.stop().expect(0);
 }
 

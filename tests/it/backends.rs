@@ -204,11 +204,11 @@ fn end_of_an_agent_is_reported_as_without_bubblewrap() {
         ("exec ./not-there", "\"exit_code\":127"),
         (
             "head -c 2G /dev/zero | tail -c 2G > /dev/null",
-            "its sandbox allows 64 MiB",
+            "the sandbox allows 64 MiB",
         ),
         (
             "bomb() { bomb | bomb & }; bomb; sleep 600",
-            "its sandbox allows 40",
+            "the sandbox allows 40",
         ),
     ] {
         let world = World::below(Path::new("/var/tmp"), &[("1", "todo")])
@@ -307,7 +307,7 @@ fn unusable_bubblewrap_is_refused_at_the_start() {
     world.env.link("bwrap", &refusing);
     let done = world.once();
     assert_ne!(done.code, 0);
-    for message in ["No permissions to create new namespace", "namespaces of users"] {
+    for message in ["No permissions to create new namespace", "user namespaces"] {
         assert!(done.err.contains(message), "{}", done.err);
     }
     assert!(world.sessions("1").is_empty());

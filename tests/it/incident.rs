@@ -80,13 +80,13 @@ fn agent_that_succeeds_forever_stays_within_the_limits() {
     parked_as(&world, "issue_limit", 5);
 
     // Only a command of a person frees it, for as many attempts as the command allows.
-    world.vik(&["unpark", "1", "--attempts", "1"]).expect(0);
+    world.vik(&["retry", "1", "--attempts", "1"]).expect(0);
     parked_as(&world, "no_progress", 6);
     world.tracker.set("1", "title", json!("Show each and every cent"));
     parked_as(&world, "issue_limit", 6);
     let entry: Value = world.status().unwrap()["parked"][0].clone();
     assert!(
-        entry["freed_by"].as_str().unwrap().contains("vik unpark"),
+        entry["freed_by"].as_str().unwrap().contains("vik retry"),
         "{entry}"
     );
     world.vik(&["stop"]).expect(0);

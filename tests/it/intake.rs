@@ -280,7 +280,7 @@ fn field_of_a_wrong_type_is_reported_and_may_hold_its_issue() {
     let world = pulling(&format!("echo '{issues}'"));
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
     let warnings = [
-        "issue 1: `description` is an object",
+        "issue 1: `description` is ignored: expected a string, found an object",
         "issue 2: `blocked_by` contains an entry that is not an id",
     ];
     for warning in warnings {

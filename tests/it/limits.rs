@@ -29,7 +29,7 @@ fn attempt_limit_of_an_issue_holds_across_restarts() {
 
     let daemon = world.daemon();
     assert_eq!(parked(&world, "1"), "issue_limit");
-    world.vik(&["unpark", "1", "--attempts", "1"]).expect(0);
+    world.vik(&["retry", "1", "--attempts", "1"]).expect(0);
     eventually("one more", || world.sessions("1").len() == 4);
     eventually("it is used up again", || parked(&world, "1") == "issue_limit");
     daemon.stop().expect(0);

@@ -441,7 +441,11 @@ fn notify_test_reports_the_result_of_each_notifier() {
         (&json!(false), &json!("hook"))
     );
     let done = world.vik(&["notify", "test", "tema"]).expect(2);
-    assert!(done.err.contains("there is bad, hook, team"), "{}", done.err);
+    assert!(
+        done.err.contains("known notifiers: bad, hook, team"),
+        "{}",
+        done.err
+    );
     let doctor = world.vik(&["doctor", "--offline"]).expect(1);
     assert!(
         doctor.out.contains("the variable NOT_SET is not set"),

@@ -47,34 +47,34 @@ fn agent_over_its_limits_is_killed_and_reported() {
         (
             json!({"memory": "64MiB"}),
             "head -c 2G /dev/zero | tail -c 2G > /dev/null",
-            "its sandbox allows 64 MiB",
+            "the sandbox allows 64 MiB",
         ),
         (
             json!({"pids": 40}),
             "bomb() { bomb | bomb & }; bomb; sleep 600",
-            "its sandbox allows 40",
+            "the sandbox allows 40",
         ),
         (
             json!({"pids": 40}),
             // Zombies, for which the parent never waits, count, too.
             "exec perl -e 'for (1 .. 60) { fork or exit } sleep 600'",
-            "its sandbox allows 40",
+            "the sandbox allows 40",
         ),
         (
             json!({"memory": "64MiB"}),
             // A file in memory without a name; none of it is resident.
             "f=/dev/shm/vik-test-$$; exec 3> $f; rm $f; head -c 100M /dev/zero >&3; sleep 600",
-            "its sandbox allows 64 MiB (`sandbox.memory`)",
+            "the sandbox allows 64 MiB (`sandbox.memory`)",
         ),
         (
             json!({"disk": "64MiB"}),
             "head -c 4G /dev/zero > flood; sleep 600",
-            "its sandbox allows 64 MiB (`sandbox.disk`)",
+            "the sandbox allows 64 MiB (`sandbox.disk`)",
         ),
         (
             json!({"disk": "64MiB"}),
             "exec 3> flood; rm flood; head -c 4G /dev/zero >&3; sleep 600",
-            "its sandbox allows 64 MiB (`sandbox.disk`)",
+            "the sandbox allows 64 MiB (`sandbox.disk`)",
         ),
     ] {
         let world = World::new(&[("1", "todo")])

@@ -214,7 +214,7 @@ fn entries_follow_an_edit_and_run_once_ignores_them() {
     scene.world.put("/schedule", bad);
     let done = scene.world.vik(&["schedule"]).expect(3);
     assert!(
-        done.err.contains("no cron pattern") && done.err.contains("Europe/Berlin"),
+        done.err.contains("invalid cron pattern") && done.err.contains("Europe/Berlin"),
         "{}",
         done.err
     );

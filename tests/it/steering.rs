@@ -1,4 +1,4 @@
-//! A person steers the daemon: pause, cancel, unpark, drain, explain, doctor.
+//! A person steers the daemon: pause, cancel, retry, drain, explain, doctor.
 
 use serde_json::{Value, json};
 use vik_testkit::alive;
@@ -58,7 +58,7 @@ fn pause_holds_all_work_until_continue() {
     assert!(world.vik(&["status"]).expect(0).out.contains("PAUSED"));
     let text = world.vik(&["explain", "1"]).expect(0).out;
     assert!(
-        text.contains("Not running") && text.contains("`vik continue`"),
+        text.contains("Not running") && text.contains("`vik resume`"),
         "{text}"
     );
     assert!(world.sessions("1").is_empty());
@@ -83,7 +83,7 @@ fn pause_of_an_issue_lets_its_running_attempt_finish() {
     // A running attempt proceeds.
     go(&world);
     moved(&world, "1");
-    for verb in ["pause", "continue", "cancel", "unpark"] {
+    for verb in ["pause", "resume", "cancel", "retry"] {
         let done = world.vik(&[verb, "none"]).expect(8);
         assert!(
             done.err.contains("`none`") && done.err.contains("hint"),
@@ -95,20 +95,23 @@ fn pause_of_an_issue_lets_its_running_attempt_finish() {
 }
 
 #[test]
-fn cancelled_issue_stays_parked_until_unpark() {
+fn cancelled_issue_stays_parked_until_retry() {
     let world = waiting();
     let daemon = world.daemon();
     up(&world, 1);
     let output = world.vik(&["cancel", "1"]).expect(0).out;
-    assert!(output.contains("vik unpark 1"), "{output}");
+    assert!(output.contains("vik retry 1"), "{output}");
     held_by(&world, "1", "parked");
     world.sessions("1")[0].expect("cancelled", None);
     let parked = &world.status().unwrap()["parked"][0];
     assert_eq!(parked["reason"], "cancelled");
-    assert!(parked["freed_by"].as_str().unwrap().contains("vik unpark"));
+    assert!(parked["freed_by"].as_str().unwrap().contains("vik retry"));
     std::fs::remove_file(world.workspace("1").join("up")).unwrap();
-    let output = world.vik(&["unpark", "1", "--attempts", "20"]).expect(0).out;
-    assert!(output.contains("20 attempts more"), "{output}");
+    let output = world.vik(&["retry", "1", "--stage", "other"]).expect(0).out;
+    assert!(output.contains("nothing to retry: this stage"), "{output}");
+    held_by(&world, "1", "parked");
+    let output = world.vik(&["retry", "1", "--attempts", "20"]).expect(0).out;
+    assert!(output.contains("another 20 attempts"), "{output}");
     up(&world, 2);
     let explained = explain(&world, "1");
     assert_eq!(explained["now"]["stages"][0]["state"], "running");
@@ -234,13 +237,13 @@ fn explain_reports_an_issue_that_matches_no_stage() {
     let text = world.vik(&["explain", "1"]).expect(0).out;
     let message = "no stage handles the state `done`; stages handle `todo`";
     assert!(
-        text.contains(message) && text.contains("Freed by a move of the issue"),
+        text.contains(message) && text.contains("Freed by moving the issue"),
         "{text}"
     );
     // An issue that was never in a state of a stage is unknown, and the error lists those states.
     let error = world.vik(&["explain", "2"]).expect(8).err;
     assert!(
-        error.contains("in a state that a stage takes: those are `todo`"),
+        error.contains("in a state that a stage handles: `todo`"),
         "{error}"
     );
     let shown = world.vik(&["show", "1"]).expect(0).out;

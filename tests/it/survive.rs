@@ -162,7 +162,7 @@ fn cancelled_issue_stays_parked_across_a_restart() {
     daemon.stop().expect(0);
     let daemon = world.daemon();
     assert_eq!(world.status().unwrap()["parked"][0]["reason"], "cancelled");
-    world.vik(&["unpark", "1"]).expect(0);
+    world.vik(&["retry", "1"]).expect(0);
     eventually("it is tried again", || world.sessions("1").len() == 2);
     daemon.stop().expect(0);
 }

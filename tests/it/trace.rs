@@ -278,7 +278,7 @@ fn checked(world: &World, file: &Path) {
         let done = world
             .vik(&["trace", "export", "--format", "notes", "--repo", &clone])
             .expect(0);
-        assert!(done.out.starts_with("1 record noted"), "{}", done.out);
+        assert!(done.out.starts_with("1 record written to"), "{}", done.out);
     }
     let note = git(&["-C", &clone, "notes", "--ref", "agent-trace", "show", "HEAD"]);
     assert_eq!(note.trim_end().lines().count(), 1);

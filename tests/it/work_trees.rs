@@ -196,7 +196,7 @@ fn hanging_git_blocks_no_stop_and_its_work_is_recovered() {
         assert_eq!(subjects(&main, "vik/1"), "zero ");
         std::fs::remove_file(&hang).unwrap();
         let daemon = world.daemon();
-        world.vik(&["unpark", "1"]);
+        world.vik(&["retry", "1"]);
         eventually("it is done", || {
             world.tracker.state("1").as_deref() == Some("done")
         });

@@ -38,7 +38,8 @@ pub enum Verb {
         issue: Option<IssueId>,
     },
     /// Resume after a pause.
-    Continue {
+    #[serde(rename = "continue")]
+    Resume {
         /// The issue; all if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         issue: Option<IssueId>,
@@ -47,9 +48,13 @@ pub enum Verb {
     Cancel {
         issue: IssueId,
     },
-    /// Free what is parked for the issue.
-    Unpark {
+    /// Free the parked stages of the issue.
+    #[serde(rename = "unpark")]
+    Retry {
         issue: IssueId,
+        /// The only stage to free; every parked one if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stage: Option<StageName>,
         /// Allow at least this many more attempts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
@@ -141,14 +146,12 @@ mod tests {
             Verb::Stop { keep_sessions: true }
         );
         assert_eq!(verb(r#"{"v":1,"verb":"pause"}"#), Verb::Pause { issue: None });
-        let unpark = Verb::Unpark {
+        let retry = Verb::Retry {
             issue: "7".into(),
+            stage: None,
             attempts: Some(2),
         };
-        assert_eq!(
-            verb(r#"{"v":1,"verb":"unpark","issue":"7","attempts":2}"#),
-            unpark
-        );
+        assert_eq!(verb(r#"{"v":1,"verb":"unpark","issue":"7","attempts":2}"#), retry);
         // A request to an older daemon keeps its form.
         let request = |verb| serde_json::to_string(&Request { v: PROTOCOL, verb }).unwrap();
         assert_eq!(

@@ -25,7 +25,7 @@ pub use explain::{
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
-pub use problem::{ApprovalDecision, PROBLEM_JSON, Problem, Steered, Unpark, WhichIssue};
+pub use problem::{ApprovalDecision, PROBLEM_JSON, Problem, Retry, Steered, WhichIssue};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};

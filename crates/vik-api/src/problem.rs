@@ -41,7 +41,7 @@ impl Problem {
     }
 }
 
-/// `POST /api/v1/pause`, `POST /api/v1/continue`: pause or resume one issue or all issues.
+/// `POST /api/v1/pause`, `POST /api/v1/resume`: pause or resume one issue or all issues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhichIssue {
@@ -50,10 +50,13 @@ pub struct WhichIssue {
     pub issue_id: Option<vik_core::ids::IssueId>,
 }
 
-/// `POST /api/v1/issues/{id}/unpark`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `POST /api/v1/issues/{id}/retry`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Unpark {
+pub struct Retry {
+    /// The only stage to retry; every parked one if absent.
+    #[serde(default)]
+    pub stage: Option<vik_core::ids::StageName>,
     /// Allow at least this many more attempts.
     #[serde(default, deserialize_with = "whole")]
     #[schemars(range(max = 4_294_967_295_u32))]

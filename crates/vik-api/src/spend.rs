@@ -115,7 +115,7 @@ pub struct DayView {
 pub struct LifeView {
     /// Starts of an agent.
     pub attempts: u32,
-    /// The maximum number of attempts, including those that `unpark --attempts` allowed.
+    /// The maximum number of attempts, including those that `vik retry --attempts` allowed.
     pub max_attempts: Option<u32>,
     /// The charges, including running attempts.
     pub spent: SpendView,

@@ -19,8 +19,8 @@ use sse_stream::SseStream;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use vik_api::{
-    ApprovalDecision, DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Problem, Status, Steered,
-    Unpark, WhichIssue,
+    ApprovalDecision, DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Problem, Retry, Status,
+    Steered, WhichIssue,
 };
 use vik_core::ids::IssueId;
 
@@ -100,14 +100,14 @@ impl Client {
         match action {
             Action::Refresh => self.post("refresh", &nothing).await,
             Action::Pause(issue) => self.post("pause", &which(issue)).await,
-            Action::Continue(issue) => self.post("continue", &which(issue)).await,
+            Action::Resume(issue) => self.post("resume", &which(issue)).await,
             Action::Cancel(issue) => {
                 self.post(&format!("issues/{}/cancel", encode(issue.as_str())), &nothing)
                     .await
             }
-            Action::Unpark(issue) => {
-                let path = format!("issues/{}/unpark", encode(issue.as_str()));
-                self.post(&path, &Unpark { attempts: None }).await
+            Action::Retry(issue) => {
+                let path = format!("issues/{}/retry", encode(issue.as_str()));
+                self.post(&path, &Retry::default()).await
             }
             Action::Approve(issue, request, message) => {
                 let path = format!("issues/{}/approve", encode(issue.as_str()));

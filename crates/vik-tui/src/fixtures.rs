@@ -74,7 +74,7 @@ pub(crate) fn parked(issue: &str) -> ParkedView {
         "run_id": "0198a7c2-3333-7000-8000-000000000001", "issue_id": issue, "stage": "implement",
         "since": ago(4_000), "reason": "no_progress",
         "detail": "3 attempts ended well, yet no commit and no file changed and the state stayed `ready`",
-        "freed_by": format!("a change of title, description or state, or `vik unpark {issue}`"),
+        "freed_by": format!("a change of title, description or state, or `vik retry {issue}`"),
     }))
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn explanation(issue: &str, n: usize) -> Explanation {
             "stage": "implement", "state": pick(n, &["held", "running", "waiting"]), "run_id": "r", "session_id": null,
             "last_outcome": "failed", "last_class": "verify", "attempts": 3, "max_attempts": 3,
             "hold": {"reason": "attempts_used_up", "detail": "3 of 3 attempts failed", "since": ago(300),
-                "until": null, "freed_by": format!("`vik unpark {issue}`")},
+                "until": null, "freed_by": format!("`vik retry {issue}`")},
         }],
         "life": {"attempts": 3, "max_attempts": 15, "spent": {"tokens": 400_000, "cost_usd": 1.2},
             "limit": {"tokens": null, "usd": 10.0}},

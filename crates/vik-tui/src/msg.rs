@@ -66,11 +66,11 @@ pub(crate) enum Action {
     /// Start no more work, for one issue or at all.
     Pause(Option<IssueId>),
     /// Resume after a pause.
-    Continue(Option<IssueId>),
+    Resume(Option<IssueId>),
     /// Stop the work on an issue, and park it.
     Cancel(IssueId),
-    /// Free an issue that is parked.
-    Unpark(IssueId),
+    /// Free the parked stages of an issue.
+    Retry(IssueId),
     /// Approve a request: the issue, the request, and a message.
     Approve(IssueId, String, Option<String>),
     /// Deny a request: the issue, the request, and a message.
@@ -84,10 +84,10 @@ impl Action {
             Self::Refresh => "requesting a refresh".to_owned(),
             Self::Pause(None) => "pausing all issues".to_owned(),
             Self::Pause(Some(issue)) => format!("pausing {issue}"),
-            Self::Continue(None) => "resuming all issues".to_owned(),
-            Self::Continue(Some(issue)) => format!("resuming {issue}"),
+            Self::Resume(None) => "resuming all issues".to_owned(),
+            Self::Resume(Some(issue)) => format!("resuming {issue}"),
             Self::Cancel(issue) => format!("cancelling {issue}"),
-            Self::Unpark(issue) => format!("unparking {issue}"),
+            Self::Retry(issue) => format!("retrying {issue}"),
             Self::Approve(issue, ..) => format!("approving {issue}"),
             Self::Deny(issue, ..) => format!("denying {issue}"),
         }
@@ -103,10 +103,10 @@ impl Action {
             }
             Self::Pause(None) => "paused: no new attempts start, running attempts continue".to_owned(),
             Self::Pause(Some(issue)) => format!("paused {issue}: running attempts continue"),
-            Self::Continue(None) => "resumed all issues".to_owned(),
-            Self::Continue(Some(issue)) => format!("resumed {issue}"),
+            Self::Resume(None) => "resumed all issues".to_owned(),
+            Self::Resume(Some(issue)) => format!("resumed {issue}"),
             Self::Cancel(issue) => format!("cancelled and parked {issue}: {attempts} stopped"),
-            Self::Unpark(issue) => format!("unparked {issue}: {runs} freed"),
+            Self::Retry(issue) => format!("retrying {issue}: {runs} freed"),
             Self::Approve(issue, ..) => format!("approved {issue}"),
             Self::Deny(issue, ..) => format!("denied {issue}"),
         }
@@ -118,10 +118,10 @@ impl Action {
             Self::Refresh => "refresh".to_owned(),
             Self::Pause(None) => "pause".to_owned(),
             Self::Pause(Some(issue)) => format!("pause {issue}"),
-            Self::Continue(None) => "continue".to_owned(),
-            Self::Continue(Some(issue)) => format!("continue {issue}"),
+            Self::Resume(None) => "resume".to_owned(),
+            Self::Resume(Some(issue)) => format!("resume {issue}"),
             Self::Cancel(issue) => format!("cancel {issue}"),
-            Self::Unpark(issue) => format!("unpark {issue}"),
+            Self::Retry(issue) => format!("retry {issue}"),
             Self::Approve(issue, ..) => format!("approve {issue}"),
             Self::Deny(issue, ..) => format!("deny {issue}"),
         }

@@ -186,7 +186,7 @@ fn answer(explained: &Explained) -> String {
 fn answer_covers_all_states_of_an_issue() {
     let mut parked = hold("parked", "parked (auth): the key is not valid");
     parked.since = Some(ago(11_000));
-    parked.freed_by = Some("a login or key that works, then `vik unpark`".to_owned());
+    parked.freed_by = Some("a login or key that works, then `vik retry`".to_owned());
     let parked = stage("implement", StageState::Held, Some(parked));
     let slot = stage(
         "implement",

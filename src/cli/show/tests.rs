@@ -134,7 +134,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
                     detail: "parked (attempts_used_up): 2 attempts".to_owned(),
                     since: None,
                     until: None,
-                    freed_by: Some("a change of the issue, or `vik unpark`".to_owned()),
+                    freed_by: Some("a change of the issue, or `vik retry`".to_owned()),
                 }),
             }],
             life: LifeView {
@@ -197,7 +197,7 @@ fn decisions() -> Vec<Decision> {
             stage,
             None,
             "parked",
-            "attempts_used_up; freed by a change of the issue's title or description, or `vik unpark`",
+            "attempts_used_up; freed by a change of the issue's title or description, or `vik retry`",
         ),
         decision(
             2000,

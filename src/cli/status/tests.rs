@@ -117,7 +117,7 @@ fn eventful() -> Status {
     };
     first.adopted = true;
     first.resumed_from = Some("0195-before".to_owned());
-    let freed_by = "a change of the issue's title or description, or `vik unpark`";
+    let freed_by = "a change of the issue's title or description, or `vik retry`";
     Status {
         schema: SCHEMA,
         daemon: Daemon {
@@ -167,7 +167,7 @@ fn eventful() -> Status {
                 "8",
                 "auth",
                 "401: the key\u{1b}[31m is not valid, or has been revoked; see https://example.com/keys for the keys of this account",
-                "a login or key that works, then `vik unpark`",
+                "a login or key that works, then `vik retry`",
             ),
         ],
         waiting: vec![

@@ -114,7 +114,7 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
         );
     }
     if status.paused {
-        out.push_str("PAUSED: no new attempts start; resume with `vik continue`\n");
+        out.push_str("PAUSED: no new attempts start; resume with `vik resume`\n");
     }
     if !status.paused_issues.is_empty() {
         let ids: Vec<_> = status

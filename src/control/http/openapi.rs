@@ -93,6 +93,9 @@ fn operation(route: &Route, problem: &Schema, generator: &mut SchemaGenerator) -
         "parameters": parameters,
         "responses": responses,
     });
+    if route.is_deprecated {
+        operation["deprecated"] = json!(true);
+    }
     if !route.needs_token {
         operation["security"] = json!([]);
     }

@@ -10,7 +10,7 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use vik_api::{
     ApprovalDecision, DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage,
-    ReportView, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered, Unpark,
+    ReportView, Retry, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered,
     WhichIssue,
 };
 
@@ -53,6 +53,8 @@ pub struct Route {
     /// Whether the path names an item, so that it can respond with 404.
     pub names_item: bool,
     pub needs_token: bool,
+    /// Whether another path has replaced this one.
+    pub is_deprecated: bool,
     handler: MethodRouter<Arc<Daemon>>,
 }
 
@@ -72,6 +74,7 @@ impl Route {
             response: gives,
             names_item: path.contains('{'),
             needs_token: true,
+            is_deprecated: false,
             handler,
         }
     }
@@ -100,6 +103,11 @@ impl Route {
 
     fn for_anybody(mut self) -> Self {
         self.needs_token = false;
+        self
+    }
+
+    fn deprecated(mut self) -> Self {
+        self.is_deprecated = true;
         self
     }
 
@@ -198,7 +206,10 @@ pub fn routes() -> Vec<Route> {
             post(steer::pause),
         )
         .may_be_unknown(),
-        Route::post::<WhichIssue>("/continue", "Resume after a pause", post(steer::resume)).may_be_unknown(),
+        Route::post::<WhichIssue>("/resume", "Resume after a pause", post(steer::resume)).may_be_unknown(),
+        Route::post::<WhichIssue>("/continue", "The former path of `/resume`", post(steer::resume))
+            .may_be_unknown()
+            .deprecated(),
         Route::post::<Nothing>(
             "/drain",
             "Start no more attempts, and exit when none is running",
@@ -209,11 +220,17 @@ pub fn routes() -> Vec<Route> {
             "Stop the running attempts of the issue, and park it",
             post(steer::cancel),
         ),
-        Route::post::<Unpark>(
-            "/issues/{id}/unpark",
-            "Unpark the stages of the issue",
-            post(steer::unpark),
+        Route::post::<Retry>(
+            "/issues/{id}/retry",
+            "Free the parked stages of the issue, or one of them, so that they can start again",
+            post(steer::retry),
         ),
+        Route::post::<Retry>(
+            "/issues/{id}/unpark",
+            "The former path of `/issues/{id}/retry`",
+            post(steer::retry),
+        )
+        .deprecated(),
         Route::post::<ApprovalDecision>(
             "/issues/{id}/approve",
             "Approve a pending request",

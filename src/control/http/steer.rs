@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use vik_api::{ApprovalDecision, Response, Steered, Unpark, Verb, WhichIssue};
+use vik_api::{ApprovalDecision, Response, Retry, Steered, Verb, WhichIssue};
 use vik_core::approval;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Actor;
@@ -36,7 +36,7 @@ pub async fn pause((State(daemon), Extension(by)): Caller, input: Input<WhichIss
 
 pub async fn resume((State(daemon), Extension(by)): Caller, input: Input<WhichIssue>) -> Answer<Steered> {
     let issue = input.0.issue_id;
-    let verb = Verb::Continue { issue: issue.clone() };
+    let verb = Verb::Resume { issue: issue.clone() };
     steer(&daemon, verb, by, issue).await
 }
 
@@ -49,14 +49,16 @@ pub async fn cancel(
     steer(&daemon, verb, by, Some(issue)).await
 }
 
-pub async fn unpark(
+pub async fn retry(
     (State(daemon), Extension(by)): Caller,
     IssueInPath(issue): IssueInPath,
-    input: Input<Unpark>,
+    input: Input<Retry>,
 ) -> Answer<Steered> {
-    let verb = Verb::Unpark {
+    let Retry { stage, attempts } = input.0;
+    let verb = Verb::Retry {
         issue: issue.clone(),
-        attempts: input.0.attempts,
+        stage,
+        attempts,
     };
     steer(&daemon, verb, by, Some(issue)).await
 }

@@ -7,7 +7,7 @@ import { store, start } from "./store.js";
 import { button, chip } from "./ui.js";
 import { many, when } from "./format.js";
 import { cut, visible } from "./visible.js";
-import { goOn } from "./steer.js";
+import { resume } from "./steer.js";
 import { keys } from "./keys.js";
 import { boardPage } from "./board.js";
 import { issuePage } from "./issue.js";
@@ -132,7 +132,7 @@ function bannerList() {
       "Paused",
       "wait",
       h("span", {}, h("strong", {}, "Paused. "), "No new attempts start; running attempts continue. "),
-      button("Continue", () => goOn()),
+      button("Resume", () => resume()),
     );
   }
   if (status.state === "draining" || status.state === "stopping") {

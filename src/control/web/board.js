@@ -5,7 +5,7 @@ import { coalesce, get } from "./api.js";
 import { store } from "./store.js";
 import { button, empty, failure, meter, section } from "./ui.js";
 import { estimatedPart, many, tokens, usd, when, whole } from "./format.js";
-import { drain, goOn, pause, refresh } from "./steer.js";
+import { drain, pause, refresh, resume } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
 import { stageColumns, noStage } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
@@ -68,7 +68,7 @@ export function boardPage() {
       "div",
       { class: "row tools" },
       status.paused
-        ? button("Continue", () => goOn(), { kind: "primary" })
+        ? button("Resume", () => resume(), { kind: "primary" })
         : button("Pause", () => pause(), { title: "Start no new attempts; running attempts continue" }),
       button("Refresh", refresh, { title: "Reload the workflow and pull the issues now" }),
       status.state === "running"
@@ -263,7 +263,7 @@ export function boardPage() {
             : empty(
                 "No running sessions.",
                 status.paused
-                  ? "Everything is paused: press Continue."
+                  ? "Everything is paused: press Resume."
                   : "An issue in the state of a stage starts automatically after the next pull.",
               ),
           h("ul", { class: "rows" }, status.sessions.map(liveRow)),
@@ -282,7 +282,7 @@ export function boardPage() {
               ? null
               : empty(
                   "No parked issues.",
-                  "Issues that Vik gave up on are listed here, with the reason and a button to unpark them.",
+                  "Issues that Vik gave up on are listed here, with the reason and a button to retry them.",
                 ),
             h(
               "ul",

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { button, chip, issueLink, issueTitle, meter, sessionHref } from "./ui.js";
 import { allTokens, many, tokens, usd, when, words } from "./format.js";
-import { answer, cancel, unpark } from "./steer.js";
+import { answer, cancel, retry } from "./steer.js";
 import { cut } from "./visible.js";
 
 /** What it counts against its limit: what is charged, and where nothing is yet, what it reports. */
@@ -142,9 +142,9 @@ export function parkedRow(parked, title) {
       h("p", { class: "small clamp3" }, cut(parked.detail, 600)),
       h("p", { class: "small dim" }, "Freed by: ", parked.freed_by),
     ),
-    button("Unpark", () => unpark(id), {
+    button("Retry", () => retry(id, { stage: parked.stage }), {
       kind: "primary-quiet",
-      "aria-label": `Unpark ${cut(id, 60)}, ${parked.stage}`,
+      "aria-label": `Retry ${cut(id, 60)}, ${parked.stage}`,
     }),
   );
 }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { coalesce, get, part } from "./api.js";
 import { button, chip, empty, facts, failure, issueTitle, meter, section, sessionHref } from "./ui.js";
 import { allTokens, duration, estimatedPart, tokens, usd, when, words } from "./format.js";
-import { cancel, goOn, pause, unpark } from "./steer.js";
+import { cancel, pause, resume, retry } from "./steer.js";
 import { attemptRow, attemptTone, costOf } from "./attempts.js";
 import { diffView, promptView, scriptsView } from "./evidence.js";
 import { cut, webHost } from "./visible.js";
@@ -100,7 +100,7 @@ export function issuePage(id) {
           parked
             ? h(
                 "span",
-                { class: "row unpark" },
+                { class: "row retry" },
                 h(
                   "label",
                   { class: "small" },
@@ -118,10 +118,10 @@ export function issuePage(id) {
                     },
                   }),
                 ),
-                button("Unpark", () => unpark(id, Number.parseInt(attempts, 10) || null), { kind: "primary" }),
+                button("Retry", () => retry(id, { attempts: Number.parseInt(attempts, 10) || null }), { kind: "primary" }),
               )
             : null,
-          now?.paused ? button("Continue", () => goOn(id)) : button("Pause", () => pause(id)),
+          now?.paused ? button("Resume", () => resume(id)) : button("Pause", () => pause(id)),
         ),
       ),
     ];
@@ -272,7 +272,7 @@ export function issuePage(id) {
       { id: "decisions", count: all.length },
       all.length
         ? null
-        : empty("No decisions yet.", "Starts, waits, parks and unparks are listed here with their reasons."),
+        : empty("No decisions yet.", "Starts, waits, parked stages and retries are listed here with their reasons."),
       h(
         "ul",
         { class: "decisions small" },

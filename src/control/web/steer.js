@@ -29,7 +29,7 @@ const name = (id) => cut(String(id), 40);
 export async function cancel(issueId) {
   const sure = await confirm({
     title: `Cancel ${name(issueId)}?`,
-    text: "The agent is stopped, and the stage is parked until you unpark it. The changes in its workspace are kept.",
+    text: "The agent is stopped, and the stage is parked until you retry it. The changes in its workspace are kept.",
     yes: "Cancel the attempt",
     danger: true,
   });
@@ -42,12 +42,13 @@ export async function cancel(issueId) {
     );
 }
 
-export const unpark = (issueId, attempts = null) =>
+/** Retries the parked stages of an issue, or only the given one. */
+export const retry = (issueId, { stage = null, attempts = null } = {}) =>
   steer(
-    `unpark ${issueId}`,
-    `issues/${part(issueId)}/unpark`,
-    { attempts },
-    () => `${name(issueId)} is unparked and can start again.`,
+    `retry ${issueId} ${stage}`,
+    `issues/${part(issueId)}/retry`,
+    { stage, attempts },
+    (n) => `Retrying ${many(n, "parked stage")} of ${name(issueId)}.`,
   );
 
 /** `yes`: let it go on. The request that was seen goes with it: another one is not answered by mistake. */
@@ -75,8 +76,8 @@ export const pause = (issueId = null) =>
     issueId === null ? "Paused: no new attempts start; running attempts continue." : `${name(issueId)} is paused.`,
   );
 
-export const goOn = (issueId = null) =>
-  steer(`continue ${issueId}`, "continue", { issue_id: issueId }, () =>
+export const resume = (issueId = null) =>
+  steer(`resume ${issueId}`, "resume", { issue_id: issueId }, () =>
     issueId === null ? "Resumed." : `${name(issueId)} is resumed.`,
   );
 

@@ -54,7 +54,7 @@ fn full_disk_stops_the_daemon_loudly_and_loses_nothing() {
 
 #[test]
 fn failing_disk_stops_the_daemon_loudly_and_loses_nothing() {
-    stops_loudly("error", "fails");
+    stops_loudly("error", "reports errors");
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl Rig {
                 "{entry}\n{}",
                 self.diagnostics(&[&issue])
             );
-            self.world.vik(&["unpark", &issue]);
+            self.world.vik(&["retry", &issue]);
         }
     }
 

@@ -221,12 +221,12 @@ const FLOODS: [(&str, &str, &str); 2] = [
     (
         r#"{"memory": "64MiB"}"#,
         "head -c 2G /dev/zero | tail -c 2G > /dev/null",
-        "its sandbox allows 64 MiB",
+        "the sandbox allows 64 MiB",
     ),
     (
         r#"{"pids": 40}"#,
         "bomb() { bomb | bomb & }; bomb; sleep 600",
-        "its sandbox allows 40",
+        "the sandbox allows 40",
     ),
 ];
 

@@ -371,7 +371,7 @@ const NAMES: &[&str] = &[
     "read what is typed at a terminal",
     "write on a terminal",
     "read a disk",
-    "vik unpark",
+    "vik retry",
     "vik approve",
 ];
 

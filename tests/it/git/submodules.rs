@@ -167,7 +167,8 @@ fn commit_outside_any_branch_is_fetched_by_id() {
         done.err
     );
     assert!(
-        done.err.contains(&format!("must have {commit}: push it")),
+        done.err
+            .contains(&format!("push {commit} to the remote of the submodule")),
         "{}",
         done.err
     );

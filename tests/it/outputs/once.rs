@@ -27,7 +27,7 @@ fn applied_output_is_not_repeated_by_another_attempt() {
     // A failed command needs a person; after that the outputs resume where they stopped.
     std::fs::write(&gate, "").unwrap();
     let daemon = asking.world.daemon();
-    asking.world.vik(&["unpark", "1"]).expect(0);
+    asking.world.vik(&["retry", "1"]).expect(0);
     eventually("it is done", || {
         asking.world.tracker.state("1").as_deref() == Some("done")
     });
@@ -155,7 +155,7 @@ fn timed_out_output_is_not_retried() {
     asking.world.once().expect(1);
     let why = "`outputs.comment.run` did not end within 300ms";
     let daemon = asking.world.daemon();
-    asking.world.vik(&["unpark", "1"]).expect(0);
+    asking.world.vik(&["retry", "1"]).expect(0);
     eventually("it is parked again", || {
         let sessions = asking.world.sessions("1");
         sessions.len() == 2 && sessions[1].text(".jsonl").contains("\"ended\"")
@@ -169,7 +169,10 @@ fn timed_out_output_is_not_retried() {
     {
         let reason = session.expect("failed", Some("hook"))["reason"].clone();
         let reason = reason.as_str().unwrap();
-        assert!(reason.contains("may be done") && reason.contains(why), "{reason}");
+        assert!(
+            reason.contains("may have been applied") && reason.contains(why),
+            "{reason}"
+        );
     }
     assert_eq!(asking.text("done"), "x\n");
 }

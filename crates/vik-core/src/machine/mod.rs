@@ -24,7 +24,7 @@ use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
 use crate::scheduler::{RootCause, Start, StopReason};
 use crate::time::{Mono, Now};
-use crate::workflow::{AgentProfile, IssuePolicy, Stage, Workflow};
+use crate::workflow::{AgentProfile, Stage, Workflow};
 
 pub use attempt_result::AttemptResult;
 pub use lifetime::LifetimeUsage;
@@ -541,46 +541,6 @@ impl IssueMachine {
             self.runs.push(Run::new(new_run, stage.clone(), phase));
             self.runs.len() - 1
         })
-    }
-
-    /// Frees all parked stages, and allows this many more attempts; `None` for as many as a run of
-    /// the stage has.
-    pub fn unpark(&mut self, attempts: Option<u32>, workflow: &Workflow, now: Now) -> Vec<RunEvent> {
-        let policy = &workflow.issue;
-        let mut events = Vec::new();
-        for run in self.runs.iter_mut().filter(|run| run.park_reason().is_some()) {
-            let most = workflow.stage(&run.stage).map(|stage| stage.retry.max_attempts);
-            let more = attempts.or(most).unwrap_or(1).max(1);
-            let wanted = run.attempts.saturating_add(more);
-            let extra = wanted.saturating_sub(most.unwrap_or(1));
-            run.extra_attempts = run.extra_attempts.max(extra);
-            let wanted = self.life.attempts.saturating_add(more);
-            let extra = wanted.saturating_sub(policy.max_attempts);
-            self.life.extra_attempts = self.life.extra_attempts.max(extra);
-            events.push(run.release(now));
-        }
-        if !events.is_empty() {
-            self.lost_in_a_row = 0;
-            if self
-                .life
-                .limit(policy)
-                .reached(LimitScope::Issue, self.life.spend)
-                .is_some()
-            {
-                self.life.forgiven = self.life.spend;
-            }
-        }
-        events
-    }
-
-    /// Frees the stages that were parked by limits of the issue which have been raised.
-    pub fn free_raised(&mut self, policy: &IssuePolicy, now: Now) -> Vec<RunEvent> {
-        let by_limit = |run: &&mut Run| run.park_reason() == Some(ParkReason::IssueLimit);
-        if self.life.used_up(policy).is_some() {
-            return Vec::new();
-        }
-        let parked = self.runs.iter_mut().filter(by_limit);
-        parked.map(|run| run.release(now)).collect()
     }
 
     /// Pauses or resumes the issue. Returns false if nothing changed.

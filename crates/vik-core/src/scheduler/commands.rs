@@ -1,6 +1,6 @@
 //! Commands of a person.
 
-use super::{Actor, Command, CommandResult, DecisionSubject, Effect, Scheduler, StopReason};
+use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler, StopReason};
 use crate::ids::IssueId;
 use crate::machine::{Observation, ParkReason, Phase, Run};
 use crate::plural;
@@ -12,7 +12,7 @@ impl Scheduler {
             Command::Pause(issue) => self.pause(issue.as_ref(), true, by, now),
             Command::Resume(issue) => self.pause(issue.as_ref(), false, by, now),
             Command::Cancel(issue) => self.cancel(&issue, by, now),
-            Command::Unpark(issue, attempts) => self.unpark(&issue, attempts, by, now),
+            Command::Retry(request) => self.retry(&request, by, now),
             Command::Answer(reply) => self.answer(reply, by, now),
             Command::Drain => {
                 self.draining = true;
@@ -95,13 +95,20 @@ impl Scheduler {
         CommandResult::Done(count)
     }
 
-    fn unpark(&mut self, issue: &IssueId, attempts: Option<u32>, by: &Actor, now: Now) -> CommandResult {
+    /// Frees the parked stages of an issue, or one of them.
+    fn retry(&mut self, request: &RetryRequest, by: &Actor, now: Now) -> CommandResult {
+        let RetryRequest {
+            issue,
+            stage,
+            attempts,
+        } = request;
         let Some(machine) = self.machines.get_mut(issue) else {
             return CommandResult::UnknownIssue;
         };
-        let events = machine.unpark(attempts, &self.workflow, now);
+        let events = machine.unpark(stage.as_ref(), *attempts, &self.workflow, now);
         let count = events.len();
         if count == 0 {
+            let is_asked = |run: &&Run| stage.as_ref().is_none_or(|stage| run.stage == *stage);
             let ending = |run: &Run| {
                 matches!(
                     run.phase,
@@ -111,17 +118,23 @@ impl Scheduler {
                     }
                 )
             };
-            return CommandResult::NoEffect(if machine.runs().iter().any(ending) {
-                "it was cancelled and its agent is still being stopped; unpark it afterwards"
+            return CommandResult::NoEffect(if machine.runs().iter().filter(is_asked).any(ending) {
+                "it was cancelled and its agent is still being stopped; retry it afterwards"
+            } else if stage.is_some() {
+                "this stage of the issue is not parked"
             } else {
                 "the issue has no parked stage"
             });
         }
         let detail = match attempts {
-            Some(attempts) => format!("{} added by {by}", plural::count(attempts.into(), "attempt")),
+            Some(attempts) => format!("{} added by {by}", plural::count((*attempts).into(), "attempt")),
             None => format!("another attempt allowed by {by}"),
         };
-        self.decide(now, "unpark", DecisionSubject::issue(issue), detail);
+        let about = DecisionSubject {
+            stage: stage.as_ref(),
+            ..DecisionSubject::issue(issue)
+        };
+        self.decide(now, "unpark", about, detail);
         self.record(
             issue,
             Observation {

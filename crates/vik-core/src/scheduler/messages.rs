@@ -119,15 +119,23 @@ pub enum Command {
     /// Start nothing for this issue, or for all. Running attempts continue.
     Pause(Option<IssueId>),
     Resume(Option<IssueId>),
-    /// Stop the attempts of the issue, and park its runs until the issue changes or is unparked.
+    /// Stop the attempts of the issue, and park its runs until the issue changes or is retried.
     Cancel(IssueId),
-    /// Free the parked stages, and allow this many more attempts (`None`: as many as a run of the
-    /// stage has).
-    Unpark(IssueId, Option<u32>),
+    Retry(RetryRequest),
     /// Answer an approval request.
     Answer(ApprovalReply),
     /// Start nothing more, and exit when nothing runs.
     Drain,
+}
+
+/// A request to free the parked stages of an issue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryRequest {
+    pub issue: IssueId,
+    /// The only stage to free; `None` for every parked one.
+    pub stage: Option<StageName>,
+    /// The minimum number of further attempts; `None` for as many as a run of the stage has.
+    pub attempts: Option<u32>,
 }
 
 /// A person's answer to an approval request.

@@ -40,8 +40,8 @@ pub use blockers::nearest;
 pub use explain::{Explanation, Hold, RootCause, StageExplanation, Waiting};
 pub use idle::Quiescence;
 pub use messages::{
-    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, Resume, Start,
-    StopReason,
+    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, Resume, RetryRequest,
+    Start, StopReason,
 };
 
 /// The scheduling state of all issues.

@@ -11,8 +11,8 @@ use vik_core::machine::{AttemptResult, IssueMachine, ParkReason, Phase};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{
-    Actor, Command, CommandResult, Effect, Filter, Hold, Input, LookupResult, Quiescence, Scheduler, Start,
-    StopReason,
+    Actor, Command, CommandResult, Effect, Filter, Hold, Input, LookupResult, Quiescence, RetryRequest,
+    Scheduler, Start, StopReason,
 };
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;
@@ -239,7 +239,11 @@ fn lifetime_limit_is_freed_only_by_unpark_or_a_higher_limit() {
     assert_eq!(story.starts.len(), 1, "a change does not");
     story.send(Input::Command(
         7,
-        Command::Unpark("1".into(), Some(1)),
+        Command::Retry(RetryRequest {
+            issue: "1".into(),
+            stage: None,
+            attempts: Some(1),
+        }),
         Actor::default(),
     ));
     assert!(matches!(story.effects[0], Effect::RunEvent(..)));

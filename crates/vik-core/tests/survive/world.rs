@@ -16,7 +16,7 @@ use vik_core::machine::{AttemptResult, IssueMachine, LifetimeUsage, RunEvent};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{
-    Actor, Command, Effect, Filter, Input, LookupResult, Scheduler, Start, StopReason,
+    Actor, Command, Effect, Filter, Input, LookupResult, RetryRequest, Scheduler, Start, StopReason,
 };
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
@@ -132,7 +132,7 @@ pub enum Step {
     Pause(Option<usize>),
     Continue(Option<usize>),
     Cancel(usize),
-    Unpark(usize, Option<u32>),
+    Retry(usize, Option<u32>),
     /// A lookup ends: with the state of the last pull, missing, or unknown.
     Show(usize, u8),
     Removed(usize, bool),
@@ -425,11 +425,19 @@ impl World {
                 Command::Cancel(Self::id(number)),
                 Actor::default(),
             )),
-            Step::Unpark(number, more) => {
+            Step::Retry(number, more) => {
                 // Each grants a bounded number of attempts more; the sum is a safe bound.
                 let issue = Self::id(number);
                 *self.allowed.entry(issue.clone()).or_default() += 2 * MAX_ATTEMPTS + 2 * more.unwrap_or(0);
-                self.send(Input::Command(1, Command::Unpark(issue, more), Actor::default()));
+                self.send(Input::Command(
+                    1,
+                    Command::Retry(RetryRequest {
+                        issue: issue,
+                        stage: None,
+                        attempts: more,
+                    }),
+                    Actor::default(),
+                ));
             }
             Step::Show(nth, how) => {
                 if self.shows.is_empty() {

@@ -289,10 +289,10 @@ impl Oracle {
                     active.stopped = Some(StopReason::Cancelled);
                 }
             }
-            Command::Unpark(issue, more) if matches!(answer, CommandResult::Done(_)) => {
-                self.unparks(super::number(&issue), more);
+            Command::Retry(request) if matches!(answer, CommandResult::Done(_)) => {
+                self.unparks(super::number(&request.issue), request.attempts);
             }
-            Command::Unpark(..) | Command::Answer(_) => {}
+            Command::Retry(_) | Command::Answer(_) => {}
         }
         Ok(())
     }
@@ -363,7 +363,11 @@ impl Oracle {
         ensure(is == books, "5: counters only grow, by what was told", || {
             format!("issue {issue} has {is:?}, and used {books:?}")
         })?;
-        let asked = matches!(observed, ObservedInput::Command(_, Command::Unpark(of, _) | Command::Cancel(of)) if of == id);
+        let asked = match observed {
+            ObservedInput::Command(_, Command::Retry(request)) => request.issue == *id,
+            ObservedInput::Command(_, Command::Cancel(of)) => of == id,
+            _ => false,
+        };
         let limits = &self.policy.issue;
         let raised = books.attempts < limits.max_attempts.saturating_add(books.extra)
             && limits

@@ -2,7 +2,7 @@
 
 use vik_core::approval;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Actor, ApprovalReply, Command, Input, LookupResult, Scheduler};
+use vik_core::scheduler::{Actor, ApprovalReply, Command, Input, LookupResult, RetryRequest, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
@@ -218,13 +218,18 @@ impl World {
         let id = self.tracker.id(issue).clone();
         let (ask, detail) = match self.rng.weighted(&[2, 6, 2, 4, 3, 6, 1, 12]) {
             0 => (Command::Pause(None), "pause all"),
-            1 => (Command::Resume(None), "continue all"),
+            1 => (Command::Resume(None), "resume all"),
             2 => (Command::Pause(Some(id)), "pause"),
-            3 => (Command::Resume(Some(id)), "continue"),
+            3 => (Command::Resume(Some(id)), "resume"),
             4 => (Command::Cancel(id), "cancel"),
             5 => {
                 let more = self.rng.percent(50).then(|| self.rng.between(1, 3) as u32);
-                (Command::Unpark(id, more), "unpark")
+                let request = RetryRequest {
+                    issue: id,
+                    stage: None,
+                    attempts: more,
+                };
+                (Command::Retry(request), "retry")
             }
             6 => (Command::Drain, "drain"),
             _ => {

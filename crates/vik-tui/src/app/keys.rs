@@ -140,7 +140,7 @@ impl App {
         match key.code {
             KeyCode::Char('l') => commands.push(Command::Redraw),
             KeyCode::Char('d') => self.half_page(1, commands),
-            KeyCode::Char('u') => self.half_page(-1, commands),
+            KeyCode::Char('R' | 'u') => self.half_page(-1, commands),
             KeyCode::Char('f') => self.page(1, commands),
             KeyCode::Char('b') => self.page(-1, commands),
             KeyCode::Home => self.jump_to_top(commands),
@@ -165,9 +165,9 @@ impl App {
             KeyCode::Char('c') => {
                 self.with_issue(|app, issue| app.mode = Mode::Confirm(Action::Cancel(issue)));
             }
-            KeyCode::Char('u') => {
+            KeyCode::Char('R' | 'u') => {
                 if let Some(issue) = self.target_issue() {
-                    self.steer(Action::Unpark(issue), commands);
+                    self.steer(Action::Retry(issue), commands);
                 }
             }
             KeyCode::Char('a') => self.start_answer(true),
@@ -316,7 +316,7 @@ impl App {
         match self.status.as_ref().map(|status| status.paused) {
             // The status is unknown, so neither pause nor resume can be chosen.
             None => self.notify_error("the daemon has not answered yet".to_owned()),
-            Some(true) => self.steer(Action::Continue(None), commands),
+            Some(true) => self.steer(Action::Resume(None), commands),
             Some(false) => self.steer(Action::Pause(None), commands),
         }
     }
@@ -324,7 +324,7 @@ impl App {
     fn pause_issue(&mut self, commands: &mut Vec<Command>) {
         if let Some(issue) = self.target_issue() {
             let action = match self.paused_issues().contains(&issue) {
-                true => Action::Continue(Some(issue)),
+                true => Action::Resume(Some(issue)),
                 false => Action::Pause(Some(issue)),
             };
             self.steer(action, commands);

@@ -232,16 +232,18 @@ fn steering_shows_its_result() {
         type_keys(&mut app, "P"),
         steer(Action::Pause(Some("PROJ-104".into())))
     );
-    assert_eq!(type_keys(&mut app, "u"), steer(Action::Unpark("PROJ-104".into())));
+    for key in ["R", "u"] {
+        assert_eq!(type_keys(&mut app, key), steer(Action::Retry("PROJ-104".into())));
+    }
     assert_eq!(type_keys(&mut app, "r"), steer(Action::Refresh));
     let mut paused = status(5);
     paused.paused = true;
     paused.paused_issues = vec!["PROJ-104".into()];
     send(&mut app, Msg::State(Ok(Box::new(paused))));
-    assert_eq!(type_keys(&mut app, "p"), steer(Action::Continue(None)));
+    assert_eq!(type_keys(&mut app, "p"), steer(Action::Resume(None)));
     assert_eq!(
         type_keys(&mut app, "P"),
-        steer(Action::Continue(Some("PROJ-104".into())))
+        steer(Action::Resume(Some("PROJ-104".into())))
     );
 
     let cancel = || Action::Cancel("7".into());
@@ -262,10 +264,10 @@ fn steering_shows_its_result() {
         count: 0,
         nothing: Some("the issue has no parked stage".to_owned()),
     };
-    send(&mut app, Msg::Steered(Action::Unpark("7".into()), Ok(nothing)));
+    send(&mut app, Msg::Steered(Action::Retry("7".into()), Ok(nothing)));
     assert_eq!(
         app.notice.as_ref().unwrap().text,
-        "nothing to unpark 7: the issue has no parked stage"
+        "nothing to retry 7: the issue has no parked stage"
     );
     let error = refused("the ledger cannot be written", "free space on the disk");
     send(&mut app, Msg::Steered(cancel(), Err(error)));

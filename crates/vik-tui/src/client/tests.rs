@@ -127,9 +127,9 @@ async fn client_sends_every_request_over_a_unix_socket() {
     assert_eq!(client.diff("0198").await.unwrap().files.len(), 3);
     assert_eq!(client.steer(&Action::Refresh).await.unwrap().count, 2);
     client.steer(&Action::Pause(None)).await.unwrap();
-    client.steer(&Action::Continue(Some("7".into()))).await.unwrap();
+    client.steer(&Action::Resume(Some("7".into()))).await.unwrap();
     client.steer(&Action::Cancel("..".into())).await.unwrap();
-    let nothing = client.steer(&Action::Unpark("7".into())).await.unwrap();
+    let nothing = client.steer(&Action::Retry("7".into())).await.unwrap();
     assert_eq!(nothing.nothing.as_deref(), Some("nothing is parked"));
     let expected = [
         ("GET /api/v1/state HTTP/1.1", ""),
@@ -146,9 +146,12 @@ async fn client_sends_every_request_over_a_unix_socket() {
         ("GET /api/v1/sessions/0198/diff HTTP/1.1", ""),
         ("POST /api/v1/refresh HTTP/1.1", "{}"),
         ("POST /api/v1/pause HTTP/1.1", r#"{"issue_id":null}"#),
-        ("POST /api/v1/continue HTTP/1.1", r#"{"issue_id":"7"}"#),
+        ("POST /api/v1/resume HTTP/1.1", r#"{"issue_id":"7"}"#),
         ("POST /api/v1/issues/%2E%2E/cancel HTTP/1.1", "{}"),
-        ("POST /api/v1/issues/7/unpark HTTP/1.1", r#"{"attempts":null}"#),
+        (
+            "POST /api/v1/issues/7/retry HTTP/1.1",
+            r#"{"stage":null,"attempts":null}"#,
+        ),
     ];
     let expected = expected.map(|(head, body)| (head.to_owned(), body.to_owned()));
     assert_eq!(requests(&recorded), expected);

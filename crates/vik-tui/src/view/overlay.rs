@@ -19,7 +19,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("g G Home End", "move to the first or last row"),
     ("c", "cancel the issue: stop its agents and park it (asks first)"),
-    ("u", "unpark the issue"),
+    ("R", "retry the parked stages of the issue (also u)"),
     ("a x", "approve or deny the request, with a message for the agent"),
     ("p", "pause or resume all issues"),
     ("P", "pause or resume this issue"),
@@ -181,8 +181,8 @@ pub(super) fn last_line(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) -
                 _ => false,
             };
             let description = match key {
-                "p" if paused => "continue",
-                "P" if paused => "continue issue",
+                "p" if paused => "resume",
+                "P" if paused => "resume issue",
                 _ => description,
             };
             let pieces = vec![
@@ -225,7 +225,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (1, "n N", "next, previous file"),
             (2, "←→", "sideways"),
             (3, "g G", "top, end"),
-            (1, "r", "anew"),
+            (1, "r", "reload"),
             (0, "?", "help"),
         ],
         Some(Screen::Issue(_)) => &[
@@ -233,7 +233,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
             (1, "enter", "latest session"),
             (1, "d", "diff"),
             (2, "c", "cancel"),
-            (2, "u", "unpark"),
+            (2, "R", "retry"),
             (3, "P", "pause issue"),
             (0, "?", "help"),
         ],
@@ -264,7 +264,7 @@ fn hints(app: &App) -> &'static [(u8, &'static str, &'static str)] {
         ],
         None => &[
             (0, "enter", "issue"),
-            (1, "u", "unpark"),
+            (1, "R", "retry"),
             (3, "d", "diff"),
             (1, "c", "cancel"),
             (2, "p", "pause"),

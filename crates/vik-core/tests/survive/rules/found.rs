@@ -1,5 +1,7 @@
 //! Rules that the simulation once found broken.
 
+use vik_core::ids::StageName;
+
 use super::*;
 
 /// Two stages in one state; `top` is further keys of `issues`.
@@ -32,6 +34,33 @@ fn hold_of(story: &Story, stage: &str) -> Option<Hold> {
     stage.unwrap().hold
 }
 
+fn retry(story: &mut Story, stage: Option<&str>) {
+    let request = RetryRequest {
+        issue: "1".into(),
+        stage: stage.map(StageName::new),
+        attempts: None,
+    };
+    story.send(Input::Command(1, Command::Retry(request), Actor::default()));
+}
+
+fn is_parked(story: &Story, stage: &str) -> bool {
+    matches!(hold_of(story, stage), Some(Hold::Parked { .. }))
+}
+
+#[test]
+fn retry_of_a_stage_leaves_the_other_parked_stages() {
+    let mut story = two_stages("", "");
+    story.pull(TO_DO).end(refused()).pull(TO_DO).end(refused());
+    let parked = |story: &Story| (is_parked(story, "plan"), is_parked(story, "code"));
+    assert_eq!(parked(&story), (true, true));
+    retry(&mut story, Some("other"));
+    assert_eq!(parked(&story), (true, true));
+    retry(&mut story, Some("code"));
+    assert_eq!(parked(&story), (true, false));
+    retry(&mut story, None);
+    assert_eq!(parked(&story), (false, false));
+}
+
 #[test]
 fn parked_stage_delays_the_next_stage_until_a_pull() {
     let mut story = two_stages("", "");
@@ -47,11 +76,7 @@ fn parked_stage_delays_the_next_stage_until_a_pull() {
 fn unparked_stage_waits_until_the_issue_is_seen_again() {
     let mut story = story("", "", "");
     story.pull(TO_DO).end(refused());
-    story.send(Input::Command(
-        1,
-        Command::Unpark("1".into(), None),
-        Actor::default(),
-    ));
+    retry(&mut story, None);
     assert_eq!((story.starts.len(), story.parked()), (1, None));
     story.pull(TO_DO).wait(60);
     assert_eq!(story.starts.len(), 2);

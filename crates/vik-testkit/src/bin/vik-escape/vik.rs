@@ -7,7 +7,7 @@ use crate::{Plan, report, text};
 pub(crate) fn try_out(plan: &Plan) {
     let id = std::env::var("VIK_ISSUE_ID").unwrap_or_default();
     let workflow = std::env::var("VIK_WORKFLOW").unwrap_or_default();
-    for verb in ["unpark", "cancel", "explain", "approve"] {
+    for verb in ["retry", "cancel", "explain", "approve"] {
         let done = Command::new(&plan.vik)
             .args(["--workflow", &workflow, verb, &id])
             .output();
