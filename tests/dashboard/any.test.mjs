@@ -1,14 +1,14 @@
-// What must hold with any daemon: with the mock, and, where `VIK_DASHBOARD_URL` has the link that `vik status` prints, with a real one.
+// Tests for any daemon: the mock, or the real one whose link (from `vik status`) is in `VIK_DASHBOARD_URL`.
 
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { launch, noSideScroll, open } from "./browser.mjs";
+import { hasNoHorizontalScroll, launch, open } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
 
 let browser;
 let mock;
 let link;
-// A link works once: every page of the tests has the sign-in that it gave.
+// A link works once: all tests share its sign-in.
 let signedIn;
 before(async () => {
   browser = await launch();
@@ -28,8 +28,8 @@ after(async () => {
   await mock?.close();
 });
 
-describe("any daemon", () => {
-  it("serves the board, the report, and the pages of what is on the board", async () => {
+describe("the dashboard of any daemon", () => {
+  it("shows the board, the report, and the pages of issues and sessions", async () => {
     const page = await open(browser, link, signedIn);
     await page.getByRole("heading", { name: "Board" }).waitFor();
     await page.getByRole("heading", { name: "Live sessions" }).waitFor();
@@ -41,7 +41,7 @@ describe("any daemon", () => {
         .getAttribute("href", { timeout: 2000 })
         .catch(() => null);
       if (!href) continue;
-      // Loaded as a whole, as from a bookmark.
+      // A full page load, as from a bookmark.
       await page.goto(new URL(href, link).href);
       await page.locator("main h1:not(:empty)").waitFor();
       await page.locator("#main section, #main .tabs").first().waitFor();
@@ -51,11 +51,11 @@ describe("any daemon", () => {
     }
     await page.getByRole("link", { name: "Report" }).click();
     await page.getByRole("heading", { name: "By stage" }).waitFor();
-    page.clean();
+    page.assertClean();
     await page.context().close();
   });
 
-  it("sends a policy that lets nothing else in", async () => {
+  it("sends a content security policy that blocks foreign content", async () => {
     const page = await open(browser, link, signedIn);
     const policy = (await page.request.get(new URL("/", link).href)).headers()["content-security-policy"];
     for (const rule of [
@@ -65,7 +65,7 @@ describe("any daemon", () => {
       "require-trusted-types-for 'script'",
     ])
       assert.ok(policy?.includes(rule), `${rule} in ${policy}`);
-    const refused = await page.evaluate(() => {
+    const isRejected = await page.evaluate(() => {
       try {
         document.createElement("p").innerHTML = "<b>x</b>";
         return false;
@@ -73,15 +73,15 @@ describe("any daemon", () => {
         return true;
       }
     });
-    assert.ok(refused, "a string is never taken as HTML");
+    assert.ok(isRejected, "a string is never parsed as HTML");
     await page.context().close();
   });
 
-  it("fits a phone", async () => {
+  it("fits the screen of a phone", async () => {
     const page = await open(browser, link, { width: 360, height: 740, ...signedIn });
     await page.getByRole("heading", { name: "Live sessions" }).waitFor();
-    assert.ok(await noSideScroll(page));
-    page.clean();
+    assert.ok(await hasNoHorizontalScroll(page));
+    page.assertClean();
     await page.context().close();
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { launch, noSideScroll, open } from "./browser.mjs";
+import { hasNoHorizontalScroll, launch, open } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
 import { issueView, session } from "./world.mjs";
 
@@ -15,20 +15,20 @@ beforeEach(async () => {
   mock = await startMock();
 });
 afterEach(async () => {
-  page?.clean();
+  page?.assertClean();
   await page?.context().close();
   page = null;
   await mock.close();
 });
 
-const row = (id) => page.locator("#live li", { hasText: id });
+const liveRow = (id) => page.locator("#live li", { hasText: id });
 
 describe("the board", () => {
-  it("shows what runs, what is parked, what waits, and a column for each stage", async () => {
+  it("shows live sessions, parked and waiting issues, and a column for each stage", async () => {
     page = await open(browser, mock.url);
-    await row("SHOP-97").waitFor();
+    await liveRow("SHOP-97").waitFor();
     assert.match(
-      await row("SHOP-97").innerText(),
+      await liveRow("SHOP-97").innerText(),
       /Speed up the nightly import[^]*implement attempt 2[^]*\$4\.36 of \$5\.00/,
     );
     assert.deepEqual(
@@ -40,47 +40,47 @@ describe("the board", () => {
     );
     assert.match(await page.locator("#parked").innerText(), /SHOP-88[^]*attempts used up[^]*Freed by/);
     assert.match(await page.locator("#waiting").innerText(), /SHOP-133[^]*quota[^]*in 4\d min/);
-    assert.match(await page.locator(".column", { hasText: "takes “To do”" }).innerText(), /SHOP-140[^]*ready/);
+    assert.match(await page.locator(".column", { hasText: "issues in “To do”" }).innerText(), /SHOP-140[^]*ready/);
     assert.equal(await page.locator("#today svg[role=img]").count(), 2);
   });
 
-  it("follows what happens without a reload, and keeps focus, scroll position and what is folded open", async () => {
+  it("updates without a reload, and keeps the focus, the scroll position and open details", async () => {
     page = await open(browser, mock.url);
-    await row("SHOP-142").waitFor();
+    await liveRow("SHOP-142").waitFor();
     await page.evaluate(() => {
-      window.same = true;
+      window.isSameDocument = true;
     });
-    await page.locator("summary", { hasText: "In no stage" }).click();
-    const cancel = row("SHOP-142").getByRole("button", { name: /^Cancel/ });
+    await page.locator("summary", { hasText: "Not in a stage" }).click();
+    const cancel = liveRow("SHOP-142").getByRole("button", { name: /^Cancel/ });
     await cancel.focus();
     await page.evaluate(() => scrollTo(0, 300));
-    const place = (await cancel.boundingBox()).y;
-    // A row above it goes, one comes, and its own changes.
+    const positionY = (await cancel.boundingBox()).y;
+    // A row above it is removed, another one is added, and the row itself changes.
     const { status } = mock.world;
-    status.sessions = status.sessions.filter((one) => one.issue_id !== "SHOP-150");
+    status.sessions = status.sessions.filter((entry) => entry.issue_id !== "SHOP-150");
     status.sessions.push(
       session(20, "SHOP-777", "A new one", "plan", { since: new Date(Date.now() - 3600_000).toISOString() }),
     );
     mock.world.issues.push(issueView("SHOP-777", "A new one", "To do", []));
     mock.publish({ type: "state" });
-    await row("SHOP-777").waitFor();
-    await row("SHOP-150").waitFor({ state: "detached" });
+    await liveRow("SHOP-777").waitFor();
+    await liveRow("SHOP-150").waitFor({ state: "detached" });
     mock.publish({
       type: "session",
-      ...status.sessions.find((one) => one.issue_id === "SHOP-142"),
+      ...status.sessions.find((entry) => entry.issue_id === "SHOP-142"),
       activity: "Bash: git commit",
     });
-    await row("SHOP-142").getByText("git commit").waitFor();
-    assert.ok(await page.evaluate(() => window.same), "the document was not loaded anew");
+    await liveRow("SHOP-142").getByText("git commit").waitFor();
+    assert.ok(await page.evaluate(() => window.isSameDocument), "the document was not reloaded");
     assert.match(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), /Cancel SHOP-142/);
-    assert.ok(Math.abs((await cancel.boundingBox()).y - place) < 60, "what is looked at stays in its place");
+    assert.ok(Math.abs((await cancel.boundingBox()).y - positionY) < 60, "the focused row keeps its position");
     assert.ok((await page.evaluate(() => scrollY)) > 200);
-    assert.ok(await page.locator("details", { hasText: "In no stage" }).evaluate((el) => el.open));
+    assert.ok(await page.locator("details", { hasText: "Not in a stage" }).evaluate((el) => el.open));
   });
 
-  it("counts the time of what runs", async () => {
+  it("counts the time of running sessions", async () => {
     page = await open(browser, mock.url);
-    const time = row("SHOP-142").locator("time[data-tick=elapsed]");
+    const time = liveRow("SHOP-142").locator("time[data-time-format=elapsed]");
     await time.waitFor();
     const first = await time.innerText();
     await page.waitForFunction(([el, text]) => el.textContent !== text, [await time.elementHandle(), first], {
@@ -90,23 +90,23 @@ describe("the board", () => {
     assert.match(await time.getAttribute("title"), /\d{4}/);
   });
 
-  it("frees what is parked by its button", async () => {
+  it("retries a parked stage with its button", async () => {
     page = await open(browser, mock.url);
     await page.getByRole("button", { name: "Retry SHOP-88, implement" }).click();
     await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
-    assert.deepEqual(mock.asked, [["issues/SHOP-88/retry", { stage: "implement", attempts: null }]]);
+    assert.deepEqual(mock.commands, [["issues/SHOP-88/retry", { stage: "implement", attempts: null }]]);
     await page.locator(".card", { hasText: "SHOP-88" }).getByText("ready").waitFor();
-    await page.locator("#toasts").getByText("SHOP-88 is free to start again.").waitFor();
+    await page.locator("#toasts").getByText("Retrying 1 parked stage of SHOP-88.").waitFor();
   });
 
-  it("is worked by the keyboard alone: skip link, tab to the button, retry, and the focus stays near", async () => {
+  it("works with the keyboard alone: skip link, tab to the button, retry; the focus stays in the section", async () => {
     page = await open(browser, mock.url);
-    await row("SHOP-97").waitFor();
+    await liveRow("SHOP-97").waitFor();
     await page.keyboard.press("Tab");
-    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to content");
     await page.keyboard.press("Enter");
     const seen = [];
-    for (let at = 0; at < 80; at++) {
+    for (let index = 0; index < 80; index++) {
       await page.keyboard.press("Tab");
       const name = await page.evaluate(() => {
         const el = document.activeElement;
@@ -116,7 +116,7 @@ describe("the board", () => {
           el.getBoundingClientRect().height > 0,
         ];
       });
-      assert.equal(name[1], "solid", `the focus on ${name[0]} can be seen`);
+      assert.equal(name[1], "solid", `the focus on ${name[0]} is visible`);
       seen.push(name[0]);
       if (name[0] === "Retry SHOP-88, implement") break;
     }
@@ -125,7 +125,7 @@ describe("the board", () => {
     await page.locator("#parked", { hasNotText: "SHOP-88" }).waitFor();
     assert.equal(await page.evaluate(() => document.activeElement.textContent), "Parked1");
     await page.keyboard.press("?");
-    await page.getByRole("dialog").getByText("Single keys are on").waitFor();
+    await page.getByRole("dialog").getByText("Enable single-key shortcuts").waitFor();
     await page.keyboard.press("Escape");
     await page.keyboard.press("j");
     assert.ok(await page.evaluate(() => document.activeElement.matches("[data-item]")));
@@ -135,14 +135,14 @@ describe("the board", () => {
     await page.getByRole("heading", { name: "Board" }).waitFor();
   });
 
-  it("shows what waits for a person, and sends the answer with the request that was seen", async () => {
+  it("shows pending approvals, and sends the answer with the id of the request", async () => {
     page = await open(browser, mock.url);
-    const waits = page.locator("#approvals");
-    assert.match(await waits.innerText(), /SHOP-131[^]*a person must approve the start[^]*Denied in \d+ h/);
-    assert.match(await waits.innerText(), /git push; echo "<b>bold<\/b>"/);
+    const approvals = page.locator("#approvals");
+    assert.match(await approvals.innerText(), /SHOP-131[^]*a person must approve the start[^]*Denied in \d+ h/);
+    assert.match(await approvals.innerText(), /git push; echo "<b>bold<\/b>"/);
     await page.getByRole("button", { name: "Approve SHOP-131, implement" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
-    assert.deepEqual(mock.asked, []);
+    assert.deepEqual(mock.commands, []);
     await page.getByRole("button", { name: "Approve SHOP-131, implement" }).click();
     const id = mock.world.status.approvals[0].id;
     await page.getByRole("dialog").getByRole("button", { name: "Approve" }).click();
@@ -150,9 +150,9 @@ describe("the board", () => {
     await page.getByRole("button", { name: /^Deny / }).click();
     await page.getByRole("textbox", { name: /^What to do instead/ }).fill("Open a pull request.");
     await page.getByRole("dialog").getByRole("button", { name: "Deny" }).click();
-    await waits.waitFor({ state: "detached" });
+    await approvals.waitFor({ state: "detached" });
     assert.deepEqual(
-      mock.asked.map(([path, body]) => [path.split("/").at(-1), body]),
+      mock.commands.map(([path, body]) => [path.split("/").at(-1), body]),
       [
         ["approve", { request: id, message: null }],
         ["deny", { request: "call-1", message: "Open a pull request." }],
@@ -160,19 +160,19 @@ describe("the board", () => {
     );
   });
 
-  it("cancels after a question", async () => {
+  it("cancels an attempt after a confirmation", async () => {
     page = await open(browser, mock.url);
-    const button = row("SHOP-142").getByRole("button", { name: /^Cancel/ });
+    const button = liveRow("SHOP-142").getByRole("button", { name: /^Cancel/ });
     await button.click();
     await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
-    assert.deepEqual(mock.asked, []);
+    assert.deepEqual(mock.commands, []);
     await button.click();
     await page.getByRole("dialog").getByRole("button", { name: "Cancel the attempt" }).click();
-    await row("SHOP-142").waitFor({ state: "detached" });
-    assert.deepEqual(mock.asked, [["issues/SHOP-142/cancel", {}]]);
+    await liveRow("SHOP-142").waitFor({ state: "detached" });
+    assert.deepEqual(mock.commands, [["issues/SHOP-142/cancel", {}]]);
   });
 
-  it("pauses, goes on, refreshes and drains", async () => {
+  it("pauses, resumes, refreshes and drains", async () => {
     page = await open(browser, mock.url);
     await page.getByRole("button", { name: "Pause" }).click();
     await page.locator("#banners").getByText("No new attempts start; running attempts continue.").waitFor();
@@ -184,83 +184,84 @@ describe("the board", () => {
     await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
     await page.locator("#banners").getByText("Draining.").waitFor();
     assert.deepEqual(
-      mock.asked.map(([what]) => what),
+      mock.commands.map(([path]) => path),
       ["pause", "resume", "refresh", "drain"],
     );
   });
 
-  it("says where webhooks are taken, and when a notifier reaches nobody", async () => {
+  it("shows the address of the webhooks, and a notifier whose deliveries fail", async () => {
     page = await open(browser, mock.url);
     await page.getByText("webhooks at 127.0.0.1:8081").waitFor();
     assert.equal(await page.getByText("deliveries failing").count(), 0);
     await fetch(`${mock.url}/mock/notifier`, { method: "POST" });
     await page.locator("#banners").getByText("3 deliveries failing since").waitFor();
     await page.locator("#banners").getByText("503 <b>Service Unavailable</b>").waitFor();
-    assert.ok(await noSideScroll(page));
+    assert.ok(await hasNoHorizontalScroll(page));
   });
 
-  it("says when a pull failed, an edit was rejected and the ledger cannot be written", async () => {
+  it("shows a failed pull, a rejected edit and a ledger that cannot be written", async () => {
     page = await open(browser, mock.url);
-    for (const what of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${what}`, { method: "POST" });
+    for (const name of ["pullfail", "reject", "ledger"]) await fetch(`${mock.url}/mock/${name}`, { method: "POST" });
     await page.getByText("The pull failed (3 in a row)").waitFor();
     await page.locator("#banners").getByText("did you mean `codex`?").waitFor();
     await page.locator("#banners").getByText("database or disk is full").waitFor();
-    assert.ok(await noSideScroll(page));
+    assert.ok(await hasNoHorizontalScroll(page));
   });
 
-  it("tells when the connection is lost, and comes back by itself with what was missed", async () => {
+  it("shows a lost connection, and loads the missed changes after it reconnects", async () => {
     page = await open(browser, mock.url);
     await page.locator("#top").getByText("Live").waitFor();
-    mock.deaf = true;
-    mock.cut();
+    mock.refusesFeeds = true;
+    mock.dropFeeds();
     await page.locator("#top").getByText("Connection lost").waitFor();
     mock.world.status.sessions = [];
-    mock.deaf = false;
+    mock.refusesFeeds = false;
     await page.getByText("No running sessions.").waitFor({ timeout: 15_000 });
     await page.locator("#top").getByText("Live").waitFor();
   });
 
-  it("tells a browser that is not signed in what to do", async () => {
+  it("shows how to sign in to a browser that is not signed in", async () => {
     mock.world.signedIn = false;
     page = await open(browser, mock.url);
     await page.getByRole("heading", { name: "This browser is not signed in" }).waitFor();
     await page.getByText("vik status").waitFor();
   });
 
-  it("stays quick while many sessions tell of themselves", async () => {
+  it("stays fast while many sessions publish facts", async () => {
     const { status } = mock.world;
-    for (let at = 30; at < 50; at++) status.sessions.push(session(at, `MANY-${at}`, "One of many", "implement"));
-    for (let at = 0; at < 200; at++)
+    for (let index = 30; index < 50; index++)
+      status.sessions.push(session(index, `MANY-${index}`, "One of many", "implement"));
+    for (let index = 0; index < 200; index++)
       mock.world.issues.push(
-        issueView(`BULK-${at}`, `Bulk ${at}`, "To do", [
+        issueView(`BULK-${index}`, `Bulk ${index}`, "To do", [
           { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
         ]),
       );
     page = await open(browser, mock.url);
-    await row("MANY-30").waitFor();
-    const asked = [];
-    page.on("request", (request) => asked.push(request.url()));
-    // By the thread's own clock: what else the machine does is not counted.
+    await liveRow("MANY-30").waitFor();
+    const requests = [];
+    page.on("request", (request) => requests.push(request.url()));
+    // The clock of the thread does not count other processes.
     const devtools = await page.context().newCDPSession(page);
     await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-    const busy = async () =>
+    const taskSeconds = async () =>
       (await devtools.send("Performance.getMetrics")).metrics.find(({ name }) => name === "TaskDuration").value;
-    const before = await busy();
+    const before = await taskSeconds();
     for (let round = 0; round < 20; round++) {
-      for (const one of status.sessions)
-        mock.publish({ type: "session", ...one, activity: `step ${round}`, events: one.events + round });
+      for (const entry of status.sessions)
+        mock.publish({ type: "session", ...entry, activity: `step ${round}`, events: entry.events + round });
       await page.waitForTimeout(50);
     }
-    await row("MANY-30").getByText("step 19").waitFor();
-    const took = (await busy()) - before;
-    assert.ok(took < 2, `480 facts took ${took.toFixed(2)} s of the main thread`);
-    assert.ok(asked.length < 5, asked.join("\n"));
+    await liveRow("MANY-30").getByText("step 19").waitFor();
+    const elapsedSeconds = (await taskSeconds()) - before;
+    assert.ok(elapsedSeconds < 2, `480 facts took ${elapsedSeconds.toFixed(2)} s of the main thread`);
+    assert.ok(requests.length < 5, requests.join("\n"));
   });
 
-  it("filters issues, and holds very many", async () => {
-    for (let at = 0; at < 1500; at++)
+  it("filters issues, and shows a tracker with very many", async () => {
+    for (let index = 0; index < 1500; index++)
       mock.world.issues.push(
-        issueView(`BULK-${String(at).padStart(4, "0")}`, `Bulk ${at}`, "To do", [
+        issueView(`BULK-${String(index).padStart(4, "0")}`, `Bulk ${index}`, "To do", [
           { stage: "plan", state: "ready", attempts: 0, max_attempts: 3, hold: null, session_id: null },
         ]),
       );
@@ -275,7 +276,7 @@ describe("the board", () => {
     assert.equal(await page.evaluate(() => document.activeElement.value), "bulk-0777");
   });
 
-  it("keeps the theme that was chosen", async () => {
+  it("keeps the chosen theme after a reload", async () => {
     page = await open(browser, mock.url);
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await background();
@@ -285,7 +286,7 @@ describe("the board", () => {
     assert.notEqual(await background(), light);
   });
 
-  it("says what to do where there is nothing", async () => {
+  it("shows hints where lists are empty", async () => {
     Object.assign(mock.world.status, { sessions: [], parked: [], waiting: [] });
     mock.world.issues.length = 0;
     page = await open(browser, mock.url);

@@ -1,10 +1,11 @@
-// A daemon that is not there: the HTTP API, from a world in memory. Tests change the world and publish facts; by hand it is
-// `npm run mock`, and `curl -X POST localhost:8765/mock/tick` (or `park`, `pause`, `reject`, `pullfail`, `signout`) changes something.
+// A mock of the daemon: the HTTP API with a world in memory. Tests change the world and publish facts. `npm run mock`
+// starts it for a browser; `curl -X POST localhost:8765/mock/tick` (or `pause`, `reject`, `pullfail`, `notifier`,
+// `ledger`, `signout`) changes the world.
 
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { LONG, detail, diff, event, explained, makeWorld, report } from "./world.mjs";
+import { diff, event, issueDetail, LONG, makeWorld, report, sessionDetail } from "./world.mjs";
 
 const WEB = new URL("../../src/control/web/", import.meta.url);
 const TYPES = {
@@ -15,7 +16,7 @@ const TYPES = {
 };
 export const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
-/** The token of a browser that is signed in from the start. */
+/** The token of a browser that is signed in at the start. */
 export const SIGNED_IN = "mock.secret";
 const HEADERS = {
   "Content-Security-Policy": CSP,
@@ -28,200 +29,210 @@ export async function startMock({ port = 0 } = {}) {
   world.codes = new Set(["a-code"]);
   world.tokens = new Map([[SIGNED_IN, { id: "mock", user_agent: "A browser of the tests" }]]);
   const feeds = new Set();
-  let lastId = 0;
+  let lastFactId = 0;
 
   const mock = {
     world,
     url: "",
-    /** Tells a fact to everybody who follows the feed. */
+    /** Publishes a fact to all subscribers of the feed. */
     publish(fact) {
-      lastId += 1;
-      const text = `id: ${lastId}\nevent: ${fact.type}\ndata: ${JSON.stringify({ at: new Date().toISOString(), ...fact })}\n\n`;
+      lastFactId += 1;
+      const text = `id: ${lastFactId}\nevent: ${fact.type}\ndata: ${JSON.stringify({ at: new Date().toISOString(), ...fact })}\n\n`;
       for (const feed of feeds) feed.write(text);
     },
     feeds: () => feeds.size,
-    /** Breaks all feeds; `mock.deaf` refuses new ones. */
-    cut() {
+    /** Closes all feeds. With `mock.refusesFeeds`, new ones are refused. */
+    dropFeeds() {
       for (const feed of feeds) feed.destroy();
     },
-    deaf: false,
-    append(id, ...more) {
+    refusesFeeds: false,
+    append(id, ...newEvents) {
       const events = world.events.get(id);
-      for (const one of more) events.push({ at: new Date().toISOString(), ...one, seq: events.length + 1 });
-      const session = world.status.sessions.find((one) => one.session_id === id);
+      for (const event of newEvents) events.push({ at: new Date().toISOString(), ...event, seq: events.length + 1 });
+      const session = world.status.sessions.find((entry) => entry.session_id === id);
       if (session) {
         session.events = events.length;
         session.last_event_at = new Date().toISOString();
         mock.publish({ type: "session", ...session });
       }
     },
-    /** All requests that steer so far, as `[path, body]`. */
-    asked: world.asked,
+    /** The received commands, as `[path, body]`. */
+    commands: world.commands,
     async close() {
-      mock.cut();
+      mock.dropFeeds();
       server.closeAllConnections();
       await new Promise((done) => server.close(done));
     },
   };
 
-  const steer = {
+  const handlers = {
     refresh: () => ({ count: 1 }),
     drain() {
       world.status.state = "draining";
       mock.publish({ type: "state" });
       return { count: world.status.sessions.length };
     },
-    pause: (body) => paused(body.issue_id, true),
-    resume: (body) => paused(body.issue_id, false),
+    pause: (body) => setPaused(body.issue_id, true),
+    resume: (body) => setPaused(body.issue_id, false),
     cancel(id) {
-      const gone = world.status.sessions.filter((one) => one.issue_id === id);
-      if (!gone.length) return { count: 0, nothing: `nothing of ${id} runs` };
-      world.status.sessions = world.status.sessions.filter((one) => one.issue_id !== id);
-      for (const one of gone) {
-        world.ended.add(one.session_id);
-        (world.cancelled ??= new Set()).add(one.session_id);
+      const cancelled = world.status.sessions.filter((entry) => entry.issue_id === id);
+      if (!cancelled.length) return { count: 0, nothing: `no attempt of ${id} is running` };
+      world.status.sessions = world.status.sessions.filter((entry) => entry.issue_id !== id);
+      for (const entry of cancelled) {
+        world.ended.add(entry.session_id);
+        (world.cancelled ??= new Set()).add(entry.session_id);
         mock.publish({
           type: "session_ended",
-          session_id: one.session_id,
+          session_id: entry.session_id,
           issue_id: id,
-          stage: one.stage,
+          stage: entry.stage,
           outcome: "cancelled",
           reason: "a person cancelled it",
         });
       }
-      return { count: gone.length };
+      return { count: cancelled.length };
     },
-    approve: (id, body) => answered(id, body),
-    deny: (id, body) => answered(id, body),
+    approve: (id, body) => removeApproval(id, body),
+    deny: (id, body) => removeApproval(id, body),
     retry(id) {
-      const had = world.status.parked.length;
-      world.status.parked = world.status.parked.filter((one) => one.issue_id !== id);
-      const issue = world.issues.find((one) => one.issue_id === id);
+      const previousCount = world.status.parked.length;
+      world.status.parked = world.status.parked.filter((entry) => entry.issue_id !== id);
+      const issue = world.issues.find((entry) => entry.issue_id === id);
       if (issue) issue.stages = issue.stages.map((stage) => ({ ...stage, state: "ready", hold: null }));
       mock.publish({ type: "issue", issue_id: id, what: "freed by a person" });
-      return had === world.status.parked.length ? { count: 0, nothing: `nothing of ${id} is parked` } : { count: 1 };
+      return previousCount === world.status.parked.length
+        ? { count: 0, nothing: `no stage of ${id} is parked` }
+        : { count: 1 };
     },
   };
 
-  function answered(id, { request }) {
-    const had = world.status.approvals.length;
-    world.status.approvals = world.status.approvals.filter((one) => one.id !== request);
+  function removeApproval(id, { request }) {
+    const previousCount = world.status.approvals.length;
+    world.status.approvals = world.status.approvals.filter((entry) => entry.id !== request);
     mock.publish({ type: "issue", issue_id: id, what: "answered by a person" });
-    return had === world.status.approvals.length ? { count: 0, nothing: "another request waits" } : { count: 1 };
+    return previousCount === world.status.approvals.length
+      ? { count: 0, nothing: "the request is no longer pending" }
+      : { count: 1 };
   }
 
-  function paused(id, on) {
-    if (id === null || id === undefined) world.status.paused = on;
-    else world.issues.find((issue) => issue.issue_id === id).paused = on;
+  function setPaused(id, isPaused) {
+    if (id === null || id === undefined) world.status.paused = isPaused;
+    else world.issues.find((issue) => issue.issue_id === id).paused = isPaused;
     mock.publish({ type: "state" });
     return { count: 1 };
   }
 
   const server = createServer(async (request, response) => {
     try {
-      await answer(request, response);
+      await respond(request, response);
     } catch (error) {
-      problem(response, 500, "internal", String(error));
+      sendProblem(response, 500, "internal", String(error));
     }
   });
 
-  const json = (response, body, status = 200) =>
+  const sendJson = (response, body, status = 200) =>
     response.writeHead(status, { ...HEADERS, "Content-Type": "application/json" }).end(JSON.stringify(body));
-  const problem = (response, status, code, detailText, hint) =>
+  const sendProblem = (response, status, code, detailText, hint) =>
     response
       .writeHead(status, { ...HEADERS, "Content-Type": "application/problem+json" })
       .end(JSON.stringify({ type: "about:blank", title: "Error", status, detail: detailText, code, hint }));
 
-  async function answer(request, response) {
+  async function respond(request, response) {
     const url = new URL(request.url, "http://mock");
     const path = request.url.split("?")[0].split("/").slice(1).map(decodeURIComponent);
-    if (path[0] === "mock") return byHand(path[1], response);
-    if (path[0] === "assets" || path[0] !== "api") return file(path, response);
-    const [, , what, id, sub] = path;
-    if (what === "sign-in") return begin(request, response);
+    if (path[0] === "mock") return control(path[1], response);
+    if (path[0] === "assets" || path[0] !== "api") return sendFile(path, response);
+    const [, , resource, id, sub] = path;
+    if (resource === "sign-in") return signIn(request, response);
     const token = request.headers.authorization?.replace("Bearer ", "");
     if (!world.signedIn || !world.tokens.has(token))
-      return problem(response, 401, "unauthorized", "This request is not signed in.");
-    if (what === "sign-ins") return signIns(request, response, id, token);
+      return sendProblem(response, 401, "unauthorized", "This request is not signed in.");
+    if (resource === "sign-ins") return signIns(request, response, id, token);
     if (request.method === "POST") {
       if (request.headers["content-type"] !== "application/json")
-        return problem(response, 415, "media_type", "Not JSON.");
+        return sendProblem(response, 415, "media_type", "Not JSON.");
       let text = "";
       for await (const piece of request) text += piece;
       const body = JSON.parse(text);
-      world.asked.push([path.slice(2).join("/"), body]);
-      return json(response, what === "issues" ? steer[sub](id, body) : steer[what](body));
+      world.commands.push([path.slice(2).join("/"), body]);
+      return sendJson(response, resource === "issues" ? handlers[sub](id, body) : handlers[resource](body));
     }
-    if (what === "events") return feed(request, response);
-    if (what === "state") return json(response, world.status);
-    if (what === "report") return json(response, report(url.searchParams.get("since")));
-    if (what === "issues" && id === undefined) return json(response, issues(url.searchParams));
-    if (what === "issues") {
-      const found = explained(world, id);
+    if (resource === "events") return feed(request, response);
+    if (resource === "state") return sendJson(response, world.status);
+    if (resource === "report") return sendJson(response, report(url.searchParams.get("since")));
+    if (resource === "issues" && id === undefined) return sendJson(response, issues(url.searchParams));
+    if (resource === "issues") {
+      const found = issueDetail(world, id);
       return found
-        ? json(response, found)
-        : problem(response, 404, "no_such_issue", `Nothing is known of the issue ${id}.`, "Is the id right?");
+        ? sendJson(response, found)
+        : sendProblem(response, 404, "no_such_issue", `There is no issue ${id}.`, "Check the id.");
     }
-    if (what === "sessions") {
-      const found = detail(world, id);
-      if (!found) return problem(response, 404, "no_such_session", `There is no session ${id}.`);
-      if (!sub) return json(response, found);
-      if (sub === "events") return json(response, events(id, url.searchParams));
-      if (sub === "diff") return json(response, diff());
+    if (resource === "sessions") {
+      const found = sessionDetail(world, id);
+      if (!found) return sendProblem(response, 404, "no_such_session", `There is no session ${id}.`);
+      if (!sub) return sendJson(response, found);
+      if (sub === "events") return sendJson(response, events(id, url.searchParams));
+      if (sub === "diff") return sendJson(response, diff());
       if (sub === "stderr")
-        return json(response, {
+        return sendJson(response, {
           schema: 1,
           text: "warning: \u001b[33mslow network\u001b[0m\nretrying in 2 s\n",
           left_out: 12_345,
         });
     }
-    return problem(response, 404, "not_found", "No such resource.");
+    return sendProblem(response, 404, "not_found", "No such resource.");
   }
 
-  async function begin(request, response) {
+  async function signIn(request, response) {
     let text = "";
     for await (const piece of request) text += piece;
     if (!world.codes.delete(JSON.parse(text).code))
-      return problem(response, 401, "sign_in", "the link was already used, or has expired", "`vik status` prints a new one");
+      return sendProblem(
+        response,
+        401,
+        "sign_in",
+        "the link was already used, or has expired",
+        "`vik status` prints a new one",
+      );
     const id = `b0b0b0b${world.tokens.size}`;
     const token = `${id}.secret`;
     world.tokens.set(token, { id, user_agent: request.headers["user-agent"] });
-    return json(response, { schema: 1, id, token, expires_at: new Date(Date.now() + 604_800_000).toISOString() });
+    return sendJson(response, { schema: 1, id, token, expires_at: new Date(Date.now() + 604_800_000).toISOString() });
   }
 
   function signIns(request, response, id, token) {
     if (request.method === "GET") {
       const at = new Date().toISOString();
-      const more = { created_at: at, last_used_at: at, expires_at: at, address: "127.0.0.1" };
-      const list = [...world.tokens].map(([one, known]) => ({ ...known, ...more, current: one === token }));
-      return json(response, { schema: 1, sign_ins: list });
+      const times = { created_at: at, last_used_at: at, expires_at: at, address: "127.0.0.1" };
+      const list = [...world.tokens].map(([key, entry]) => ({ ...entry, ...times, current: key === token }));
+      return sendJson(response, { schema: 1, sign_ins: list });
     }
-    for (const [one, known] of world.tokens) {
-      if (known.id !== id) continue;
-      world.tokens.delete(one);
-      for (const feed of feeds) if (feed.token === one) feed.end();
-      return json(response, { count: 1 });
+    for (const [key, entry] of world.tokens) {
+      if (entry.id !== id) continue;
+      world.tokens.delete(key);
+      for (const feed of feeds) if (feed.token === key) feed.end();
+      return sendJson(response, { count: 1 });
     }
-    return problem(response, 404, "no_sign_in", "no such sign-in");
+    return sendProblem(response, 404, "no_sign_in", "no such sign-in");
   }
 
-  function issues(ask) {
-    const words = (ask.get("q") ?? "").toLowerCase();
-    const all = world.issues.filter((issue) => `${issue.issue_id} ${issue.issue_title}`.toLowerCase().includes(words));
-    const after = ask.get("after");
-    const rest = after === null ? all : all.filter((issue) => issue.issue_id > after);
-    const page = rest.slice(0, Number(ask.get("limit") ?? 100));
+  function issues(params) {
+    const query = (params.get("q") ?? "").toLowerCase();
+    const all = world.issues.filter((issue) => `${issue.issue_id} ${issue.issue_title}`.toLowerCase().includes(query));
+    const after = params.get("after");
+    const remaining = after === null ? all : all.filter((issue) => issue.issue_id > after);
+    const page = remaining.slice(0, Number(params.get("limit") ?? 100));
     return {
       schema: 1,
       issues: page,
-      next: page.length < rest.length ? page.at(-1).issue_id : null,
+      next: page.length < remaining.length ? page.at(-1).issue_id : null,
       total: all.length,
     };
   }
 
-  function events(id, ask) {
-    const after = Number(ask.get("after") ?? 0);
-    const limit = Math.min(Number(ask.get("limit") ?? 100), 1000);
+  function events(id, params) {
+    const after = Number(params.get("after") ?? 0);
+    const limit = Math.min(Number(params.get("limit") ?? 100), 1000);
     const log = world.events.get(id);
     const last = id === LONG ? world.long : log.length;
     const found = [];
@@ -231,32 +242,32 @@ export async function startMock({ port = 0 } = {}) {
   }
 
   function feed(request, response) {
-    if (mock.deaf) return problem(response, 503, "stopping", "Not now.");
+    if (mock.refusesFeeds) return sendProblem(response, 503, "stopping", "Not now.");
     response.writeHead(200, { ...HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
     response.write("retry: 300\n: hello\n\n");
     if (request.headers["last-event-id"] === undefined)
       response.write(
-        `id: ${lastId}\nevent: reset\ndata: ${JSON.stringify({ at: new Date().toISOString(), type: "reset" })}\n\n`,
+        `id: ${lastFactId}\nevent: reset\ndata: ${JSON.stringify({ at: new Date().toISOString(), type: "reset" })}\n\n`,
       );
     response.token = request.headers.authorization.replace("Bearer ", "");
     feeds.add(response);
     response.on("close", () => feeds.delete(response));
   }
 
-  async function file(path, response) {
+  async function sendFile(path, response) {
     const name = path[0] === "assets" ? path[1] : "index.html";
     const type = TYPES[name?.split(".").pop()];
-    if (!type || !/^[\w.-]+$/.test(name)) return problem(response, 404, "not_found", "No such file.");
+    if (!type || !/^[\w.-]+$/.test(name)) return sendProblem(response, 404, "not_found", "No such file.");
     const body = await readFile(new URL(name, WEB)).catch(() => null);
-    if (!body) return problem(response, 404, "not_found", "No such file.");
+    if (!body) return sendProblem(response, 404, "not_found", "No such file.");
     response.writeHead(200, { ...HEADERS, "Content-Type": type }).end(body);
   }
 
-  function byHand(what, response) {
+  function control(resource, response) {
     const { status } = world;
-    const acts = {
+    const actions = {
       tick: () => mock.append(status.sessions[0].session_id, { kind: "message", text: "And on." }),
-      pause: () => steer.pause({ issue_id: null }),
+      pause: () => handlers.pause({ issue_id: null }),
       signout: () => {
         world.signedIn = false;
       },
@@ -291,9 +302,9 @@ export async function startMock({ port = 0 } = {}) {
         mock.publish({ type: "state" });
       },
     };
-    if (!acts[what]) return problem(response, 404, "not_found", Object.keys(acts).join(", "));
-    acts[what]();
-    return json(response, { ok: true });
+    if (!actions[resource]) return sendProblem(response, 404, "not_found", Object.keys(actions).join(", "));
+    actions[resource]();
+    return sendJson(response, { ok: true });
   }
 
   await new Promise((done) => server.listen(port, "127.0.0.1", done));

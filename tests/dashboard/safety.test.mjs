@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before, describe, it } from "node:test";
-import { launch, noSideScroll, open } from "./browser.mjs";
+import { hasNoHorizontalScroll, launch, open } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
 import { FAILED, HOSTILE_ID, HOSTILE_SESSION, LIVE, issueView } from "./world.mjs";
 
@@ -10,7 +10,7 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const PAGES = {
   "the board": "/",
   "an issue": "/issues/SHOP-88",
-  "an issue that runs": "/issues/SHOP-97",
+  "a running issue": "/issues/SHOP-97",
   "a live session": `/sessions/${LIVE}`,
   "an ended session": `/sessions/${FAILED}`,
   "a diff": `/sessions/${FAILED}#diff`,
@@ -39,8 +39,8 @@ after(async () => {
   await mock.close();
 });
 
-/** The page is there when its own heading and what it loads are. */
-async function settled(page) {
+/** Waits until the page has a heading and has loaded its data. */
+async function waitUntilLoaded(page) {
   await page.locator("h1").waitFor();
   await page.waitForFunction(
     () => !/Loading…/.test(document.getElementById("main").innerText) && !document.querySelector(".event.loading"),
@@ -50,10 +50,10 @@ async function settled(page) {
 describe("every page", () => {
   for (const [name, path] of Object.entries(PAGES)) {
     for (const scheme of ["light", "dark"]) {
-      it(`${name} has no axe findings in ${scheme}, and breaks no policy`, async () => {
+      it(`${name} has no axe findings in ${scheme}, and violates no policy`, async () => {
         const page = await open(browser, mock.url + path, { scheme, reducedMotion: "reduce" });
-        await settled(page);
-        // Run from the outside: the page's own policy lets no other script in.
+        await waitUntilLoaded(page);
+        // The script is evaluated from outside: the policy of the page blocks other scripts.
         await page.evaluate(AXE);
         const { violations } = await page.evaluate(() =>
           axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }),
@@ -65,34 +65,34 @@ describe("every page", () => {
           ]),
           [],
         );
-        page.clean();
+        page.assertClean();
         await page.context().close();
       });
     }
 
-    it(`${name} does not scroll sideways at 360 px`, async () => {
+    it(`${name} does not scroll horizontally at 360 px`, async () => {
       const page = await open(browser, mock.url + path, { width: 360, height: 740 });
-      await settled(page);
-      const wide = await page.evaluate(() =>
+      await waitUntilLoaded(page);
+      const overflowing = await page.evaluate(() =>
         [...document.querySelectorAll("body *")]
           .filter(
             (el) =>
               el.getBoundingClientRect().right > innerWidth + 1 &&
-              !el.closest(".scroll-x, .diff, .tabs, .mono, .gist, .hidden, .skip, .id"),
+              !el.closest(".scroll-x, .diff, .tabs, .mono, .tool-input, .visually-hidden, .skip-link, .id"),
           )
           .slice(0, 3)
           .map((el) => el.outerHTML.slice(0, 160)),
       );
-      assert.ok(await noSideScroll(page), wide.join("\n"));
-      assert.deepEqual(wide, []);
-      page.clean();
+      assert.ok(await hasNoHorizontalScroll(page), overflowing.join("\n"));
+      assert.deepEqual(overflowing, []);
+      page.assertClean();
       await page.context().close();
     });
   }
 });
 
 describe("hostile text", () => {
-  it("is text and nothing else, with what cannot be seen made visible", async () => {
+  it("is shown as text, with invisible characters escaped", async () => {
     for (const path of [
       "/",
       PAGES["a hostile issue"],
@@ -102,7 +102,7 @@ describe("hostile text", () => {
       `${PAGES["a hostile session"]}#stderr`,
     ]) {
       const page = await open(browser, mock.url + path);
-      await settled(page);
+      await waitUntilLoaded(page);
       if (path === PAGES["a hostile session"]) {
         await page.getByRole("button", { name: "First" }).click();
         for (const summary of await page.locator(".tool summary").all()) await summary.click();
@@ -114,12 +114,12 @@ describe("hostile text", () => {
       assert.match(text, /\\u\{(202e|1b)\}/, path);
       assert.equal(await page.evaluate(() => window.pwned), undefined);
       assert.equal(await page.locator("#main img, #main script, #main iframe").count(), 0);
-      page.clean();
+      page.assertClean();
       await page.context().close();
     }
   });
 
-  it("is no link that runs something, and an address of the web is a link that tells where it leads", async () => {
+  it("never becomes a script link, and an HTTP URL becomes a link with its host", async () => {
     const addresses = {
       "LINK-1": ["https://tracker.example:8443/issues/1?a=<b>", "tracker.example:8443"],
       "LINK-2": ["javascript:window.pwned=1", null],
@@ -138,12 +138,12 @@ describe("hostile text", () => {
         assert.equal(await link.getAttribute("rel"), "noopener noreferrer");
       }
       assert.equal(await page.evaluate(() => window.pwned), undefined);
-      page.clean();
+      page.assertClean();
       await page.context().close();
     }
   });
 
-  it("in ids leads to its own page and back to the API", async () => {
+  it("in an id works in links and in requests to the API", async () => {
     const page = await open(browser, mock.url);
     await page
       .locator("#live")
@@ -153,12 +153,12 @@ describe("hostile text", () => {
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Cancel the attempt" }).click();
     await page.locator("#toasts .toast").waitFor();
-    assert.deepEqual(mock.asked.at(-1), [`issues/${HOSTILE_ID}/cancel`, {}]);
-    page.clean();
+    assert.deepEqual(mock.commands.at(-1), [`issues/${HOSTILE_ID}/cancel`, {}]);
+    page.assertClean();
     await page.context().close();
   });
 
-  it("of any length fits", async () => {
+  it("of any length fits the screen", async () => {
     const id = `LONG-${"x".repeat(10_000)}`;
     mock.world.issues.push(
       issueView(id, "W".repeat(10_000), "S".repeat(10_000), [
@@ -184,9 +184,9 @@ describe("hostile text", () => {
     });
     for (const path of ["/", `/issues/${id}`]) {
       const page = await open(browser, mock.url + path, { width: 360, height: 740 });
-      await settled(page);
-      assert.ok(await noSideScroll(page));
-      page.clean();
+      await waitUntilLoaded(page);
+      assert.ok(await hasNoHorizontalScroll(page));
+      page.assertClean();
       await page.context().close();
     }
   });

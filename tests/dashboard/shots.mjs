@@ -1,4 +1,4 @@
-// Pictures of every page, for people: `node shots.mjs FOLDER`.
+// Takes screenshots of every page: `node shots.mjs FOLDER [NAME,…]`.
 
 import { launch, open } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
@@ -25,11 +25,11 @@ const SIZES = {
 
 const mock = await startMock();
 const browser = await launch();
-const only = process.argv[3]?.split(",");
-for (const [size, how] of Object.entries(SIZES)) {
+const selected = process.argv[3]?.split(",");
+for (const [size, options] of Object.entries(SIZES)) {
   for (const [name, path] of Object.entries(PAGES)) {
-    if (only && !only.includes(name)) continue;
-    const page = await open(browser, mock.url + path, how);
+    if (selected && !selected.includes(name)) continue;
+    const page = await open(browser, mock.url + path, options);
     await page.waitForSelector("h1");
     await page.waitForTimeout(900);
     await page.screenshot({
@@ -37,7 +37,7 @@ for (const [size, how] of Object.entries(SIZES)) {
       fullPage: !name.includes("session") && name !== "failed",
     });
     try {
-      page.clean();
+      page.assertClean();
     } catch (error) {
       console.error(name, size, error.message);
     }

@@ -1,5 +1,5 @@
-// Signing in and out, and who gets to see the token: with the mock, and, where `VIK_DASHBOARD_URL` has a link, with a
-// real daemon.
+// Tests of signing in and out, and of the secrecy of the token: with the mock, or with the real daemon whose link is in
+// `VIK_DASHBOARD_URL`.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -26,29 +26,29 @@ after(async () => {
   await mock?.close();
 });
 
-const live = (page) => page.locator("#top").getByText("Live").waitFor();
-const locked = (page) => page.getByRole("heading", { name: "This browser is not signed in" }).waitFor();
+const waitUntilLive = (page) => page.locator("#top").getByText("Live").waitFor();
+const waitUntilSignedOut = (page) => page.getByRole("heading", { name: "This browser is not signed in" }).waitFor();
 
 describe("a browser", () => {
-  it("signs in by a link, stays so over a reload and in a second tab, and is signed out in all of them", async () => {
+  it("signs in with a link, stays signed in after a reload and in a second tab, and signs out in all tabs", async () => {
     const page = await open(browser, link, { storageState: undefined });
     const origin = new URL(link).origin;
     await page.getByRole("heading", { name: "Board" }).waitFor();
-    await live(page);
-    assert.equal(page.url(), `${origin}/`, "the code is not in the address any more");
-    const asked = [];
-    page.context().on("request", (request) => asked.push(request));
+    await waitUntilLive(page);
+    assert.equal(page.url(), `${origin}/`, "the code is removed from the address");
+    const requests = [];
+    page.context().on("request", (request) => requests.push(request));
     await page.reload();
-    await live(page);
+    await waitUntilLive(page);
     const second = await page.context().newPage();
     await second.goto(`${origin}/report`);
     await second.getByRole("heading", { name: "By stage" }).waitFor();
-    await live(second);
+    await waitUntilLive(second);
 
-    // The feed and all else is asked for with the token, by `fetch`; no cookie is kept or sent.
-    const feeds = asked.filter((request) => request.url().endsWith("/api/v1/events"));
+    // All requests, also for the feed, are sent by `fetch` with the token; no cookie is stored or sent.
+    const feeds = requests.filter((request) => request.url().endsWith("/api/v1/events"));
     assert.ok(feeds.length >= 2);
-    for (const request of asked.filter((one) => one.url().includes("/api/"))) {
+    for (const request of requests.filter((request) => request.url().includes("/api/"))) {
       const headers = await request.allHeaders();
       assert.match(headers.authorization, /^Bearer [^.]+\../, request.url());
       assert.equal(headers.cookie, undefined);
@@ -56,20 +56,20 @@ describe("a browser", () => {
     }
     assert.deepEqual(await page.context().cookies(), []);
 
-    // The link is used up, and neither the history nor a referrer has it.
+    // The link works once, and neither the history nor a referrer contains it.
     const other = await open(browser, link, { storageState: undefined });
     await other.getByRole("alert").getByText("the link was already used, or has expired").waitFor();
-    await locked(other);
+    await waitUntilSignedOut(other);
     await other.context().close();
     await page.goBack().catch(() => {});
     assert.ok(!page.url().includes("code="), page.url());
     await page.goto(`${origin}/`);
-    await live(page);
+    await waitUntilLive(page);
 
-    // A dev server at another port of the same host, as an agent may start one.
-    const seen = [];
+    // A development server at another port of the same host, as an agent can start one.
+    const requestHeaders = [];
     const server = createServer((request, response) => {
-      seen.push(request.headers);
+      requestHeaders.push(request.headers);
       response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>An app</title>");
     });
     await new Promise((done) => server.listen(0, "127.0.0.1", done));
@@ -78,41 +78,41 @@ describe("a browser", () => {
     const stored = await app.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage, c: document.cookie }));
     assert.equal(stored, '{"c":""}');
     const answer = await app.evaluate(
-      (url) => fetch(url, { credentials: "include" }).then((got) => got.status, () => "refused"),
+      (url) => fetch(url, { credentials: "include" }).then((response) => response.status, () => "refused"),
       `${origin}/api/v1/state`,
     );
     assert.equal(answer, "refused");
-    assert.ok(seen.length > 0);
-    for (const headers of seen) assert.ok(!headers.cookie && !headers.authorization);
+    assert.ok(requestHeaders.length > 0);
+    for (const headers of requestHeaders) assert.ok(!headers.cookie && !headers.authorization);
     await app.close();
     server.close();
 
-    // Signed out in one tab, both are: nothing of the daemon's stays on either.
+    // Signing out in one tab signs out both; neither shows data of the daemon.
     await second.getByRole("link", { name: "Sign-ins" }).click();
     await second.getByText("this browser").waitFor();
     await second.getByRole("button", { name: "Sign this browser out" }).click();
     await second.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
-    await locked(second);
-    await locked(page);
+    await waitUntilSignedOut(second);
+    await waitUntilSignedOut(page);
     assert.equal(await page.evaluate(() => localStorage.length), 0);
     await page.reload();
-    await locked(page);
-    page.clean();
+    await waitUntilSignedOut(page);
+    page.assertClean();
     await page.context().close();
   });
 
-  it("that is signed out from elsewhere is so at once, without a reload", async (test) => {
-    if (!mock) return test.skip("the daemon gives one link");
+  it("is signed out by another browser at once, without a reload", async (test) => {
+    if (!mock) return test.skip("a real daemon has only one link");
     const page = await open(browser, link, { storageState: undefined });
-    await live(page);
+    await waitUntilLive(page);
     const admin = await open(browser, `${mock.url}/sign-ins`);
     await admin.getByRole("button", { name: /Sign b0b0b0b\d out/ }).click();
     await admin.getByRole("dialog").getByRole("button", { name: "Sign out" }).click();
-    await locked(page);
+    await waitUntilSignedOut(page);
     await admin.getByText("this browser").waitFor();
     assert.equal(await admin.getByRole("row").count(), 2);
-    page.clean();
-    admin.clean();
+    page.assertClean();
+    admin.assertClean();
     await page.context().close();
     await admin.context().close();
   });
@@ -120,26 +120,26 @@ describe("a browser", () => {
 
 describe("the stream of events", () => {
   const events = async (...pieces) => {
-    const found = [];
+    const events = [];
     const bytes = new TextEncoder();
     const stream = new ReadableStream({
-      start(to) {
-        for (const piece of pieces) to.enqueue(typeof piece === "string" ? bytes.encode(piece) : piece);
-        to.close();
+      start(controller) {
+        for (const piece of pieces) controller.enqueue(typeof piece === "string" ? bytes.encode(piece) : piece);
+        controller.close();
       },
     });
-    await readEvents(stream, (event) => found.push([event.id, event.type, event.data]));
-    return found;
+    await readEvents(stream, (event) => events.push([event.id, event.type, event.data]));
+    return events;
   };
 
-  it("is read wherever its bytes are cut", async () => {
+  it("is parsed at any split of its bytes", async () => {
     const text = 'retry: 1000\n: hello\n\nid: 1-7\nevent: state\ndata: {"a":"ü"}\n\nevent: x\r\ndata:one\r\ndata: two\r\n\r\ndata: cut off';
-    const whole = [
+    const expected = [
       ["1-7", "state", '{"a":"ü"}'],
       ["1-7", "x", "one\ntwo"],
     ];
-    assert.deepEqual(await events(text), whole);
+    assert.deepEqual(await events(text), expected);
     const bytes = new TextEncoder().encode(text);
-    assert.deepEqual(await events(...[...bytes].map((byte) => Uint8Array.of(byte))), whole);
+    assert.deepEqual(await events(...[...bytes].map((byte) => Uint8Array.of(byte))), expected);
   });
 });

@@ -1,10 +1,10 @@
-// What the mock daemon knows: issues in every state, a long transcript, and strings that mean harm.
+// The data of the mock daemon: issues in every state, a long transcript, and hostile strings.
 
 import { HOSTILE_TITLE, MINUTE, PATCH, ago, event, hostileEvents, usage } from "./world_events.mjs";
 
 export { HOSTILE_TITLE, event };
 
-const ahead = (ms) => new Date(Date.now() + ms).toISOString();
+const fromNow = (ms) => new Date(Date.now() + ms).toISOString();
 const uuid = (n) => `019a2b3c-4d5e-7000-8000-${String(n).padStart(12, "0")}`;
 
 export const LONG = uuid(1);
@@ -14,7 +14,7 @@ export const HOSTILE_ID = '<img src=x onerror="window.pwned=1">/../\u202egnp';
 export const HOSTILE_SESSION = uuid(9);
 export const LONG_EVENTS = 100_000;
 
-export function session(n, issue, title, stage, more = {}) {
+export function session(n, issue, title, stage, overrides = {}) {
   return {
     session_id: uuid(n),
     issue_id: issue,
@@ -35,11 +35,11 @@ export function session(n, issue, title, stage, more = {}) {
     adopted: false,
     resumed_from: null,
     log: "/home/me/.vik/sessions/x.jsonl",
-    ...more,
+    ...overrides,
   };
 }
 
-const stageView = (stage, state, more = {}) => ({
+const stageView = (stage, state, overrides = {}) => ({
   stage,
   state,
   run_id: null,
@@ -49,16 +49,23 @@ const stageView = (stage, state, more = {}) => ({
   attempts: 0,
   max_attempts: 3,
   hold: null,
-  ...more,
+  ...overrides,
 });
-const hold = (reason, detail, more = {}) => ({ reason, detail, since: null, until: null, freed_by: null, ...more });
+const hold = (reason, detail, overrides = {}) => ({
+  reason,
+  detail,
+  since: null,
+  until: null,
+  freed_by: null,
+  ...overrides,
+});
 const day = (spent = 11.62) => ({
   date: new Date().toISOString().slice(0, 10),
   spent: { tokens: 4_812_330, cost_usd: spent },
   limit: { tokens: null, usd: 20 },
 });
 
-export function issueView(id, title, state, stages, more = {}) {
+export function issueView(id, title, state, stages, overrides = {}) {
   return {
     issue_id: id,
     issue_title: title,
@@ -76,7 +83,7 @@ export function issueView(id, title, state, stages, more = {}) {
       limit: { tokens: null, usd: 10 },
     },
     day: day(),
-    ...more,
+    ...overrides,
   };
 }
 
@@ -97,7 +104,7 @@ export function makeWorld() {
   const world = {
     signedIn: true,
     long: LONG_EVENTS,
-    asked: [],
+    commands: [],
     status: {
       schema: 1,
       state: "running",
@@ -146,7 +153,7 @@ export function makeWorld() {
           id: `${uuid(60)}.0123456789abcdef`,
           gate: "before",
           since: ago(25 * MINUTE),
-          until: ahead(20 * 60 * MINUTE),
+          until: fromNow(20 * 60 * MINUTE),
           on_timeout: "deny",
           detail: "a person must approve the start",
         },
@@ -160,7 +167,7 @@ export function makeWorld() {
           gate: "call",
           call: { tool: "Bash", command: 'git push; echo "<b>bold</b>"' },
           since: ago(2 * MINUTE),
-          until: ahead(10 * MINUTE),
+          until: fromNow(10 * MINUTE),
           on_timeout: "deny",
           detail: 'a person must approve a call of `Bash`: git push; echo "<b>bold</b>"',
         },
@@ -173,7 +180,7 @@ export function makeWorld() {
           since: ago(52 * MINUTE),
           reason: "attempts_used_up",
           detail:
-            "3 attempts failed. The last: verify said no: test payments::refund ... FAILED (assertion failed: left == right)",
+            "3 attempts failed. The last: verify failed: test payments::refund ... FAILED (assertion failed: left == right)",
           freed_by: "a change of the issue's title, description or state, or `vik retry SHOP-88`",
         },
         {
@@ -193,7 +200,7 @@ export function makeWorld() {
           stage: "implement",
           reason: "backing_off",
           detail: "after a network error",
-          until: ahead(3 * MINUTE),
+          until: fromNow(3 * MINUTE),
           attempts: 1,
         },
         {
@@ -202,7 +209,7 @@ export function makeWorld() {
           stage: "implement",
           reason: "quota",
           detail: "the provider's window resets",
-          until: ahead(47 * MINUTE),
+          until: fromNow(47 * MINUTE),
           attempts: 2,
         },
         {
@@ -304,11 +311,11 @@ export function makeWorld() {
   world.issues.sort((a, b) => (a.issue_id < b.issue_id ? -1 : 1));
   world.events.set(
     LIVE,
-    Array.from({ length: 37 }, (_, at) => event(at + 1)),
+    Array.from({ length: 37 }, (_, index) => event(index + 1)),
   );
   world.events.set(HOSTILE_SESSION, hostileEvents());
   world.events.set(FAILED, [
-    ...Array.from({ length: 24 }, (_, at) => event(at + 1)),
+    ...Array.from({ length: 24 }, (_, index) => event(index + 1)),
     {
       seq: 25,
       at: ago(40 * MINUTE),
@@ -338,13 +345,13 @@ export function makeWorld() {
       usage: usage(100, 20),
       cost_usd: 0.9,
       cost_source: "reported",
-      reason: "verify said no: test payments::refund ... FAILED",
+      reason: "verify failed: test payments::refund ... FAILED",
     },
   ]);
   return world;
 }
 
-export function attempt(n, session, outcome, more = {}) {
+export function attempt(n, session, outcome, overrides = {}) {
   return {
     attempt: n,
     session_id: session,
@@ -363,16 +370,16 @@ export function attempt(n, session, outcome, more = {}) {
     proof: "pid_namespace",
     hooks_run_twice: [],
     log: "/home/me/.vik/x.jsonl",
-    ...more,
+    ...overrides,
   };
 }
 
-export function explained(world, id) {
+export function issueDetail(world, id) {
   const now = world.issues.find((issue) => issue.issue_id === id);
   if (!now) return null;
-  const view = now.stages[0];
-  const running = world.status.sessions.find((one) => one.issue_id === id);
-  const parked = world.status.parked.some((one) => one.issue_id === id);
+  const stage = now.stages[0];
+  const running = world.status.sessions.find((session) => session.issue_id === id);
+  const parked = world.status.parked.some((session) => session.issue_id === id);
   const runs = [
     {
       run_id: uuid(80),
@@ -384,7 +391,7 @@ export function explained(world, id) {
       attempts: [attempt(1, uuid(81), "succeeded")],
     },
   ];
-  if ((view && view.stage !== "plan") || running || parked) {
+  if ((stage && stage.stage !== "plan") || running || parked) {
     const attempts = [
       attempt(2, uuid(82), "timed_out", {
         reason: "the stage's timeout of 1h passed",
@@ -394,34 +401,34 @@ export function explained(world, id) {
       attempt(3, FAILED, "failed", {
         failure_class: "verify",
         exit_code: 1,
-        reason: "verify said no:\ntest payments::refund ... FAILED\nassertion `left == right` failed",
+        reason: "verify failed:\ntest payments::refund ... FAILED\nassertion `left == right` failed",
         resumed_from: uuid(82),
       }),
     ];
     if (running) attempts.push(attempt(4, running.session_id, null, { resumed_from: running.resumed_from }));
     runs.push({
-      run_id: view?.run_id ?? uuid(83),
+      run_id: stage?.run_id ?? uuid(83),
       issue_id: id,
       issue_title: now.issue_title,
-      stage: view?.stage ?? "implement",
+      stage: stage?.stage ?? "implement",
       state: running ? "running" : parked ? "parked" : "waiting",
       outcome: running ? null : "failed",
       attempts,
     });
   }
-  const decisions = Array.from({ length: 42 }, (_, at) => ({
-    at: ago((100 - at * 2) * MINUTE),
+  const decisions = Array.from({ length: 42 }, (_, index) => ({
+    at: ago((100 - index * 2) * MINUTE),
     stage: "implement",
     run_id: uuid(83),
     session_id: null,
-    kind: ["matched", "waits", "started", "ended", "backs_off"][at % 5],
+    kind: ["matched", "waits", "started", "ended", "backs_off"][index % 5],
     detail: [
       "its state is “In progress”",
       "4 of 4 issues run",
       "attempt 2 of 3, first in priority order",
       "failed (verify)",
       "for 20s, until 14:03",
-    ][at % 5],
+    ][index % 5],
   }));
   return { schema: 1, daemon: daemonOf(world), issue_id: id, now: { ...now }, decisions, runs };
 }
@@ -435,8 +442,8 @@ const daemonOf = ({ status: { state, pid, started_at, version, workflow_path, ho
   home,
 });
 
-export function detail(world, id) {
-  const live = world.status.sessions.find((one) => one.session_id === id) ?? null;
+export function sessionDetail(world, id) {
+  const live = world.status.sessions.find((session) => session.session_id === id) ?? null;
   if (!live && !world.events.has(id) && id !== LONG) return null;
   const script = (name, ok, text, reason = null) => ({
     name,
@@ -459,7 +466,7 @@ export function detail(world, id) {
         : attempt(3, id, world.cancelled?.has(id) ? "cancelled" : "failed", {
             failure_class: "verify",
             exit_code: 1,
-            reason: "verify said no: test payments::refund ... FAILED",
+            reason: "verify failed: test payments::refund ... FAILED",
           }),
     live,
     prompt: {
@@ -504,17 +511,17 @@ export const diff = () => ({
 export function report(since) {
   const parts = { "24h": 24, "7d": 28, "30d": 30 }[since] ?? 24;
   const part_ms = { "24h": 3600_000, "7d": 6 * 3600_000, "30d": 86_400_000 }[since] ?? 3600_000;
-  const series = Array.from({ length: parts }, (_, at) => {
-    const wave = Math.max(0, Math.round(3 + 3 * Math.sin(at / 2.2) + (at % 5) - 2));
+  const series = Array.from({ length: parts }, (_, index) => {
+    const wave = Math.max(0, Math.round(3 + 3 * Math.sin(index / 2.2) + (index % 5) - 2));
     return {
-      at: ago((parts - at) * part_ms),
+      at: ago((parts - index) * part_ms),
       started: wave,
-      succeeded: Math.max(0, wave - (at % 3)),
-      failed: Math.min(wave, at % 3),
+      succeeded: Math.max(0, wave - (index % 3)),
+      failed: Math.min(wave, index % 3),
       spent: { tokens: wave * 61_000, cost_usd: wave * 0.21 },
     };
   });
-  const sum = (of) => series.reduce((all, part) => all + of(part), 0);
+  const sum = (getValue) => series.reduce((all, part) => all + getValue(part), 0);
   const figures = (share) => ({
     runs: Math.round(41 * share),
     attempts: Math.round(60 * share),
@@ -532,8 +539,8 @@ export function report(since) {
     issues: 31,
     issues_succeeded: 24,
     cost_per_succeeded_issue_usd: 0.61,
-    stages: ["implement", "plan", "review"].map((stage, at) => ({ stage, ...figures([0.6, 0.25, 0.15][at]) })),
-    agents: ["claude", "codex-default", "vex"].map((agent, at) => ({ agent, ...figures([0.3, 0.5, 0.2][at]) })),
+    stages: ["implement", "plan", "review"].map((stage, index) => ({ stage, ...figures([0.6, 0.25, 0.15][index]) })),
+    agents: ["claude", "codex-default", "vex"].map((agent, index) => ({ agent, ...figures([0.3, 0.5, 0.2][index]) })),
     series,
     part_ms,
   };

@@ -1,4 +1,4 @@
-// Events of session logs: an endless realistic one, and one that means harm.
+// Events of session logs: an endless realistic log, and a hostile one.
 
 export const MINUTE = 60_000;
 export const ago = (ms) => new Date(Date.now() - ms).toISOString();
@@ -25,7 +25,7 @@ export const PATCH = `@@ -12,7 +12,9 @@ impl Import {
      }
  }`;
 
-/** The event of a long log with this number; always the same one. */
+/** Returns the event of the long log with this number; it is always the same. */
 export function event(seq) {
   const at = new Date(Date.UTC(2026, 0, 5, 9, 0, 0) + seq * 1300).toISOString();
   const base = { seq, at };
@@ -137,5 +137,5 @@ export function hostileEvents() {
     { kind: "error", message: bad, fatal: true },
     { kind: "completed", ok: false, message: bad, result: { bad } },
   ];
-  return kinds.map((one, at) => ({ seq: at + 1, at: ago(MINUTE), ...one }));
+  return kinds.map((event, index) => ({ seq: index + 1, at: ago(MINUTE), ...event }));
 }

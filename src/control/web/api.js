@@ -1,12 +1,12 @@
 // The HTTP API.
 
-import { learnClock } from "./format.js";
+import { updateClockSkew } from "./format.js";
 import { signIn } from "./sign_in.js";
 
-const ROOT = "/api/v1/";
+const API_ROOT = "/api/v1/";
 
-/** Why a request failed, in the server's words where it gave any. */
-export class Problem extends Error {
+/** A failed request, with the message, code and hint of the response if it contained a problem document. */
+export class ApiError extends Error {
   constructor(status, body) {
     super(body?.detail || body?.title || `the server answered with status ${status}`);
     this.status = status;
@@ -15,20 +15,20 @@ export class Problem extends Error {
   }
 }
 
-/** An id as one part of a path. */
-export const part = (id) => encodeURIComponent(String(id).toWellFormed?.() ?? String(id));
+/** Encodes an id as one segment of a URL path. */
+export const encodeSegment = (id) => encodeURIComponent(String(id).toWellFormed?.() ?? String(id));
 
 /**
- * Sends a request with this browser's token, and nothing that the browser adds by itself. Returns the answer when it is
- * good. Where the daemon does not know the token any more, this browser is signed out.
+ * Sends a request with this browser's token, without cookies or other credentials. Returns a successful response, and
+ * throws an `ApiError` otherwise. If the daemon rejects the token, this browser is signed out.
  */
 export async function request(path, { headers, ...options } = {}) {
-  const token = signIn.token();
-  if (token === null && path !== "sign-in") throw new Problem(401, { detail: "This browser is not signed in." });
+  const token = signIn.getToken();
+  if (token === null && path !== "sign-in") throw new ApiError(401, { detail: "This browser is not signed in." });
   const authorization = token === null ? {} : { Authorization: `Bearer ${token}` };
-  let answer;
+  let response;
   try {
-    answer = await fetch(ROOT + path, {
+    response = await fetch(API_ROOT + path, {
       credentials: "omit",
       cache: "no-store",
       redirect: "error",
@@ -37,54 +37,57 @@ export async function request(path, { headers, ...options } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, { detail: "Cannot reach the daemon.", hint: "Check that it is running: `vik status`." });
+    throw new ApiError(0, { detail: "Cannot reach the daemon.", hint: "Check that it is running: `vik status`." });
   }
-  learnClock(answer.headers.get("date"));
-  if (answer.ok) return answer;
-  // Another tab may have signed in meanwhile.
-  if (answer.status === 401 && path !== "sign-in" && signIn.token() === token) signIn.set(null);
+  updateClockSkew(response.headers.get("date"));
+  if (response.ok) return response;
+  // If the token has changed, another tab has signed in since.
+  if (response.status === 401 && path !== "sign-in" && signIn.getToken() === token) signIn.setToken(null);
   let body = null;
   try {
-    body = await answer.json();
+    body = await response.json();
   } catch {
-    // Not from Vik, as from a proxy in between: the status must do.
+    // The body is not from Vik, for example from a proxy: only the status is known.
   }
-  throw new Problem(answer.status, body);
+  throw new ApiError(response.status, body);
 }
 
-const ask = async (path, options) => (await request(path, options)).json();
+const fetchJson = async (path, options) => (await request(path, options)).json();
 
-export const get = (path, signal) => ask(path, { signal });
+export const get = (path, signal) => fetchJson(path, { signal });
 
 export const post = (path, body = {}) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  fetchJson(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-/** `run` at most once at a time, and once more where it was asked for meanwhile; calls close together are one. */
+/**
+ * Returns a function that schedules `run`. Calls within `waitMs` are merged. `run` is never executed concurrently: a
+ * call during its execution schedules one more.
+ */
 export function coalesce(run, waitMs = 150) {
   let timer = 0;
-  let busy = false;
-  let again = false;
-  const start = async () => {
+  let isRunning = false;
+  let shouldRunAgain = false;
+  const execute = async () => {
     timer = 0;
-    if (busy) {
-      again = true;
+    if (isRunning) {
+      shouldRunAgain = true;
       return;
     }
-    busy = true;
+    isRunning = true;
     try {
       await run();
     } finally {
-      busy = false;
-      if (again) {
-        again = false;
-        soon();
+      isRunning = false;
+      if (shouldRunAgain) {
+        shouldRunAgain = false;
+        schedule();
       }
     }
   };
-  const soon = (ms = waitMs) => {
+  const schedule = (ms = waitMs) => {
     if (timer) return;
-    timer = setTimeout(start, ms);
+    timer = setTimeout(execute, ms);
   };
-  soon.stop = () => clearTimeout(timer);
-  return soon;
+  schedule.cancel = () => clearTimeout(timer);
+  return schedule;
 }

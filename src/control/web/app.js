@@ -1,12 +1,12 @@
-// The shell: the bar on top, banners, which page is shown, keys.
+// The application shell: top bar, banners, routing and keyboard shortcuts.
 
 import { h, render } from "./dom.js";
-import { part, post } from "./api.js";
-import { signIn, takeCode } from "./sign_in.js";
-import { store, start } from "./store.js";
+import { encodeSegment, post } from "./api.js";
+import { signIn, takeSignInCode } from "./sign_in.js";
+import { start, store } from "./store.js";
 import { button, chip } from "./ui.js";
-import { many, when } from "./format.js";
-import { cut, visible } from "./visible.js";
+import { pluralize, relativeTime } from "./format.js";
+import { escapeUnsafe, truncate } from "./visible.js";
 import { resume } from "./steer.js";
 import { keys } from "./keys.js";
 import { boardPage } from "./board.js";
@@ -15,67 +15,68 @@ import { sessionPage } from "./session.js";
 import { reportPage } from "./report.js";
 import { signInsPage } from "./sign_ins.js";
 
-const top = document.getElementById("top");
-const banners = document.getElementById("banners");
-const main = document.getElementById("main");
+const topElement = document.getElementById("top");
+const bannersElement = document.getElementById("banners");
+const mainElement = document.getElementById("main");
 
 let page = null;
-let locked = false;
-/** Why the link did not sign in. */
-let refused = null;
+let isSignedOut = false;
+/** The error of the sign-in with a link, if it failed. */
+let signInError = null;
 
 function route() {
-  const [, first, ...rest] = location.pathname.split("/");
+  const [, first, ...segments] = location.pathname.split("/");
   let id = "";
   try {
-    id = decodeURIComponent(rest.join("/"));
+    id = decodeURIComponent(segments.join("/"));
   } catch {
-    return missingPage("This address is not valid.");
+    return notFoundPage("This address is not valid.");
   }
   if (first === "") return boardPage();
   if (first === "issues" && id) return issuePage(id);
   if (first === "sessions" && id) return sessionPage(id);
   if (first === "report") return reportPage(new URLSearchParams(location.search).get("since"));
   if (first === "sign-ins") return signInsPage();
-  return missingPage("Page not found.");
+  return notFoundPage("Page not found.");
 }
 
-const missingPage = (text) => ({
+const notFoundPage = (text) => ({
   title: "Not found",
   view: () => [h("h1", { tabindex: -1 }, text), h("p", {}, h("a", { href: "/" }, "Go to the board"))],
 });
 
 let frame = 0;
 
-/** Draws once before the next paint, however often it is asked for. */
-export function draw() {
+/** Renders the page before the next paint. Several calls render it once. */
+export function scheduleRender() {
   if (frame) return;
   frame = requestAnimationFrame(() => {
     frame = 0;
-    render(top, bar());
-    render(banners, locked ? [] : bannerList());
-    render(main, h("div", { key: page.key, class: `page ${page.wide ?? ""}` }, locked ? lockedView() : page.view()));
-    document.title = locked ? "Vik" : `${visible(cut(page.title, 80))} · Vik`;
-    page.drawn?.();
+    render(topElement, topBar());
+    render(bannersElement, isSignedOut ? [] : bannerList());
+    const view = isSignedOut ? signedOutView() : page.view();
+    render(mainElement, h("div", { key: page.key, class: `page ${page.className ?? ""}` }, view));
+    document.title = isSignedOut ? "Vik" : `${escapeUnsafe(truncate(page.title, 80))} · Vik`;
+    page.onRender?.();
   });
 }
 
-let pages = 0;
-let place = "";
+let pageCount = 0;
+let currentUrl = "";
 
-function show() {
-  page?.leave?.();
-  place = location.pathname + location.search;
+function showPage() {
+  page?.unmount?.();
+  currentUrl = location.pathname + location.search;
   page = route();
-  page.key = ++pages;
-  page.enter?.(draw);
-  draw();
+  page.key = ++pageCount;
+  page.mount?.(scheduleRender);
+  scheduleRender();
 }
 
-function bar() {
-  const here = location.pathname;
-  const link = (href, label) => h("a", { href, "aria-current": here === href ? "page" : null }, label);
-  const { status, live } = store;
+function topBar() {
+  const path = location.pathname;
+  const link = (href, label) => h("a", { href, "aria-current": path === href ? "page" : null }, label);
+  const { status, isConnected } = store;
   const daemon = status?.paused && status.state === "running" ? "paused" : status?.state;
   return [
     h(
@@ -86,14 +87,22 @@ function bar() {
     ),
     h("nav", { "aria-label": "Pages" }, link("/", "Board"), link("/report", "Report"), link("/sign-ins", "Sign-ins")),
     h("span", { class: "grow" }),
-    daemon && !locked ? chip(daemon) : null,
+    daemon && !isSignedOut ? chip(daemon) : null,
     h(
       "span",
-      { class: `link ${live === false ? "lost" : ""}`, role: "status" },
-      live === false ? chip("lost", "Connection lost, reconnecting") : live ? h("span", { class: "dim" }, "Live") : "",
+      { class: "connection", role: "status" },
+      isConnected === false
+        ? chip("lost", "Connection lost, reconnecting")
+        : isConnected
+          ? h("span", { class: "dim" }, "Live")
+          : "",
     ),
-    button("?", () => keys.help(), { kind: "quiet square", "aria-label": "Keys", title: "Keys (?)" }),
-    button(themeName() === "dark" ? "☾" : "☀", turnTheme, {
+    button("?", () => keys.showHelp(), {
+      kind: "quiet square",
+      "aria-label": "Keyboard shortcuts",
+      title: "Keyboard shortcuts (?)",
+    }),
+    button(themeName() === "dark" ? "☾" : "☀", toggleTheme, {
       kind: "quiet square",
       "aria-label": `Theme: ${themeName()}. Change theme`,
       title: `Theme: ${themeName()} (t)`,
@@ -102,21 +111,21 @@ function bar() {
 }
 
 function bannerList() {
-  const { status, problem } = store;
-  const found = [];
-  const banner = (key, tone, ...kids) =>
-    found.push(h("div", { key, class: `banner tone-${tone}`, role: "group", "aria-label": key }, kids));
-  if (problem && problem.status !== 401) {
+  const { status, error } = store;
+  const items = [];
+  const banner = (key, tone, ...children) =>
+    items.push(h("div", { key, class: `banner tone-${tone}`, role: "group", "aria-label": key }, children));
+  if (error && error.status !== 401) {
     banner(
-      "Problem",
+      "Error",
       "bad",
       h("strong", {}, "Cannot load the state. "),
-      problem.message,
+      error.message,
       " ",
-      problem.hint ?? "",
+      error.hint ?? "",
     );
   }
-  if (!status) return found;
+  if (!status) return items;
   if (status.ledger?.error) {
     banner(
       "Ledger",
@@ -137,7 +146,7 @@ function bannerList() {
   }
   if (status.state === "draining" || status.state === "stopping") {
     banner(
-      "Ending",
+      "Shutdown",
       "wait",
       h("strong", {}, status.state === "draining" ? "Draining. " : "Stopping. "),
       "No new attempts start. The daemon exits when the running attempts have ended.",
@@ -152,8 +161,8 @@ function bannerList() {
         "span",
         {},
         h("strong", {}, `Notifier ${notifier.name}: `),
-        `${many(notifier.undelivered, "delivery", "deliveries")} failing since `,
-        when(notifier.failing_since),
+        `${pluralize(notifier.undelivered, "delivery", "deliveries")} failing since `,
+        relativeTime(notifier.failing_since),
         `. ${notifier.error ?? ""}`,
       ),
     );
@@ -169,9 +178,9 @@ function bannerList() {
         h(
           "p",
           {},
-          h("strong", {}, "The last edit of the workflow is invalid. "),
-          "The previous version stays in force. ",
-          when(rejected.at),
+          h("strong", {}, "The edited workflow file is invalid. "),
+          "The previous version remains in effect. ",
+          relativeTime(rejected.at),
         ),
         h(
           "ul",
@@ -190,16 +199,16 @@ function bannerList() {
       h("code", {}, status.workflow.needs_restart.join(", ")),
     );
   }
-  return found;
+  return items;
 }
 
-const lockedView = () =>
+const signedOutView = () =>
   h(
     "div",
-    { class: "locked" },
+    { class: "signed-out" },
     h("h1", { tabindex: -1 }, "This browser is not signed in"),
-    refused ? h("p", { role: "alert", class: "bad-text" }, refused.message) : null,
-    h("p", {}, "On the machine of the daemon, run this command and open the link that it prints:"),
+    signInError ? h("p", { role: "alert", class: "bad-text" }, signInError.message) : null,
+    h("p", {}, "On the host of the daemon, run this command and open the link that it prints:"),
     h("pre", { class: "mono", tabindex: 0 }, "vik status"),
     h("p", { class: "dim" }, "The link signs this browser in, for this daemon only."),
     button("Try again", () => location.reload(), { kind: "primary" }),
@@ -208,26 +217,26 @@ const lockedView = () =>
 const themeName = () =>
   document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 
-function turnTheme() {
+function toggleTheme() {
   const theme = themeName() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = theme;
   try {
     localStorage.setItem("vik.theme", theme);
   } catch {
-    // Not kept, then.
+    // The theme then applies to this page only.
   }
-  draw();
+  scheduleRender();
 }
 
-/** Goes to another page without loading the whole document. */
-export function go(href) {
+/** Shows another page without reloading the document. */
+export function navigate(href) {
   if (href === location.pathname + location.search) return;
   history.pushState(null, "", href);
-  show();
+  showPage();
   scrollTo(0, 0);
-  // For a screen reader, this is the new page.
+  // The focus on the heading makes screen readers announce the new page.
   requestAnimationFrame(() =>
-    requestAnimationFrame(() => (main.querySelector("h1") ?? main).focus({ preventScroll: true })),
+    requestAnimationFrame(() => (mainElement.querySelector("h1") ?? mainElement).focus({ preventScroll: true })),
   );
 }
 
@@ -243,51 +252,51 @@ document.addEventListener("click", (event) => {
     event.altKey
   )
     return;
-  const to = new URL(link.href);
-  if (to.origin !== location.origin || to.hash || link.target) return;
+  const url = new URL(link.href);
+  if (url.origin !== location.origin || url.hash || link.target) return;
   event.preventDefault();
-  go(to.pathname + to.search);
+  navigate(url.pathname + url.search);
 });
 addEventListener("popstate", () => {
-  // A link within the page is no other page.
-  if (location.pathname + location.search === place) page.hash?.(location.hash);
-  else show();
+  // Only the fragment has changed: the page stays.
+  if (location.pathname + location.search === currentUrl) page.onHashChange?.(location.hash);
+  else showPage();
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", scheduleRender);
 
-signIn.watch(() => {
-  const signedOut = !signIn.token();
-  if (locked === signedOut) return;
-  locked = signedOut;
-  if (locked) {
-    // Nothing of the daemon's stays on the page.
-    page.leave?.();
+signIn.subscribe(() => {
+  const signedOut = !signIn.getToken();
+  if (isSignedOut === signedOut) return;
+  isSignedOut = signedOut;
+  if (isSignedOut) {
+    // A signed-out browser shows no data of the daemon.
+    page.unmount?.();
     store.status = null;
-    draw();
+    scheduleRender();
   } else {
-    refused = null;
+    signInError = null;
     store.reload(0);
-    show();
+    showPage();
   }
 });
-store.watch((type, fact) => {
-  page?.fact?.(type, fact);
-  draw();
+store.subscribe((type, fact) => {
+  page?.onFact?.(type, fact);
+  scheduleRender();
 });
-keys.start({ b: () => go("/"), r: () => go("/report"), t: turnTheme });
+keys.start({ b: () => navigate("/"), r: () => navigate("/report"), t: toggleTheme });
 
-const code = takeCode();
+const code = takeSignInCode();
 if (code !== null) {
-  const before = signIn.id();
+  const previousId = signIn.getId();
   try {
     const { token } = await post("sign-in", { code });
-    signIn.set(token);
-    // One browser, one sign-in.
-    if (before !== null) post(`sign-ins/${part(before)}/revoke`).catch(() => {});
-  } catch (problem) {
-    refused = problem;
+    signIn.setToken(token);
+    // The new sign-in replaces the previous one of this browser.
+    if (previousId !== null) post(`sign-ins/${encodeSegment(previousId)}/revoke`).catch(() => {});
+  } catch (error) {
+    signInError = error;
   }
 }
-locked = !signIn.token();
+isSignedOut = !signIn.getToken();
 start();
-show();
+showPage();

@@ -2,36 +2,34 @@
 
 import { h } from "./dom.js";
 import { chip, sessionLink, shortId } from "./ui.js";
-import { allTokens, cost, duration, tokens, when, words } from "./format.js";
-import { cut } from "./visible.js";
+import { formatCost, formatDuration, formatTokens, humanize, relativeTime, totalTokens } from "./format.js";
+import { truncate } from "./visible.js";
 import { store } from "./store.js";
-
-const GOOD = new Set(["succeeded"]);
 
 export const attemptTone = (outcome, state) =>
   state === "running" || !outcome
     ? "tone-run"
-    : GOOD.has(outcome)
+    : outcome === "succeeded"
       ? "tone-good"
       : outcome === "cancelled"
         ? "tone-off"
         : "tone-bad";
 
-/** The cost of an attempt, an estimate marked as such. */
-export function costOf(attempt) {
-  const all = attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
-  return cost(all, attempt.cost_source === "estimate" ? all : 0);
+/** Returns the formatted cost of an attempt. An estimate is marked as such. */
+export function attemptCost(attempt) {
+  const total = attempt.cost_usd ?? attempt.charged?.cost_usd ?? null;
+  return formatCost(total, attempt.cost_source === "estimate" ? total : 0);
 }
 
-export function attemptRow(recorded) {
-  // What runs is recorded at its end; until then it tells of itself.
-  const live = recorded.outcome
+export function attemptRow(record) {
+  // The record of a running attempt has no usage yet: the status of its session has.
+  const live = record.outcome
     ? null
-    : store.status?.sessions.find((session) => session.session_id === recorded.session_id);
+    : store.status?.sessions.find((session) => session.session_id === record.session_id);
   const attempt = live
-    ? { ...recorded, usage: live.usage, cost_usd: live.cost_usd ?? live.charged?.cost_usd ?? null }
-    : recorded;
-  const { outcome, failure_class: failed, reason } = attempt;
+    ? { ...record, usage: live.usage, cost_usd: live.cost_usd ?? live.charged?.cost_usd ?? null }
+    : record;
+  const { outcome, failure_class: failureClass, reason } = attempt;
   return h(
     "li",
     { key: attempt.session_id, class: `attempt ${attemptTone(outcome)}` },
@@ -44,22 +42,24 @@ export function attemptRow(recorded) {
         `Attempt ${attempt.attempt}`,
       ),
       chip(outcome ?? "running"),
-      failed ? h("span", { class: "tag" }, words(failed)) : null,
+      failureClass ? h("span", { class: "tag" }, humanize(failureClass)) : null,
       attempt.exit_code ? h("span", { class: "small dim" }, `exit ${attempt.exit_code}`) : null,
       h("span", { class: "grow" }),
       h(
         "span",
         { class: "small dim num" },
-        when(attempt.started_at),
+        relativeTime(attempt.started_at),
         " · ",
-        attempt.duration_ms === null ? when(attempt.started_at, "elapsed") : duration(attempt.duration_ms),
+        attempt.duration_ms === null
+          ? relativeTime(attempt.started_at, "elapsed")
+          : formatDuration(attempt.duration_ms),
         " · ",
-        tokens(allTokens(attempt.usage)),
+        formatTokens(totalTokens(attempt.usage)),
         " tokens · ",
-        costOf(attempt),
+        attemptCost(attempt),
       ),
     ),
-    reason ? h("p", { class: "small wrap clamp3" }, cut(reason, 1000)) : null,
+    reason ? h("p", { class: "small wrap clamp3" }, truncate(reason, 1000)) : null,
     attempt.resumed_from
       ? h(
           "p",
@@ -69,7 +69,7 @@ export function attemptRow(recorded) {
         )
       : null,
     attempt.hooks_run_twice?.length
-      ? h("p", { class: "small dim" }, "ran twice: ", attempt.hooks_run_twice.join(", "))
+      ? h("p", { class: "small dim" }, "Hooks that ran twice: ", attempt.hooks_run_twice.join(", "))
       : null,
   );
 }

@@ -1,55 +1,55 @@
-// The board: what runs, what needs a person, where each issue stands, what today costs.
+// The board: running sessions, issues that need a person, the stage of each issue, and the costs of today.
 
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
 import { store } from "./store.js";
-import { button, empty, failure, meter, section } from "./ui.js";
-import { estimatedPart, many, tokens, usd, when, whole } from "./format.js";
+import { button, emptyState, errorNotice, meter, section } from "./ui.js";
+import { estimateSuffix, formatInteger, formatTokens, formatUsd, pluralize, relativeTime } from "./format.js";
 import { drain, pause, refresh, resume } from "./steer.js";
 import { approvalRow, liveRow, parkedRow, waitingRow } from "./board_rows.js";
-import { stageColumns, noStage } from "./board_stages.js";
+import { issuesWithoutStage, stageColumns } from "./board_stages.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
-const PAGE = 200;
-/** So many issues are kept current; a tracker may have far more. */
-const MOST = 1000;
-const WAITING_SHOWN = 12;
+const PAGE_SIZE = 200;
+/** The maximum number of issues that are loaded; a tracker may have far more. */
+const MAX_ISSUES = 1000;
+const MAX_WAITING_SHOWN = 12;
 
 export function boardPage() {
   let redraw = () => {};
   let issues = [];
   let total = 0;
-  let more = false;
-  let wanted = PAGE;
+  let hasMore = false;
+  let wantedCount = PAGE_SIZE;
   let query = "";
   let report = null;
-  let problem = null;
-  let allWaiting = false;
-  const open = new Set();
-  // The state names what is parked and waits by its id alone.
+  let loadError = null;
+  let showsAllWaiting = false;
+  const expandedStages = new Set();
+  // Parked and waiting stages in the status have an issue id but no title.
   const titles = new Map();
   const titleOf = (view) => view.issue_title ?? titles.get(view.issue_id);
 
   const loadIssues = coalesce(async () => {
     try {
-      const found = [];
+      const loaded = [];
       let after = null;
       let page;
       do {
-        const ask = new URLSearchParams({ limit: String(PAGE) });
-        if (after !== null) ask.set("after", after);
-        if (query) ask.set("q", query);
-        page = await get(`issues?${ask}`);
-        found.push(...page.issues);
+        const params = new URLSearchParams({ limit: String(PAGE_SIZE) });
+        if (after !== null) params.set("after", after);
+        if (query) params.set("q", query);
+        page = await get(`issues?${params}`);
+        loaded.push(...page.issues);
         after = page.next;
-      } while (after !== null && after !== undefined && found.length < wanted);
-      issues = found;
-      for (const issue of found) titles.set(issue.issue_id, issue.issue_title);
+      } while (after !== null && after !== undefined && loaded.length < wantedCount);
+      issues = loaded;
+      for (const issue of loaded) titles.set(issue.issue_id, issue.issue_title);
       total = page.total;
-      more = (after ?? null) !== null;
-      problem = null;
+      hasMore = (after ?? null) !== null;
+      loadError = null;
     } catch (error) {
-      problem = error;
+      loadError = error;
     }
     redraw();
   }, 400);
@@ -58,12 +58,12 @@ export function boardPage() {
     try {
       report = await get("report?since=24h");
     } catch {
-      // The plots stay as they were; the state tells what is wrong.
+      // The plots keep their last values; a banner shows why the daemon cannot be reached.
     }
     redraw();
   }, 2000);
 
-  const steerBar = (status) =>
+  const controls = (status) =>
     h(
       "div",
       { class: "row tools" },
@@ -83,20 +83,20 @@ export function boardPage() {
         "span",
         {},
         "Pulled ",
-        when(pull.at),
+        relativeTime(pull.at),
         h(
           "span",
           { class: "dim" },
-          `: ${many(pull.issues, "issue")}${pull.skipped ? `, ${pull.skipped} skipped` : ""}`,
+          `: ${pluralize(pull.issues, "issue")}${pull.skipped ? `, ${pull.skipped} skipped` : ""}`,
         ),
       );
     }
-    const row = pulls?.failed_in_a_row > 1 ? ` (${pulls.failed_in_a_row} in a row)` : "";
+    const repetition = pulls?.failed_in_a_row > 1 ? ` (${pulls.failed_in_a_row} in a row)` : "";
     return h(
       "span",
       { class: "bad-text" },
-      h("strong", {}, `The pull failed${row} `),
-      when(pull.at),
+      h("strong", {}, `The pull failed${repetition} `),
+      relativeTime(pull.at),
       pull.error ? h("span", { class: "clamp2" }, pull.error) : null,
     );
   }
@@ -104,7 +104,7 @@ export function boardPage() {
   const daemonView = (status) =>
     h(
       "div",
-      { class: "board-head" },
+      { class: "page-head" },
       h(
         "div",
         { class: "grow" },
@@ -113,27 +113,27 @@ export function boardPage() {
           "p",
           { class: "meta" },
           pullView(status),
-          status.started_at ? h("span", {}, "up ", when(status.started_at, "elapsed")) : null,
+          status.started_at ? h("span", {}, "up ", relativeTime(status.started_at, "elapsed")) : null,
           status.webhooks ? h("span", { class: "dim" }, `webhooks at ${status.webhooks.address}`) : null,
           h("span", { class: "dim path", title: status.workflow_path }, h("bdi", {}, status.workflow_path)),
           status.version ? h("span", { class: "dim" }, `vik ${status.version}`) : null,
         ),
       ),
-      steerBar(status),
+      controls(status),
     );
 
-  function tiles(status) {
+  function tileList(status) {
     const waiting = status.waiting.length + (status.waiting_more ?? 0);
     const tile = (href, n, label, tone) =>
       h(
         "a",
         { key: label, class: `tile ${n ? `tone-${tone}` : ""}`, href },
-        h("span", { class: "big num" }, whole(n)),
+        h("span", { class: "big num" }, formatInteger(n)),
         h("span", {}, label),
       );
     return h(
       "div",
-      { class: "tiles", role: "group", "aria-label": "At a glance" },
+      { class: "tiles", role: "group", "aria-label": "Summary" },
       tile("#live", status.sessions.length, "running", "run"),
       status.approvals?.length ? tile("#approvals", status.approvals.length, "for you", "bad") : null,
       tile("#parked", status.parked.length, "parked", "bad"),
@@ -143,19 +143,22 @@ export function boardPage() {
   }
 
   const dayMeters = (day) => [
-    meter(`spent today (UTC)${estimatedPart(day.spent.estimated_usd)}`, day.spent.cost_usd, day.limit.usd, usd),
-    meter("tokens today", day.spent.tokens, day.limit.tokens, tokens),
+    meter(`spent today (UTC)${estimateSuffix(day.spent.estimated_usd)}`, day.spent.cost_usd, day.limit.usd, formatUsd),
+    meter("tokens today", day.spent.tokens, day.limit.tokens, formatTokens),
   ];
 
   function waitingView(status) {
-    const shown = allWaiting ? status.waiting : status.waiting.slice(0, WAITING_SHOWN);
+    const shown = showsAllWaiting ? status.waiting : status.waiting.slice(0, MAX_WAITING_SHOWN);
     const hidden = status.waiting.length - shown.length;
     const count = status.waiting.length + (status.waiting_more ?? 0);
     return section(
       "Waiting",
       { id: "waiting", count },
       count === 0
-        ? empty("No waiting issues.", "Issues that wait for a slot, a backoff, a blocker or a limit are listed here.")
+        ? emptyState(
+            "No waiting issues.",
+            "Issues that wait for a slot, a backoff, a blocker or a limit are listed here.",
+          )
         : null,
       h(
         "ul",
@@ -164,12 +167,12 @@ export function boardPage() {
       ),
       hidden > 0
         ? button(`Show ${hidden} more`, () => {
-            allWaiting = true;
+            showsAllWaiting = true;
             redraw();
           })
         : null,
       status.waiting_more
-        ? h("p", { class: "dim" }, `and ${whole(status.waiting_more)} more that are not listed`)
+        ? h("p", { class: "dim" }, `and ${formatInteger(status.waiting_more)} more that are not listed`)
         : null,
     );
   }
@@ -188,33 +191,37 @@ export function boardPage() {
       },
     });
     const stages = status.workflow?.stages ?? [];
-    const all = query ? issues : withNamed(issues, status, more);
+    const all = query ? issues : withIssuesOfStatus(issues, status, hasMore);
     return section(
       "Stages",
       { id: "stages", count: total, tools: filter },
-      problem ? failure(problem, () => loadIssues(0)) : null,
-      !problem && total === 0
+      loadError ? errorNotice(loadError, () => loadIssues(0)) : null,
+      !loadError && total === 0
         ? query
-          ? empty("No matching issues.", "The filter searches ids and titles.")
-          : empty(
+          ? emptyState("No matching issues.", "The filter searches ids and titles.")
+          : emptyState(
               "The tracker has no issues.",
               "Create one, for example with ",
               h("code", {}, "vik issue new"),
               ", or check the output of ",
               h("code", {}, "issues.pull.command"),
-              " prints.",
+              ".",
             )
         : null,
-      total > 0 ? stageColumns(stages, all, open, redraw) : null,
-      noStage(stages, all),
-      more
+      total > 0 ? stageColumns(stages, all, expandedStages, redraw) : null,
+      issuesWithoutStage(stages, all),
+      hasMore
         ? h(
             "p",
             { class: "row" },
-            h("span", { class: "dim" }, `${whole(issues.length)} of ${whole(total)} issues are loaded.`),
-            wanted < MOST
+            h(
+              "span",
+              { class: "dim" },
+              `${formatInteger(issues.length)} of ${formatInteger(total)} issues are loaded.`,
+            ),
+            wantedCount < MAX_ISSUES
               ? button("Load more", () => {
-                  wanted += PAGE;
+                  wantedCount += PAGE_SIZE;
                   loadIssues(0);
                 })
               : h("span", {}, "Use the filter to find other issues."),
@@ -225,29 +232,29 @@ export function boardPage() {
 
   return {
     title: "Board",
-    enter(draw) {
-      redraw = draw;
+    mount(scheduleRender) {
+      redraw = scheduleRender;
       loadIssues(0);
       loadReport(0);
     },
-    fact(type) {
+    onFact(type) {
       if (type === "session") return;
       if (["reset", "state", "pulled", "issue", "session_ended"].includes(type)) loadIssues();
       if (type === "session_ended" || type === "reset") loadReport();
     },
-    leave() {
+    unmount() {
       redraw = () => {};
     },
     view() {
-      const { status, problem: lost } = store;
+      const { status, error: stateError } = store;
       if (!status)
         return [
           h("h1", { tabindex: -1 }, "Board"),
-          lost ? failure(lost, () => store.reload(0)) : h("p", { class: "dim" }, "Loading…"),
+          stateError ? errorNotice(stateError, () => store.reload(0)) : h("p", { class: "dim" }, "Loading…"),
         ];
       return [
         daemonView(status),
-        tiles(status),
+        tileList(status),
         status.approvals?.length
           ? section(
               "Pending approvals",
@@ -260,17 +267,17 @@ export function boardPage() {
           { id: "live", count: status.sessions.length },
           status.sessions.length
             ? null
-            : empty(
+            : emptyState(
                 "No running sessions.",
                 status.paused
-                  ? "Everything is paused: press Resume."
+                  ? "The daemon is paused. Resume it to start attempts."
                   : "An issue in the state of a stage starts automatically after the next pull.",
               ),
           h("ul", { class: "rows" }, status.sessions.map(liveRow)),
         ),
         h(
           "div",
-          { class: "pair", key: "pair" },
+          { class: "two-columns", key: "two-columns" },
           section(
             "Parked",
             {
@@ -280,7 +287,7 @@ export function boardPage() {
             },
             status.parked.length
               ? null
-              : empty(
+              : emptyState(
                   "No parked issues.",
                   "Issues that Vik gave up on are listed here, with the reason and a button to retry them.",
                 ),
@@ -305,15 +312,15 @@ export function boardPage() {
   };
 }
 
-/** What the state names is shown also where its issue is on no page that is loaded. */
-function withNamed(issues, status, more) {
-  if (!more) return issues;
+/** Adds the issues of the status that are on no loaded page. */
+function withIssuesOfStatus(issues, status, hasMore) {
+  if (!hasMore) return issues;
   const known = new Set(issues.map((issue) => issue.issue_id));
-  const made = new Map();
-  const add = (view, state, hold) => {
+  const added = new Map();
+  const addView = (view, state, hold) => {
     if (known.has(view.issue_id)) return;
-    if (!made.has(view.issue_id)) {
-      made.set(view.issue_id, {
+    if (!added.has(view.issue_id)) {
+      added.set(view.issue_id, {
         issue_id: view.issue_id,
         issue_title: view.issue_title ?? "",
         issue_state: "",
@@ -323,7 +330,7 @@ function withNamed(issues, status, more) {
         stages: [],
       });
     }
-    made
+    added
       .get(view.issue_id)
       .stages.push({
         stage: view.stage,
@@ -333,8 +340,8 @@ function withNamed(issues, status, more) {
         session_id: view.session_id ?? null,
       });
   };
-  for (const session of status.sessions) add(session, "running", null);
-  for (const parked of status.parked) add(parked, "held", parked);
-  for (const waiting of status.waiting) add(waiting, "waiting", waiting);
-  return [...issues, ...made.values()];
+  for (const session of status.sessions) addView(session, "running", null);
+  for (const parked of status.parked) addView(parked, "held", parked);
+  for (const waiting of status.waiting) addView(waiting, "waiting", waiting);
+  return [...issues, ...added.values()];
 }

@@ -1,21 +1,21 @@
-// Rows of the board: a live session, what is parked, what waits.
+// Rows of the board: live sessions, approvals, parked and waiting stages.
 
 import { h } from "./dom.js";
 import { button, chip, issueLink, issueTitle, meter, sessionHref } from "./ui.js";
-import { allTokens, many, tokens, usd, when, words } from "./format.js";
-import { answer, cancel, retry } from "./steer.js";
-import { cut } from "./visible.js";
+import { formatTokens, formatUsd, humanize, pluralize, relativeTime, totalTokens } from "./format.js";
+import { answerApproval, cancel, retry } from "./steer.js";
+import { truncate } from "./visible.js";
 
-/** What it counts against its limit: what is charged, and where nothing is yet, what it reports. */
-function spending(session) {
+/** Returns the meters of a session: the charged amounts, or the reported ones if they are higher. */
+function usageMeters(session) {
   const { charged, budget, usage, cost_usd: cost } = session;
-  const used = Math.max(charged?.tokens ?? 0, allTokens(usage));
-  const spent = Math.max(charged?.cost_usd ?? 0, cost ?? 0);
+  const used = Math.max(charged?.tokens ?? 0, totalTokens(usage));
+  const costUsd = Math.max(charged?.cost_usd ?? 0, cost ?? 0);
   return h(
     "div",
-    { class: "spending" },
-    meter("tokens", used, budget?.tokens, tokens),
-    meter("cost", spent, budget?.usd, usd),
+    { class: "usage" },
+    meter("tokens", used, budget?.tokens, formatTokens),
+    meter("cost", costUsd, budget?.usd, formatUsd),
   );
 }
 
@@ -26,7 +26,7 @@ export function liveRow(session) {
     { key: session.session_id, class: "live-row" },
     h(
       "div",
-      { class: "what" },
+      { class: "details" },
       h("div", { class: "line" }, issueLink(id, { "data-item": true }), issueTitle(session.issue_title)),
       h(
         "div",
@@ -34,14 +34,14 @@ export function liveRow(session) {
         chip(session.phase),
         h(
           "span",
-          { class: "activity", title: cut(session.activity ?? "", 400) },
-          session.activity ? cut(session.activity, 200) : h("span", { class: "dim" }, "no activity yet"),
+          { class: "activity", title: truncate(session.activity ?? "", 400) },
+          session.activity ? truncate(session.activity, 200) : h("span", { class: "dim" }, "no activity yet"),
         ),
       ),
     ),
     h(
       "div",
-      { class: "who small" },
+      { class: "agent small" },
       h(
         "span",
         {},
@@ -61,26 +61,30 @@ export function liveRow(session) {
     ),
     h(
       "div",
-      { class: "times small" },
-      h("span", { class: "num" }, when(session.since, "elapsed")),
-      h("span", { class: "dim" }, session.last_event_at ? ["last event ", when(session.last_event_at)] : "no event yet"),
+      { class: "timing small" },
+      h("span", { class: "num" }, relativeTime(session.since, "elapsed")),
+      h(
+        "span",
+        { class: "dim" },
+        session.last_event_at ? ["last event ", relativeTime(session.last_event_at)] : "no event yet",
+      ),
     ),
-    spending(session),
+    usageMeters(session),
     h(
       "div",
-      { class: "row acts" },
+      { class: "row actions" },
       h(
         "a",
         {
           class: "btn",
           href: sessionHref(session.session_id),
-          "aria-label": `Transcript of ${cut(id, 60)}, ${session.stage}`,
+          "aria-label": `Transcript of ${truncate(id, 60)}, ${session.stage}`,
         },
         "Transcript",
       ),
       button("Cancel", () => cancel(id), {
         kind: "danger-quiet",
-        "aria-label": `Cancel ${cut(id, 60)}, ${session.stage}`,
+        "aria-label": `Cancel ${truncate(id, 60)}, ${session.stage}`,
       }),
     ),
   );
@@ -88,36 +92,42 @@ export function liveRow(session) {
 
 export function approvalRow(approval) {
   const id = approval.issue_id;
-  const what = `${cut(id, 60)}, ${approval.stage}`;
+  const subject = `${truncate(id, 60)}, ${approval.stage}`;
   return h(
     "li",
-    { key: approval.id, class: "hold-row" },
+    { key: approval.id, class: "list-row" },
     h(
       "div",
-      { class: "what" },
+      { class: "details" },
       h(
         "div",
         { class: "line" },
         issueLink(id, { "data-item": true }),
         h("span", { class: "strong" }, approval.stage),
-        chip("waiting", words(approval.gate)),
-        h("span", { class: "dim small" }, when(approval.since)),
+        chip("waiting", humanize(approval.gate)),
+        h("span", { class: "dim small" }, relativeTime(approval.since)),
       ),
       approval.issue_title ? h("p", { class: "clamp2" }, issueTitle(approval.issue_title)) : null,
-      h("p", { class: "small clamp3" }, cut(approval.detail, 600)),
+      h("p", { class: "small clamp3" }, truncate(approval.detail, 600)),
       h(
         "p",
         { class: "small dim" },
         approval.on_timeout === "approve" ? "Approved " : "Denied ",
-        when(approval.until),
+        relativeTime(approval.until),
         " without an answer",
       ),
     ),
     h(
       "div",
-      { class: "row acts" },
-      button("Approve…", () => answer(approval, true), { kind: "primary", "aria-label": `Approve ${what}` }),
-      button("Deny…", () => answer(approval, false), { kind: "danger-quiet", "aria-label": `Deny ${what}` }),
+      { class: "row actions" },
+      button("Approve…", () => answerApproval(approval, true), {
+        kind: "primary",
+        "aria-label": `Approve ${subject}`,
+      }),
+      button("Deny…", () => answerApproval(approval, false), {
+        kind: "danger-quiet",
+        "aria-label": `Deny ${subject}`,
+      }),
     ),
   );
 }
@@ -126,25 +136,25 @@ export function parkedRow(parked, title) {
   const id = parked.issue_id;
   return h(
     "li",
-    { key: `${parked.run_id}/${parked.stage}`, class: "hold-row" },
+    { key: `${parked.run_id}/${parked.stage}`, class: "list-row" },
     h(
       "div",
-      { class: "what" },
+      { class: "details" },
       h(
         "div",
         { class: "line" },
         issueLink(id, { "data-item": true }),
         h("span", { class: "strong" }, parked.stage),
-        chip("parked", words(parked.reason)),
-        h("span", { class: "dim small" }, when(parked.since)),
+        chip("parked", humanize(parked.reason)),
+        h("span", { class: "dim small" }, relativeTime(parked.since)),
       ),
       title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
-      h("p", { class: "small clamp3" }, cut(parked.detail, 600)),
+      h("p", { class: "small clamp3" }, truncate(parked.detail, 600)),
       h("p", { class: "small dim" }, "Freed by: ", parked.freed_by),
     ),
     button("Retry", () => retry(id, { stage: parked.stage }), {
       kind: "primary-quiet",
-      "aria-label": `Retry ${cut(id, 60)}, ${parked.stage}`,
+      "aria-label": `Retry ${truncate(id, 60)}, ${parked.stage}`,
     }),
   );
 }
@@ -152,24 +162,27 @@ export function parkedRow(parked, title) {
 export function waitingRow(waiting, title) {
   return h(
     "li",
-    { key: `${waiting.issue_id}/${waiting.stage}`, class: "hold-row" },
+    { key: `${waiting.issue_id}/${waiting.stage}`, class: "list-row" },
     h(
       "div",
-      { class: "what" },
+      { class: "details" },
       h(
         "div",
         { class: "line" },
         issueLink(waiting.issue_id, { "data-item": true }),
         h("span", { class: "strong" }, waiting.stage),
-        chip("waiting", words(waiting.reason)),
-        waiting.until ? h("span", { class: "small" }, when(waiting.until)) : null,
+        chip("waiting", humanize(waiting.reason)),
+        waiting.until ? h("span", { class: "small" }, relativeTime(waiting.until)) : null,
       ),
       title ? h("p", { class: "clamp2" }, issueTitle(title)) : null,
       waiting.detail || waiting.attempts
         ? h(
             "p",
             { class: "small dim clamp2" },
-            [cut(waiting.detail ?? "", 400), waiting.attempts ? `${many(waiting.attempts, "attempt")} so far` : null]
+            [
+              truncate(waiting.detail ?? "", 400),
+              waiting.attempts ? `${pluralize(waiting.attempts, "attempt")} so far` : null,
+            ]
               .filter(Boolean)
               .join(" · "),
           )

@@ -1,12 +1,12 @@
-// One column for each stage of the workflow, in its order, with the issues that stand there.
+// One column for each stage of the workflow, in its order, with the issues of the stage.
 
 import { h } from "./dom.js";
 import { button, chip, issueLink, issueTitle, sessionHref } from "./ui.js";
-import { when, words } from "./format.js";
-import { cut } from "./visible.js";
+import { humanize, relativeTime } from "./format.js";
+import { truncate } from "./visible.js";
 
-const ORDER = { running: 0, ready: 1, waiting: 2, held: 3 };
-const SHOWN = 30;
+const STATE_ORDER = { running: 0, ready: 1, waiting: 2, held: 3 };
+const MAX_CARDS = 30;
 
 function card({ issue, view }) {
   const hold = view.hold ?? (view.state === "running" || view.state === "ready" ? null : issue.hold);
@@ -25,7 +25,7 @@ function card({ issue, view }) {
             {
               class: "plain",
               href: sessionHref(view.session_id),
-              "aria-label": `${label}, transcript of ${cut(issue.issue_id, 60)}`,
+              "aria-label": `${label}, transcript of ${truncate(issue.issue_id, 60)}`,
             },
             chip(label),
           )
@@ -36,16 +36,16 @@ function card({ issue, view }) {
     hold
       ? h(
           "p",
-          { class: "small dim clamp2", title: cut(hold.detail ?? "", 400) },
-          h("span", { class: "strong" }, words(hold.reason)),
-          hold.until ? [" · ", when(hold.until)] : null,
-          hold.detail ? ` · ${cut(hold.detail, 140)}` : "",
+          { class: "small dim clamp2", title: truncate(hold.detail ?? "", 400) },
+          h("span", { class: "strong" }, humanize(hold.reason)),
+          hold.until ? [" · ", relativeTime(hold.until)] : null,
+          hold.detail ? ` · ${truncate(hold.detail, 140)}` : "",
         )
       : null,
   );
 }
 
-export function stageColumns(stages, issues, open, redraw) {
+export function stageColumns(stages, issues, expanded, redraw) {
   const columns = new Map(stages.map((stage) => [stage.stage, []]));
   for (const issue of issues) for (const view of issue.stages) columns.get(view.stage)?.push({ issue, view });
   return h(
@@ -53,19 +53,19 @@ export function stageColumns(stages, issues, open, redraw) {
     { class: "columns" },
     stages.map((stage) => {
       const cards = columns.get(stage.stage);
-      cards.sort((a, b) => ORDER[a.view.state] - ORDER[b.view.state]);
-      const shown = open.has(stage.stage) ? cards : cards.slice(0, SHOWN);
+      cards.sort((a, b) => STATE_ORDER[a.view.state] - STATE_ORDER[b.view.state]);
+      const shown = expanded.has(stage.stage) ? cards : cards.slice(0, MAX_CARDS);
       return h(
         "div",
         { key: stage.stage, class: "column", role: "group", "aria-label": `Stage ${stage.stage}` },
         h("h3", {}, h("bdi", {}, stage.stage), h("span", { class: "count num" }, cards.length)),
-        h("p", { class: "small dim" }, "takes ", h("bdi", {}, `“${stage.when_state}”`), " · ", stage.agent),
+        h("p", { class: "small dim" }, "issues in ", h("bdi", {}, `“${stage.when_state}”`), " · ", stage.agent),
         cards.length
           ? h("ul", { class: "cards" }, shown.map(card))
-          : h("p", { class: "small dim none" }, "No issues."),
+          : h("p", { class: "small dim" }, "No issues."),
         shown.length < cards.length
           ? button(`Show ${cards.length - shown.length} more`, () => {
-              open.add(stage.stage);
+              expanded.add(stage.stage);
               redraw();
             })
           : null,
@@ -74,24 +74,24 @@ export function stageColumns(stages, issues, open, redraw) {
   );
 }
 
-/** Issues that no stage takes now: done, in a state nobody handles, or gone. */
-export function noStage(stages, issues) {
+/** Lists the issues without a stage: finished, in a state that no stage handles, or removed from the tracker. */
+export function issuesWithoutStage(stages, issues) {
   const names = new Set(stages.map((stage) => stage.stage));
-  const rest = issues.filter((issue) => !issue.stages.some((view) => names.has(view.stage)));
-  if (!rest.length) return null;
+  const unassigned = issues.filter((issue) => !issue.stages.some((view) => names.has(view.stage)));
+  if (!unassigned.length) return null;
   return h(
     "details",
-    { class: "fold", key: "no-stage" },
-    h("summary", {}, "In no stage", h("span", { class: "count num" }, rest.length)),
+    { class: "collapsible", key: "no-stage" },
+    h("summary", {}, "Not in a stage", h("span", { class: "count num" }, unassigned.length)),
     h(
       "ul",
       { class: "rows" },
-      rest
+      unassigned
         .slice(0, 300)
         .map((issue) =>
           h(
             "li",
-            { key: issue.issue_id, class: "hold-row" },
+            { key: issue.issue_id, class: "list-row" },
             h(
               "div",
               { class: "line" },
@@ -100,8 +100,8 @@ export function noStage(stages, issues) {
               h(
                 "span",
                 { class: "small dim" },
-                issue.issue_state ? `“${cut(issue.issue_state, 60)}”` : "",
-                issue.hold ? ` · ${words(issue.hold.reason)}` : "",
+                issue.issue_state ? `“${truncate(issue.issue_state, 60)}”` : "",
+                issue.hold ? ` · ${humanize(issue.hold.reason)}` : "",
               ),
             ),
           ),

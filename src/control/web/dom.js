@@ -1,41 +1,41 @@
-// Views are described as trees of plain objects, and the document is changed only where the description changed.
-// So focus, selection, scroll positions and open <details> survive a refresh. Text becomes text nodes, nothing else.
+// A small virtual DOM. Views are trees of plain objects, and only the differences to the last tree change the document,
+// so focus, selection, scroll positions and open <details> are kept. Text always becomes text nodes, never HTML.
 
-import { parts, visible } from "./visible.js";
+import { escapeUnsafe, splitUnsafe } from "./visible.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "rect", "line", "path", "polyline", "text"]);
-/** Attributes that people read. */
-const READ = new Set(["title", "aria-label", "placeholder", "alt"]);
-/** What a person may change, so that the property counts and not the attribute. */
-const LIVE = new Set(["value", "checked", "open"]);
+/** Attributes that users read. */
+const TEXT_ATTRIBUTES = new Set(["title", "aria-label", "placeholder", "alt"]);
+/** State that users can change: the property is set instead of the attribute. */
+const PROPERTIES = new Set(["value", "checked", "open"]);
 
 /**
  * Describes an element. `props`: `key` (its identity among its siblings), `on` (handlers by event), `vars` (CSS custom
- * properties), all others are attributes; `null`, `undefined` and `false` leave one out.
+ * properties); all others are attributes. Attributes with `null`, `undefined` or `false` are omitted.
  */
-export function h(tag, props, ...kids) {
-  const flat = [];
-  flatten(kids, flat);
-  return { tag, key: props?.key, props: props ?? {}, kids: flat };
+export function h(tag, props, ...children) {
+  const flattened = [];
+  flatten(children, flattened);
+  return { tag, key: props?.key, props: props ?? {}, children: flattened };
 }
 
-/** An element that somebody else made and keeps: it is put in its place and left alone. */
-export function own(key, element) {
-  return { tag: "#own", key, element, props: {}, kids: [] };
+/** Describes an existing element: it is inserted, and its content is never changed. */
+export function embed(key, element) {
+  return { tag: "#embed", key, element, props: {}, children: [] };
 }
 
-function flatten(kids, into) {
-  for (const kid of kids) {
-    if (kid === null || kid === undefined || kid === false || kid === "") continue;
-    if (Array.isArray(kid)) flatten(kid, into);
-    else if (typeof kid === "object") into.push(kid);
+function flatten(children, into) {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false || child === "") continue;
+    if (Array.isArray(child)) flatten(child, into);
+    else if (typeof child === "object") into.push(child);
     else {
-      for (const part of parts(String(kid))) {
-        if (part.escape) {
-          const shown = { tag: "#text", text: part.escape };
-          into.push({ tag: "span", props: { class: "esc" }, kids: [shown] });
-        } else into.push({ tag: "#text", text: part.text });
+      for (const segment of splitUnsafe(String(child))) {
+        if (segment.escape) {
+          const text = { tag: "#text", text: segment.escape };
+          into.push({ tag: "span", props: { class: "escaped" }, children: [text] });
+        } else into.push({ tag: "#text", text: segment.text });
       }
     }
   }
@@ -43,22 +43,22 @@ function flatten(kids, into) {
 
 function create(node) {
   if (node.tag === "#text") return document.createTextNode(node.text);
-  if (node.tag === "#own") return node.element;
+  if (node.tag === "#embed") return node.element;
   const el = SVG_TAGS.has(node.tag) ? document.createElementNS(SVG, node.tag) : document.createElement(node.tag);
   for (const name in node.props) setProp(el, name, node.props[name], undefined);
-  patchKids(el, [], node.kids);
+  patchChildren(el, [], node.children);
   return el;
 }
 
 function update(el, old, next) {
-  if (old === next || next.tag === "#own") return;
+  if (old === next || next.tag === "#embed") return;
   if (next.tag === "#text") {
     if (old.text !== next.text) el.data = next.text;
     return;
   }
   for (const name in old.props) if (!(name in next.props)) setProp(el, name, undefined, old.props[name]);
   for (const name in next.props) setProp(el, name, next.props[name], old.props[name]);
-  patchKids(el, old.kids, next.kids);
+  patchChildren(el, old.children, next.children);
 }
 
 function setProp(el, name, value, old) {
@@ -69,25 +69,26 @@ function setProp(el, name, value, old) {
     return;
   }
   if (value === old) return;
-  if (LIVE.has(name)) {
+  if (PROPERTIES.has(name)) {
     el[name] = value ?? (name === "value" ? "" : false);
     return;
   }
   if (value === null || value === undefined || value === false) el.removeAttribute(name);
-  else el.setAttribute(name, value === true ? "" : READ.has(name) ? visible(String(value)) : String(value));
+  else if (value === true) el.setAttribute(name, "");
+  else el.setAttribute(name, TEXT_ATTRIBUTES.has(name) ? escapeUnsafe(String(value)) : String(value));
 }
 
-/** One listener for each type; it calls whatever handler the newest description names. */
+/** Adds one listener for each event type. It calls the handler of the newest description. */
 function setHandlers(el, handlers = {}) {
-  el.vikOn ??= {};
+  el.vikHandlers ??= {};
   for (const type in handlers) {
-    if (!(type in el.vikOn)) el.addEventListener(type, (event) => el.vikOn[type]?.(event));
+    if (!(type in el.vikHandlers)) el.addEventListener(type, (event) => el.vikHandlers[type]?.(event));
   }
-  for (const type in el.vikOn) el.vikOn[type] = handlers[type];
-  for (const type in handlers) el.vikOn[type] = handlers[type];
+  for (const type in el.vikHandlers) el.vikHandlers[type] = handlers[type];
+  for (const type in handlers) el.vikHandlers[type] = handlers[type];
 }
 
-function identity(nodes) {
+function childIds(nodes) {
   const counts = {};
   return nodes.map((node) => {
     if (node.key !== undefined) return `${node.tag} ${node.key}`;
@@ -96,60 +97,60 @@ function identity(nodes) {
   });
 }
 
-function patchKids(parent, old, next) {
-  const known = new Map();
-  identity(old).forEach((id, at) => {
-    if (!known.has(id)) known.set(id, old[at]);
+function patchChildren(parent, old, next) {
+  const previousById = new Map();
+  childIds(old).forEach((id, index) => {
+    if (!previousById.has(id)) previousById.set(id, old[index]);
   });
-  const matched = identity(next).map((id) => {
-    const before = known.get(id);
-    known.delete(id);
-    return before;
+  const matched = childIds(next).map((id) => {
+    const previous = previousById.get(id);
+    previousById.delete(id);
+    return previous;
   });
-  // What is gone leaves first, so that what stays need not be moved: a move would drop focus and scroll position.
-  const kept = new Set(matched);
-  for (const node of old) if (!kept.has(node)) node.el.remove();
+  // Nodes are removed first, so that the others need not be moved: a move loses focus and scroll position.
+  const keptNodes = new Set(matched);
+  for (const node of old) if (!keptNodes.has(node)) node.el.remove();
   let cursor = parent.firstChild;
-  next.forEach((node, at) => {
-    const before = matched[at];
-    if (before) {
-      node.el = before.el;
-      update(node.el, before, node);
+  next.forEach((node, index) => {
+    const previous = matched[index];
+    if (previous) {
+      node.el = previous.el;
+      update(node.el, previous, node);
     } else node.el = create(node);
     if (node.el === cursor) cursor = cursor.nextSibling;
     else parent.insertBefore(node.el, cursor);
   });
 }
 
-const shown = new WeakMap();
+const rendered = new WeakMap();
 
-/** Makes the content of `root` what is described. */
-export function render(root, ...kids) {
+/** Updates the content of `root` to the described one. */
+export function render(root, ...children) {
   const next = [];
-  flatten(kids, next);
+  flatten(children, next);
   const active = document.activeElement;
-  const held = root.contains(active) && active !== root ? active : null;
-  const section = held?.closest("section");
-  patchKids(root, shown.get(root) ?? [], next);
-  shown.set(root, next);
-  tick(root);
-  if (!held || document.activeElement === held) return;
-  if (held.isConnected) held.focus({ preventScroll: true });
-  // What had the focus is gone, as a row whose button was pressed: the keyboard stays near it.
+  const focused = root.contains(active) && active !== root ? active : null;
+  const section = focused?.closest("section");
+  patchChildren(root, rendered.get(root) ?? [], next);
+  rendered.set(root, next);
+  updateTimes(root);
+  if (!focused || document.activeElement === focused) return;
+  if (focused.isConnected) focused.focus({ preventScroll: true });
+  // If the focused element was removed, such as the row of a pressed button, the focus moves to its section.
   else (section?.isConnected ? section.querySelector("h2[tabindex]") : null)?.focus({ preventScroll: true });
 }
 
-let ticker = null;
+let formatTime = null;
 
-/** How a `<time data-tick=…>` finds its text; set by `format.js`. */
-export function setTicker(words) {
-  ticker = words;
+/** Sets the function that returns the text of a `<time data-time-format=…>`. Called by `format.js`. */
+export function setTimeFormatter(format) {
+  formatTime = format;
 }
 
-/** Brings the relative times below `root` up to date. */
-export function tick(root) {
-  for (const el of root.querySelectorAll("time[data-tick]")) {
-    const words = ticker(el.dataset.tick, el.dateTime);
-    if (el.textContent !== words) el.textContent = words;
+/** Updates the relative times in `root`. */
+export function updateTimes(root) {
+  for (const el of root.querySelectorAll("time[data-time-format]")) {
+    const text = formatTime(el.dataset.timeFormat, el.dateTime);
+    if (el.textContent !== text) el.textContent = text;
   }
 }

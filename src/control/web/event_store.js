@@ -1,82 +1,83 @@
-// The events of one session, as far as they are needed: pages are loaded on demand, in both directions, and only a
-// bounded number of them is kept, so that a log of any length can be read.
+// The events of one session. Pages of events are loaded on demand, in both directions, and the number of pages in
+// memory is bounded, so that a log of any length can be read.
 
-import { get, part } from "./api.js";
+import { encodeSegment, get } from "./api.js";
 
-const SIZE = 200;
-const KEPT = 24;
-const AT_ONCE = 2;
+const PAGE_SIZE = 200;
+const MAX_PAGES = 24;
+const MAX_PARALLEL_REQUESTS = 2;
 const RETRY_MS = 3000;
-const BEHIND_MS = 500;
+const LAG_RETRY_MS = 500;
 
 export class EventStore {
-  /** `changed(firstSeq, lastSeq)` is called when events of that range came. */
-  constructor(sessionId, changed) {
+  /** `onChange(firstSeq, lastSeq)` is called after events of this range were loaded. */
+  constructor(sessionId, onChange) {
     this.sessionId = sessionId;
-    this.changed = changed;
-    /** The last event in the log, as the log itself told. */
+    this.onChange = onChange;
+    /** The number of the last event in the log, from the last response. */
     this.lastSeq = 0;
-    /** How many there are by what the feed told: it may be ahead of the log, which is then asked again. */
-    this.announced = 0;
-    this.ended = false;
-    this.problem = null;
+    /** The number of events according to the feed. If it is ahead of the log, the end of the log is requested again. */
+    this.announcedCount = 0;
+    this.hasEnded = false;
+    this.error = null;
     this.pages = new Map();
-    this.calls = new Map();
-    this.results = new Map();
+    this.callSeqs = new Map();
+    this.resultSeqs = new Map();
     this.loading = new Map();
-    this.wanted = [];
-    this.uses = 0;
+    this.wantedPages = [];
+    this.useCount = 0;
     this.timer = 0;
-    this.closed = false;
+    this.isClosed = false;
   }
 
-  /** An event; `undefined`: not loaded; `null`: the log has none with this number. */
-  at(seq) {
+  /** Returns an event, `undefined` if it is not loaded, or `null` if the log has no event with this number. */
+  eventAt(seq) {
     const page = this.pages.get(pageOf(seq));
-    if (!page || seq > page.upTo) return undefined;
+    if (!page || seq > page.loadedTo) return undefined;
     return page.events.get(seq) ?? null;
   }
 
-  /** Sees to it that these are loaded, and forgets requests for others. */
-  want(first, last) {
-    this.wanted = [];
-    for (let p = pageOf(Math.max(first, 1)); p <= pageOf(Math.max(last, 1)); p++) this.wanted.push(p);
-    for (const p of this.wanted) {
+  /** Schedules the loading of a range, and aborts the requests for other pages. */
+  request(first, last) {
+    this.wantedPages = [];
+    for (let p = pageOf(Math.max(first, 1)); p <= pageOf(Math.max(last, 1)); p++) this.wantedPages.push(p);
+    for (const p of this.wantedPages) {
       const page = this.pages.get(p);
-      if (page) page.used = ++this.uses;
+      if (page) page.lastUse = ++this.useCount;
     }
     const tail = pageOf(this.lastSeq + 1);
-    for (const [p, abort] of this.loading) if (p !== tail && !this.wanted.includes(p)) abort.abort();
-    // Not at once: who drags the scroll bar passes many pages, and looks at none of them.
+    for (const [p, abort] of this.loading) if (p !== tail && !this.wantedPages.includes(p)) abort.abort();
+    // Delayed, because dragging the scroll bar passes many pages that are never read.
     this.timer ||= setTimeout(() => {
       this.timer = 0;
-      this.next();
+      this.loadNext();
     }, 40);
   }
 
-  /** There are so many events, by what the feed tells: the end of the log is asked for. */
-  grow(count) {
-    if (count <= this.announced) return;
-    this.announced = count;
-    this.next();
+  /** Updates the number of events according to the feed, and requests the end of the log. */
+  announce(count) {
+    if (count <= this.announcedCount) return;
+    this.announcedCount = count;
+    this.loadNext();
   }
 
-  next() {
-    if (this.closed) return;
-    const wanted = this.announced > this.lastSeq ? [...this.wanted, pageOf(this.lastSeq + 1)] : this.wanted;
-    for (const p of wanted) {
-      if (this.loading.size >= AT_ONCE) return;
+  loadNext() {
+    if (this.isClosed) return;
+    const tail = this.announcedCount > this.lastSeq ? [pageOf(this.lastSeq + 1)] : [];
+    const lastSeq = Math.max(this.lastSeq, this.announcedCount);
+    for (const p of [...this.wantedPages, ...tail]) {
+      if (this.loading.size >= MAX_PARALLEL_REQUESTS) return;
       const page = this.pages.get(p);
-      const full = page && !page.failedAt && page.upTo >= Math.min(endOf(p), Math.max(this.lastSeq, this.announced));
-      if (full || this.loading.has(p) || (page?.notBefore ?? 0) > Date.now()) continue;
+      const isLoaded = page && !page.failedAt && page.loadedTo >= Math.min(endOf(p), lastSeq);
+      if (isLoaded || this.loading.has(p) || (page?.notBefore ?? 0) > Date.now()) continue;
       this.load(p);
     }
   }
 
-  /** Leaves a page alone for a while. */
-  rest(page, ms) {
+  /** Delays the next request for a page. */
+  deferPage(page, ms) {
     page.notBefore = Date.now() + ms;
-    setTimeout(() => this.next(), ms + 20);
+    setTimeout(() => this.loadNext(), ms + 20);
   }
 
   async load(p) {
@@ -84,99 +85,100 @@ export class EventStore {
     this.loading.set(p, abort);
     const page = this.pages.get(p) ?? {
       events: new Map(),
-      upTo: p * SIZE,
-      used: ++this.uses,
+      loadedTo: p * PAGE_SIZE,
+      lastUse: ++this.useCount,
       failedAt: 0,
       notBefore: 0,
     };
-    const from = page.upTo;
+    const from = page.loadedTo;
     try {
-      // An answer may be shorter than asked for, where events are large.
+      // A response can have fewer events than requested if events are large.
       for (;;) {
-        const asked = `sessions/${part(this.sessionId)}/events?after=${page.upTo}&limit=${endOf(p) - page.upTo}`;
-        const answer = await get(asked, abort.signal);
+        const limit = endOf(p) - page.loadedTo;
+        const path = `sessions/${encodeSegment(this.sessionId)}/events?after=${page.loadedTo}&limit=${limit}`;
+        const response = await get(path, abort.signal);
         this.pages.set(p, page);
-        this.lastSeq = answer.last_seq;
-        this.ended = answer.ended;
-        for (const event of answer.events) if (event.seq <= endOf(p)) this.keep(page, event);
-        const got = answer.events.at(-1)?.seq ?? Infinity;
-        page.upTo = Math.min(got, endOf(p), answer.last_seq);
-        if (page.upTo >= Math.min(endOf(p), answer.last_seq)) break;
+        this.lastSeq = response.last_seq;
+        this.hasEnded = response.ended;
+        for (const event of response.events) if (event.seq <= endOf(p)) this.addEvent(page, event);
+        const lastReceived = response.events.at(-1)?.seq ?? Infinity;
+        page.loadedTo = Math.min(lastReceived, endOf(p), response.last_seq);
+        if (page.loadedTo >= Math.min(endOf(p), response.last_seq)) break;
       }
       page.failedAt = 0;
-      this.problem = null;
-      if (page.upTo === from) this.rest(page, BEHIND_MS);
+      this.error = null;
+      if (page.loadedTo === from) this.deferPage(page, LAG_RETRY_MS);
     } catch (error) {
       if (error.name !== "AbortError") {
         page.failedAt = Date.now();
         this.pages.set(p, page);
-        this.problem = error;
-        this.rest(page, RETRY_MS);
+        this.error = error;
+        this.deferPage(page, RETRY_MS);
       }
     } finally {
       this.loading.delete(p);
     }
     this.evict();
-    this.changed(from + 1, page.upTo);
-    this.next();
+    this.onChange(from + 1, page.loadedTo);
+    this.loadNext();
   }
 
-  keep(page, event) {
+  addEvent(page, event) {
     page.events.set(event.seq, event);
-    if (event.kind === "tool_call") note(this.calls, event);
-    if (event.kind === "tool_result") note(this.results, event);
+    if (event.kind === "tool_call") addToIndex(this.callSeqs, event);
+    if (event.kind === "tool_result") addToIndex(this.resultSeqs, event);
   }
 
   evict() {
-    while (this.pages.size > KEPT) {
+    while (this.pages.size > MAX_PAGES) {
       let oldest = null;
       for (const [p, page] of this.pages) {
         if (
-          !this.wanted.includes(p) &&
+          !this.wantedPages.includes(p) &&
           !this.loading.has(p) &&
-          (oldest === null || page.used < this.pages.get(oldest).used)
+          (oldest === null || page.lastUse < this.pages.get(oldest).lastUse)
         )
           oldest = p;
       }
       if (oldest === null) return;
       for (const event of this.pages.get(oldest).events.values()) {
-        if (event.kind === "tool_call") drop(this.calls, event);
-        if (event.kind === "tool_result") drop(this.results, event);
+        if (event.kind === "tool_call") removeFromIndex(this.callSeqs, event);
+        if (event.kind === "tool_result") removeFromIndex(this.resultSeqs, event);
       }
       this.pages.delete(oldest);
     }
   }
 
-  /** The result of a call, where it is loaded. Agents may use a call's name again: the nearest one counts. */
+  /** Returns the result of a call, if it is loaded. Agents can reuse call ids: the nearest result is returned. */
   resultOf(call) {
-    const result = after(this.results.get(call.call_id), call.seq);
-    const again = after(this.calls.get(call.call_id), call.seq);
-    return result !== undefined && (again === undefined || result < again) ? this.at(result) : null;
+    const result = nextSeq(this.resultSeqs.get(call.call_id), call.seq);
+    const nextCall = nextSeq(this.callSeqs.get(call.call_id), call.seq);
+    return result !== undefined && (nextCall === undefined || result < nextCall) ? this.eventAt(result) : null;
   }
 
-  /** The call that a result answers, where it is loaded. */
+  /** Returns the call that a result belongs to, if it is loaded. */
   callOf(result) {
-    const call = before(this.calls.get(result.call_id), result.seq);
-    const other = before(this.results.get(result.call_id), result.seq);
-    return call !== undefined && (other === undefined || other < call) ? this.at(call) : null;
+    const call = previousSeq(this.callSeqs.get(result.call_id), result.seq);
+    const previousResult = previousSeq(this.resultSeqs.get(result.call_id), result.seq);
+    return call !== undefined && (previousResult === undefined || previousResult < call) ? this.eventAt(call) : null;
   }
 
   close() {
-    this.closed = true;
-    this.wanted = [];
+    this.isClosed = true;
+    this.wantedPages = [];
     clearTimeout(this.timer);
     for (const abort of this.loading.values()) abort.abort();
   }
 }
 
-const pageOf = (seq) => Math.floor((seq - 1) / SIZE);
-const endOf = (p) => (p + 1) * SIZE;
+const pageOf = (seq) => Math.floor((seq - 1) / PAGE_SIZE);
+const endOf = (p) => (p + 1) * PAGE_SIZE;
 
-const after = (seqs, seq) => seqs?.[search(seqs, seq + 1)];
-const before = (seqs, seq) => seqs?.[search(seqs, seq) - 1];
+const nextSeq = (seqs, seq) => seqs?.[lowerBound(seqs, seq + 1)];
+const previousSeq = (seqs, seq) => seqs?.[lowerBound(seqs, seq) - 1];
 
-/** The place of the first number that is not below `seq`. */
-function search(seqs, seq) {
+/** Returns the index of the first number that is not less than `seq`. */
+function lowerBound(seqs, seq) {
   let low = 0;
   let high = seqs.length;
   while (low < high) {
@@ -187,19 +189,19 @@ function search(seqs, seq) {
   return low;
 }
 
-function note(map, { call_id: id, seq }) {
+function addToIndex(map, { call_id: id, seq }) {
   const seqs = map.get(id);
   if (!seqs) map.set(id, [seq]);
   else {
-    const at = search(seqs, seq);
-    if (seqs[at] !== seq) seqs.splice(at, 0, seq);
+    const index = lowerBound(seqs, seq);
+    if (seqs[index] !== seq) seqs.splice(index, 0, seq);
   }
 }
 
-function drop(map, { call_id: id, seq }) {
+function removeFromIndex(map, { call_id: id, seq }) {
   const seqs = map.get(id);
-  const at = seqs ? search(seqs, seq) : -1;
-  if (at < 0 || seqs[at] !== seq) return;
-  seqs.splice(at, 1);
+  const index = seqs ? lowerBound(seqs, seq) : -1;
+  if (index < 0 || seqs[index] !== seq) return;
+  seqs.splice(index, 1);
   if (!seqs.length) map.delete(id);
 }

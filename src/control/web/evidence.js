@@ -1,35 +1,35 @@
-// What an attempt left behind beside its transcript: the diff of the workspace, stderr, the prompt, scripts.
+// The data of an attempt besides its transcript: the diff of the workspace, stderr, the prompt, scripts.
 
 import { h } from "./dom.js";
-import { chip, empty, failure } from "./ui.js";
+import { chip, emptyState, errorNotice } from "./ui.js";
 import { diffLines, excerpt } from "./text.js";
-import { many } from "./format.js";
-import { cut } from "./visible.js";
+import { pluralize } from "./format.js";
+import { truncate } from "./visible.js";
 
-const OPEN_FILES = 12;
-const OPEN_LINES = 400;
+const MAX_OPEN_FILES = 12;
+const MAX_OPEN_LINES = 400;
 
-function fileView(file, at) {
-  const size = file.patch ? file.patch.split("\n", OPEN_LINES + 1).length : 0;
+function fileView(file, index) {
+  const lineCount = file.patch ? file.patch.split("\n", MAX_OPEN_LINES + 1).length : 0;
   return h(
     "details",
-    { key: file.path, class: "file", open: at < OPEN_FILES && size <= OPEN_LINES },
+    { key: file.path, class: "file", open: index < MAX_OPEN_FILES && lineCount <= MAX_OPEN_LINES },
     h(
       "summary",
       {},
-      h("bdi", { class: "mono path" }, cut(file.path, 300)),
+      h("bdi", { class: "mono path" }, truncate(file.path, 300)),
       h("span", { class: "grow" }),
       file.change === "modified" ? null : h("span", { class: "small dim" }, file.change),
       h("span", { class: "num add-text" }, `+${file.added}`),
       h("span", { class: "num del-text" }, `−${file.removed}`),
     ),
-    file.patch === null ? h("p", { class: "dim small pad" }, "Binary or too large to show.") : diffLines(file.patch),
+    file.patch === null ? h("p", { class: "dim small padded" }, "Binary or too large to show.") : diffLines(file.patch),
   );
 }
 
 export function diffView(diff) {
   if (!diff) return h("p", { class: "dim" }, "Loading…");
-  if (diff instanceof Error) return failure(diff);
+  if (diff instanceof Error) return errorNotice(diff);
   const added = diff.files.reduce((sum, file) => sum + file.added, 0);
   const removed = diff.files.reduce((sum, file) => sum + file.removed, 0);
   return h(
@@ -38,12 +38,12 @@ export function diffView(diff) {
     diff.note ? h("p", { class: "notice tone-wait" }, diff.note) : null,
     diff.files.length || diff.note
       ? null
-      : empty("No changes.", "The workspace matches the commit that it started from."),
+      : emptyState("No changes.", "The workspace matches the commit that it started from."),
     diff.files.length
       ? h(
           "p",
           { class: "small dim" },
-          many(diff.files.length + diff.files_left_out, "file"),
+          pluralize(diff.files.length + diff.files_left_out, "file"),
           " changed, ",
           h("span", { class: "add-text" }, `+${added}`),
           " ",
@@ -54,27 +54,27 @@ export function diffView(diff) {
       : null,
     diff.files.map(fileView),
     diff.files_left_out
-      ? h("p", { class: "dim" }, `and ${many(diff.files_left_out, "more file")} not shown`)
+      ? h("p", { class: "dim" }, `and ${pluralize(diff.files_left_out, "more file")} not shown`)
       : null,
   );
 }
 
 export function stderrView(stderr) {
   if (!stderr) return h("p", { class: "dim" }, "Loading…");
-  if (stderr instanceof Error) return failure(stderr);
+  if (stderr instanceof Error) return errorNotice(stderr);
   return stderr.text || stderr.left_out
     ? excerpt(stderr, "end", "Standard error of the agent")
-    : empty("The agent wrote nothing to stderr.", "");
+    : emptyState("No output on stderr.", "");
 }
 
 export const promptView = (prompt) =>
   prompt
-    ? excerpt(prompt, "start", "The prompt")
-    : empty("No prompt.", "The attempt ended before its prompt was rendered, or has not rendered it yet.");
+    ? excerpt(prompt, "start", "Prompt")
+    : emptyState("No prompt.", "The attempt ended before its prompt was rendered, or has not rendered it yet.");
 
 export function scriptsView(scripts) {
   if (!scripts.length)
-    return empty(
+    return emptyState(
       "No scripts have run.",
       "Hooks, prompt commands and ",
       h("code", {}, "verify"),
@@ -83,22 +83,22 @@ export function scriptsView(scripts) {
   return h(
     "div",
     {},
-    scripts.map((script, at) =>
+    scripts.map((script, index) =>
       h(
         "details",
-        { key: `${script.name} ${at}`, class: "fold file", open: script.ok === false },
+        { key: `${script.name} ${index}`, class: "collapsible file", open: script.ok === false },
         h(
           "summary",
           {},
           h("span", { class: "strong mono" }, script.name),
           h("span", { class: "grow" }),
           script.ok === null
-            ? chip("waiting", "end unknown")
+            ? chip("waiting", "result unknown")
             : chip(script.ok ? "succeeded" : "failed", script.ok ? "ok" : "failed"),
         ),
         script.reason ? h("p", { class: "bad-text" }, script.reason) : null,
         script.output
-          ? excerpt(script.output, "end", `What ${script.name} printed`)
+          ? excerpt(script.output, "end", `Output of ${script.name}`)
           : h("p", { class: "dim small" }, "No output."),
       ),
     ),

@@ -1,92 +1,93 @@
-// The feed of what happens: server-sent events, read by `fetch`, since only that can send a token.
+// The feed of facts: server-sent events, read with `fetch`, because `EventSource` cannot send a token.
 
 import { request } from "./api.js";
 import { signIn } from "./sign_in.js";
 import { readEvents } from "./sse.js";
 
-const TYPES = new Set(["reset", "state", "pulled", "session", "session_ended", "issue"]);
-const FIRST_WAIT_MS = 1000;
-const LONGEST_WAIT_MS = 15_000;
-/** The daemon says every 15 seconds that the connection lives. */
-const SILENT_MS = 50_000;
+const FACT_TYPES = new Set(["reset", "state", "pulled", "session", "session_ended", "issue"]);
+const MIN_RETRY_MS = 1000;
+const MAX_RETRY_MS = 15_000;
+/** The daemon sends a keep-alive every 15 seconds. */
+const SILENCE_TIMEOUT_MS = 50_000;
 
 /**
- * Follows the feed, for ever. `onFact(type, fact)` for each fact, `onLink(live)` when the connection comes or goes.
- * After a gap it tells `reset`, since nobody knows what was missed.
+ * Subscribes to the feed, and reconnects when the connection is lost. Calls `onFact(type, fact)` for each fact, and
+ * `onConnectionChange(isConnected)` when the connection is established or lost. A fact `reset` follows each gap,
+ * because facts may have been missed.
  */
-export function follow(onFact, onLink) {
-  let current = null;
+export function subscribeToFeed(onFact, onConnectionChange) {
+  let currentController = null;
   let lastId = null;
-  let waitMs = FIRST_WAIT_MS;
-  let retry = 0;
+  let retryMs = MIN_RETRY_MS;
+  let retryTimer = 0;
   let wasLost = false;
-  let asleep = 0;
+  let sleepTimer = 0;
 
-  const close = () => {
-    clearTimeout(retry);
-    current?.abort();
-    current = null;
+  const disconnect = () => {
+    clearTimeout(retryTimer);
+    currentController?.abort();
+    currentController = null;
   };
-  const onEvent = ({ id, type, data }) => {
+  const onMessage = ({ id, type, data }) => {
     lastId = id ?? lastId;
-    if (!TYPES.has(type)) return;
+    if (!FACT_TYPES.has(type)) return;
     let fact = null;
     try {
       fact = JSON.parse(data);
     } catch {
-      // A fact that cannot be read still tells that something happened.
+      // An invalid fact still means that something has changed.
     }
     onFact(fact ? type : "reset", fact);
   };
-  const open = async () => {
-    close();
-    // Until somebody signs in there is nothing to ask for.
-    if (!signIn.token()) return;
-    const own = new AbortController();
-    current = own;
-    let silence = 0;
-    const alive = () => {
-      clearTimeout(silence);
-      silence = setTimeout(() => own.abort(), SILENT_MS);
+  const connect = async () => {
+    disconnect();
+    // A browser that is not signed in cannot connect.
+    if (!signIn.getToken()) return;
+    const controller = new AbortController();
+    currentController = controller;
+    let silenceTimer = 0;
+    const resetSilenceTimer = () => {
+      clearTimeout(silenceTimer);
+      silenceTimer = setTimeout(() => controller.abort(), SILENCE_TIMEOUT_MS);
     };
     try {
-      alive();
+      resetSilenceTimer();
       const headers = { Accept: "text/event-stream", ...(lastId === null ? {} : { "Last-Event-ID": lastId }) };
-      const answer = await request("events", { headers, signal: own.signal });
-      if (current !== own) return;
-      waitMs = FIRST_WAIT_MS;
-      onLink(true);
+      const response = await request("events", { headers, signal: controller.signal });
+      if (currentController !== controller) return;
+      retryMs = MIN_RETRY_MS;
+      onConnectionChange(true);
       if (wasLost) onFact("reset", null);
       wasLost = false;
-      await readEvents(answer.body, onEvent, alive);
+      await readEvents(response.body, onMessage, resetSilenceTimer);
     } catch {
-      // Whatever ended it: it is opened again.
+      // The connection is opened again after any error.
     } finally {
-      clearTimeout(silence);
+      clearTimeout(silenceTimer);
     }
-    // Closed on purpose, or another one was opened meanwhile.
-    if (current !== own) return;
-    current = null;
+    // The connection was closed on purpose or replaced by another one.
+    if (currentController !== controller) return;
+    currentController = null;
     wasLost = true;
-    onLink(false);
-    if (!signIn.token()) return;
-    retry = setTimeout(open, waitMs);
-    waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
+    onConnectionChange(false);
+    if (!signIn.getToken()) return;
+    retryTimer = setTimeout(connect, retryMs);
+    retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
   };
-  open();
-  signIn.watch(() => {
+  connect();
+  signIn.subscribe(() => {
     wasLost = true;
-    open();
+    connect();
   });
-  addEventListener("online", open);
-  // A browser has six connections for a server: forgotten tabs must not hold them all.
+  addEventListener("online", connect);
+  // A browser has six connections for each server: hidden tabs must not use all of them.
   document.addEventListener("visibilitychange", () => {
-    clearTimeout(asleep);
+    clearTimeout(sleepTimer);
     if (document.hidden) {
-      asleep = setTimeout(() => {
-        close();
+      sleepTimer = setTimeout(() => {
+        disconnect();
         wasLost = true;
       }, 60_000);
-    } else if (!current) open();
+    } else if (!currentController) connect();
   });
 }

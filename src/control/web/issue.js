@@ -1,34 +1,42 @@
-// One issue: where it stands, what holds it, and all that was done about it.
+// The page of an issue: its state, its hold, its runs and its decisions.
 
 import { h } from "./dom.js";
-import { coalesce, get, part } from "./api.js";
-import { button, chip, empty, facts, failure, issueTitle, meter, section, sessionHref } from "./ui.js";
-import { allTokens, duration, estimatedPart, tokens, usd, when, words } from "./format.js";
+import { coalesce, encodeSegment, get } from "./api.js";
+import { button, chip, emptyState, errorNotice, issueTitle, meter, propertyList, section, sessionHref } from "./ui.js";
+import {
+  estimateSuffix,
+  formatDuration,
+  formatTokens,
+  formatUsd,
+  humanize,
+  relativeTime,
+  totalTokens,
+} from "./format.js";
 import { cancel, pause, resume, retry } from "./steer.js";
-import { attemptRow, attemptTone, costOf } from "./attempts.js";
+import { attemptCost, attemptRow, attemptTone } from "./attempts.js";
 import { diffView, promptView, scriptsView } from "./evidence.js";
-import { cut, webHost } from "./visible.js";
+import { truncate, webHost } from "./visible.js";
 
-const DECISIONS_SHOWN = 30;
+const MAX_DECISIONS_SHOWN = 30;
 
 export function issuePage(id) {
   let redraw = () => {};
   let issue = null;
-  let problem = null;
-  let newest = null;
+  let loadError = null;
+  let newestSession = null;
   let diff = null;
-  let diffAsked = false;
-  let attempts = "";
-  let allDecisions = false;
+  let isDiffRequested = false;
+  let attemptCount = "";
+  let showsAllDecisions = false;
 
   const load = coalesce(async () => {
     try {
-      issue = await get(`issues/${part(id)}`);
-      problem = null;
+      issue = await get(`issues/${encodeSegment(id)}`);
+      loadError = null;
       redraw();
       await loadNewest();
     } catch (error) {
-      problem = error;
+      loadError = error;
     }
     redraw();
   }, 300);
@@ -38,23 +46,23 @@ export function issuePage(id) {
       .flatMap((run) => run.attempts)
       .reduce((a, b) => (a && a.started_at > b.started_at ? a : b), null);
     if (!last) return;
-    const of = last.session_id;
-    if (newest && newest.attempt.session_id !== of) {
+    const sessionId = last.session_id;
+    if (newestSession && newestSession.attempt.session_id !== sessionId) {
       diff = null;
-      if (diffAsked) loadDiff(of);
+      if (isDiffRequested) loadDiff(sessionId);
     }
     try {
-      newest = await get(`sessions/${part(of)}`);
+      newestSession = await get(`sessions/${encodeSegment(sessionId)}`);
     } catch {
-      // Old logs are removed after a time: the record of the attempt is all there is.
-      newest = null;
+      // Old logs are removed: only the record of the attempt remains.
+      newestSession = null;
     }
   }
 
   const loadDiff = async (session) => {
-    diffAsked = true;
+    isDiffRequested = true;
     try {
-      diff = await get(`sessions/${part(session)}/diff`);
+      diff = await get(`sessions/${encodeSegment(session)}/diff`);
     } catch (error) {
       diff = error;
     }
@@ -67,31 +75,33 @@ export function issuePage(id) {
     const parked =
       issue.runs.some((run) => run.state === "parked") || now?.stages.some((stage) => stage.hold?.reason === "parked");
     return [
-      h("p", { class: "crumbs" }, h("a", { href: "/" }, "Board"), " / ", h("bdi", {}, cut(id, 80))),
+      h("p", { class: "crumbs" }, h("a", { href: "/" }, "Board"), " / ", h("bdi", {}, truncate(id, 80))),
       h(
         "div",
-        { class: "board-head" },
+        { class: "page-head" },
         h(
           "div",
           { class: "grow" },
-          h("h1", { tabindex: -1 }, now ? issueTitle(now.issue_title, 400) : h("bdi", {}, cut(id, 200))),
+          h("h1", { tabindex: -1 }, now ? issueTitle(now.issue_title, 400) : h("bdi", {}, truncate(id, 200))),
           now
             ? h(
                 "p",
                 { class: "meta" },
-                h("span", {}, "State ", h("bdi", { class: "strong" }, `“${cut(now.issue_state, 80)}”`)),
-                (now.labels ?? []).slice(0, 20).map((label) => h("span", { class: "dim" }, h("bdi", {}, cut(label, 40)))),
+                h("span", {}, "State ", h("bdi", { class: "strong" }, `“${truncate(now.issue_state, 80)}”`)),
+                (now.labels ?? [])
+                  .slice(0, 20)
+                  .map((label) => h("span", { class: "dim" }, h("bdi", {}, truncate(label, 40)))),
                 webHost(now.issue_url)
                   ? h(
                       "a",
                       { href: now.issue_url, rel: "noopener noreferrer", target: "_blank" },
-                      `Open on ${cut(webHost(now.issue_url), 60)}`,
+                      `Open on ${truncate(webHost(now.issue_url), 60)}`,
                     )
                   : null,
                 now.paused ? chip("paused") : null,
-                now.present ? null : h("span", { class: "dim" }, "The last pull did not return this issue"),
+                now.present ? null : h("span", { class: "dim" }, "Not in the last pull"),
               )
-            : h("p", { class: "dim" }, "Only the history of this issue is known."),
+            : h("p", { class: "dim" }, "Only the history of this issue is available."),
         ),
         h(
           "div",
@@ -110,15 +120,17 @@ export function issuePage(id) {
                     min: 1,
                     max: 99,
                     placeholder: "auto",
-                    value: attempts,
+                    value: attemptCount,
                     on: {
                       input: (e) => {
-                        attempts = e.target.value;
+                        attemptCount = e.target.value;
                       },
                     },
                   }),
                 ),
-                button("Retry", () => retry(id, { attempts: Number.parseInt(attempts, 10) || null }), { kind: "primary" }),
+                button("Retry", () => retry(id, { attempts: Number.parseInt(attemptCount, 10) || null }), {
+                  kind: "primary",
+                }),
               )
             : null,
           now?.paused ? button("Resume", () => resume(id)) : button("Pause", () => pause(id)),
@@ -134,21 +146,21 @@ export function issuePage(id) {
       h(
         "p",
         {},
-        h("span", { class: "strong" }, words(hold.reason)),
-        hold.since ? [" since ", when(hold.since)] : null,
-        hold.until ? [", until ", when(hold.until)] : null,
+        h("span", { class: "strong" }, humanize(hold.reason)),
+        hold.since ? [" since ", relativeTime(hold.since)] : null,
+        hold.until ? [", until ", relativeTime(hold.until)] : null,
       ),
-      hold.detail ? h("p", { class: "wrap" }, cut(hold.detail, 2000)) : null,
+      hold.detail ? h("p", { class: "wrap" }, truncate(hold.detail, 2000)) : null,
       hold.freed_by ? h("p", { class: "dim" }, "Freed by: ", hold.freed_by) : null,
     );
 
   const stageRow = (stage) =>
     h(
       "li",
-      { key: stage.stage, class: "hold-row" },
+      { key: stage.stage, class: "list-row" },
       h(
         "div",
-        { class: "what" },
+        { class: "details" },
         h(
           "div",
           { class: "line" },
@@ -159,7 +171,8 @@ export function issuePage(id) {
             ? h(
                 "span",
                 { class: "small dim" },
-                `last attempt ${words(stage.last_outcome)}${stage.last_class ? ` (${words(stage.last_class)})` : ""}`,
+                `last attempt ${humanize(stage.last_outcome)}`,
+                stage.last_class ? ` (${humanize(stage.last_class)})` : "",
               )
             : null,
         ),
@@ -168,16 +181,16 @@ export function issuePage(id) {
       stage.session_id ? h("a", { class: "btn", href: sessionHref(stage.session_id) }, "Transcript") : null,
     );
 
-  function standing(now) {
+  function currentState(now) {
     return section(
       "Current state",
-      { id: "stands" },
+      { id: "current-state" },
       now.hold ? h("div", { class: "notice tone-wait" }, holdView(now.hold)) : null,
       now.stages.length
         ? h("ul", { class: "rows" }, now.stages.map(stageRow))
         : now.hold
           ? null
-          : empty("No stage handles this issue.", "No stage of the workflow takes issues in this state."),
+          : emptyState("No stage handles this issue.", "No stage of the workflow takes issues in this state."),
     );
   }
 
@@ -189,14 +202,14 @@ export function issuePage(id) {
         "div",
         { class: "meters" },
         meter("attempts", life.attempts, life.max_attempts, String),
-        meter(`cost${estimatedPart(life.spent.estimated_usd)}`, life.spent.cost_usd, life.limit.usd, usd),
-        meter("tokens", life.spent.tokens, life.limit.tokens, tokens),
+        meter(`cost${estimateSuffix(life.spent.estimated_usd)}`, life.spent.cost_usd, life.limit.usd, formatUsd),
+        meter("tokens", life.spent.tokens, life.limit.tokens, formatTokens),
         day && (day.limit.usd !== null || day.limit.tokens !== null)
           ? meter(
-              `today, all issues${day.limit.usd !== null ? estimatedPart(day.spent.estimated_usd) : ""}`,
+              `today, all issues${day.limit.usd !== null ? estimateSuffix(day.spent.estimated_usd) : ""}`,
               ...(day.limit.usd !== null
-                ? [day.spent.cost_usd, day.limit.usd, usd]
-                : [day.spent.tokens, day.limit.tokens, tokens]),
+                ? [day.spent.cost_usd, day.limit.usd, formatUsd]
+                : [day.spent.tokens, day.limit.tokens, formatTokens]),
             )
           : null,
       ),
@@ -211,49 +224,49 @@ export function issuePage(id) {
         { class: "line" },
         h("span", { class: "strong" }, run.stage),
         chip(run.state === "ended" && run.outcome ? run.outcome : run.state),
-        h("span", { class: "small dim" }, run.attempts[0] ? when(run.attempts[0].started_at) : null),
+        h("span", { class: "small dim" }, run.attempts[0] ? relativeTime(run.attempts[0].started_at) : null),
       ),
       h("ol", { class: "attempts" }, run.attempts.toReversed().map(attemptRow)),
     );
 
-  const runs = () =>
+  const runList = () =>
     section(
       "Runs",
       { id: "runs", count: issue.runs.length },
       issue.runs.length
         ? h("ol", { class: "timeline" }, issue.runs.toReversed().map(runView))
-        : empty("No attempts yet.", "Attempts are listed here after a stage has started one."),
+        : emptyState("No attempts yet.", "Attempts are listed here after a stage has started one."),
     );
 
-  function latest() {
-    if (!newest) return null;
-    const session = newest.attempt.session_id;
+  function newestAttempt() {
+    if (!newestSession) return null;
+    const session = newestSession.attempt.session_id;
     return section(
       "Newest attempt",
       { id: "newest", tools: h("a", { class: "btn", href: sessionHref(session) }, "Transcript") },
-      facts(
-        ["Stage", newest.stage],
-        ["Agent", newest.agent, newest.model ? ` · ${newest.model}` : ""],
+      propertyList(
+        ["Stage", newestSession.stage],
+        ["Agent", newestSession.agent, newestSession.model ? ` · ${newestSession.model}` : ""],
         [
-          "Took",
-          newest.attempt.duration_ms === null
-            ? when(newest.attempt.started_at, "elapsed")
-            : duration(newest.attempt.duration_ms),
+          "Duration",
+          newestSession.attempt.duration_ms === null
+            ? relativeTime(newestSession.attempt.started_at, "elapsed")
+            : formatDuration(newestSession.attempt.duration_ms),
         ],
-        ["Tokens", tokens(allTokens(newest.attempt.usage))],
-        ["Cost", costOf(newest.attempt)],
+        ["Tokens", formatTokens(totalTokens(newestSession.attempt.usage))],
+        ["Cost", attemptCost(newestSession.attempt)],
       ),
-      h("details", { class: "fold" }, h("summary", {}, "Prompt"), promptView(newest.prompt)),
+      h("details", { class: "collapsible" }, h("summary", {}, "Prompt"), promptView(newestSession.prompt)),
       h(
         "details",
-        { class: "fold" },
-        h("summary", {}, "Scripts", h("span", { class: "count num" }, newest.scripts.length)),
-        scriptsView(newest.scripts),
+        { class: "collapsible" },
+        h("summary", {}, "Scripts", h("span", { class: "count num" }, newestSession.scripts.length)),
+        scriptsView(newestSession.scripts),
       ),
       h(
         "details",
         {
-          class: "fold",
+          class: "collapsible",
           on: {
             toggle: (event) => event.target.open && !diff && event.target === event.currentTarget && loadDiff(session),
           },
@@ -266,34 +279,37 @@ export function issuePage(id) {
 
   function decisions() {
     const all = issue.decisions.toReversed();
-    const shown = allDecisions ? all : all.slice(0, DECISIONS_SHOWN);
+    const shown = showsAllDecisions ? all : all.slice(0, MAX_DECISIONS_SHOWN);
     return section(
       "Decisions",
       { id: "decisions", count: all.length },
       all.length
         ? null
-        : empty("No decisions yet.", "Starts, waits, parked stages and retries are listed here with their reasons."),
+        : emptyState(
+            "No decisions yet.",
+            "Starts, waits, parked stages and retries are listed here with their reasons.",
+          ),
       h(
         "ul",
         { class: "decisions small" },
-        shown.map((decision, at) =>
+        shown.map((decision, index) =>
           h(
             "li",
-            { key: `${all.length - at}` },
-            h("span", { class: "num dim" }, when(decision.at)),
-            h("span", { class: "strong" }, words(decision.kind)),
+            { key: `${all.length - index}` },
+            h("span", { class: "num dim" }, relativeTime(decision.at)),
+            h("span", { class: "strong" }, humanize(decision.kind)),
             h(
               "span",
               { class: "wrap" },
               decision.stage ? h("span", { class: "dim" }, `${decision.stage}: `) : null,
-              cut(decision.detail, 1000),
+              truncate(decision.detail, 1000),
             ),
           ),
         ),
       ),
       shown.length < all.length
         ? button(`Show ${all.length - shown.length} more`, () => {
-            allDecisions = true;
+            showsAllDecisions = true;
             redraw();
           })
         : null,
@@ -302,30 +318,30 @@ export function issuePage(id) {
 
   return {
     title: id,
-    enter(draw) {
-      redraw = draw;
+    mount(scheduleRender) {
+      redraw = scheduleRender;
       load(0);
     },
-    fact(type, fact) {
-      // A running session tells of itself several times a second: its page follows that, not this one.
-      const mine =
+    onFact(type, fact) {
+      // Facts of a running session arrive several times a second: only the page of the session shows them.
+      const isRelevant =
         type === "session"
           ? fact.issue_id === id && !issue?.runs.some((run) => run.attempts.at(-1)?.session_id === fact.session_id)
           : ["reset", "state", "pulled"].includes(type) || fact?.issue_id === id;
-      if (mine && type !== "loaded" && type !== "link") load();
+      if (isRelevant && type !== "loaded" && type !== "connection") load();
     },
     view() {
       if (!issue)
         return [
-          h("h1", { tabindex: -1 }, h("bdi", {}, cut(id, 200))),
-          problem ? failure(problem, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
+          h("h1", { tabindex: -1 }, h("bdi", {}, truncate(id, 200))),
+          loadError ? errorNotice(loadError, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
         ];
       return [
         head(),
-        problem ? failure(problem, () => load(0)) : null,
-        issue.now ? h("div", { class: "pair", key: "now" }, standing(issue.now), limits(issue.now)) : null,
-        runs(),
-        latest(),
+        loadError ? errorNotice(loadError, () => load(0)) : null,
+        issue.now ? h("div", { class: "two-columns", key: "now" }, currentState(issue.now), limits(issue.now)) : null,
+        runList(),
+        newestAttempt(),
         decisions(),
       ];
     },

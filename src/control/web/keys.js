@@ -1,10 +1,10 @@
-// Single keys. They can be turned off, since they are in the way of those who speak to their computer.
+// Single-key shortcuts. Users can disable them, because speech input can trigger them by accident (WCAG 2.1.4).
 
 import { h, render } from "./dom.js";
 import { button } from "./ui.js";
 
 const HELP = [
-  ["?", "show these keys"],
+  ["?", "show this help"],
   ["b", "go to the board"],
   ["r", "go to the report"],
   ["/", "filter the issues, or go to an event"],
@@ -14,20 +14,21 @@ const HELP = [
   ["Page Up  Page Down", "in a transcript: scroll one screen up or down"],
 ];
 
-let off = false;
+let isDisabled = false;
 try {
-  off = localStorage.getItem("vik.keys") === "off";
+  isDisabled = localStorage.getItem("vik.keys") === "off";
 } catch {
-  // On, then.
+  // Without storage, shortcuts are enabled.
 }
 
-const typing = (el) => el?.closest?.("input, textarea, select, [contenteditable]");
+const isTextInput = (el) => el?.closest?.("input, textarea, select, [contenteditable]");
 
-/** Puts the focus on the next (or the one before) of what is marked as an item. */
-function step(by) {
+/** Moves the focus by `offset` among the visible elements with `data-item`. */
+function moveFocus(offset) {
   const items = [...document.querySelectorAll("[data-item]")].filter((el) => el.offsetParent !== null);
-  const at = items.findIndex((el) => el === document.activeElement || el.contains(document.activeElement));
-  const next = items[at < 0 ? (by > 0 ? 0 : items.length - 1) : Math.min(Math.max(at + by, 0), items.length - 1)];
+  const index = items.findIndex((el) => el === document.activeElement || el.contains(document.activeElement));
+  const last = items.length - 1;
+  const next = items[index < 0 ? (offset > 0 ? 0 : last) : Math.min(Math.max(index + offset, 0), last)];
   next?.focus();
   next?.scrollIntoView?.({ block: "nearest" });
 }
@@ -36,58 +37,58 @@ export const keys = {
   start(actions) {
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      if (typing(event.target) || document.querySelector("dialog[open]")) return;
-      if (event.key === "?") keys.help();
-      else if (off) return;
+      if (isTextInput(event.target) || document.querySelector("dialog[open]")) return;
+      if (event.key === "?") keys.showHelp();
+      else if (isDisabled) return;
       else if (event.key === "/") document.querySelector("[data-search]")?.focus();
-      else if (event.key === "j") step(1);
-      else if (event.key === "k") step(-1);
+      else if (event.key === "j") moveFocus(1);
+      else if (event.key === "k") moveFocus(-1);
       else if (actions[event.key]) actions[event.key]();
       else return;
       event.preventDefault();
     });
   },
 
-  help() {
+  showHelp() {
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "keys-title");
     document.getElementById("dialogs").append(dialog);
-    const turn = (event) => {
-      off = !event.target.checked;
+    const onToggle = (event) => {
+      isDisabled = !event.target.checked;
       try {
-        localStorage.setItem("vik.keys", off ? "off" : "on");
+        localStorage.setItem("vik.keys", isDisabled ? "off" : "on");
       } catch {
-        // Not kept, then.
+        // The setting then applies to this page only.
       }
     };
     render(
       dialog,
-      h("h2", { id: "keys-title" }, "Keys"),
+      h("h2", { id: "keys-title" }, "Keyboard shortcuts"),
       h(
         "dl",
         { class: "keys" },
-        HELP.map(([key, what]) =>
+        HELP.map(([key, description]) =>
           h(
             "div",
             { key },
             h(
               "dt",
               {},
-              key.split("  ").map((one) => h("kbd", {}, one)),
+              key.split("  ").map((keyName) => h("kbd", {}, keyName)),
             ),
-            h("dd", {}, what),
+            h("dd", {}, description),
           ),
         ),
       ),
       h(
         "label",
         { class: "row" },
-        h("input", { type: "checkbox", checked: !off, on: { change: turn } }),
-        " Single keys are on",
+        h("input", { type: "checkbox", checked: !isDisabled, on: { change: onToggle } }),
+        " Enable single-key shortcuts",
       ),
       h(
         "div",
-        { class: "row end" },
+        { class: "row align-end" },
         button("Close", () => dialog.close(), { kind: "primary" }),
       ),
     );

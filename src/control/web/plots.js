@@ -1,77 +1,77 @@
-// Plots of a report's series: bars in SVG, and the same figures as a table for those who do not see them.
+// Plots of the series of a report: bars in SVG, and the same values as a table for screen readers.
 
 import { h } from "./dom.js";
 import { table } from "./ui.js";
-import { cost, many, tokens, usd } from "./format.js";
+import { formatCost, formatTokens, formatUsd, pluralize } from "./format.js";
 
-const HEIGHT = 150;
-const LEFT = 44;
-const BOTTOM = 20;
-const TOP = 8;
+const PLOT_HEIGHT = 150;
+const MARGIN_LEFT = 44;
+const MARGIN_BOTTOM = 20;
+const MARGIN_TOP = 8;
 
-/** A round number not below, for the axis. */
-function roundUp(n) {
-  if (n <= 0) return 1;
-  const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= n * 0.999) ?? n;
+/** Returns a round number that is not less than `n`, for the axis. */
+function roundUp(value) {
+  if (value <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((step) => step >= value * 0.999) ?? value;
 }
 
-const day = (iso) => new Date(iso).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-const time = (iso) => new Date(iso).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+const formatDay = (iso) => new Date(iso).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+const formatTimeOfDay = (iso) => new Date(iso).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** Where the name of a bar stands; the last one must not reach over the edge. */
-const label = (x, width) =>
+/** Returns the attributes of the label of a bar. The last label is aligned to the edge. */
+const labelPosition = (x, width) =>
   x + 20 > width
-    ? { class: "axis", x: width, y: HEIGHT - 5, "text-anchor": "end" }
-    : { class: "axis", x, y: HEIGHT - 5, "text-anchor": "middle" };
+    ? { class: "axis", x: width, y: PLOT_HEIGHT - 5, "text-anchor": "end" }
+    : { class: "axis", x, y: PLOT_HEIGHT - 5, "text-anchor": "middle" };
 
-/** Stacked bars: `stacks` names the layers as `[class, word, value(part)]`. */
-function bars({ title, summary, report, stacks, show, integer }) {
+/** Returns a plot of stacked bars. `layers` has `[class, label, getValue(interval)]` for each layer. */
+function barChart({ title, summary, report, layers, format, isInteger }) {
   const { series, part_ms: partMs } = report;
-  const sum = (part) => stacks.reduce((all, [, , value]) => all + value(part), 0);
-  // The text in it must stay readable where the plot is narrow.
+  const total = (interval) => layers.reduce((sum, [, , getValue]) => sum + getValue(interval), 0);
+  // A narrow plot has a smaller view box, so that its text remains readable.
   const width = innerWidth < 640 ? 340 : 640;
-  const days = series.length * partMs > 48 * 3600_000;
-  let top = roundUp(Math.max(...series.map(sum), 0));
-  if (integer) top = Math.max(2, Math.ceil(top / 2) * 2);
-  const step = (width - LEFT) / Math.max(series.length, 1);
-  const inner = HEIGHT - BOTTOM - TOP;
-  const y = (value) => TOP + inner - (value / top) * inner;
-  const grid = [0, top / 2, top].map((value) =>
+  const showsDays = series.length * partMs > 48 * 3600_000;
+  let max = roundUp(Math.max(...series.map(total), 0));
+  if (isInteger) max = Math.max(2, Math.ceil(max / 2) * 2);
+  const barStep = (width - MARGIN_LEFT) / Math.max(series.length, 1);
+  const innerHeight = PLOT_HEIGHT - MARGIN_BOTTOM - MARGIN_TOP;
+  const y = (value) => MARGIN_TOP + innerHeight - (value / max) * innerHeight;
+  const gridLines = [0, max / 2, max].map((value) =>
     h(
       "g",
       { key: value },
-      h("line", { class: "grid", x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
-      h("text", { class: "axis", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, show(value)),
+      h("line", { class: "grid", x1: MARGIN_LEFT, x2: width, y1: y(value), y2: y(value) }),
+      h("text", { class: "axis", x: MARGIN_LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, format(value)),
     ),
   );
-  const every = Math.max(1, Math.ceil(series.length / (width / 90)));
-  const rects = series.map((part, at) => {
-    let from = 0;
+  const labelInterval = Math.max(1, Math.ceil(series.length / (width / 90)));
+  const rects = series.map((interval, index) => {
+    let sumBelow = 0;
     return h(
       "g",
-      { key: part.at },
-      stacks.map(([cls, , value]) => {
-        const n = value(part);
-        const before = from;
-        from += n;
-        return n > 0
+      { key: interval.at },
+      layers.map(([cls, , getValue]) => {
+        const value = getValue(interval);
+        const bottom = sumBelow;
+        sumBelow += value;
+        return value > 0
           ? h("rect", {
               key: cls,
               class: cls,
-              x: LEFT + at * step + step * 0.12,
-              width: step * 0.76,
-              y: y(from),
-              height: Math.max(1, y(before) - y(from)),
+              x: MARGIN_LEFT + index * barStep + barStep * 0.12,
+              width: barStep * 0.76,
+              y: y(sumBelow),
+              height: Math.max(1, y(bottom) - y(sumBelow)),
               rx: 1,
             })
           : null;
       }),
-      at % every === 0
+      index % labelInterval === 0
         ? h(
             "text",
-            label(LEFT + (at + 0.5) * step, width),
-            (days ? day : time)(part.at),
+            labelPosition(MARGIN_LEFT + (index + 0.5) * barStep, width),
+            (showsDays ? formatDay : formatTimeOfDay)(interval.at),
           )
         : null,
     );
@@ -85,12 +85,12 @@ function bars({ title, summary, report, stacks, show, integer }) {
       h("span", { class: "strong" }, title),
       " ",
       h("span", { class: "dim" }, summary),
-      stacks.length > 1
+      layers.length > 1
         ? h(
             "span",
             { class: "legend small" },
-            stacks.map(([cls, word]) =>
-              h("span", { key: word }, h("span", { class: `swatch ${cls}`, "aria-hidden": "true" }), word),
+            layers.map(([cls, label]) =>
+              h("span", { key: label }, h("span", { class: `swatch ${cls}`, "aria-hidden": "true" }), label),
             ),
           )
         : null,
@@ -98,23 +98,23 @@ function bars({ title, summary, report, stacks, show, integer }) {
     h(
       "svg",
       {
-        viewBox: `0 0 ${width} ${HEIGHT}`,
+        viewBox: `0 0 ${width} ${PLOT_HEIGHT}`,
         role: "img",
         "aria-label": `${title}: ${summary}. The values are in the table below.`,
       },
-      grid,
+      gridLines,
       rects,
     ),
     h(
       "details",
-      { class: "fold small" },
+      { class: "collapsible small" },
       h("summary", {}, "Show as a table"),
       table(
         title,
-        ["From", ...stacks.map(([, word]) => word)],
-        series.map((part) => [
-          days ? `${day(part.at)}, ${time(part.at)}` : time(part.at),
-          ...stacks.map(([, , value]) => show(value(part))),
+        ["From", ...layers.map(([, label]) => label)],
+        series.map((interval) => [
+          showsDays ? `${formatDay(interval.at)}, ${formatTimeOfDay(interval.at)}` : formatTimeOfDay(interval.at),
+          ...layers.map(([, , getValue]) => format(getValue(interval))),
         ]),
       ),
     ),
@@ -123,29 +123,34 @@ function bars({ title, summary, report, stacks, show, integer }) {
 
 export function throughputPlot(report) {
   const { succeeded, failed } = report.total;
-  return bars({
+  return barChart({
     title: "Ended attempts",
     report,
-    integer: true,
-    show: (n) => String(n),
-    summary: `${many(succeeded, "succeeded", "succeeded")}, ${many(failed, "failed", "failed")}`,
-    stacks: [
-      ["fill-good", "succeeded", (part) => part.succeeded],
-      ["fill-bad", "other outcomes", (part) => part.failed],
+    isInteger: true,
+    format: (value) => String(value),
+    summary: `${pluralize(succeeded, "succeeded", "succeeded")}, ${pluralize(failed, "failed", "failed")}`,
+    layers: [
+      ["fill-good", "succeeded", (interval) => interval.succeeded],
+      ["fill-bad", "other outcomes", (interval) => interval.failed],
     ],
   });
 }
 
-/** Money, or tokens where nothing has a price. */
+/** Returns a plot of the costs, or of the tokens if there are no costs. */
 export function spendPlot(report) {
-  const money = report.total.spent.cost_usd > 0;
-  return bars({
-    title: money ? "Spend" : "Tokens",
+  const { spent } = report.total;
+  const hasCosts = spent.cost_usd > 0;
+  return barChart({
+    title: hasCosts ? "Spend" : "Tokens",
     report,
-    show: money ? usd : tokens,
-    summary: money
-      ? `${cost(report.total.spent.cost_usd, report.total.spent.estimated_usd)} and ${tokens(report.total.spent.tokens)} tokens`
-      : `${tokens(report.total.spent.tokens)} tokens`,
-    stacks: [["fill-run", money ? "spent" : "tokens", (part) => (money ? part.spent.cost_usd : part.spent.tokens)]],
+    format: hasCosts ? formatUsd : formatTokens,
+    summary: hasCosts
+      ? `${formatCost(spent.cost_usd, spent.estimated_usd)} and ${formatTokens(spent.tokens)} tokens`
+      : `${formatTokens(spent.tokens)} tokens`,
+    layers: [
+      hasCosts
+        ? ["fill-run", "spent", (interval) => interval.spent.cost_usd]
+        : ["fill-run", "tokens", (interval) => interval.spent.tokens],
+    ],
   });
 }

@@ -1,39 +1,39 @@
-// What was done in a span of time, and what it cost.
+// The report: attempts, results and costs of a period.
 
 import { h } from "./dom.js";
 import { coalesce, get } from "./api.js";
-import { empty, failure, section, table } from "./ui.js";
-import { absolute, cost, duration, tokens, whole } from "./format.js";
+import { emptyState, errorNotice, section, table } from "./ui.js";
+import { formatCost, formatDateTime, formatDuration, formatInteger, formatTokens } from "./format.js";
 import { spendPlot, throughputPlot } from "./plots.js";
 
-const SPANS = [
+const PERIODS = [
   ["24h", "24 hours"],
   ["7d", "7 days"],
   ["30d", "30 days"],
 ];
 
-export function reportPage(asked) {
-  const since = SPANS.some(([span]) => span === asked) ? asked : "24h";
+export function reportPage(requestedPeriod) {
+  const since = PERIODS.some(([period]) => period === requestedPeriod) ? requestedPeriod : "24h";
   let redraw = () => {};
   let report = null;
-  let problem = null;
+  let loadError = null;
 
   const load = coalesce(async () => {
     try {
       report = await get(`report?since=${since}`);
-      problem = null;
+      loadError = null;
     } catch (error) {
-      problem = error;
+      loadError = error;
     }
     redraw();
   }, 1500);
 
-  const share = (figures) => {
+  const successRate = (figures) => {
     const ended = figures.succeeded + figures.failed;
     return ended ? `${Math.round((figures.succeeded / ended) * 100)} %` : "–";
   };
-  const heads = (first) => [
-    first,
+  const columnNames = (firstColumn) => [
+    firstColumn,
     "Runs",
     "Attempts",
     "Succeeded",
@@ -44,27 +44,27 @@ export function reportPage(asked) {
     "Tokens",
     "Cost",
   ];
-  const line = (name, f) => [
+  const tableRow = (name, figures) => [
     name,
-    whole(f.runs),
-    whole(f.attempts),
-    whole(f.succeeded),
-    whole(f.failed),
-    share(f),
-    duration(f.median_duration_ms),
-    duration(f.duration_ms),
-    tokens(f.spent.tokens),
-    cost(f.spent.cost_usd, f.spent.estimated_usd),
+    formatInteger(figures.runs),
+    formatInteger(figures.attempts),
+    formatInteger(figures.succeeded),
+    formatInteger(figures.failed),
+    successRate(figures),
+    formatDuration(figures.median_duration_ms),
+    formatDuration(figures.duration_ms),
+    formatTokens(figures.spent.tokens),
+    formatCost(figures.spent.cost_usd, figures.spent.estimated_usd),
   ];
-  const figure = (value, label) =>
+  const tile = (value, label) =>
     h("div", { key: label, class: "tile" }, h("span", { class: "big num" }, value), h("span", {}, label));
 
   function body() {
     const { total } = report;
     return [
-      h("p", { class: "dim" }, `${absolute(report.since)} to ${absolute(report.until)}`),
+      h("p", { class: "dim" }, `${formatDateTime(report.since)} to ${formatDateTime(report.until)}`),
       total.attempts === 0
-        ? empty(
+        ? emptyState(
             "No attempts started in this period.",
             "Choose a longer period, or open the board to see why issues are held.",
           )
@@ -72,16 +72,16 @@ export function reportPage(asked) {
       h(
         "div",
         { class: "tiles stacked" },
-        figure(whole(report.issues_succeeded), `of ${whole(report.issues)} issues succeeded`),
-        figure(whole(total.attempts), "attempts"),
-        figure(share(total), "of ended attempts succeeded"),
-        figure(cost(total.spent.cost_usd, total.spent.estimated_usd), "spent"),
-        figure(tokens(total.spent.tokens), "tokens"),
-        figure(
-          cost(report.cost_per_succeeded_issue_usd, total.spent.estimated_usd / report.issues_succeeded),
+        tile(formatInteger(report.issues_succeeded), `of ${formatInteger(report.issues)} issues succeeded`),
+        tile(formatInteger(total.attempts), "attempts"),
+        tile(successRate(total), "of ended attempts succeeded"),
+        tile(formatCost(total.spent.cost_usd, total.spent.estimated_usd), "spent"),
+        tile(formatTokens(total.spent.tokens), "tokens"),
+        tile(
+          formatCost(report.cost_per_succeeded_issue_usd, total.spent.estimated_usd / report.issues_succeeded),
           "per succeeded issue",
         ),
-        figure(duration(total.median_duration_ms), "median attempt"),
+        tile(formatDuration(total.median_duration_ms), "median attempt"),
       ),
       h("div", { class: "plots" }, throughputPlot(report), spendPlot(report)),
       section(
@@ -89,8 +89,8 @@ export function reportPage(asked) {
         {},
         table(
           "By stage",
-          heads("Stage"),
-          report.stages.map((f) => line(f.stage, f)),
+          columnNames("Stage"),
+          report.stages.map((figures) => tableRow(figures.stage, figures)),
         ),
       ),
       section(
@@ -98,8 +98,8 @@ export function reportPage(asked) {
         {},
         table(
           "By agent",
-          heads("Agent"),
-          report.agents.map((f) => line(f.agent, f)),
+          columnNames("Agent"),
+          report.agents.map((figures) => tableRow(figures.agent, figures)),
         ),
       ),
     ];
@@ -107,28 +107,32 @@ export function reportPage(asked) {
 
   return {
     title: "Report",
-    enter(draw) {
-      redraw = draw;
+    mount(scheduleRender) {
+      redraw = scheduleRender;
       load(0);
     },
-    fact(type) {
+    onFact(type) {
       if (type === "session_ended" || type === "reset") load();
     },
     view: () => [
       h(
         "div",
-        { class: "board-head" },
+        { class: "page-head" },
         h("h1", { class: "grow", tabindex: -1 }, "Report"),
         h(
           "nav",
           { class: "switch", "aria-label": "Period" },
-          SPANS.map(([span, label]) =>
-            h("a", { key: span, href: `/report?since=${span}`, "aria-current": span === since ? "true" : null }, label),
+          PERIODS.map(([period, label]) =>
+            h(
+              "a",
+              { key: period, href: `/report?since=${period}`, "aria-current": period === since ? "true" : null },
+              label,
+            ),
           ),
         ),
       ),
-      problem ? failure(problem, () => load(0)) : null,
-      report ? body() : problem ? null : h("p", { class: "dim" }, "Loading…"),
+      loadError ? errorNotice(loadError, () => load(0)) : null,
+      report ? body() : loadError ? null : h("p", { class: "dim" }, "Loading…"),
     ],
   };
 }

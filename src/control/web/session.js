@@ -1,16 +1,24 @@
-// One attempt: its facts, and what it left: transcript, diff, stderr, prompt, scripts.
+// The page of a session: the properties of its attempt, the transcript, diff, stderr, prompt and scripts.
 
-import { h, own } from "./dom.js";
-import { coalesce, get, part } from "./api.js";
+import { embed, h } from "./dom.js";
+import { coalesce, encodeSegment, get } from "./api.js";
 import { store } from "./store.js";
-import { button, chip, facts, failure, issueLink, issueTitle, meter, sessionLink, shortId } from "./ui.js";
-import { allTokens, duration, tokens, usd, when, whole, words } from "./format.js";
+import { button, chip, errorNotice, issueLink, issueTitle, meter, propertyList, sessionLink, shortId } from "./ui.js";
+import {
+  formatDuration,
+  formatInteger,
+  formatTokens,
+  formatUsd,
+  humanize,
+  relativeTime,
+  totalTokens,
+} from "./format.js";
 import { cancel } from "./steer.js";
-import { costOf } from "./attempts.js";
+import { attemptCost } from "./attempts.js";
 import { diffView, promptView, scriptsView, stderrView } from "./evidence.js";
 import { EventStore } from "./event_store.js";
 import { Transcript } from "./transcript.js";
-import { cut } from "./visible.js";
+import { truncate } from "./visible.js";
 
 const TABS = [
   ["transcript", "Transcript"],
@@ -20,80 +28,82 @@ const TABS = [
   ["scripts", "Scripts"],
 ];
 
+const tokenSummary = (usage) =>
+  [
+    `${formatInteger(usage.input_tokens)} in, of which ${formatInteger(usage.cached_input_tokens)} cached`,
+    `${formatInteger(usage.output_tokens)} out`,
+  ].join("; ");
+
 export function sessionPage(id) {
   let redraw = () => {};
   let detail = null;
-  let problem = null;
+  let loadError = null;
   let tab = TABS.some(([name]) => `#${name}` === location.hash) ? location.hash.slice(1) : "transcript";
   const loaded = { diff: null, stderr: null };
   const events = new EventStore(id, (first, last) => {
-    transcript.loaded(first, last);
+    transcript.onEventsLoaded(first, last);
     redraw();
   });
   const transcript = new Transcript(events, () => redraw());
-  // A link to an event: it is gone to once the length of the log is known.
-  let sought = Number(/^#event-(\d+)$/.exec(location.hash)?.[1] ?? 0);
+  // The event that a link names. The page scrolls to it once the length of the log is known.
+  let targetSeq = Number(/^#event-(\d+)$/.exec(location.hash)?.[1] ?? 0);
 
   const load = coalesce(async () => {
     try {
-      detail = await get(`sessions/${part(id)}`);
-      problem = null;
-      if (detail.live) grow(detail.live.events);
-      else refill();
+      detail = await get(`sessions/${encodeSegment(id)}`);
+      loadError = null;
+      if (detail.live) events.announce(detail.live.events);
+      else loadEventCount();
     } catch (error) {
-      problem = error;
+      loadError = error;
     }
     redraw();
   }, 300);
 
-  function grow(count) {
-    events.grow(count);
-  }
-
-  /** Asks for what is new although nobody said how much: the end of the log, after the agent's. */
-  async function refill() {
+  /** Loads the number of events of an ended session. */
+  async function loadEventCount() {
     try {
       const { last_seq: last, ended } = await get(
-        `sessions/${part(id)}/events?after=${Number.MAX_SAFE_INTEGER}&limit=1`,
+        `sessions/${encodeSegment(id)}/events?after=${Number.MAX_SAFE_INTEGER}&limit=1`,
       );
-      events.ended = ended;
-      grow(last);
+      events.hasEnded = ended;
+      events.announce(last);
     } catch {
-      // The list says it where its own requests fail.
+      // The transcript shows the errors of its own requests.
     }
   }
 
-  const evidence = async (name) => {
+  const loadEvidence = async (name) => {
     try {
-      loaded[name] = await get(`sessions/${part(id)}/${name}`);
+      loaded[name] = await get(`sessions/${encodeSegment(id)}/${name}`);
     } catch (error) {
       loaded[name] = error;
     }
     redraw();
   };
 
-  function choose(name, focus) {
+  function selectTab(name, movesFocus) {
     tab = name;
     history.replaceState(null, "", `#${name}`);
-    if (name in loaded) evidence(name);
+    if (name in loaded) loadEvidence(name);
     redraw();
-    if (focus)
+    if (movesFocus)
       requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`tab-${name}`)?.focus()));
   }
 
-  function tabKey(event) {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
+  function onTabKey(event) {
+    const offset = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!offset) return;
     event.preventDefault();
-    const at = TABS.findIndex(([name]) => name === tab);
-    choose(TABS[(at + by + TABS.length) % TABS.length][0], true);
+    const index = TABS.findIndex(([name]) => name === tab);
+    selectTab(TABS[(index + offset + TABS.length) % TABS.length][0], true);
   }
 
-  const live = () => store.status?.sessions.find((session) => session.session_id === id) ?? detail.live;
+  const liveSession = () => store.status?.sessions.find((session) => session.session_id === id) ?? detail.live;
 
   function head() {
     const { attempt } = detail;
-    const running = attempt.outcome === null ? live() : null;
+    const running = attempt.outcome === null ? liveSession() : null;
     return [
       h(
         "p",
@@ -105,7 +115,7 @@ export function sessionPage(id) {
       ),
       h(
         "div",
-        { class: "board-head" },
+        { class: "page-head" },
         h(
           "div",
           { class: "grow" },
@@ -114,9 +124,9 @@ export function sessionPage(id) {
             "p",
             { class: "meta" },
             chip(running ? running.phase : (attempt.outcome ?? "running")),
-            attempt.failure_class ? h("span", { class: "tag" }, words(attempt.failure_class)) : null,
-            running?.activity ? h("span", { class: "activity" }, cut(running.activity, 200)) : null,
-            attempt.reason ? h("span", { class: "wrap clamp3" }, cut(attempt.reason, 600)) : null,
+            attempt.failure_class ? h("span", { class: "tag" }, humanize(attempt.failure_class)) : null,
+            running?.activity ? h("span", { class: "activity" }, truncate(running.activity, 200)) : null,
+            attempt.reason ? h("span", { class: "wrap clamp3" }, truncate(attempt.reason, 600)) : null,
           ),
         ),
         running
@@ -127,17 +137,22 @@ export function sessionPage(id) {
             )
           : null,
       ),
-      facts(
+      propertyList(
         [
           "Agent",
           detail.agent,
           detail.model ? ` · ${detail.model}` : "",
-          h("span", { class: "dim" }, ` (${words(detail.runtime)})`),
+          h("span", { class: "dim" }, ` (${humanize(detail.runtime)})`),
         ],
-        ["Started", when(attempt.started_at)],
-        ["Took", attempt.duration_ms === null ? when(attempt.started_at, "elapsed") : duration(attempt.duration_ms)],
+        ["Started", relativeTime(attempt.started_at)],
+        [
+          "Duration",
+          attempt.duration_ms === null
+            ? relativeTime(attempt.started_at, "elapsed")
+            : formatDuration(attempt.duration_ms),
+        ],
         running
-          ? ["Last event", when(running.last_event_at)]
+          ? ["Last event", relativeTime(running.last_event_at)]
           : attempt.exit_code === null
             ? null
             : ["Exit code", String(attempt.exit_code)],
@@ -146,18 +161,18 @@ export function sessionPage(id) {
           running
             ? meter(
                 "tokens",
-                Math.max(running.charged?.tokens ?? 0, allTokens(running.usage)),
+                Math.max(running.charged?.tokens ?? 0, totalTokens(running.usage)),
                 running.budget?.tokens,
-                tokens,
+                formatTokens,
                 true,
               )
             : h(
                 "span",
                 {
                   class: "num",
-                  title: `${whole(attempt.usage.input_tokens)} in, of which ${whole(attempt.usage.cached_input_tokens)} cached; ${whole(attempt.usage.output_tokens)} out`,
+                  title: tokenSummary(attempt.usage),
                 },
-                tokens(allTokens(attempt.usage)),
+                formatTokens(totalTokens(attempt.usage)),
               ),
         ],
         [
@@ -167,15 +182,15 @@ export function sessionPage(id) {
                 "cost",
                 Math.max(running.charged?.cost_usd ?? 0, running.cost_usd ?? 0),
                 running.budget?.usd,
-                usd,
+                formatUsd,
                 true,
               )
-            : costOf(attempt),
+            : attemptCost(attempt),
         ],
         attempt.resumed_from
           ? ["Resumes", sessionLink(attempt.resumed_from, `session ${shortId(attempt.resumed_from)}`)]
           : null,
-        ["Session", h("code", { class: "small" }, cut(id, 60))],
+        ["Session", h("code", { class: "small" }, truncate(id, 60))],
       ),
     ];
   }
@@ -183,7 +198,7 @@ export function sessionPage(id) {
   const tabList = () =>
     h(
       "div",
-      { class: "tabs", role: "tablist", "aria-label": "Output of the attempt", on: { keydown: tabKey } },
+      { class: "tabs", role: "tablist", "aria-label": "Output of the attempt", on: { keydown: onTabKey } },
       TABS.map(([name, label]) =>
         h(
           "button",
@@ -195,7 +210,7 @@ export function sessionPage(id) {
             "aria-controls": `panel-${name}`,
             "aria-selected": String(tab === name),
             tabindex: tab === name ? 0 : -1,
-            on: { click: () => choose(name) },
+            on: { click: () => selectTab(name) },
           },
           label,
           name === "scripts" && detail.scripts.some((script) => script.ok === false)
@@ -207,10 +222,10 @@ export function sessionPage(id) {
 
   function transcriptView() {
     const last = events.lastSeq;
-    const goTo = (event) => {
+    const onSeekKey = (event) => {
       if (event.key !== "Enter") return;
-      const to = transcript.seek(Number(event.target.value));
-      history.replaceState(null, "", `#event-${to}`);
+      const seq = transcript.seek(Number(event.target.value));
+      history.replaceState(null, "", `#event-${seq}`);
       redraw();
     };
     return [
@@ -228,19 +243,23 @@ export function sessionPage(id) {
             placeholder: "#",
             "data-search": true,
             id: "seek",
-            on: { keydown: goTo },
+            on: { keydown: onSeekKey },
           }),
         ),
-        h("span", { class: "dim small num" }, last ? `${whole(transcript.position())} of ${whole(last)}` : "no events"),
-        events.problem ? h("span", { class: "small bad-text" }, `${events.problem.message} Retrying.`) : null,
+        h(
+          "span",
+          { class: "dim small num" },
+          last ? `${formatInteger(transcript.firstVisibleSeq())} of ${formatInteger(last)}` : "no events",
+        ),
+        events.error ? h("span", { class: "small bad-text" }, `${events.error.message} Retrying.`) : null,
         h("span", { class: "grow" }),
         button("First", () => transcript.seek(1), { kind: "small" }),
         button(
-          transcript.follow ? (events.ended ? "At the end" : "Following") : "Jump to newest ↓",
-          () => transcript.newest(),
+          transcript.isFollowing ? (events.hasEnded ? "At the end" : "Following") : "Jump to newest ↓",
+          () => transcript.scrollToNewest(),
           {
-            kind: transcript.follow ? "small" : "small primary",
-            "aria-pressed": String(transcript.follow),
+            kind: transcript.isFollowing ? "small" : "small primary",
+            "aria-pressed": String(transcript.isFollowing),
             id: "newest",
           },
         ),
@@ -252,7 +271,7 @@ export function sessionPage(id) {
             detail.attempt.outcome ? "The log has no events." : "No events from the agent yet.",
           )
         : null,
-      own("transcript", transcript.scroller),
+      embed("transcript", transcript.scroller),
     ];
   }
 
@@ -268,44 +287,44 @@ export function sessionPage(id) {
       h(
         "div",
         { key: name, id: `panel-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, hidden: name !== tab },
-        name === tab ? views[name]() : name === "transcript" ? own("transcript", transcript.scroller) : null,
+        name === tab ? views[name]() : name === "transcript" ? embed("transcript", transcript.scroller) : null,
       ),
     );
   }
 
   return {
     title: "Session",
-    wide: "fill",
-    enter(draw) {
-      redraw = draw;
+    className: "fill",
+    mount(scheduleRender) {
+      redraw = scheduleRender;
       load(0);
-      if (tab in loaded) evidence(tab);
+      if (tab in loaded) loadEvidence(tab);
     },
-    leave() {
+    unmount() {
       transcript.close();
       redraw = () => {};
     },
-    drawn() {
+    onRender() {
       if (!detail || tab !== "transcript") return;
-      if (sought && events.lastSeq) {
-        const to = sought;
-        sought = 0;
-        transcript.seek(to);
-      } else if (!transcript.started) transcript.soon();
-      transcript.started = true;
+      if (targetSeq && events.lastSeq) {
+        const seq = targetSeq;
+        targetSeq = 0;
+        transcript.seek(seq);
+      } else if (!transcript.hasDrawn) transcript.scheduleDraw();
+      transcript.hasDrawn = true;
     },
-    hash(hash) {
+    onHashChange(hash) {
       const seq = Number(/^#event-(\d+)$/.exec(hash)?.[1] ?? 0);
       if (seq) transcript.seek(seq);
     },
-    fact(type, fact) {
+    onFact(type, fact) {
       if (type === "session" && fact.session_id === id) {
-        grow(fact.events);
+        events.announce(fact.events);
         if (!detail || fact.phase !== detail.live?.phase) load();
       }
       if ((type === "session_ended" && fact.session_id === id) || type === "reset") {
         load();
-        if (tab in loaded) evidence(tab);
+        if (tab in loaded) loadEvidence(tab);
       }
     },
     view() {
@@ -313,9 +332,9 @@ export function sessionPage(id) {
       if (!detail)
         return [
           h("h1", { tabindex: -1 }, "Session"),
-          problem ? failure(problem, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
+          loadError ? errorNotice(loadError, () => load(0)) : h("p", { class: "dim" }, "Loading…"),
         ];
-      return [head(), problem ? failure(problem, () => load(0)) : null, tabList(), panel()];
+      return [head(), loadError ? errorNotice(loadError, () => load(0)) : null, tabList(), panel()];
     },
   };
 }

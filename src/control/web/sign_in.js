@@ -1,52 +1,52 @@
-// This browser's sign-in: a token in the storage of this origin, which, unlike a cookie, is that of this port alone.
+// The sign-in of this browser: a token in the storage of this origin. Unlike a cookie, it is not shared between ports.
 
-const KEY = "vik.sign-in";
+const STORAGE_KEY = "vik.sign-in";
 
-/** Where the browser keeps nothing, the sign-in is this page's. */
-let here = null;
-const watchers = new Set();
+/** The token if the browser denies access to its storage. It is lost when the page is closed. */
+let memoryToken = null;
+const listeners = new Set();
 
 export const signIn = {
-  /** What goes with requests; `null` where this browser is not signed in. */
-  token() {
+  /** Returns the token for requests, or `null` if this browser is not signed in. */
+  getToken() {
     try {
-      return localStorage.getItem(KEY) ?? here;
+      return localStorage.getItem(STORAGE_KEY) ?? memoryToken;
     } catch {
-      return here;
+      return memoryToken;
     }
   },
-  /** The id by which lists of sign-ins name this one. */
-  id: () => signIn.token()?.split(".")[0] ?? null,
-  set(token) {
-    here = token;
+  /** Returns the id of this sign-in in lists of sign-ins, or `null`. */
+  getId: () => signIn.getToken()?.split(".")[0] ?? null,
+  setToken(token) {
+    memoryToken = token;
     try {
-      if (token === null) localStorage.removeItem(KEY);
-      else localStorage.setItem(KEY, token);
+      if (token === null) localStorage.removeItem(STORAGE_KEY);
+      else localStorage.setItem(STORAGE_KEY, token);
     } catch {
-      // It holds until this page is left.
+      // The token is kept until the page is closed.
     }
-    changed();
+    notifyListeners();
   },
-  /** Calls `watcher()` when this browser was signed in or out, here or in another tab. */
-  watch: (watcher) => watchers.add(watcher),
+  /** Calls `listener()` when this browser is signed in or out, here or in another tab. */
+  subscribe: (listener) => listeners.add(listener),
 };
 
-const changed = () => {
-  for (const watcher of watchers) watcher();
+const notifyListeners = () => {
+  for (const listener of listeners) listener();
 };
 
 addEventListener("storage", (event) => {
-  // `null`: all of the storage was cleared.
-  if (event.key !== KEY && event.key !== null) return;
-  here = null;
-  changed();
+  // The key is `null` if the whole storage was cleared.
+  if (event.key !== STORAGE_KEY && event.key !== null) return;
+  memoryToken = null;
+  notifyListeners();
 });
 
 /**
- * Takes the code of the link out of the address, and out of the history, before anything else is done with it.
- * It is in the fragment, which a browser sends to nobody.
+ * Returns the code of a sign-in link and removes it from the address and the history, or returns `null` on other pages.
+ * The code is in the fragment, which browsers do not send to servers.
  */
-export function takeCode() {
+export function takeSignInCode() {
   if (location.pathname !== "/login") return null;
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   history.replaceState(null, "", "/");

@@ -1,65 +1,66 @@
-// The browsers that are signed in, and how they are signed out.
+// The page of the signed-in browsers, with buttons that sign them out.
 
 import { h } from "./dom.js";
-import { coalesce, get, part, post } from "./api.js";
-import { button, confirm, empty, failure, say, table } from "./ui.js";
-import { when } from "./format.js";
+import { coalesce, encodeSegment, get, post } from "./api.js";
+import { button, confirmDialog, emptyState, errorNotice, showToast, table } from "./ui.js";
+import { relativeTime } from "./format.js";
 import { signIn } from "./sign_in.js";
-import { cut } from "./visible.js";
+import { truncate } from "./visible.js";
 
 export function signInsPage() {
   let redraw = () => {};
-  let list = null;
-  let problem = null;
+  let signIns = null;
+  let loadError = null;
 
   const load = coalesce(async () => {
     try {
-      list = (await get("sign-ins")).sign_ins;
-      problem = null;
+      signIns = (await get("sign-ins")).sign_ins;
+      loadError = null;
     } catch (error) {
-      problem = error;
+      loadError = error;
     }
     redraw();
   });
 
-  async function revoke(one) {
-    const sure = await confirm({
-      title: one.current ? "Sign this browser out?" : "Sign that browser out?",
-      text: `${cut(one.user_agent || "A browser", 160)}, at ${one.address}. A link of \`vik status\` signs it in again.`,
-      yes: "Sign out",
+  async function revoke(entry) {
+    const browser = truncate(entry.user_agent || "A browser", 160);
+    const isConfirmed = await confirmDialog({
+      title: entry.current ? "Sign this browser out?" : "Sign the browser out?",
+      text: `${browser}, at ${entry.address}. To sign in again, open the link that \`vik status\` prints.`,
+      confirmLabel: "Sign out",
       danger: true,
     });
-    if (!sure) return;
+    if (!isConfirmed) return;
     try {
-      await post(`sign-ins/${part(one.id)}/revoke`);
-      if (one.current) signIn.set(null);
-      else say("Signed out.");
+      await post(`sign-ins/${encodeSegment(entry.id)}/revoke`);
+      if (entry.current) signIn.setToken(null);
+      else showToast("Signed out.");
     } catch (error) {
-      say(error.message, "bad");
+      showToast(error.message, "bad");
     }
     load(0);
   }
 
-  const row = (one) => [
-    [h("code", { class: "small" }, one.id), " ", one.current ? h("span", { class: "tag" }, "this browser") : null],
-    when(one.created_at),
-    when(one.last_used_at),
-    one.address,
-    h("span", { class: "small" }, cut(one.user_agent || "–", 160)),
-    button("Sign out", () => revoke(one), {
+  const row = (entry) => [
+    [h("code", { class: "small" }, entry.id), " ", entry.current ? h("span", { class: "tag" }, "this browser") : null],
+    relativeTime(entry.created_at),
+    relativeTime(entry.last_used_at),
+    entry.address,
+    h("span", { class: "small" }, truncate(entry.user_agent || "–", 160)),
+    button("Sign out", () => revoke(entry), {
       kind: "small danger-quiet",
-      "aria-label": one.current ? "Sign this browser out" : `Sign ${one.id} out`,
+      "aria-label": entry.current ? "Sign this browser out" : `Sign ${entry.id} out`,
     }),
   ];
 
   return {
     title: "Sign-ins",
-    enter(draw) {
-      redraw = draw;
+    mount(scheduleRender) {
+      redraw = scheduleRender;
       load(0);
     },
-    leave() {
-      load.stop();
+    unmount() {
+      load.cancel();
       redraw = () => {};
     },
     view() {
@@ -74,14 +75,14 @@ export function signInsPage() {
           h("code", {}, "vik sign-ins"),
           " also lists and revokes sign-ins.",
         ),
-        problem ? failure(problem, () => load(0)) : null,
-        list === null
-          ? problem
+        loadError ? errorNotice(loadError, () => load(0)) : null,
+        signIns === null
+          ? loadError
             ? null
             : h("p", { class: "dim" }, "Loading…")
-          : list.length
-            ? table("Sign-ins", ["Id", "Signed in", "Last used", "Address", "Browser", "End"], list.map(row))
-            : empty("No browsers are signed in."),
+          : signIns.length
+            ? table("Sign-ins", ["Id", "Signed in", "Last used", "Address", "Browser", "Action"], signIns.map(row))
+            : emptyState("No browsers are signed in."),
       ];
     },
   };

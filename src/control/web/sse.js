@@ -1,6 +1,6 @@
-// Server-sent events, out of a stream of bytes.
+// A parser for server-sent events.
 
-/** Calls `onEvent({ id, type, data })` for each event of a stream of bytes, until that ends. */
+/** Calls `onEvent({ id, type, data })` for each event of a byte stream, and `onBytes()` for each chunk. */
 export async function readEvents(stream, onEvent, onBytes = () => {}) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -19,9 +19,9 @@ export async function readEvents(stream, onEvent, onBytes = () => {}) {
         event = { id: event.id, type: "", data: [] };
         continue;
       }
-      const at = line.indexOf(":");
-      const field = at < 0 ? line : line.slice(0, at);
-      const content = at < 0 ? "" : line.slice(at + 1).replace(/^ /, "");
+      const colon = line.indexOf(":");
+      const field = colon < 0 ? line : line.slice(0, colon);
+      const content = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
       if (field === "data") event.data.push(content);
       else if (field === "event") event.type = content;
       else if (field === "id" && !content.includes("\0")) event.id = content;

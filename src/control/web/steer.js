@@ -1,94 +1,97 @@
-// What a person may tell the daemon.
+// Commands to the daemon.
 
-import { part, post } from "./api.js";
-import { confirm, say } from "./ui.js";
-import { cut } from "./visible.js";
-import { many } from "./format.js";
+import { encodeSegment, post } from "./api.js";
+import { confirmDialog, showToast } from "./ui.js";
+import { truncate } from "./visible.js";
+import { pluralize } from "./format.js";
 import { store } from "./store.js";
 
-const busy = new Set();
+const pendingCommands = new Set();
 
-/** Sends it once, however often the button is pressed, and tells what came of it. */
-async function steer(key, path, body, done) {
-  if (busy.has(key)) return;
-  busy.add(key);
+/** Sends a command and shows the result. A command that is still pending is not sent again. */
+async function sendCommand(key, path, body, successMessage) {
+  if (pendingCommands.has(key)) return;
+  pendingCommands.add(key);
   try {
     const { count, nothing } = await post(path, body);
-    if (nothing) say(nothing, "wait");
-    else say(done(count ?? 0));
-  } catch (problem) {
-    say(problem.hint ? `${problem.message} ${problem.hint}` : problem.message, "bad");
+    if (nothing) showToast(nothing, "wait");
+    else showToast(successMessage(count ?? 0));
+  } catch (error) {
+    showToast(error.hint ? `${error.message} ${error.hint}` : error.message, "bad");
   } finally {
-    busy.delete(key);
+    pendingCommands.delete(key);
     store.reload(0);
   }
 }
 
-const name = (id) => cut(String(id), 40);
+const shortIssueId = (id) => truncate(String(id), 40);
 
 export async function cancel(issueId) {
-  const sure = await confirm({
-    title: `Cancel ${name(issueId)}?`,
+  const isConfirmed = await confirmDialog({
+    title: `Cancel ${shortIssueId(issueId)}?`,
     text: "The agent is stopped, and the stage is parked until you retry it. The changes in its workspace are kept.",
-    yes: "Cancel the attempt",
+    confirmLabel: "Cancel the attempt",
     danger: true,
   });
-  if (sure)
-    await steer(
+  if (isConfirmed)
+    await sendCommand(
       `cancel ${issueId}`,
-      `issues/${part(issueId)}/cancel`,
+      `issues/${encodeSegment(issueId)}/cancel`,
       {},
-      (n) => `Cancelled ${many(n, "attempt")} of ${name(issueId)}.`,
+      (count) => `Cancelled ${pluralize(count, "attempt")} of ${shortIssueId(issueId)}.`,
     );
 }
 
 /** Retries the parked stages of an issue, or only the given one. */
 export const retry = (issueId, { stage = null, attempts = null } = {}) =>
-  steer(
+  sendCommand(
     `retry ${issueId} ${stage}`,
-    `issues/${part(issueId)}/retry`,
+    `issues/${encodeSegment(issueId)}/retry`,
     { stage, attempts },
-    (n) => `Retrying ${many(n, "parked stage")} of ${name(issueId)}.`,
+    (count) => `Retrying ${pluralize(count, "parked stage")} of ${shortIssueId(issueId)}.`,
   );
 
-/** `yes`: let it go on. The request that was seen goes with it: another one is not answered by mistake. */
-export async function answer(approval, yes) {
+/** Approves or denies a request. The id of the request is sent, so that no newer request is answered by mistake. */
+export async function answerApproval(approval, isApproved) {
   const id = approval.issue_id;
-  const waits = { before: "the start of", call: "a call of the agent of", after: "the result of" }[approval.gate];
-  const said = await confirm({
-    title: `${yes ? "Approve" : "Deny"} ${waits} ${name(id)}?`,
-    text: cut(approval.detail, 1000),
-    yes: yes ? "Approve" : "Deny",
-    danger: !yes,
-    message: yes ? "Message for the agent (optional)" : "What to do instead (optional)",
+  const subject = { before: "the start of", call: "a call of the agent of", after: "the result of" }[approval.gate];
+  const message = await confirmDialog({
+    title: `${isApproved ? "Approve" : "Deny"} ${subject} ${shortIssueId(id)}?`,
+    text: truncate(approval.detail, 1000),
+    confirmLabel: isApproved ? "Approve" : "Deny",
+    danger: !isApproved,
+    messageLabel: isApproved ? "Message for the agent (optional)" : "What to do instead (optional)",
   });
-  if (said === null) return;
-  await steer(
+  if (message === null) return;
+  await sendCommand(
     `answer ${approval.id}`,
-    `issues/${part(id)}/${yes ? "approve" : "deny"}`,
-    { request: approval.id, message: said || null },
-    () => `${yes ? "Approved" : "Denied"}: ${name(id)}.`,
+    `issues/${encodeSegment(id)}/${isApproved ? "approve" : "deny"}`,
+    { request: approval.id, message: message || null },
+    () => `${isApproved ? "Approved" : "Denied"}: ${shortIssueId(id)}.`,
   );
 }
 
 export const pause = (issueId = null) =>
-  steer(`pause ${issueId}`, "pause", { issue_id: issueId }, () =>
-    issueId === null ? "Paused: no new attempts start; running attempts continue." : `${name(issueId)} is paused.`,
+  sendCommand(`pause ${issueId}`, "pause", { issue_id: issueId }, () =>
+    issueId === null
+      ? "Paused: no new attempts start; running attempts continue."
+      : `${shortIssueId(issueId)} is paused.`,
   );
 
 export const resume = (issueId = null) =>
-  steer(`resume ${issueId}`, "resume", { issue_id: issueId }, () =>
-    issueId === null ? "Resumed." : `${name(issueId)} is resumed.`,
+  sendCommand(`resume ${issueId}`, "resume", { issue_id: issueId }, () =>
+    issueId === null ? "Resumed." : `${shortIssueId(issueId)} is resumed.`,
   );
 
-export const refresh = () => steer("refresh", "refresh", {}, () => "Refresh requested.");
+export const refresh = () => sendCommand("refresh", "refresh", {}, () => "Refresh requested.");
 
 export async function drain() {
-  const sure = await confirm({
+  const isConfirmed = await confirmDialog({
     title: "Drain the daemon?",
     text: "The daemon starts no new attempts and exits when the running ones have ended. The dashboard stops with it. `vik run -d` starts the daemon again.",
-    yes: "Drain",
+    confirmLabel: "Drain",
     danger: true,
   });
-  if (sure) await steer("drain", "drain", {}, (n) => `Draining: ${many(n, "attempt")} still running.`);
+  if (!isConfirmed) return;
+  await sendCommand("drain", "drain", {}, (count) => `Draining: ${pluralize(count, "attempt")} still running.`);
 }

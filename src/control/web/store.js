@@ -1,32 +1,32 @@
-// What every page shows: the state of the daemon. Kept up to date by the feed.
+// The state of the daemon, which every page shows. The feed keeps it up to date.
 
 import { coalesce, get } from "./api.js";
-import { follow } from "./feed.js";
+import { subscribeToFeed } from "./feed.js";
 import { signIn } from "./sign_in.js";
 
-const watchers = new Set();
+const listeners = new Set();
 
 export const store = {
-  /** `Status`, once it is there. */
+  /** The `Status`, or `null` before the first response. */
   status: null,
-  /** Why it could not be loaded the last time. */
-  problem: null,
-  /** Whether the feed is connected; `null`: not known yet. */
-  live: null,
-  /** Loads the state anew, soon; pages that load more do so too. */
+  /** The error of the last request, if it failed. */
+  error: null,
+  /** Whether the feed is connected; `null` before the first attempt. */
+  isConnected: null,
+  /** Schedules a reload of the state and of the data of the page. */
   reload(waitMs) {
     load(waitMs);
-    tell("state", null);
+    notify("state", null);
   },
-  /** Calls `watcher(type, fact)` for each fact, and with `loaded` or `link` when this store changed. */
-  watch(watcher) {
-    watchers.add(watcher);
-    return () => watchers.delete(watcher);
+  /** Calls `listener(type, fact)` for each fact, and with `loaded` or `connection` when this store has changed. */
+  subscribe(listener) {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   },
 };
 
-const tell = (type, fact) => {
-  for (const watcher of [...watchers]) watcher(type, fact);
+const notify = (type, fact) => {
+  for (const listener of [...listeners]) listener(type, fact);
 };
 
 const load = coalesce(async () => {
@@ -36,42 +36,42 @@ const load = coalesce(async () => {
       (a, b) => (a.since < b.since ? -1 : a.since > b.since ? 1 : 0) || (a.session_id < b.session_id ? -1 : 1),
     );
     store.status = status;
-    store.problem = null;
-  } catch (problem) {
-    store.problem = problem;
+    store.error = null;
+  } catch (error) {
+    store.error = error;
   }
-  tell("loaded", null);
+  notify("loaded", null);
 });
 
-/** A session tells about itself: there is no need to ask for the whole state. */
-function place(session) {
+/** Replaces a session of the state, so that the whole state need not be loaded. Returns whether the state has it. */
+function updateSession(session) {
   const sessions = store.status?.sessions;
-  const at = sessions?.findIndex((other) => other.session_id === session.session_id) ?? -1;
-  if (at < 0) return false;
-  sessions[at] = session;
+  const index = sessions?.findIndex((candidate) => candidate.session_id === session.session_id) ?? -1;
+  if (index < 0) return false;
+  sessions[index] = session;
   return true;
 }
 
-let heardAt = Date.now();
+let lastFactAt = Date.now();
 
 export function start() {
-  if (signIn.token()) load(0);
-  follow(
+  if (signIn.getToken()) load(0);
+  subscribeToFeed(
     (type, fact) => {
-      heardAt = Date.now();
-      if (type !== "session" || !place(fact)) load();
-      tell(type, fact);
+      lastFactAt = Date.now();
+      if (type !== "session" || !updateSession(fact)) load();
+      notify(type, fact);
     },
-    (live) => {
-      if (store.live === live) return;
-      store.live = live;
-      tell("link", null);
+    (isConnected) => {
+      if (store.isConnected === isConnected) return;
+      store.isConnected = isConnected;
+      notify("connection", null);
     },
   );
-  // A connection may be dead without anybody noticing: in a silence the state is asked for now and then.
+  // A broken connection can go unnoticed: without facts, the state is polled.
   setInterval(() => {
-    if (!document.hidden && signIn.token() && Date.now() - heardAt > 20_000) {
-      heardAt = Date.now();
+    if (!document.hidden && signIn.getToken() && Date.now() - lastFactAt > 20_000) {
+      lastFactAt = Date.now();
       load();
     }
   }, 5000);

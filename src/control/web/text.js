@@ -1,29 +1,29 @@
-// Long texts: what is shown of them, and diffs inside of them.
+// Long texts, code blocks and diffs.
 
 import { h } from "./dom.js";
 import { button } from "./ui.js";
-import { bytes, many } from "./format.js";
+import { formatBytes, pluralize } from "./format.js";
 
-const LINES = 1500;
-const DIFF = /^(?:diff --git |@@ -\d|\*\*\* Begin Patch|--- \S[^\n]*\n\+\+\+ )/m;
+const MAX_DIFF_LINES = 1500;
+const DIFF_PATTERN = /^(?:diff --git |@@ -\d|\*\*\* Begin Patch|--- \S[^\n]*\n\+\+\+ )/m;
 
-export const looksLikeDiff = (text) => DIFF.test(text);
+export const isDiff = (text) => DIFF_PATTERN.test(text);
 
-const tone = (line) => {
+const lineClass = (line) => {
   if (line.startsWith("@@") || line.startsWith("diff --git") || line.startsWith("***")) return "hunk";
   if (line.startsWith("+++") || line.startsWith("---")) return "hunk";
   if (line[0] === "+") return "add";
   return line[0] === "-" ? "del" : "";
 };
 
-/** A diff with its lines coloured; the signs in front say the same. */
-export function diffLines(text, all = false) {
+/** Returns a diff with coloured lines. The signs at the start of the lines have the same meaning. */
+export function diffLines(text, showsAll = false) {
   const lines = text.replace(/\n$/, "").split("\n");
-  const shown = all ? lines : lines.slice(0, LINES);
-  // Lines of one colour stand together in one element: a diff of 1,000 lines has some 100 of them.
+  const shown = showsAll ? lines : lines.slice(0, MAX_DIFF_LINES);
+  // Adjacent lines of one colour share an element: a diff of 1,000 lines has about 100 elements.
   const runs = [];
   for (const line of shown) {
-    const cls = tone(line);
+    const cls = lineClass(line);
     if (runs.length && runs.at(-1).cls === cls) runs.at(-1).lines.push(line);
     else runs.push({ cls, lines: [line] });
   }
@@ -32,65 +32,64 @@ export function diffLines(text, all = false) {
     { class: "mono diff", tabindex: 0 },
     runs.map((run) => h("span", { class: run.cls || null }, `${run.lines.join("\n")}\n`)),
     shown.length < lines.length
-      ? h("span", { class: "hunk" }, `… ${many(lines.length - shown.length, "more line")}`)
+      ? h("span", { class: "hunk" }, `… ${pluralize(lines.length - shown.length, "more line")}`)
       : null,
   );
 }
 
-/** A word of very many characters (minified code, base64): browsers need minutes to wrap one at its best places. */
-const packed = (text) => (/\S{2000}/.test(text) ? " packed" : "");
+/** Returns the class for texts with very long tokens (minified code, base64), which browsers need minutes to wrap. */
+const breakClass = (text) => (/\S{2000}/.test(text) ? " break-all" : "");
 
-const HEAD = 4000;
-const TAIL = 1500;
+const HEAD_CHARS = 4000;
+const TAIL_CHARS = 1500;
 
-/**
- * A text; of a long one the start and the end, until `open` has its `key`. `wrap` names the element it stands in.
- */
-export function long(text, key, open, changed, cls = "") {
-  const whole = text.length <= HEAD + TAIL + 500 || open.has(key);
+/** Returns the view of a text. Of a long text, the middle is hidden until `expanded` contains its `key`. */
+export function collapsibleText(text, key, expanded, onChange, cls = "") {
+  const isComplete = text.length <= HEAD_CHARS + TAIL_CHARS + 500 || expanded.has(key);
   const body = (part) =>
-    looksLikeDiff(part) ? diffLines(part, open.has(key)) : h("pre", { class: `text ${cls}${packed(part)}` }, part);
-  if (whole) return body(text);
-  const press = () => {
-    open.add(key);
-    changed();
+    isDiff(part) ? diffLines(part, expanded.has(key)) : h("pre", { class: `text ${cls}${breakClass(part)}` }, part);
+  if (isComplete) return body(text);
+  const showAll = () => {
+    expanded.add(key);
+    onChange();
   };
   return h(
     "div",
     {},
-    body(text.slice(0, HEAD)),
+    body(text.slice(0, HEAD_CHARS)),
     h(
       "p",
-      { class: "left-out" },
-      `${bytes(text.length - HEAD - TAIL)} not shown `,
-      button("Show all", press, { kind: "small" }),
+      { class: "omitted" },
+      `${formatBytes(text.length - HEAD_CHARS - TAIL_CHARS)} not shown `,
+      button("Show all", showAll, { kind: "small" }),
     ),
-    h("pre", { class: `text ${cls}` }, text.slice(-TAIL)),
+    h("pre", { class: `text ${cls}` }, text.slice(-TAIL_CHARS)),
   );
 }
 
-/** Text with Markdown's fences: what is between them is code. Nothing else of Markdown is read. */
-export function fenced(text, key, open, changed) {
-  if (!text.includes("```")) return long(text, key, open, changed);
-  const found = [];
-  text.split(/^(?:```|~~~)[^\n`]*(?:\n|$)/m).forEach((part, at) => {
+/** Returns a text whose fenced code blocks are shown as code. Other Markdown syntax is not interpreted. */
+export function fencedText(text, key, expanded, onChange) {
+  if (!text.includes("```")) return collapsibleText(text, key, expanded, onChange);
+  const blocks = [];
+  text.split(/^(?:```|~~~)[^\n`]*(?:\n|$)/m).forEach((part, index) => {
     const trimmed = part.replace(/\n$/, "");
-    if (trimmed) found.push(long(trimmed, `${key}/${at}`, open, changed, at % 2 ? "mono code" : ""));
+    const cls = index % 2 ? "mono code" : "";
+    if (trimmed) blocks.push(collapsibleText(trimmed, `${key}/${index}`, expanded, onChange, cls));
   });
-  return h("div", {}, found);
+  return h("div", {}, blocks);
 }
 
-/** An `Excerpt`: of a prompt the start is kept, of what is printed the end. */
-export function excerpt({ text, left_out: left }, where, label) {
+/** Returns the view of an `Excerpt`. `keptPart` is `start` (prompts) or `end` (output). */
+export function excerpt({ text, left_out: omitted }, keptPart, label) {
   return h(
     "div",
     {},
-    left && where === "end" ? h("p", { class: "left-out" }, `${bytes(left)} before this omitted`) : null,
+    omitted && keptPart === "end" ? h("p", { class: "omitted" }, `${formatBytes(omitted)} omitted above`) : null,
     h(
       "pre",
-      { class: `mono text boxed${packed(text)}`, tabindex: 0, role: "group", "aria-label": label },
-      text || "(nothing)",
+      { class: `mono text boxed${breakClass(text)}`, tabindex: 0, role: "group", "aria-label": label },
+      text || "(empty)",
     ),
-    left && where === "start" ? h("p", { class: "left-out" }, `${bytes(left)} after this omitted`) : null,
+    omitted && keptPart === "start" ? h("p", { class: "omitted" }, `${formatBytes(omitted)} omitted below`) : null,
   );
 }

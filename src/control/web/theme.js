@@ -1,10 +1,10 @@
-// A classic script, so that it runs before the first paint: the page never flashes in the other theme.
+// A classic script, because it must set the theme before the first paint.
 (() => {
   let theme = null;
   try {
     theme = localStorage.getItem("vik.theme");
   } catch {
-    // Storage may be refused; the system's theme holds then.
+    // Without storage, the theme of the system applies.
   }
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 })();

@@ -1,29 +1,29 @@
-// The list of events: only the rows that can be seen are in the document, whatever the length of the log.
+// A virtual list of events: only the visible rows are in the document, so that a log of any length can be shown.
 //
-// The place a reader looks at is kept as a row and how far it is from the top, never as a number of pixels from the start:
-// heights above it are guesses until their rows are seen, and the text must not jump when a guess is replaced.
+// The scroll position is kept as a row and its offset from the top, not as pixels from the start: the heights of rows
+// are estimates until the rows are measured, and the text must not jump when an estimate is replaced.
 
 import { render } from "./dom.js";
 import { Heights } from "./heights.js";
-import { eventRow, guessHeight } from "./event_view.js";
+import { estimateHeight, eventRow } from "./event_view.js";
 
-const GUESS = 44;
+const DEFAULT_HEIGHT = 44;
 const OVERSCAN = 500;
-/** Browsers end at some 17 million pixels: a longer log is shown by parts of so many rows. */
-const PART = 200_000;
+/** Elements cannot be higher than about 17 million pixels: of a longer log, a window of this many rows is shown. */
+const WINDOW_ROWS = 200_000;
 
 export class Transcript {
-  /** `told()` is called when the position or what is loaded changed. */
-  constructor(store, told) {
+  /** `onChange()` is called when the position or the loaded events have changed. */
+  constructor(store, onChange) {
     this.store = store;
-    this.told = told;
-    this.heights = new Heights(GUESS);
+    this.onChange = onChange;
+    this.heights = new Heights(DEFAULT_HEIGHT);
     this.base = 0;
     this.anchor = { row: 0, offset: 0 };
-    this.follow = true;
-    this.open = new Set();
-    this.found = 0;
-    this.setTop = -1;
+    this.isFollowing = true;
+    this.expanded = new Set();
+    this.highlightedSeq = 0;
+    this.lastScrollTop = -1;
     this.frame = 0;
 
     this.scroller = document.createElement("div");
@@ -31,110 +31,110 @@ export class Transcript {
     this.scroller.tabIndex = 0;
     this.scroller.setAttribute("role", "region");
     this.scroller.setAttribute("aria-label", "Transcript");
-    this.space = document.createElement("div");
-    this.space.className = "space";
+    this.spacer = document.createElement("div");
+    this.spacer.className = "spacer";
     this.list = document.createElement("div");
     this.list.className = "events";
     this.list.setAttribute("role", "feed");
     this.list.setAttribute("aria-label", "Events");
-    this.space.append(this.list);
-    this.scroller.append(this.space);
+    this.spacer.append(this.list);
+    this.scroller.append(this.spacer);
 
-    this.scroller.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    this.scroller.addEventListener("keydown", (event) => this.key(event));
-    this.sizes = new ResizeObserver(() => this.draw());
-    this.sizes.observe(this.scroller);
-    this.sizes.observe(this.list);
+    this.scroller.addEventListener("scroll", () => this.onScroll(), { passive: true });
+    this.scroller.addEventListener("keydown", (event) => this.onKeydown(event));
+    this.resizeObserver = new ResizeObserver(() => this.draw());
+    this.resizeObserver.observe(this.scroller);
+    this.resizeObserver.observe(this.list);
   }
 
   close() {
-    this.sizes.disconnect();
+    this.resizeObserver.disconnect();
     cancelAnimationFrame(this.frame);
     this.store.close();
   }
 
   get count() {
-    return Math.max(0, Math.min(PART, this.store.lastSeq - this.base));
+    return Math.max(0, Math.min(WINDOW_ROWS, this.store.lastSeq - this.base));
   }
 
-  /** Draws before the next paint. */
-  soon() {
+  scheduleDraw() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       this.draw();
     });
   }
 
-  /** Events came: their heights can be guessed better, and a result that stands with its call takes no place. */
-  loaded(first, last) {
+  /** Improves the estimated heights of loaded events. A result that is shown with its call has no height. */
+  onEventsLoaded(first, last) {
     this.heights.resize(this.count);
     for (let seq = Math.max(first, this.base + 1); seq <= Math.min(last, this.base + this.count); seq++) {
-      const event = this.store.at(seq);
+      const event = this.store.eventAt(seq);
       if (event === undefined) continue;
-      const at = seq - this.base - 1;
-      if (this.hidden(event)) this.heights.measure(at, 0);
-      else this.heights.estimate(at, guessHeight(event));
+      const index = seq - this.base - 1;
+      if (this.isMerged(event)) this.heights.measure(index, 0);
+      else this.heights.estimate(index, estimateHeight(event));
     }
-    this.soon();
+    this.scheduleDraw();
   }
 
-  hidden(event) {
+  isMerged(event) {
     return event === null || (event?.kind === "tool_result" && this.store.callOf(event) !== null);
   }
 
-  scrolled() {
+  onScroll() {
     const top = this.scroller.scrollTop;
-    if (Math.abs(top - this.setTop) < 1.5 || !this.scroller.clientHeight) return;
-    this.setTop = top;
+    if (Math.abs(top - this.lastScrollTop) < 1.5 || !this.scroller.clientHeight) return;
+    this.lastScrollTop = top;
     const height = this.scroller.clientHeight;
-    this.follow = this.heights.total() - height - top < 4 && this.base + this.count >= this.store.lastSeq;
-    const row = this.heights.rowAt(top);
-    this.anchor = { row, offset: this.heights.before(row) - top };
-    this.shiftPart();
-    this.soon();
+    this.isFollowing = this.heights.total() - height - top < 4 && this.base + this.count >= this.store.lastSeq;
+    const row = this.heights.rowAtOffset(top);
+    this.anchor = { row, offset: this.heights.offsetOf(row) - top };
+    this.shiftWindow();
+    this.scheduleDraw();
   }
 
-  /** At the end of a part of a very long log the next part takes over, with the same row at the same place. */
-  shiftPart() {
+  /** Moves the window of a very long log when its edge is near. The first visible row keeps its position. */
+  shiftWindow() {
     const last = this.store.lastSeq;
     let base = this.base;
-    if (this.anchor.row < 200 && base > 0) base = Math.max(0, base - PART / 2);
-    else if (this.anchor.row > PART - 400 && base + PART < last) base = Math.min(last - PART, base + PART / 2);
+    if (this.anchor.row < 200 && base > 0) base = Math.max(0, base - WINDOW_ROWS / 2);
+    else if (this.anchor.row > WINDOW_ROWS - 400 && base + WINDOW_ROWS < last)
+      base = Math.min(last - WINDOW_ROWS, base + WINDOW_ROWS / 2);
     if (base !== this.base) this.rebase(base, { row: this.anchor.row + this.base - base, offset: this.anchor.offset });
   }
 
   rebase(base, anchor) {
     this.base = base;
-    this.heights = new Heights(GUESS);
+    this.heights = new Heights(DEFAULT_HEIGHT);
     this.heights.resize(this.count);
     this.anchor = anchor;
   }
 
-  /** Goes to an event; it stands at the top then. */
+  /** Scrolls an event to the top, and returns its number within the bounds of the log. */
   seek(seq) {
     const last = this.store.lastSeq;
-    const to = Math.max(1, Math.min(Math.floor(seq) || 1, Math.max(last, 1)));
-    const event = this.store.at(to);
-    const shown = event?.kind === "tool_result" ? (this.store.callOf(event)?.seq ?? to) : to;
-    if (shown <= this.base || shown > this.base + PART)
-      this.rebase(Math.max(0, Math.min(last - PART, shown - PART / 2)), this.anchor);
-    this.follow = false;
-    this.found = shown;
-    this.anchor = { row: shown - this.base - 1, offset: 0 };
+    const target = Math.max(1, Math.min(Math.floor(seq) || 1, Math.max(last, 1)));
+    const event = this.store.eventAt(target);
+    const shownSeq = event?.kind === "tool_result" ? (this.store.callOf(event)?.seq ?? target) : target;
+    if (shownSeq <= this.base || shownSeq > this.base + WINDOW_ROWS)
+      this.rebase(Math.max(0, Math.min(last - WINDOW_ROWS, shownSeq - WINDOW_ROWS / 2)), this.anchor);
+    this.isFollowing = false;
+    this.highlightedSeq = shownSeq;
+    this.anchor = { row: shownSeq - this.base - 1, offset: 0 };
     this.draw();
-    return to;
+    return target;
   }
 
-  newest() {
-    this.follow = true;
+  scrollToNewest() {
+    this.isFollowing = true;
     this.draw();
   }
 
-  key(event) {
+  onKeydown(event) {
     if (event.target.closest("input, button, summary") && event.key === " ") return;
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     if (event.key === "Home") this.seek(1);
-    else if (event.key === "End") this.newest();
+    else if (event.key === "End") this.scrollToNewest();
     else if (event.key === "PageDown") this.scroller.scrollBy(0, this.scroller.clientHeight * 0.9);
     else if (event.key === "PageUp") this.scroller.scrollBy(0, -this.scroller.clientHeight * 0.9);
     else return;
@@ -142,84 +142,85 @@ export class Transcript {
   }
 
   draw() {
-    // Rows that are not laid out have no height to measure.
+    // Rows without layout cannot be measured.
     if (!this.scroller.isConnected || !this.scroller.clientHeight) return;
-    // Rows are measured as soon as they are in the document; what that shifts may bring others into view.
-    for (let round = 0; round < 4; round++) if (!this.pass()) break;
-    this.told();
+    // Rows are measured when they are in the document, which can bring other rows into view.
+    for (let pass = 0; pass < 4; pass++) if (!this.layout()) break;
+    this.onChange();
   }
 
-  pass() {
+  layout() {
     const { scroller, store } = this;
-    // Half a part is left for what is to come.
-    if (this.follow && this.base + PART < store.lastSeq) this.rebase(store.lastSeq - PART / 2, this.anchor);
+    // Half of the window is left for new events.
+    if (this.isFollowing && this.base + WINDOW_ROWS < store.lastSeq)
+      this.rebase(store.lastSeq - WINDOW_ROWS / 2, this.anchor);
     const { heights, count } = this;
     heights.resize(count);
     const height = scroller.clientHeight;
     const total = heights.total();
-    const most = Math.max(0, total - height);
-    let top = this.follow ? most : heights.before(this.anchor.row) - this.anchor.offset;
-    top = Math.max(0, Math.min(top, most));
+    const maxTop = Math.max(0, total - height);
+    let top = this.isFollowing ? maxTop : heights.offsetOf(this.anchor.row) - this.anchor.offset;
+    top = Math.max(0, Math.min(top, maxTop));
     let changed = false;
     if (count) {
-      const first = heights.rowAt(Math.max(0, top - OVERSCAN));
-      const last = heights.rowAt(Math.min(total, top + height + OVERSCAN));
-      store.want(this.base + first + 1, this.base + last + 1);
-      changed = this.rows(first, last, total);
+      const first = heights.rowAtOffset(Math.max(0, top - OVERSCAN));
+      const last = heights.rowAtOffset(Math.min(total, top + height + OVERSCAN));
+      store.request(this.base + first + 1, this.base + last + 1);
+      changed = this.renderRows(first, last, total);
     } else {
-      store.want(1, 1);
+      store.request(1, 1);
       render(this.list);
     }
     if (changed) return true;
     if (Math.abs(scroller.scrollTop - top) > 0.5) scroller.scrollTop = top;
-    this.setTop = scroller.scrollTop;
+    this.lastScrollTop = scroller.scrollTop;
     return false;
   }
 
-  rows(first, last, total) {
+  renderRows(first, last, total) {
     const { heights, store } = this;
-    const redraw = () => this.soon();
-    const shown = [];
+    const redraw = () => this.scheduleDraw();
+    const views = [];
     const rows = [];
-    for (let at = first; at <= last; at++) {
-      const seq = this.base + at + 1;
-      const event = store.at(seq);
-      if (event !== undefined && this.hidden(event)) {
-        heights.measure(at, 0);
+    for (let index = first; index <= last; index++) {
+      const seq = this.base + index + 1;
+      const event = store.eventAt(seq);
+      if (event !== undefined && this.isMerged(event)) {
+        heights.measure(index, 0);
         continue;
       }
-      rows.push(at);
-      shown.push(
+      rows.push(index);
+      views.push(
         eventRow(seq, event, {
-          total: store.ended ? store.lastSeq : -1,
-          found: this.found === seq,
-          open: this.open,
+          total: store.hasEnded ? store.lastSeq : -1,
+          isHighlighted: this.highlightedSeq === seq,
+          expanded: this.expanded,
           redraw,
           result: event?.kind === "tool_call" ? store.resultOf(event) : null,
-          over: store.ended,
+          hasEnded: store.hasEnded,
         }),
       );
     }
-    const held = this.list.contains(document.activeElement);
-    this.space.style.setProperty("--height", `${total}px`);
-    this.list.style.setProperty("--top", `${heights.before(first)}px`);
-    render(this.list, shown);
-    // A row that had the focus and is out of sight: keys still move the list.
-    if (held && !this.list.contains(document.activeElement)) this.scroller.focus({ preventScroll: true });
+    const hadFocus = this.list.contains(document.activeElement);
+    this.spacer.style.setProperty("--height", `${total}px`);
+    this.list.style.setProperty("--top", `${heights.offsetOf(first)}px`);
+    render(this.list, views);
+    // If the focused row was removed, the focus moves to the list, so that its keys still work.
+    if (hadFocus && !this.list.contains(document.activeElement)) this.scroller.focus({ preventScroll: true });
     let changed = false;
     let el = this.list.firstElementChild;
-    for (const at of rows) {
-      // A row that is not loaded yet keeps its guess.
-      if (store.at(this.base + at + 1) !== undefined && heights.measure(at, el.getBoundingClientRect().height))
-        changed = true;
+    for (const index of rows) {
+      // A row that is not loaded yet keeps its estimate.
+      const isLoaded = store.eventAt(this.base + index + 1) !== undefined;
+      if (isLoaded && heights.measure(index, el.getBoundingClientRect().height)) changed = true;
       el = el.nextElementSibling;
     }
     return changed;
   }
 
-  /** The first event that can be seen. */
-  position() {
+  /** Returns the number of the first visible event. */
+  firstVisibleSeq() {
     if (!this.count) return 0;
-    return this.base + 1 + this.heights.rowAt(Math.max(0, this.scroller.scrollTop + 1));
+    return this.base + 1 + this.heights.rowAtOffset(Math.max(0, this.scroller.scrollTop + 1));
   }
 }

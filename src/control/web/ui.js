@@ -1,11 +1,11 @@
-// Small parts that several pages use.
+// Components of several pages.
 
 import { h, render } from "./dom.js";
-import { part } from "./api.js";
-import { cut } from "./visible.js";
-import { words } from "./format.js";
+import { encodeSegment } from "./api.js";
+import { truncate } from "./visible.js";
+import { humanize } from "./format.js";
 
-/** How a state looks; the word is always there too. */
+/** The tone of each state. The label is always shown too. */
 const TONES = {
   running: "run",
   preparing: "run",
@@ -31,14 +31,14 @@ const TONES = {
   ended: "off",
 };
 
-export const chip = (state, label = words(state)) =>
+export const chip = (state, label = humanize(state)) =>
   h("span", { class: `chip tone-${TONES[state] ?? "off"}` }, h("span", { class: "dot", "aria-hidden": "true" }), label);
 
-export const issueHref = (id) => `/issues/${part(id)}`;
-export const sessionHref = (id) => `/sessions/${part(id)}`;
+export const issueHref = (id) => `/issues/${encodeSegment(id)}`;
+export const sessionHref = (id) => `/sessions/${encodeSegment(id)}`;
 
 export const issueLink = (id, props = {}) =>
-  h("a", { class: "id", href: issueHref(id), ...props }, h("bdi", {}, cut(String(id), 80)));
+  h("a", { class: "id", href: issueHref(id), ...props }, h("bdi", {}, truncate(String(id), 80)));
 
 export const shortId = (id) =>
   String(id ?? "")
@@ -49,26 +49,27 @@ export const shortId = (id) =>
 export const sessionLink = (id, label = `session ${shortId(id)}`) =>
   h("a", { class: "num", href: sessionHref(id), title: id }, label);
 
-/** A title of an issue; it may be as long as it likes. */
-export const issueTitle = (text, most = 240) => h("bdi", { class: "title" }, cut(text || "(no title)", most));
+/** Returns the title of an issue, truncated to `maxLength` characters. */
+export const issueTitle = (text, maxLength = 240) =>
+  h("bdi", { class: "title" }, truncate(text || "(no title)", maxLength));
 
-export function button(label, press, { kind = "", ...props } = {}) {
-  return h("button", { type: "button", class: `btn ${kind}`, on: { click: press }, ...props }, label);
+export function button(label, onClick, { kind = "", ...props } = {}) {
+  return h("button", { type: "button", class: `btn ${kind}`, on: { click: onClick }, ...props }, label);
 }
 
-/** How much of a limit is used. Without a limit it is the figure alone; `bare`: the name stands elsewhere already. */
-export function meter(name, value, limit, show, bare = false) {
-  const named = bare ? null : h("span", { class: "dim" }, ` ${name}`);
+/** Returns a value with a meter of its limit, if there is one. `hidesLabel`: the name is already shown elsewhere. */
+export function meter(name, value, limit, format, hidesLabel = false) {
+  const label = hidesLabel ? null : h("span", { class: "dim" }, ` ${name}`);
   if (limit === null || limit === undefined) {
-    return h("span", { class: "figure" }, h("span", {}, h("span", { class: "num" }, show(value)), named));
+    return h("span", { class: "figure" }, h("span", {}, h("span", { class: "num" }, format(value)), label));
   }
   const share = limit > 0 ? value / limit : 1;
   const tone = share >= 1 ? "bad" : share >= 0.8 ? "wait" : "run";
-  const text = `${show(value)} of ${show(limit)}`;
+  const text = `${format(value)} of ${format(limit)}`;
   return h(
     "span",
     { class: "figure" },
-    h("span", {}, h("span", { class: "num" }, text), named),
+    h("span", {}, h("span", { class: "num" }, text), label),
     h("span", {
       class: `meter tone-${tone}`,
       role: "meter",
@@ -82,73 +83,74 @@ export function meter(name, value, limit, show, bare = false) {
   );
 }
 
-/** A list of facts. */
-export const facts = (...pairs) =>
+export const propertyList = (...entries) =>
   h(
     "dl",
-    { class: "facts" },
-    pairs.filter(Boolean).map(([name, ...value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
+    { class: "properties" },
+    entries.filter(Boolean).map(([name, ...value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
   );
 
-export const empty = (title, ...what) =>
-  h("div", { class: "empty" }, h("p", { class: "strong" }, title), h("p", {}, what));
+export const emptyState = (title, ...description) =>
+  h("div", { class: "empty" }, h("p", { class: "strong" }, title), h("p", {}, description));
 
-export const failure = (problem, retry) =>
+export const errorNotice = (error, retry) =>
   h(
     "div",
     { class: "notice tone-bad", role: "alert" },
-    h("p", { class: "strong" }, problem.message),
-    problem.hint ? h("p", {}, problem.hint) : null,
+    h("p", { class: "strong" }, error.message),
+    error.hint ? h("p", {}, error.hint) : null,
     retry ? button("Try again", retry) : null,
   );
 
-export function section(title, { id, count, tools, key, hint } = {}, ...kids) {
-  const heading = id ?? title.toLowerCase().replaceAll(/[^a-z]+/g, "-");
+export function section(title, { id, count, tools, key, hint } = {}, ...children) {
+  const sectionId = id ?? title.toLowerCase().replaceAll(/[^a-z]+/g, "-");
   return h(
     "section",
-    { key: key ?? heading, id: heading, "aria-labelledby": `${heading}-h` },
+    { key: key ?? sectionId, id: sectionId, "aria-labelledby": `${sectionId}-h` },
     h(
       "div",
       { class: "section-head" },
       h(
         "h2",
-        { id: `${heading}-h`, tabindex: -1 },
+        { id: `${sectionId}-h`, tabindex: -1 },
         title,
         count === undefined ? null : h("span", { class: "count num" }, count),
       ),
       hint ? h("span", { class: "dim small" }, hint) : null,
       tools ?? null,
     ),
-    kids,
+    children,
   );
 }
 
-/** A table; the first cell of each row heads it. It scrolls by itself where the screen is narrow. */
-export function table(caption, heads, rows, key) {
+/** Returns a table whose first column has the row headers. It scrolls horizontally on narrow screens. */
+export function table(caption, columns, rows, key) {
   return h(
     "div",
     { class: "scroll-x", tabindex: 0, role: "group", "aria-label": caption, key },
     h(
       "table",
       {},
-      h("caption", { class: "hidden" }, caption),
+      h("caption", { class: "visually-hidden" }, caption),
       h(
         "thead",
         {},
         h(
           "tr",
           {},
-          heads.map((head, at) => h("th", { scope: "col", class: at ? "right" : "" }, head)),
+          columns.map((column, index) => h("th", { scope: "col", class: index ? "right" : "" }, column)),
         ),
       ),
       h(
         "tbody",
         {},
-        rows.map((row, at) =>
+        rows.map((row, index) =>
           h(
             "tr",
-            { key: at },
-            row.map((cell, col) => (col ? h("td", { class: "right num" }, cell) : h("th", { scope: "row" }, cell))),
+            { key: index },
+            row.map((cell, column) =>
+              column ? h("td", { class: "right num" }, cell) : h("th", { scope: "row" }, cell),
+            ),
           ),
         ),
       ),
@@ -156,46 +158,48 @@ export function table(caption, heads, rows, key) {
   );
 }
 
-let notes = [];
-let noteId = 0;
+let toasts = [];
+let lastToastId = 0;
 
-/** Says what came of an action, for a while; errors stay until they are put away. */
-export function say(text, tone = "good") {
-  const note = { id: ++noteId, text, tone };
-  notes = [...notes.slice(-3), note];
-  drawNotes();
-  if (tone !== "bad") setTimeout(() => hush(note.id), 7000);
+/** Shows a message for a few seconds. Errors stay until the user dismisses them. */
+export function showToast(text, tone = "good") {
+  const toast = { id: ++lastToastId, text, tone };
+  toasts = [...toasts.slice(-3), toast];
+  renderToasts();
+  if (tone !== "bad") setTimeout(() => dismissToast(toast.id), 7000);
 }
 
-function hush(id) {
-  notes = notes.filter((note) => note.id !== id);
-  drawNotes();
+function dismissToast(id) {
+  toasts = toasts.filter((toast) => toast.id !== id);
+  renderToasts();
 }
 
-function drawNotes() {
+function renderToasts() {
   render(
     document.getElementById("toasts"),
-    notes.map((note) =>
+    toasts.map((toast) =>
       h(
         "div",
-        { key: note.id, class: `toast tone-${note.tone}` },
-        h("span", {}, note.text),
-        button("✕", () => hush(note.id), { kind: "quiet", "aria-label": "Dismiss this message" }),
+        { key: toast.id, class: `toast tone-${toast.tone}` },
+        h("span", {}, toast.text),
+        button("✕", () => dismissToast(toast.id), { kind: "quiet", "aria-label": "Dismiss this message" }),
       ),
     ),
   );
 }
 
-/** Asks in a modal dialog; the promise is whether the answer was yes. */
-/** Asks; gives whether it was said yes to. With `message`, gives the text instead (`null`: no). */
-export function confirm({ title, text, yes, no = "Back", danger = false, message = null }) {
+/**
+ * Asks in a modal dialog and resolves to whether the user confirmed. With `messageLabel`, the dialog has a text field
+ * and resolves to its text, or to `null` if the user did not confirm.
+ */
+export function confirmDialog({ title, text, confirmLabel, danger = false, messageLabel = null }) {
   return new Promise((resolve) => {
-    const field = message === null ? null : document.createElement("textarea");
+    const field = messageLabel === null ? null : document.createElement("textarea");
     if (field) {
       field.rows = 4;
       field.maxLength = 4000;
-      field.setAttribute("aria-label", message);
-      field.placeholder = message;
+      field.setAttribute("aria-label", messageLabel);
+      field.placeholder = messageLabel;
     }
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "dialog-title");
@@ -206,15 +210,15 @@ export function confirm({ title, text, yes, no = "Back", danger = false, message
       h("p", {}, text),
       h(
         "div",
-        { class: "row end" },
-        button(no, () => dialog.close("no")),
-        button(yes, () => dialog.close("yes"), { kind: danger ? "danger" : "primary" }),
+        { class: "row align-end" },
+        button("Back", () => dialog.close("cancel")),
+        button(confirmLabel, () => dialog.close("confirm"), { kind: danger ? "danger" : "primary" }),
       ),
     );
     if (field) dialog.lastElementChild.before(field);
     dialog.addEventListener("close", () => {
-      const sure = dialog.returnValue === "yes";
-      resolve(field ? (sure ? field.value.trim() : null) : sure);
+      const isConfirmed = dialog.returnValue === "confirm";
+      resolve(field ? (isConfirmed ? field.value.trim() : null) : isConfirmed);
       dialog.remove();
     });
     dialog.showModal();

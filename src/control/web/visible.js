@@ -1,42 +1,42 @@
-// Text of trackers and agents is hostile: characters that cannot be seen, or that reorder what is around them,
-// are shown as escapes.
+// Text of trackers and agents is untrusted: invisible characters, and characters that reorder their surroundings, are
+// shown as escapes.
 
 const UNSAFE =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/u;
 const UNSAFE_RUN = new RegExp(`(?:${UNSAFE.source})+`, "gu");
 
-const escaped = (run) => Array.from(run, (c) => `\\u{${c.codePointAt(0).toString(16)}}`).join("");
+const escapeRun = (run) => Array.from(run, (c) => `\\u{${c.codePointAt(0).toString(16)}}`).join("");
 
-/** The text with such characters escaped. */
-export function visible(text) {
+/** Returns the text with unsafe characters escaped. */
+export function escapeUnsafe(text) {
   const plain = text.includes("\r\n") ? text.replaceAll("\r\n", "\n") : text;
-  return UNSAFE.test(plain) ? plain.replace(UNSAFE_RUN, escaped) : plain;
+  return UNSAFE.test(plain) ? plain.replace(UNSAFE_RUN, escapeRun) : plain;
 }
 
-/** The text in parts: `{ text }` as it is, `{ escape }` what was escaped. */
-export function parts(text) {
+/** Splits the text into `{ text }` segments and `{ escape }` segments of escaped characters. */
+export function splitUnsafe(text) {
   const plain = text.includes("\r\n") ? text.replaceAll("\r\n", "\n") : text;
   if (!UNSAFE.test(plain)) return [{ text: plain }];
-  const found = [];
-  let at = 0;
+  const segments = [];
+  let position = 0;
   for (const match of plain.matchAll(UNSAFE_RUN)) {
-    if (match.index > at) found.push({ text: plain.slice(at, match.index) });
-    found.push({ escape: escaped(match[0]) });
-    at = match.index + match[0].length;
+    if (match.index > position) segments.push({ text: plain.slice(position, match.index) });
+    segments.push({ escape: escapeRun(match[0]) });
+    position = match.index + match[0].length;
   }
-  if (at < plain.length) found.push({ text: plain.slice(at) });
-  return found;
+  if (position < plain.length) segments.push({ text: plain.slice(position) });
+  return segments;
 }
 
-/** At most so many characters. */
-export function cut(text, most) {
-  if (text.length <= most) return text;
-  // Not in the middle of a surrogate pair.
-  const end = /[\ud800-\udbff]/.test(text[most - 1]) ? most - 1 : most;
+/** Truncates the text to `maxLength` characters. */
+export function truncate(text, maxLength) {
+  if (text.length <= maxLength) return text;
+  // A surrogate pair is not split.
+  const end = /[\ud800-\udbff]/.test(text[maxLength - 1]) ? maxLength - 1 : maxLength;
   return `${text.slice(0, end)}…`;
 }
 
-/** The host of an address of the web; `null` for all else: such a text is no link. */
+/** Returns the host of an HTTP URL, or `null` for other texts, which must not become links. */
 export function webHost(text) {
   try {
     const url = new URL(text);
