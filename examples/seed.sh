@@ -1,13 +1,13 @@
 #!/bin/sh
-# seed.sh DIR: makes the playground of the example where it is not there yet: a copy of the example's issues, and a
-# git repository of its sample project. Nothing outside of DIR is touched.
+# seed.sh DIR: creates the working files of the example if they are missing: a copy of its issues, and a git
+# repository of its sample project. Changes nothing outside of DIR.
 set -eu
 
 from=$(cd "$(dirname "$0")" && pwd)
 to=$1
 mkdir -p "$to"
 
-# Each part is made beside its place and moved there as a whole, so that a break in the middle leaves nothing half done.
+# Each part is created under a temporary name and then renamed, so that an interruption leaves no partial part.
 new=$to/new.$$
 trap 'rm -rf "$new"' EXIT
 rm -rf "$new"
@@ -22,7 +22,7 @@ if [ ! -e "$to/sample.git" ]; then
     cp -R "$from/sample" "$new/sample"
     (
         cd "$new/sample"
-        # The settings of whoever runs this do not matter, nor does a repository around it.
+        # Ignore the git settings of the user and a surrounding repository.
         unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
         export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
         export GIT_AUTHOR_NAME=Example GIT_AUTHOR_EMAIL=example@vik.invalid GIT_AUTHOR_DATE='2026-01-05T08:00:00Z'

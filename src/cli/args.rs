@@ -384,7 +384,7 @@ pub struct CancelArgs {
 
 /// `vik retry`
 #[derive(Debug, Args)]
-#[command(after_help = "`vik status` lists parked issues, with the reason and what else unparks each.")]
+#[command(after_help = "`vik status` lists parked issues, with their reasons and how to unpark them.")]
 pub struct RetryArgs {
     /// Issue ID
     pub issue: String,

@@ -320,7 +320,7 @@ impl Observer for Lines {
             Progress::EditRejected { first } => {
                 let mark = screen.paint("31", "the edited workflow is invalid:");
                 screen.line(&format!("{mark} {}", one_line(first, 300)));
-                screen.line("  the previous version stays active");
+                screen.line("  the previous version stays in force");
             }
             Progress::LedgerFailed { error } => {
                 let mark = screen.paint("31", "the ledger failed:");

@@ -10,6 +10,7 @@ mod commands;
 mod conclude;
 mod confine;
 mod context;
+mod credentials;
 mod follow;
 mod full;
 pub mod intent;

@@ -45,7 +45,7 @@ macro_rules! assert_settled {
             (r"proof of process exit: \w+", "proof of process exit: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
             // The widths of columns depend on what was replaced.
-            (r"(DURATION|TIME|SINCE|HEARD|IN) +", "$1  "),
+            (r"(DURATION|TIME|SINCE|IDLE|IN) +", "$1  "),
             (r" +\n", "\n"),
         ]}, { insta::assert_snapshot!($name, text) });
     }};

@@ -173,7 +173,7 @@ fn issue_narrows_the_scope_and_is_held_if_its_own_is_invalid() {
     let dry = world.vik(&["run", "--dry-run"]).expect(0);
     assert!(
         dry.out.contains(
-            "2 is held: invalid intent: invalid `owned_scope` of the issue: `../elsewhere` goes up by `..`"
+            "2 is held: invalid intent: invalid `owned_scope` of the issue: `../elsewhere` contains `..`"
         ),
         "{}",
         dry.out

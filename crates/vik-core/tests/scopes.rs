@@ -213,7 +213,7 @@ fn invalid_intent_holds_only_its_own_issue() {
         issue("c", 3, "src/x"),
     ]);
     assert_eq!(world.running(), ["c"]);
-    for (id, expected) in [("a", "no path in common"), ("b", "goes up by")] {
+    for (id, expected) in [("a", "no path in common"), ("b", "contains `..`")] {
         let Some(Hold::BadIntent { why }) = world.hold(id) else {
             panic!("{:?}", world.hold(id))
         };

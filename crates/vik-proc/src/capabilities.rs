@@ -155,7 +155,7 @@ pub fn unenforced_limits() -> Vec<&'static str> {
         || cgroup::own_task_group().is_some_and(|own| cgroup::is_writable(&own));
     if !counts_tasks && nix::unistd::geteuid().is_root() {
         gaps.push(
-            "for root, only the shim limits processes, by checking many times a second (cgroup v2 with the pids controller, or another user, limits them at once)",
+            "the process limit of agents that run as root is enforced only by polling (use another user, or cgroup v2 with the pids controller)",
         );
     }
     gaps

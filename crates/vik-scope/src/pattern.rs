@@ -15,10 +15,10 @@ const MAX_PARTS: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGlob {
     /// The list is empty.
-    #[error("there is no glob")]
+    #[error("the list of globs is empty")]
     Empty,
     /// The list is too long.
-    #[error("there are more than {} globs", super::MAX_GLOBS)]
+    #[error("more than {} globs", super::MAX_GLOBS)]
     TooMany,
     /// A glob is invalid.
     #[error("`{glob}` {why}")]
@@ -83,7 +83,7 @@ impl Pattern {
             return bad("is too long");
         }
         if glob.contains('\0') {
-            return bad("holds a NUL character");
+            return bad("contains a NUL character");
         }
         if glob.starts_with('/') || glob.starts_with("~/") {
             return bad("is not relative to the workspace");
@@ -96,17 +96,19 @@ impl Pattern {
         for part in inner.split('/') {
             match part {
                 "" | "." => {}
-                ".." => return bad("goes up by `..`"),
+                ".." => return bad("contains `..`"),
                 "**" => {
                     if !matches!(tokens.last(), Some(Token::Deep)) {
                         tokens.push(Token::Deep);
                     }
                 }
                 part if part.contains("**") => {
-                    return bad("holds `**` beside other characters: it stands alone between two slashes");
+                    return bad(
+                        "contains `**` next to other characters; `**` must be a complete path segment",
+                    );
                 }
                 part if super::is_git(OsStr::new(part)) => {
-                    return bad("names `.git`, which is in no scope");
+                    return bad("contains `.git`, which is never in scope");
                 }
                 part => tokens.push(Token::Name(Name::new(glob, part)?)),
             }
@@ -249,7 +251,7 @@ impl Name {
                 .literal_separator(true)
                 .backslash_escape(true)
                 .build()
-                .map_err(|error| BadGlob::of(glob, format!("is no glob: {}", error.kind())))?
+                .map_err(|error| BadGlob::of(glob, format!("is not a valid glob: {}", error.kind())))?
                 .compile_matcher();
             let end = part.find(special).unwrap_or(part.len());
             // The character after an escaped one is omitted too: a suffix that is too short does no

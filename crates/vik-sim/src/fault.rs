@@ -23,17 +23,17 @@ macro_rules! faults {
 }
 
 faults! {
-    /// The end of an attempt is told while its process tree lives.
+    /// The scheduler receives the end of an attempt while its process tree is running.
     ClaimFreedEarly = "claim_freed_early";
     /// The life counters of issues are lost at a restart.
     CountersReset = "counters_reset";
-    /// Attempts that a person allowed are invented at a restart: the life limit moves.
+    /// A restart adds attempts that no person allowed, which raises the life limit.
     LifeLimitMoved = "life_limit_moved";
     /// A start is carried out twice.
     DoubleSpawn = "double_spawn";
-    /// An attempt that lives is not taken up after a restart.
+    /// A running attempt is not adopted after a restart.
     AdoptionSkipped = "adoption_skipped";
-    /// Attempts are started anew after a restart, beside what lives.
+    /// Attempts are started again after a restart, beside the running ones.
     AdoptionDoubles = "adoption_doubles";
     /// Parked entries are lost at a restart.
     ParkedForgotten = "parked_forgotten";
@@ -41,45 +41,45 @@ faults! {
     PauseForgotten = "pause_forgotten";
     /// An attempt is charged twice.
     ChargedTwice = "charged_twice";
-    /// A failed attempt without figures is charged nothing.
+    /// A failed attempt that reported no usage is not charged.
     ChargedNever = "charged_never";
-    /// A commit is acknowledged, and a crash takes it back.
+    /// A commit is acknowledged, and a crash loses it.
     AckedEarly = "acked_early";
     /// Effects are carried out before their changes are durable.
     ActedEarly = "acted_early";
-    /// The core does not hear of blockers.
+    /// The scheduler does not receive blockers.
     BlockersUnheard = "blockers_unheard";
-    /// The core does not hear what issues say of their scope, nor who wrote them.
+    /// The scheduler receives neither the scopes nor the authors of issues.
     ScopesUnheard = "scopes_unheard";
-    /// The core lets issues with overlapping scopes run at once.
+    /// The scheduler runs issues with overlapping scopes at the same time.
     ScopesCross = "scopes_cross";
-    /// After a restart an approval is taken for one of whatever the issue says by then.
+    /// After a restart, an approval applies to the current text of the issue, even if the text changed.
     ApprovalsWiden = "approvals_widen";
-    /// The day's counter is lost at a restart.
+    /// The counter of the day is lost at a restart.
     DayReset = "day_reset";
-    /// An old report is taken for the end of the attempt that runs now.
+    /// An old report is accepted as the end of the running attempt.
     StaleEndAccepted = "stale_end_accepted";
-    /// The end of an attempt is never told: its slot leaks.
+    /// The scheduler never receives the end of an attempt, so its slot leaks.
     SlotLeaks = "slot_leaks";
-    /// A pull is taken for the one before, whatever it brings.
+    /// A pull is treated as unchanged, whatever it contains.
     ChangesUnread = "changes_unread";
-    /// An issue that comes back into a state looks like one that a person changed.
+    /// An issue that returns to an earlier state is treated as changed by a person.
     FlapFrees = "flap_frees";
     /// A stop is not carried out.
     StopIgnored = "stop_ignored";
-    /// What an attempt spends is not heard while it runs.
+    /// The scheduler does not receive the spending of running attempts.
     SpendUnheard = "spend_unheard";
-    /// The core sees more slots than the workflow has.
+    /// The scheduler sees more slots than the workflow has.
     SlotsWiden = "slots_widen";
-    /// The wall clock is taken for the monotonic one.
+    /// The wall clock is used as the monotonic clock.
     WallForMono = "wall_for_mono";
-    /// A workspace is removed while an agent lives in it.
+    /// A workspace is removed while an agent is running in it.
     RemovedUnderAgent = "removed_under_agent";
-    /// A workspace that is to be removed stays.
+    /// A workspace that must be removed is kept.
     RemovalForgotten = "removal_forgotten";
-    /// Hooks are run again after a restart, although their end is on disk.
+    /// Hooks run again after a restart although their end is on disk.
     HooksAgain = "hooks_again";
-    /// An attempt that is taken up begins from the start again.
+    /// An adopted attempt starts again from its first step.
     JournalIgnored = "journal_ignored";
 }
 
@@ -95,6 +95,6 @@ impl std::str::FromStr for Fault {
                 .join(", ")
         };
         let found = Self::ALL.iter().copied().find(|fault| fault.name() == name);
-        found.ok_or_else(|| format!("no fault is named `{name}`; there are: {}", names()))
+        found.ok_or_else(|| format!("unknown fault `{name}` (known faults: {})", names()))
     }
 }

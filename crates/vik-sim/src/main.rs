@@ -17,35 +17,35 @@ use vik_sim::{Campaign, Caught, Failure, Fault, Figures, KINDS, self_test};
 /// The maximum number of seeds for each planted fault.
 const MOST_SEEDS: u64 = 400;
 
-/// Run the core in simulated worlds, and check what must always hold
+/// Run the scheduler in simulated worlds and check its invariants
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask simulate", max_term_width = 110)]
 struct Args {
-    /// How many seeds
+    /// Number of seeds to run
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// Only this seed; with `--seeds`, the first one
+    /// Run only this seed; with `--seeds`, start at this seed
     #[arg(long)]
     seed: Option<u64>,
-    /// Steps of each seed, before its world is let come to rest
+    /// Number of steps of each seed before its world becomes quiet
     #[arg(long, default_value_t = 1_000)]
     steps: u64,
-    /// Plant a fault, by its name
+    /// Plant the fault with this name
     #[arg(long, value_name = "NAME")]
     fault: Option<Fault>,
-    /// Then show that each planted fault is found
+    /// Also check that each planted fault is found
     #[arg(long)]
     self_test: bool,
-    /// How many of the last events to show of a failure
+    /// Maximum number of last events to print for a failure
     #[arg(long, default_value_t = 40)]
     events: usize,
-    /// Threads [default: as many as there are processors]
+    /// Number of threads [default: number of processors]
     #[arg(long)]
     threads: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a report in Markdown, with the self-test
+    /// Print a report in Markdown; includes the self-test
     #[arg(long, conflicts_with = "json")]
     report: bool,
 }
@@ -107,7 +107,7 @@ fn print(figures: &Figures, caught: &[Caught]) {
         let name = caught.fault.name();
         match &caught.found {
             Some((failure, steps)) => println!(
-                "caught {name:<20} after {steps:>7} steps (seed {}): {}",
+                "found  {name:<20} after {steps:>7} steps (seed {}): {}",
                 failure.seed, failure.broken.invariant
             ),
             None => println!("MISSED {name:<20} {}", caught.fault.about()),
@@ -120,16 +120,16 @@ fn show(failure: &Failure) {
         "\nseed {}, step {}: {}",
         failure.seed, failure.step, failure.broken
     );
-    println!("\nthe last events, each with its step:");
+    println!("\nlast events, each with its step:");
     for event in &failure.events {
         println!("{event}");
     }
-    println!("\nwhat the scheduler says of each issue, and the workflow:");
+    println!("\nexplanation of each issue, and the workflow:");
     for line in &failure.state {
         println!("{line}");
     }
     println!(
-        "\nthe same again: cargo xtask simulate --seed {} --steps N, with N as before",
+        "\nto reproduce: cargo xtask simulate --seed {} --steps N, with the same N",
         failure.seed
     );
 }

@@ -44,29 +44,29 @@ events! {
     Reboot {} = "power cut";
     Commit { batches: usize, of: usize } = "commit";
     /// The ledger commits, and the daemon dies before the confirmation.
-    CommitUnheard { batches: usize } = "commit, unheard";
+    CommitUnheard { batches: usize } = "commit, unconfirmed";
     /// A crash tears the commit, which is lost.
     CommitLost { batches: usize } = "commit, lost";
-    PullStarts {} = "pull begins";
+    PullStarts {} = "pull starts";
     /// A pull succeeds.
-    Pulled { brought: usize, lie: &'static str } = "pull ends";
+    Pulled { brought: usize, lie: &'static str } = "pull succeeds";
     PullFails {} = "pull fails";
     /// A lookup ends.
-    Shown { issue: usize, seen: &'static str } = "look at one issue";
+    Shown { issue: usize, seen: &'static str } = "lookup ends";
     /// An issue changes.
     Edited { issue: usize, detail: &'static str } = "issue changes";
     /// The task of an attempt performs a step.
-    Task { attempt_id: AttemptId, step: &'static str } = "attempt's step";
+    Task { attempt_id: AttemptId, step: &'static str } = "attempt step";
     Works { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "agent works";
     /// A process tree has exited.
-    Exited { attempt_id: AttemptId, how: &'static str } = "process tree ends";
+    Exited { attempt_id: AttemptId, how: &'static str } = "process tree exits";
     /// The scheduler receives the spending of an attempt.
-    Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spend told";
+    Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spending reported";
     /// The scheduler receives the end of an attempt.
-    Ended { attempt_id: AttemptId, outcome: Outcome } = "end told";
+    Ended { attempt_id: AttemptId, outcome: Outcome } = "end reported";
     /// An old report is repeated.
-    Again { attempt_id: AttemptId, detail: &'static str } = "old report again";
-    Asks { detail: &'static str, issue: Option<usize> } = "person asks";
+    Again { attempt_id: AttemptId, detail: &'static str } = "old report repeated";
+    Asks { detail: &'static str, issue: Option<usize> } = "command of a person";
     /// The workflow is edited.
     Reloads { detail: &'static str } = "workflow edited";
     /// The machine's load changes.
@@ -77,9 +77,9 @@ events! {
     DecidesStop { attempt_id: AttemptId, why: &'static str } = "stop decided";
     /// A run is parked.
     Parks { issue: usize, reason: &'static str } = "parked";
-    BacksOff { issue: usize, ms: u64 } = "backs off";
+    BacksOff { issue: usize, ms: u64 } = "backoff";
     /// A run ends, or is freed.
-    RunOver { issue: usize, freed: bool } = "run over";
+    RunOver { issue: usize, freed: bool } = "run ends";
     /// An effect is carried out.
     Acts { detail: &'static str } = "effect carried out";
     /// A workspace is removed, or kept.

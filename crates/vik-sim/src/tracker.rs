@@ -208,9 +208,9 @@ impl Tracker {
             5 => {
                 self.there[issue] = !self.there[issue];
                 if self.there[issue] {
-                    "comes back"
+                    "appears"
                 } else {
-                    "vanishes"
+                    "disappears"
                 }
             }
             7 => {

@@ -171,8 +171,8 @@ impl Run<'_> {
             "submodules not updated, because they did not exist after `after_create`: {}",
             self.left.join(", ")
         );
-        let hint = "remove the workspace, and the next attempt makes it anew; or let the agent, or a hook with \
-                    `sandbox: true`, run `git submodule update --init`";
+        let hint = "remove the workspace, so that the next attempt creates it again; or run \
+                    `git submodule update --init` in the agent or in a hook with `sandbox: true`";
         let failure = Failure::new(Exit::Failed, "git_no_record", heading).hint(hint);
         if self.paths.is_empty() {
             warn(&failure.text(false).replacen("error:", "note:", 1));

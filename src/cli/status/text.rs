@@ -213,7 +213,7 @@ fn approvals(approvals: &[ApprovalView], now: Timestamp, width: usize) -> String
 fn sessions(sessions: &[SessionView], now: Timestamp, width: usize) -> String {
     let facts: Vec<_> = sessions.iter().map(|session| facts(session, now)).collect();
     let header = [
-        "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "HEARD", "TOKENS", "COST",
+        "ISSUE", "STAGE", "AGENT", "TRY", "SINCE", "IDLE", "TOKENS", "COST",
     ];
     if width < WIDE {
         // The activity has its own line.

@@ -233,7 +233,7 @@ impl Vex {
                         utilization: None,
                     }),
                     class => sink(Event::Error {
-                        message: format!("try {}: {reason}", line.attempt?).into(),
+                        message: format!("attempt {}: {reason}", line.attempt?).into(),
                         fatal: false,
                         failure_class: class,
                         http_status: None,
@@ -241,7 +241,7 @@ impl Vex {
                 }
             }
             "fallback" => sink(note(format!(
-                "the fallback model {} is now in use",
+                "switched to the fallback model {}",
                 line.model.as_ref()?.as_str()
             ))),
             "warning" | "guard" => sink(note(format!("{kind}: {}", line.message.as_ref()?.as_str()))),

@@ -62,7 +62,7 @@ fn bad_intent_gives_its_reason() {
     for (item, expected) in [
         (
             json!({"owned_scope": ["../x"]}),
-            "invalid `owned_scope` of the issue: `../x` goes up by `..`",
+            "invalid `owned_scope` of the issue: `../x` contains `..`",
         ),
         (
             json!({"owned_scope": ["docs"]}),

@@ -105,8 +105,8 @@ impl Books {
             let machine = disk.machines.get(&claim.issue);
             let Some((start, _, stopping)) = machine.and_then(|machine| machine.active(*attempt_id)) else {
                 return Err(Broken::new(
-                    "3: what is durable is whole",
-                    format!("the claim of {attempt_id} is durable, and its machine does not have it"),
+                    "3: durable records are consistent",
+                    format!("the ledger has a claim for {attempt_id}, but its machine has none"),
                 ));
             };
             books.active.insert(
@@ -134,10 +134,10 @@ impl Books {
             };
             ensure(
                 life.spend == charged[issue],
-                "5: the ledger's counters are the sums of its charges",
+                "5: the counters of the ledger are the sums of its charges",
                 || {
                     format!(
-                        "issue {issue} has {:?}, and was charged {:?}",
+                        "issue {issue} has {:?}, but was charged {:?}",
                         life.spend, charged[issue]
                     )
                 },
@@ -147,8 +147,12 @@ impl Books {
                 if let Some(attempt_id) = run.active().map(|start| start.attempt_id) {
                     ensure(
                         disk.claims.contains_key(&attempt_id),
-                        "3: what is durable is whole",
-                        || format!("the machine of issue {issue} claims {attempt_id}, the ledger does not"),
+                        "3: durable records are consistent",
+                        || {
+                            format!(
+                                "the machine of issue {issue} has a claim for {attempt_id}, but the ledger has none"
+                            )
+                        },
                     )?;
                 }
             }
@@ -160,8 +164,8 @@ impl Books {
         for (date, spend) in &disk.days {
             ensure(
                 books.days.get(date).copied().unwrap_or_default() == *spend,
-                "5: the ledger's counters are the sums of its charges",
-                || format!("{date} has {spend:?}, and was charged {:?}", books.days.get(date)),
+                "5: the counters of the ledger are the sums of its charges",
+                || format!("{date} has {spend:?}, but was charged {:?}", books.days.get(date)),
             )?;
         }
         books.paused = disk.paused;
@@ -220,10 +224,10 @@ impl Books {
                 };
                 ensure(
                     parked.freed || may_be_freed(&parked, &key.1),
-                    "parked stays parked",
+                    "parked stages stay parked",
                     || {
                         format!(
-                            "issue {issue}, stage {}: {:?} and nobody freed it",
+                            "issue {issue}, stage {}: no longer parked ({:?}), but no person freed it",
                             key.1, parked.reason
                         )
                     },
@@ -273,7 +277,7 @@ impl Books {
 
     /// Checks that records read from the disk are equal.
     pub fn same_as(&self, read: &Self) -> Result<(), Broken> {
-        const WHOLE: &str = "3: what was decided is durable";
+        const WHOLE: &str = "3: decisions are durable";
         let active = |books: &Self| books.active.keys().copied().collect::<Vec<_>>();
         let parked = |books: &Self| {
             let parked = books.parked.iter();
@@ -296,7 +300,7 @@ impl Books {
         })?;
         for (date, spend) in self.days.iter().filter(|(_, spend)| **spend != Spend::default()) {
             ensure(read.on(*date) == *spend, WHOLE, || {
-                format!("{date} is {spend:?}, on disk {:?}", read.on(*date))
+                format!("{date} has {spend:?}, on disk {:?}", read.on(*date))
             })?;
         }
         Ok(())

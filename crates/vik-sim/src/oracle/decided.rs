@@ -30,9 +30,11 @@ impl Oracle {
         if let ObservedInput::Ended { attempt_id, report } = observed {
             self.attempt_ended(*attempt_id, report, changes, now)?;
         } else {
-            ensure(changes.ended.is_empty(), "an end is told, never made up", || {
-                format!("{:?}", changes.ended)
-            })?;
+            ensure(
+                changes.ended.is_empty(),
+                "each end in the changes was reported",
+                || format!("{:?}", changes.ended),
+            )?;
         }
         // Commands of a person apply before anything else is decided.
         for effect in effects {
@@ -46,8 +48,8 @@ impl Oracle {
         for (date, spend) in &changes.days {
             ensure(
                 self.books.on(*date) == *spend,
-                "5: a day's counter is the sum of its charges",
-                || format!("{date} is {spend:?}, and was charged {:?}", self.books.on(*date)),
+                "5: the counter of a day is the sum of its charges",
+                || format!("{date} has {spend:?}, but was charged {:?}", self.books.on(*date)),
             )?;
         }
         for effect in effects {
@@ -58,9 +60,11 @@ impl Oracle {
                         .started
                         .iter()
                         .filter(|one| one.attempt_id == start.attempt_id);
-                    ensure(noted.count() == 1, "3: intent first", || {
-                        format!("the start of {} is in no change", start.attempt_id)
-                    })?;
+                    ensure(
+                        noted.count() == 1,
+                        "3: an attempt is recorded before it starts",
+                        || format!("no change contains the start of {}", start.attempt_id),
+                    )?;
                 }
                 Effect::Stop { attempt_id, why } => self.stops(*attempt_id, why)?,
                 Effect::RunEvent(
@@ -109,9 +113,11 @@ impl Oracle {
             .iter()
             .filter(|effect| matches!(effect, Effect::Start(_)))
             .count();
-        ensure(starts == changes.started.len(), "3: intent first", || {
-            format!("{starts} starts, and {} in the changes", changes.started.len())
-        })?;
+        ensure(
+            starts == changes.started.len(),
+            "3: an attempt is recorded before it starts",
+            || format!("{starts} starts, but {} in the changes", changes.started.len()),
+        )?;
         if let ObservedInput::Spent { attempt_id, .. } = observed {
             self.is_within_limits(*attempt_id, now)?;
         }
@@ -158,19 +164,19 @@ impl Oracle {
     ) -> Held {
         let Some(active) = self.books.active.remove(&attempt_id) else {
             return ensure(changes.ended.is_empty(), "an old report changes nothing", || {
-                format!("{attempt_id} was over, and is ended again")
+                format!("{attempt_id} ended twice")
             });
         };
         let [ended] = &changes.ended[..] else {
             return Err(Broken::new(
-                "3: what is decided is durable",
-                format!("{attempt_id} ended, and the changes have {:?}", changes.ended),
+                "3: decisions are durable",
+                format!("{attempt_id} ended, but the changes contain {:?}", changes.ended),
             ));
         };
         ensure(
             ended.attempt_id == attempt_id,
-            "an end is told, never made up",
-            || format!("{attempt_id} ended, and {} is ended", ended.attempt_id),
+            "each end in the changes was reported",
+            || format!("{attempt_id} ended, but the changes contain {}", ended.attempt_id),
         )?;
         let (key, run) = ((active.issue, active.stage.clone()), active.run);
         self.ended.insert(key, (self.seq, now.mono));
@@ -186,8 +192,8 @@ impl Oracle {
             Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
         );
         let heeded = !went_on || !self.stopped_in_time.remove(&attempt_id);
-        ensure(heeded, "an attempt that is told to stop is stopped", || {
-            format!("{attempt_id} {}", report.outcome)
+        ensure(heeded, "an attempt that receives a stop is stopped", || {
+            format!("{attempt_id}: {}", report.outcome)
         })?;
         let charge = self.charge(attempt_id, &report);
         let life = &mut self.books.lives[active.issue];
@@ -247,10 +253,10 @@ impl Oracle {
             let charge = self.charge(ended.attempt_id, report);
             ensure(
                 ended.charged == charge,
-                "5: each attempt is charged once, and right",
+                "5: each attempt is charged once, with the correct amount",
                 || {
                     format!(
-                        "{} is charged {:?}, not {charge:?}",
+                        "{} is charged {:?}, expected {charge:?}",
                         ended.attempt_id, ended.charged
                     )
                 },
@@ -261,7 +267,10 @@ impl Oracle {
 
     fn answers(&mut self, number: u64, answer: &CommandResult) -> Held {
         let Some(ask) = self.asks.get(&number).cloned() else {
-            return Err(Broken::new("an ask is answered once", format!("answer {number}")));
+            return Err(Broken::new(
+                "each command is answered once",
+                format!("answer {number}"),
+            ));
         };
         if *answer == CommandResult::UnknownIssue {
             return Ok(());
@@ -312,8 +321,8 @@ impl Oracle {
             by == approval::TIME_LIMIT && *answer == approval::Answer::at_the_limit(request.on_timeout);
         ensure(
             asked || by_default,
-            "an answer is a person's, or the default",
-            || format!("{issue} {stage}: {by} said {answer:?}"),
+            "an answer comes from a person or from the time limit",
+            || format!("issue {issue}, stage {stage}: {by} answered {answer:?}"),
         )?;
         if let approval::Answer::Approve { .. } = answer {
             self.approved
@@ -360,9 +369,11 @@ impl Oracle {
             spend: life.spend,
             forgiven: life.forgiven,
         };
-        ensure(is == books, "5: counters only grow, by what was told", || {
-            format!("issue {issue} has {is:?}, and used {books:?}")
-        })?;
+        ensure(
+            is == books,
+            "5: counters only grow, by the reported amounts",
+            || format!("issue {issue} has {is:?}, expected {books:?}"),
+        )?;
         let asked = match observed {
             ObservedInput::Command(_, Command::Retry(request)) => request.issue == *id,
             ObservedInput::Command(_, Command::Cancel(of)) => of == id,
@@ -399,10 +410,15 @@ impl Oracle {
 
     fn stops(&mut self, attempt_id: AttemptId, why: &StopReason) -> Held {
         let Some(active) = self.books.active.get_mut(&attempt_id) else {
-            return Err(Broken::new("what is over is not stopped", attempt_id.to_string()));
+            return Err(Broken::new(
+                "an ended attempt is not stopped",
+                attempt_id.to_string(),
+            ));
         };
         let again = !self.stopped.insert(attempt_id) && *why != StopReason::Cancelled;
-        ensure(!again, "a stop is told once", || format!("{attempt_id}: {why:?}"))?;
+        ensure(!again, "each stop is sent once", || {
+            format!("{attempt_id}: {why:?}")
+        })?;
         if active.stopped.is_none() || *why == StopReason::Cancelled {
             active.stopped = Some(why.clone());
         }
@@ -427,8 +443,8 @@ impl Oracle {
         let hit = attempt.or(issue).or(day);
         ensure(
             hit.is_none() || self.stopped.contains(&attempt_id),
-            "5: an attempt that crosses a limit is stopped",
-            || format!("{attempt_id} crossed {hit:?}"),
+            "5: an attempt that exceeds a limit is stopped",
+            || format!("{attempt_id} exceeds {hit:?}"),
         )
     }
 

@@ -13,7 +13,7 @@ type Held = Result<(), Broken>;
 impl Oracle {
     /// Checks an effect that is carried out.
     pub(crate) fn acts(&mut self, effect: &Effect, disk: &Disk) -> Held {
-        const DURABLE: &str = "3: nothing is acted on that is not durable";
+        const DURABLE: &str = "3: effects are carried out only after their changes are durable";
         match effect {
             Effect::Start(start) => {
                 let claimed = disk.claims.contains_key(&start.attempt_id);
@@ -32,7 +32,10 @@ impl Oracle {
             }
             Effect::CommandResult(number, answer) => {
                 let Some(ask) = self.asks.remove(number) else {
-                    return Err(Broken::new("an ask is answered once", format!("answer {number}")));
+                    return Err(Broken::new(
+                        "each command is answered once",
+                        format!("answer {number}"),
+                    ));
                 };
                 if *number != self.last_pause_ask || matches!(answer, CommandResult::UnknownIssue) {
                     return Ok(());
@@ -57,7 +60,7 @@ impl Oracle {
     /// Checks that every decision is on disk, and every command answered, once all is committed and
     /// carried out.
     pub(crate) fn is_settled(&self, disk: &Disk) -> Held {
-        ensure(self.asks.is_empty(), "an ask is answered once", || {
+        ensure(self.asks.is_empty(), "each command is answered once", || {
             format!("{:?}", self.asks)
         })?;
         self.books.same_as(&Books::read(disk, &self.policy, &self.books)?)
@@ -102,36 +105,40 @@ impl Oracle {
         starts: &[Start],
         scheduler: &Scheduler,
     ) -> Held {
-        const KNOWN: &str = "4: after a restart no live agent is unknown, none doubled";
+        const KNOWN: &str = "4: after a restart each running agent is known exactly once";
         for (attempt_id, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
             let known = starts
                 .iter()
                 .filter(|start| start.attempt_id == *attempt_id)
                 .count();
             ensure(known == 1, KNOWN, || {
-                format!("{attempt_id} of issue {} is taken up {known} times", tree.issue)
+                format!("{attempt_id} of issue {} is recovered {known} times", tree.issue)
             })?;
         }
         ensure(starts.len() == disk.claims.len(), KNOWN, || {
-            format!("{} claims, {} taken up", disk.claims.len(), starts.len())
+            format!(
+                "{} claims, {} recovered attempts",
+                disk.claims.len(),
+                starts.len()
+            )
         })?;
         for start in starts {
             let attempt_id = start.attempt_id;
             ensure(disk.claims.contains_key(&attempt_id), KNOWN, || {
-                format!("{attempt_id} is no claim")
+                format!("{attempt_id} has no claim")
             })?;
             let same = self
                 .facts
                 .get(&attempt_id)
                 .is_some_and(|facts| facts.start == *start);
-            ensure(same, "4: an attempt is taken up as it was started", || {
+            ensure(same, "4: an attempt is recovered as it was started", || {
                 format!("{start:?}")
             })?;
             let machine = scheduler.machine(&start.issue.id);
             ensure(
                 machine.is_some_and(|machine| machine.active(attempt_id).is_some()),
-                "1: a claim outlives its process",
-                || format!("{attempt_id} is taken up without one"),
+                "1: a claim exists while its process tree is running",
+                || format!("{attempt_id} is recovered without a claim"),
             )?;
         }
         Ok(())

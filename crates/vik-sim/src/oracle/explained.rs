@@ -25,7 +25,7 @@ pub(crate) struct Expected {
 impl Expected {
     /// Checks the effects against the prediction.
     pub(crate) fn meets(&self, effects: &[Effect]) -> Result<(), Broken> {
-        const PREDICTION: &str = "`explain` says what happens next";
+        const PREDICTION: &str = "`explain` predicts the next decision";
         let mut started = false;
         let mut done = BTreeSet::new();
         // After a default answer the order and the reserved scopes may differ.
@@ -46,7 +46,7 @@ impl Expected {
                             .is_some_and(|other| done.contains(&(key.0, other.clone())))
                     };
                     let is_free = self.held.get(&key).is_none_or(waited);
-                    ensure(is_free, PREDICTION, || format!("{key:?} starts, and was held"))?;
+                    ensure(is_free, PREDICTION, || format!("{key:?} starts, but was held"))?;
                     done.insert(key);
                 }
                 // Limits and approvals are checked only when a stage is next.
@@ -62,7 +62,7 @@ impl Expected {
             }
         }
         ensure(self.free.is_empty() || started, PREDICTION, || {
-            format!("nothing holds {:?}, and nothing starts", self.free)
+            format!("no hold for {:?}, but nothing starts", self.free)
         })
     }
 }
@@ -121,7 +121,7 @@ impl Oracle {
         policy: &Workflow,
         now: Now,
     ) -> Result<(), Broken> {
-        const RESTS: &str = "what can run has run, or rests for a reason that is told";
+        const RESTS: &str = "each issue that can run has run, or has a reported reason not to";
         let issue = item.issue;
         let stages = policy.issue.stages.iter();
         let mut matching = stages.filter(|stage| stage.when_state == item.state).peekable();
@@ -130,7 +130,7 @@ impl Oracle {
         }
         let explanation = scheduler.explain(&self.ids[issue], now);
         let explanation =
-            explanation.ok_or_else(|| Broken::new(RESTS, format!("issue {issue} is not known")))?;
+            explanation.ok_or_else(|| Broken::new(RESTS, format!("issue {issue} is unknown")))?;
         for stage in matching {
             let hold_of = |stage: &StageName| {
                 let one = explanation.stages.iter().find(|one| one.stage == *stage);

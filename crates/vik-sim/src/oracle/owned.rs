@@ -53,17 +53,19 @@ impl Oracle {
             return Ok(());
         };
         let trust = self.trust(item);
-        ensure(trust != Trust::Held, "nobody starts what is not trusted", || {
-            format!("issue {issue} by {}", item.author)
-        })?;
         ensure(
-            start.fenced == (trust == Trust::Fenced),
-            "what is not trusted is fenced",
+            trust != Trust::Held,
+            "untrusted issues that are held do not start",
             || format!("issue {issue} by {}", item.author),
         )?;
-        const OWNED: &str = "an attempt's scope is what stage and issue both allow";
+        ensure(
+            start.fenced == (trust == Trust::Fenced),
+            "the text of an untrusted issue is fenced",
+            || format!("issue {issue} by {}", item.author),
+        )?;
+        const OWNED: &str = "the scope of an attempt is what both stage and issue allow";
         ensure(may_be_followed(&start.stage, item), OWNED, || {
-            format!("issue {issue} starts, and says {:?}", item.scope)
+            format!("issue {issue} starts, but declares the scope {:?}", item.scope)
         })?;
         let scope = start.intent.scope.as_ref();
         let stage = &start.stage.intent;
@@ -82,7 +84,7 @@ impl Oracle {
             let shared = PATHS.iter().find(|path| has(scope, path) && theirs.matches(path));
             ensure(
                 shared.is_none(),
-                "no two issues with overlapping scopes run at once",
+                "issues with overlapping scopes do not run at the same time",
                 || format!("issue {issue} starts beside {}: {shared:?}", active.issue),
             )?;
         }

@@ -47,8 +47,8 @@ impl Oracle {
         let claims = scheduler.machine(&start.issue.id);
         ensure(
             claims.is_some_and(|machine| machine.active(start.attempt_id).is_some()),
-            "1: a claim outlives its process",
-            || format!("{} starts without one", start.attempt_id),
+            "1: a claim exists while its process tree is running",
+            || format!("{} starts without a claim", start.attempt_id),
         )
     }
 
@@ -66,7 +66,7 @@ impl Oracle {
         let key = (issue, start.stage.name.clone());
         ensure(
             !self.books.parked.contains_key(&key),
-            "parked stays parked",
+            "parked stages stay parked",
             || format!("issue {issue}, stage {} starts", start.stage.name),
         )
     }
@@ -79,10 +79,10 @@ impl Oracle {
         let approved = self.approved.get(&(issue, start.stage.name.clone()));
         ensure(
             !asks || approved == Some(&text),
-            "what nobody approved as it is does not start",
+            "no attempt starts until a person approves the current text",
             || {
                 format!(
-                    "issue {issue}, stage {} starts as {text}, approved is {approved:?}",
+                    "issue {issue}, stage {} starts with {text}, but {approved:?} is approved",
                     start.stage.name
                 )
             },
@@ -95,7 +95,7 @@ impl Oracle {
         let known = &self.known[issue];
         let Some(item) = &known.item else {
             return Err(Broken::new(
-                "only what the tracker has is started",
+                "only issues of the tracker start",
                 format!("issue {issue}"),
             ));
         };
@@ -107,25 +107,30 @@ impl Oracle {
         )?;
         ensure(
             item.state == stage.when_state && *start.issue.state == *item.state,
-            "an issue is started in its stage's state",
+            "an issue starts in the state of its stage",
             || {
                 format!(
-                    "issue {issue} is {}, the start says {}",
+                    "issue {issue} is in state {}, but the start has {}",
                     item.state, start.issue.state
                 )
             },
         )?;
         ensure(
             !self.policy.is_terminal(item.state),
-            "what is terminal is done with",
+            "issues in a terminal state do not start",
             || format!("issue {issue} is {}", item.state),
         )?;
         for ((of, ended), (at, _)) in &self.ended {
             let counts = *of == issue && (*ended == stage.name || !stage.parallel);
             ensure(
                 !counts || known.at > *at,
-                "an issue is seen again after an attempt",
-                || format!("issue {issue}: stage {ended} ended at {at}, seen at {}", known.at),
+                "an issue is pulled again after an attempt before the next one starts",
+                || {
+                    format!(
+                        "issue {issue}: stage {ended} ended at {at}, but the issue was last seen at {}",
+                        known.at
+                    )
+                },
             )?;
         }
         let was_looked_up = known
@@ -133,7 +138,7 @@ impl Oracle {
             .is_some_and(|was_looked_up| was_looked_up >= known.at);
         ensure(
             self.policy.show.is_none() || was_looked_up,
-            "with `show` an issue is looked at right before it starts",
+            "with `show`, an issue is looked up right before it starts",
             || format!("issue {issue}"),
         )?;
         // If `show` was removed during a lookup, both the pull and the lookup may be valid.
@@ -155,14 +160,15 @@ impl Oracle {
             pulled.is_some_and(|item| is_open(item)) && now.is_some_and(|item| is_open(item))
         };
         let blocker = item.blocked_by.iter().find(open);
-        ensure(blocker.is_none(), "what is blocked is not started", || {
-            format!("issue {} starts, and {blocker:?} is open", item.issue)
+        ensure(blocker.is_none(), "blocked issues do not start", || {
+            format!("issue {} starts while {blocker:?} is open", item.issue)
         })
     }
 
     /// Checks that nothing conflicting runs.
     fn is_free(&self, issue: usize, start: &Start) -> Held {
-        const ONE: &str = "1: at most one live tree per (issue, stage), one stage at a time per workspace";
+        const ONE: &str =
+            "1: at most one running process tree per (issue, stage), and one stage at a time per workspace";
         for (attempt_id, active) in self
             .books
             .active
@@ -188,7 +194,7 @@ impl Oracle {
         ensure(
             has_slot || issues.len() <= most,
             "slots: `max_issue_concurrency`",
-            || format!("issue {issue} starts, and {} run", issues.len()),
+            || format!("issue {issue} starts, and {} issues run", issues.len()),
         )?;
         let stage = &start.stage;
         let count = |of: &dyn Fn(&&Active) -> bool| books.active.values().filter(of).count();
@@ -201,13 +207,13 @@ impl Oracle {
         ensure(
             profile.is_none_or(|most| agents <= most as usize),
             "slots: `max_concurrency` of the agent",
-            || format!("{agents} of {}", stage.agent),
+            || format!("{agents} attempts of {}", stage.agent),
         )?;
         let stages = count(&|active| active.stage == stage.name);
         ensure(
             stage.max_concurrency.is_none_or(|most| stages <= most as usize),
             "slots: `max_concurrency` of the stage",
-            || format!("{stages} of {}", stage.name),
+            || format!("{stages} attempts of {}", stage.name),
         )
     }
 
@@ -216,7 +222,7 @@ impl Oracle {
         let (counted, extra) = books.runs.get(&start.run).copied().unwrap_or_default();
         ensure(start.attempt == counted + 1, "5: attempts are counted", || {
             format!(
-                "attempt {} of {}, and {counted} are over",
+                "attempt {} of run {} after {counted} ended attempts",
                 start.attempt, start.run
             )
         })?;
@@ -231,14 +237,19 @@ impl Oracle {
             .is_none_or(|(run, may_change)| *run == start.run || *may_change);
         ensure(
             same_run,
-            "5: a run ends only when its issue left, or a person did something",
-            || format!("issue {issue}, stage {} begins {}", start.stage.name, start.run),
+            "5: a run ends only after its issue left the state or a person acted",
+            || {
+                format!(
+                    "issue {issue}, stage {} starts run {}",
+                    start.stage.name, start.run
+                )
+            },
         )?;
         let due = self.due.get(&start.run);
         ensure(
             due.is_none_or(|due| *due <= now.mono),
-            "a back-off is waited for",
-            || format!("issue {issue}, stage {}: {due:?}", start.stage.name),
+            "an attempt starts only after its backoff",
+            || format!("issue {issue}, stage {}: due at {due:?}", start.stage.name),
         )?;
         let policy = &self.policy.issue;
         let life = books.lives[issue];
@@ -250,20 +261,27 @@ impl Oracle {
         let allowed = policy.max_attempts.saturating_add(life.extra);
         ensure(
             life.attempts + under_way < allowed,
-            "5: attempts of an issue's life",
-            || format!("issue {issue}: {} and {under_way} of {allowed}", life.attempts),
+            "5: attempts in the life of an issue",
+            || {
+                format!(
+                    "issue {issue}: {} ended and {under_way} running, {allowed} allowed",
+                    life.attempts
+                )
+            },
         )?;
         let limit = policy.limit.above(life.forgiven);
         let spent = life.spend.plus(books.live(Some(issue)));
         let hit = limit.reached(LimitScope::Issue, spent);
-        ensure(hit.is_none(), "5: spending of an issue's life", || {
+        ensure(hit.is_none(), "5: spending in the life of an issue", || {
             format!("issue {issue}: {hit:?}")
         })?;
         let today = books.on(day(now.wall)).plus(books.live(None));
         let hit = self.policy.day_limit.reached(LimitScope::Day, today);
-        ensure(hit.is_none(), "5: a day that is used up starts nothing", || {
-            format!("{hit:?}")
-        })?;
+        ensure(
+            hit.is_none(),
+            "5: nothing starts after the day limit is reached",
+            || format!("{hit:?}"),
+        )?;
         let left = start
             .stage
             .limit
@@ -276,8 +294,8 @@ impl Oracle {
         ensure(
             within(start.budget.tokens, left.tokens)
                 && within(start.budget.usd.map(|usd| usd.0), left.usd.map(|usd| usd.0)),
-            "5: an attempt's budget is what is left",
-            || format!("{:?}, and {left:?} is left", start.budget),
+            "5: the budget of an attempt is the remaining amount",
+            || format!("budget {:?}, remaining {left:?}", start.budget),
         )
     }
 
@@ -291,8 +309,13 @@ impl Oracle {
         let report = last.and_then(|facts| facts.report.as_ref());
         ensure(
             start.previous.as_ref() == report,
-            "an attempt knows the one before it",
-            || format!("{} has {:?}, not {report:?}", start.attempt_id, start.previous),
+            "an attempt receives the result of the previous one",
+            || {
+                format!(
+                    "{} has the previous result {:?}, expected {report:?}",
+                    start.attempt_id, start.previous
+                )
+            },
         )?;
         let Some(resume) = &start.resume else {
             return Ok(());
@@ -308,7 +331,7 @@ impl Oracle {
         });
         ensure(
             right && start.stage.resume,
-            "a conversation is resumed within its run",
+            "a conversation is resumed only within its run",
             || format!("{} resumes {}", start.attempt_id, resume.attempt_id),
         )
     }

@@ -105,7 +105,7 @@ impl World {
         let issue = number(&task.start.issue.id);
         let Some(files) = self.host.files.get(&attempt_id) else {
             self.host.files.insert(attempt_id, Files::new());
-            return Ok(Did::Step("begun"));
+            return Ok(Did::Step("started"));
         };
         let step = files.step;
         let stage = &task.start.stage;
@@ -196,8 +196,8 @@ impl World {
         let (started, ended) = &mut files.hooks[hook];
         if *ended > 0 {
             return Err(Broken::new(
-                "3: a hook runs twice only where death fell between its start and its end",
-                format!("the hook of {attempt_id} is started again, and its end is on disk"),
+                "3: a hook runs twice only after a crash between its start and its end",
+                format!("the hook of {attempt_id} starts again, but its end is on disk"),
             ));
         }
         *started += 1;

@@ -242,10 +242,10 @@ impl World {
                 "remove workspace"
             }
             Effect::Warn { .. } => "warn",
-            Effect::DeliverAnswer { .. } => "tell",
+            Effect::DeliverAnswer { .. } => "deliver answer",
             Effect::CommandResult(..) => "answer",
             Effect::Pull => "pull",
-            Effect::RunEvent(..) => "note",
+            Effect::RunEvent(..) => "run event",
         };
         self.trace.note(Event::Acts { detail });
         Ok(true)
@@ -299,7 +299,7 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
             why: match why {
                 StopReason::StateChanged => "state changed",
                 StopReason::Terminal => "terminal",
-                StopReason::Missing => "gone",
+                StopReason::Missing => "missing",
                 StopReason::Cancelled => "cancelled",
                 StopReason::OverBudget(_) => "over budget",
             },

@@ -181,8 +181,8 @@ impl World {
                     daemon.tasks.contains_key(attempt_id) || !self.disk.claims.contains_key(attempt_id);
                 ensure(
                     known,
-                    "4: after a restart no live agent is unknown, none doubled",
-                    || format!("nobody follows {attempt_id} of issue {}", tree.issue),
+                    "4: after a restart each running agent is known exactly once",
+                    || format!("no task follows {attempt_id} of issue {}", tree.issue),
                 )?;
             }
         }

@@ -103,8 +103,8 @@ impl World {
                 effects_of(core, issues.clone(), now),
                 effects_of(core, Input::PulledUnchanged, now),
             );
-            ensure(read == same, "a pull that is the same again", || {
-                format!("read again it does {read:#?}, as the same {same:#?}")
+            ensure(read == same, "an unchanged pull has the same effects", || {
+                format!("effects as a new pull: {read:#?}, effects as an unchanged pull: {same:#?}")
             })?;
         }
         let is_taken_for_same = is_taken_for_same && earlier.is_some();
@@ -146,7 +146,7 @@ impl World {
                 None => (self.tracker.item(issue).cloned(), "truth"),
             },
             2 => return self.finish_lookup(id, issue, None, "unknown"),
-            _ => (None, "gone"),
+            _ => (None, "missing"),
         };
         self.finish_lookup(id, issue, Some(item), detail)
     }
@@ -278,7 +278,7 @@ impl World {
         // A machine that is always busy would test nothing.
         self.busy = !self.busy && self.rng.percent(40);
         self.trace.note(Event::Load { high: self.busy });
-        let why = self.busy.then(|| "memory is short".to_owned());
+        let why = self.busy.then(|| "low memory".to_owned());
         self.send(Input::Pressure(why))?;
         Ok(true)
     }
@@ -343,7 +343,7 @@ impl World {
         }
         self.trace.note(Event::Exited {
             attempt_id,
-            how: if exit.is_unproven() { "unproven" } else { "itself" },
+            how: if exit.is_unproven() { "unproven" } else { "exited" },
         });
         if exit.moves() {
             let state = self.rng.pick(&policy::STATES);

@@ -79,8 +79,8 @@ impl World {
             self.tick()?;
         }
         Err(Broken::new(
-            "a quiet world comes to rest",
-            format!("not after {MOST_ROUNDS} rounds"),
+            "a quiet world becomes idle",
+            format!("still active after {MOST_ROUNDS} rounds"),
         ))
     }
 
@@ -94,8 +94,8 @@ impl World {
             self.check()?;
         }
         Err(Broken::new(
-            "a quiet world comes to rest",
-            format!("something was under way after {MOST_STEPS} steps"),
+            "a quiet world becomes idle",
+            format!("work is still pending after {MOST_STEPS} steps"),
         ))
     }
 
@@ -136,7 +136,7 @@ impl World {
         let left = daemon.tasks.len() + self.host.trees.len() + self.disk.claims.len();
         if left > 0 {
             return Err(Broken::new(
-                "a quiet world comes to rest",
+                "a quiet world becomes idle",
                 format!(
                     "{} attempts, {} trees, {} claims are left",
                     daemon.tasks.len(),
@@ -152,8 +152,8 @@ impl World {
                 let is_done = item.is_none_or(|item| self.policy.is_terminal(item.state));
                 ensure(
                     !is_done || self.oracle.may_live(*issue),
-                    "the workspace of a done issue is removed in the end",
-                    || format!("issue {issue} is done, and its workspace is there"),
+                    "the workspace of a finished issue is removed",
+                    || format!("issue {issue} is finished, but its workspace exists"),
                 )?;
             }
         }

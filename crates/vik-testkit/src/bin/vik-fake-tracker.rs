@@ -36,7 +36,7 @@ fn exit_if_found(found: bool, id: &str) -> ExitCode {
     if found {
         ExitCode::SUCCESS
     } else {
-        fail(&format!("there is no issue {id}"))
+        fail(&format!("unknown issue {id}"))
     }
 }
 

@@ -351,7 +351,7 @@ impl Shared {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
             && !name.starts_with('.');
         let (true, Some(folder)) = (plain, &self.options.script_dir) else {
-            return Err(format!("there is no script {name:?}"));
+            return Err(format!("unknown script {name:?}"));
         };
         let path = folder.join(format!("{name}.json"));
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -56,7 +56,7 @@ pub(crate) fn translate(tool: &Tool, request: &ModelRequest<'_>) -> Result<Call,
         .find(|o| o.name == "apply_patch" && o.freeform);
     let missing = || {
         let names: Vec<&str> = request.offered.iter().map(|o| o.name.as_str()).collect();
-        format!("no offered tool can do {tool:?}; there are {names:?}")
+        format!("no offered tool supports {tool:?}; offered tools: {names:?}")
     };
     match tool {
         Tool::Run(command) => {

@@ -126,7 +126,7 @@ fn sort_cycles_through_visible_columns() {
     assert_eq!(
         seen,
         [
-            "HEARD", "TOKENS", "COST", "ISSUE", "STAGE", "AGENT", "ACTIVITY", "TIME"
+            "IDLE", "TOKENS", "COST", "ISSUE", "STAGE", "AGENT", "ACTIVITY", "TIME"
         ]
     );
     type_keys(&mut app, "ssss");

@@ -78,8 +78,8 @@ impl Row for Explanation {
             order: |a, b| hold_text(a).cmp(&hold_text(b)),
         },
         Column {
-            name: "TRIES",
-            width: Width::Fixed(6),
+            name: "ATTEMPTS",
+            width: Width::Fixed(8),
             min_terminal_width: 64,
             right: true,
             cell: |row, _| CellText::plain(row.life.attempts.to_string()),

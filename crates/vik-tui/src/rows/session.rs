@@ -103,7 +103,7 @@ impl Row for SessionView {
             order: |a, b| b.since.cmp(&a.since),
         },
         Column {
-            name: "HEARD",
+            name: "IDLE",
             width: Width::Fixed(6),
             min_terminal_width: 60,
             right: true,

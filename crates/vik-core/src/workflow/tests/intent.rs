@@ -12,7 +12,7 @@ fn with_intent(intent: &str) -> Loaded {
 #[test]
 fn intent_errors_have_positions() {
     let finding = only(&with_intent("{owned_scope: [src, ../x]}"), "bad_glob");
-    assert_eq!(finding.message, "`../x` goes up by `..`");
+    assert_eq!(finding.message, "`../x` contains `..`");
     assert_eq!(finding.path, "issue.stages.plan.intent.owned_scope");
     only(&with_intent("{owned_scope: [\"a**\"]}"), "bad_glob");
     only(&with_intent("{owned_scope: [.git/hooks]}"), "bad_glob");

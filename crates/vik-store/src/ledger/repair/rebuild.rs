@@ -183,9 +183,7 @@ fn lost_attempt(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
         attempt_id,
         at,
         report: AttemptResult {
-            reason: Some(
-                "the ledger was damaged, and there is no record of how the attempt ended".to_owned(),
-            ),
+            reason: Some("the ledger was damaged and has no record of the end of the attempt".to_owned()),
             ..AttemptResult::new(Outcome::Lost)
         },
         charged: Spend::default(),
