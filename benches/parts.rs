@@ -12,14 +12,14 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
 use serde_json::json;
-use vik::session::{KeptOutput, Live, OutputReader};
-use vik::workflow_file::WorkflowFile;
 use vik_core::event::Event;
 use vik_core::issue::{Issue, Pull};
 use vik_core::scheduler::{Filter, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
+use vik_session::attempt::{KeptOutput, Live, OutputReader};
 use vik_store::SessionLog;
+use vik_workflow::WorkflowFile;
 
 const ISSUES: usize = 10_000;
 /// About 40 MB of output.
@@ -171,7 +171,7 @@ fn texts(criterion: &mut Criterion) {
     let hook = "git clone -q {{ issue.url }} .\ngit switch -c vik/{{ issue.id }}\necho \"{{ issue.title }}\" > TITLE\n";
     let context = json!({"issue": {"id": "ABC-1", "title": "It's \"quoted\" $(x)", "url": "https://git.example/a.git"}});
     criterion.bench_function("render a hook", |bencher| {
-        bencher.iter(|| vik::template::script(black_box(hook), &context).unwrap());
+        bencher.iter(|| vik_template::script(black_box(hook), &context).unwrap());
     });
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflow.example.yml");
     criterion.bench_function("load the example workflow", |bencher| {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vik::workspace::changes::{hunks, index_paths, lines};
+use vik_workspace::changes::{hunks, index_paths, lines};
 
 fuzz_target!(|input: (&[u8], &[u8])| {
     let (old, new) = input;

@@ -8,13 +8,13 @@ use serde_json::json;
 fuzz_target!(|input: (&str, &str)| {
     let (source, value) = input;
     let context = json!({"issue": {"id": "1", "title": value}, "env": {}});
-    let _ = vik::template::check_prompt(source, &["issue", "env"]);
-    let _ = vik::template::check_script(source, &["issue", "env"]);
-    let _ = vik::template::uses(source, "issue");
-    let _ = vik::template::prompt(source, &context);
-    let _ = vik::template::script(source, &context);
+    let _ = vik_template::check_prompt(source, &["issue", "env"]);
+    let _ = vik_template::check_script(source, &["issue", "env"]);
+    let _ = vik_template::uses(source, "issue");
+    let _ = vik_template::prompt(source, &context);
+    let _ = vik_template::script(source, &context);
     // The value alone, at a known position, must stay within its quotes.
-    if let Ok(script) = vik::template::script("printf %s {{ issue.title }} # end", &context) {
+    if let Ok(script) = vik_template::script("printf %s {{ issue.title }} # end", &context) {
         let text = script.strip_prefix("printf %s ").and_then(|tail| tail.strip_suffix(" # end")).expect("its place");
         assert_eq!(unquoted(text).as_deref(), Some(value), "{text}");
     }

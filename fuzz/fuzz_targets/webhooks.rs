@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
-use vik::webhooks::verify;
+use vik_daemon::webhooks::verify;
 use vik_core::workflow::{Hook, load};
 
 static HOOKS: LazyLock<Vec<Hook>> = LazyLock::new(|| {

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use vik_api::Verb;
+use vik_base::report::{Exit, Failure, one_line};
 use vik_core::approval::Answer;
 use vik_core::ids::StageName;
 
 use super::args::AnswerArgs;
 use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
-use crate::report::{Exit, Failure, one_line};
 
 /// Approves what waits for a person.
 pub fn approve(workflow: &Path, args: &AnswerArgs) -> CliResult {

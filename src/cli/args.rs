@@ -500,7 +500,7 @@ pub enum SignInsVerb {
 pub struct ReportArgs {
     /// Start of the period: a duration (`24h`, `7d`), date (`2026-03-01`) or time (`2026-03-01T12:00:00Z`)
     #[arg(long, value_name = "WHEN", default_value = "7d")]
-    pub since: crate::figures::Since,
+    pub since: vik_control::figures::Since,
     /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,

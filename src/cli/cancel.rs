@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use vik_api::Verb;
+use vik_base::report::{Exit, one_line};
 
 use super::args::CancelArgs;
 use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
-use crate::report::{Exit, one_line};
 
 /// Stops the agents of an issue and parks it.
 pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use vik_api::{Response, Verb};
-
-use crate::api_view::unknown_issue;
-use crate::control::{STOPPING, ask};
-use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::report::{Exit, Failure};
-use crate::workflow_file::absolute;
+use vik_base::report::{Exit, Failure};
+use vik_control::{STOPPING, ask};
+use vik_daemon::{Instance, InstanceInfo, Presence};
+use vik_orchestrator::api_view::unknown_issue;
+use vik_workflow::absolute;
 
 /// Finds the daemon of a workflow by its instance folder alone.
 ///

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use vik_api::Verb;
+use vik_base::report::{Exit, Failure};
+use vik_daemon::Instance;
+use vik_workflow::absolute;
 
 use super::args::DrainArgs;
 use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print, stop};
-use crate::daemon::Instance;
-use crate::report::{Exit, Failure};
-use crate::workflow_file::absolute;
 
 /// Drains the daemon: lets running attempts end, then ends the daemon.
 pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {

@@ -4,21 +4,21 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use vik_base::report::{Exit, Failure, chain, clean, one_line};
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::intent::Intent;
 use vik_core::scheduler::{Filter, Hold, Input, Scheduler, Start};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
+use vik_daemon::{Instance, host};
+use vik_session::attempt::{files, intent, issue_context, stage_context};
+use vik_session::host::Host;
+use vik_session::outputs;
+use vik_template::{Fence, Part};
+use vik_workflow::LoadedWorkflow;
 
 use super::doctor::Scratch;
 use super::{CliResult, print};
-use crate::daemon::{Instance, host};
-use crate::host::Host;
-use crate::outputs;
-use crate::report::{Exit, Failure, chain, clean, one_line};
-use crate::session::{files, intent, issue_context, stage_context};
-use crate::template::{self, Fence, Part};
-use crate::workflow_file::LoadedWorkflow;
 
 /// Shows what `run` would start now.
 pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
@@ -37,7 +37,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         )
     })?;
     let stderr = scratch.path().join("pull.stderr");
-    let pull = runtime.block_on(crate::intake::pull(
+    let pull = runtime.block_on(vik_orchestrator::intake::pull(
         &host,
         workflow,
         &stderr,
@@ -112,7 +112,7 @@ fn held(scheduler: &Scheduler, now: Now) -> String {
             _ => None,
         });
         if let Some(hold) = hold {
-            let why = crate::api_view::hold(hold).detail;
+            let why = vik_orchestrator::api_view::hold(hold).detail;
             out.push_str(&format!("\n── {} is held: {why}\n", one_line(id.as_str(), 60)));
         }
     }
@@ -155,7 +155,8 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
         .prompts
         .source(&host.workflow_dir, &stage.prompt)
         .and_then(|source| {
-            let prompt = template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
+            let prompt =
+                vik_template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
             let file = files(host, start).outputs_dir().join(outputs::FILE_NAME);
             let asked = outputs::section(stage.outputs.as_ref(), &file, &[], &source, &fence);
             Ok((prompt, intent::section(&start.intent, &source, &fence) + &asked))
@@ -185,8 +186,8 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
 }
 
 fn script(out: &mut String, name: &str, source: &str, context: &Value) {
-    let text =
-        template::script(source, context).unwrap_or_else(|error| format!("cannot render: {}", chain(&error)));
+    let text = vik_template::script(source, context)
+        .unwrap_or_else(|error| format!("cannot render: {}", chain(&error)));
     block(out, name, &text);
 }
 

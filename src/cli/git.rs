@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, Subcommand};
+use vik_base::report::{Exit, Failure, chain, one_line};
 use vik_core::ids::IssueId;
+use vik_session::host::ATTEMPT_MARK;
+use vik_workspace::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
+use vik_workspace::{Layout, Workspace};
 
 use self::push::{Force, Push};
 use self::submodule::SubmoduleVerb;
 use super::{CliResult, history, print, warn};
-use crate::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
-use crate::host::ATTEMPT_MARK;
-use crate::report::{Exit, Failure, chain, one_line};
-use crate::workspace::{self, Layout, Workspace};
 
 /// `vik git`
 #[derive(Debug, Args)]
@@ -286,11 +286,8 @@ impl Target {
             Some(path) if workflow == Path::new("./workflow.yml") => PathBuf::from(path),
             _ => workflow.to_owned(),
         };
-        let layout = Layout::at(
-            &crate::workflow_file::absolute(&workflow),
-            &history::root(&workflow)?,
-        );
-        let workspace = workspace::open(&layout, &issue)
+        let layout = Layout::at(&vik_workflow::absolute(&workflow), &history::root(&workflow)?);
+        let workspace = vik_workspace::open(&layout, &issue)
             .map_err(|error| Failure::failed("git_workspace", "cannot open the workspace", &error))?
             .ok_or_else(|| {
                 let heading = format!("the workspace of issue {issue} is not ready");
@@ -381,7 +378,7 @@ impl Target {
     /// Refuses a remote inside the workspaces: git would use the settings there, which an agent
     /// controls.
     fn refuse_inside(&self, url: &str) -> Result<(), Failure> {
-        let Some(path) = crate::git::local_path(url) else {
+        let Some(path) = vik_workspace::git::local_path(url) else {
             return Ok(());
         };
         let root = self.layout.root();
@@ -405,7 +402,7 @@ impl Target {
             // `before_remove` runs while Vik holds all locks.
             (true, false) => usize::MAX,
         };
-        let locks = workspace::lock_free_stages(&self.layout, &self.issue, held)
+        let locks = vik_workspace::lock_free_stages(&self.layout, &self.issue, held)
             .map_err(|error| Failure::failed("git_locked", "cannot lock the workspace", &error))?;
         locks.ok_or_else(|| {
             let heading = "another attempt is using this workspace, so its files cannot be changed";

@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use vik_api::{Response, RunView, Status, Verb};
+use vik_base::report::ledger_failure;
+use vik_base::report::{Failure, chain};
+use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
+use vik_daemon::Instance;
 use vik_store::History;
 use vik_store::ledger::Reader;
+use vik_workflow::{WorkflowFile, absolute};
+use vik_workspace::Layout;
+use vik_workspace::fs as private;
 
 use super::client;
-use crate::daemon::Instance;
-use crate::history::{StoredHistory, join};
-use crate::report::ledger_failure;
-use crate::report::{Failure, chain};
-use crate::workflow_file::{WorkflowFile, absolute};
-use crate::workspace::Layout;
-use crate::workspace::fs as private;
 
 /// Returns the home of a workflow: from its running daemon, or else from the workflow file.
 ///

@@ -13,13 +13,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use vik_base::report::colored;
+use vik_base::report::{Exit, Failure, clean};
+use vik_session::host::own_environment;
+use vik_tracker::{NewIssue, Tracker};
+use vik_workflow::absolute;
+
 use super::args::{AgentKind, InitArgs, TrackerKind};
 use super::{CliResult, doctor, print};
-use crate::host::own_environment;
-use crate::report::colored;
-use crate::report::{Exit, Failure, clean};
-use crate::tracker::{NewIssue, Tracker};
-use crate::workflow_file::absolute;
+
 use files::{Choice, NewFile, Repository};
 
 /// Writes a workflow, its prompts and the files of its tracker.

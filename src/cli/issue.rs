@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
-
-use crate::tracker::{BrokenFile, NewIssue, TrackedIssue, Tracker, TrackerError};
+use vik_tracker::{BrokenFile, NewIssue, TrackedIssue, Tracker, TrackerError};
 
 /// Manage issues as Markdown files, one file per issue
 #[derive(Debug, Args)]

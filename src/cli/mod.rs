@@ -38,12 +38,11 @@ mod unknown;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
-use crate::report::{Exit, Failure};
-use crate::secrets;
-use crate::tracker::TrackerError;
 pub use args::{Cli, Verb};
+use clap::{CommandFactory, Parser};
+use vik_base::report::{Exit, Failure};
+use vik_session::secrets;
+use vik_tracker::TrackerError;
 
 /// The result of a verb.
 pub type CliResult = Result<Exit, Failure>;
@@ -85,7 +84,7 @@ fn print_failure(failure: &Failure, json: bool) {
         print(&format!("{body}\n"));
     }
     let stderr = std::io::stderr();
-    let text = failure.text(crate::report::colored(&stderr));
+    let text = failure.text(vik_base::report::colored(&stderr));
     let _ = stderr.lock().write_all(vik_mask::mask(&text).as_bytes());
 }
 

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
+use vik_base::clock;
+use vik_base::report::{Exit, Failure, chain, one_line};
+use vik_daemon::Instance;
+use vik_daemon::notify::{Delivery, deliver, test_notification};
+use vik_orchestrator::signals::Signals;
+use vik_workflow::WorkflowFile;
 
 use super::args::{NotifyArgs, NotifyVerb};
 use super::doctor::Scratch;
 use super::{CliResult, print, print_json};
-use crate::crash::wall_clock;
-use crate::daemon::{self, Instance};
-use crate::notify::{Delivery, deliver, test_notification};
-use crate::report::{Exit, Failure, chain, one_line};
-use crate::signals::Signals;
-use crate::workflow_file::WorkflowFile;
 
 /// Sends a test notification once, immediately.
 pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
@@ -41,7 +41,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         return Err(Failure::new(Exit::Usage, "unknown_notifier", heading).hint(hint));
     }
     let instance = Instance::of(&loaded.path)?;
-    let host = Arc::new(daemon::host(&loaded.path, &loaded.workflow, &instance)?);
+    let host = Arc::new(vik_daemon::host(&loaded.path, &loaded.workflow, &instance)?);
     let scratch = Scratch::new()
         .map_err(|error| Failure::failed("notify", "cannot create a temporary folder", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -56,7 +56,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         let delivery = Delivery {
             host: Arc::clone(&host),
             notifier: notifier.clone(),
-            notification: test_notification(&name, &loaded.path, wall_clock()),
+            notification: test_notification(&name, &loaded.path, clock::now()),
             folder: scratch.path().to_owned(),
         };
         let result = runtime.block_on(async {

@@ -7,16 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use vik_base::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
 use vik_core::duration::Span;
 use vik_core::event::Ended;
 use vik_core::ids::AttemptId;
 use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::Start;
-
-use crate::orchestrator::{Observer, Progress, RunSummary};
-use crate::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
-use crate::session::{AttemptEnd, Live};
+use vik_orchestrator::{Observer, Progress, RunSummary};
+use vik_session::attempt::{AttemptEnd, Live};
 
 /// The interval between reports of running attempts, on a terminal (one line, rewritten) and
 /// elsewhere.
@@ -154,7 +153,7 @@ impl Lines {
         let screen = Screen {
             writer: Some(StderrWriter::new()),
             terminal,
-            color: crate::report::colored(&stderr),
+            color: vik_base::report::colored(&stderr),
             running: HashMap::new(),
             dirty: false,
         };

@@ -6,22 +6,21 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
+use vik_base::report::{Exit, Failure, ago, one_line, table};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
+use vik_daemon::{Instance, Presence};
+use vik_session::attempt::issue_context;
+use vik_session::hooks::{self, Hook, ScriptContext};
+use vik_session::host::{Host, env_value};
+use vik_session::sandbox;
 use vik_store::PastAttempt;
+use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
+use vik_workspace::{Layout, WorkspaceLock};
 
 use super::args::PruneArgs;
 use super::{CliResult, history, print, print_json};
-use crate::daemon::{self, Instance, Presence};
-use crate::hooks::{self, Hook, ScriptContext};
-use crate::host::{Host, env_value};
-use crate::report::{Exit, Failure, ago, one_line, table};
-use crate::sandbox;
-use crate::session::issue_context;
-use crate::template;
-use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
-use crate::workspace::{self, Layout, WorkspaceLock};
 
 /// The issues to remove.
 #[derive(Debug, Serialize)]
@@ -54,7 +53,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {})?;
     // While this lock is held, no daemon can start.
     let _lock = instance.acquire()?;
-    let host = daemon::host(&path, &workflow, &instance)?;
+    let host = vik_daemon::host(&path, &workflow, &instance)?;
     let layout = &host.layout;
     let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);
     let now = Timestamp::now();
@@ -108,7 +107,7 @@ fn lock(layout: &Layout, issue: &IssueId) -> Result<WorkspaceLock, Failure> {
         "cannot remove the workspace of issue {}",
         one_line(issue.as_str(), 60)
     );
-    match workspace::lock(layout, issue) {
+    match vik_workspace::lock(layout, issue) {
         Ok(Some(locked)) => Ok(locked),
         Ok(None) => Err(
             Failure::new(Exit::Failed, "in_use", format!("{heading}: it is in use"))
@@ -147,7 +146,7 @@ fn before_remove(
         return Ok(());
     };
     let context = issue_context(host, &issue, &workdir).into();
-    let script = template::script(source, &context).map_err(|error| failure(&error))?;
+    let script = vik_template::script(source, &context).map_err(|error| failure(&error))?;
     let mut env = host.command_env();
     env.insert("VIK_ISSUE_ID".to_owned(), env_value(issue.id.as_str()));
     env.insert("VIK_ISSUE_TITLE".to_owned(), env_value(&issue.title));
@@ -191,7 +190,7 @@ fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
             error,
         )
     };
-    workspace::remove(layout, issue).map_err(|error| failure(&error))?;
+    vik_workspace::remove(layout, issue).map_err(|error| failure(&error))?;
     let sessions = layout.issue_sessions_dir(issue);
     if sessions.exists() {
         std::fs::remove_dir_all(&sessions).map_err(|error| failure(&error))?;

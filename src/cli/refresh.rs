@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use vik_api::Verb;
+use vik_base::report::Exit;
 
 use super::{CliResult, client, print};
-use crate::report::Exit;
 
 /// Requests an immediate check of the workflow and the issues from the daemon.
 pub fn run(workflow: &Path) -> CliResult {

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use vik_daemon::Instance;
+use vik_workflow::{WorkflowFile, absolute};
+
 use super::args::RestartArgs;
 use super::stop::{DetachOutcome, Stopped, own_daemon, stop_and_keep_agents, stop_if_running};
 use super::{CliResult, client, print};
-use crate::daemon::Instance;
-use crate::workflow_file::{WorkflowFile, absolute};
 
 /// Stops the daemon, if one runs, and starts it detached with the same options.
 pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use vik_api::Verb;
+use vik_base::report::{Exit, one_line};
 use vik_core::ids::IssueId;
 
 use super::args::ResumeArgs;
 use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
-use crate::report::{Exit, one_line};
 
 /// Ends the pause of one issue, or of all work.
 pub fn run(workflow: &Path, args: &ResumeArgs) -> CliResult {

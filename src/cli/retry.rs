@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use vik_api::Verb;
+use vik_base::report::{Exit, count, one_line};
 use vik_core::ids::StageName;
 
 use super::args::RetryArgs;
 use super::client::{self, RequestOutcome as Did};
 use super::{CliResult, print};
-use crate::report::{Exit, count, one_line};
 
 pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
     let verb = Verb::Retry {

@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use vik_api::ApiView;
+use vik_base::report::{Exit, Failure};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
+use vik_daemon::logging::Console;
+use vik_daemon::{Ready, ServeOptions};
+use vik_orchestrator::{Observer, Options, Silent};
+use vik_session::hooks::outside;
+use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
 use super::args::RunArgs;
 use super::progress::Lines;
 use super::{CliResult, print};
-use crate::daemon::{self, Ready, ServeOptions};
-use crate::hooks::outside;
-use crate::logging::Console;
-use crate::orchestrator::{Observer, Options, Silent};
-use crate::report::{Exit, Failure};
-use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
@@ -58,11 +58,11 @@ pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
         listen: args.port.map(|port| SocketAddr::new(args.bind_address, port)),
         on_listening: if args.daemon_child { |_| {} } else { print_address },
     };
-    let closing = daemon::serve(serve, ready)?;
+    let closing = vik_daemon::serve(serve, ready)?;
     if !args.daemon_child {
         print(&super::progress::summary(&closing, args.once));
     }
-    Ok(daemon::exit_of(&closing, args.once))
+    Ok(vik_daemon::exit_of(&closing, args.once))
 }
 
 fn print_address(api: &ApiView) {
@@ -132,7 +132,7 @@ pub fn detach(workflow: &Path, options: Vec<String>) -> CliResult {
     let mut args: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
     args.extend(["--workflow".into(), absolute(workflow).into()]);
     args.extend(options.into_iter().map(OsString::from));
-    let pid = daemon::detach(&args)?;
+    let pid = vik_daemon::detach(&args)?;
     print(&format!(
         "vik started (pid {pid}); check it with `vik status`, stop it with `vik stop`\n"
     ));

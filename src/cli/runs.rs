@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use vik_api::{RunState, RunView};
+use vik_base::report::{Exit, cost_sum, one_line, table, tokens};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 
 use super::args::RunsArgs;
 use super::{CliResult, history, print, print_json};
-use crate::report::{Exit, cost_sum, one_line, table, tokens};
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {

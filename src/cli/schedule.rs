@@ -4,13 +4,13 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
+use vik_base::clock;
+use vik_base::report::{Exit, Failure, one_line, table, when};
+use vik_daemon::schedule::{ScheduleState, Timing};
+use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
 use super::args::ScheduleArgs;
 use super::{CliResult, history, print, print_json};
-use crate::crash::wall_clock;
-use crate::report::{Exit, Failure, one_line, table, when};
-use crate::schedule::{ScheduleState, Timing};
-use crate::workflow_file::{LoadedWorkflow, WorkflowFile, absolute};
 
 /// Lists the entries of the schedule with their last results and next times.
 pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
@@ -21,13 +21,13 @@ pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     if super::client::find(workflow).is_err() {
         book.end_running();
     }
-    let view = view(&loaded, book, wall_clock());
+    let view = view(&loaded, book, clock::now());
     if args.json {
         print_json(&view);
     } else if view.entries.is_empty() {
         print("the workflow has no schedule\n");
     } else {
-        print(&text(&view, wall_clock()));
+        print(&text(&view, clock::now()));
     }
     Ok(Exit::Done)
 }

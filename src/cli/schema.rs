@@ -1,7 +1,8 @@
 //! `vik schema`, `vik completions`, `vik man`: output that is generated from the types.
 
+use vik_base::report::{Exit, Failure};
+
 use super::{CliResult, print, print_json};
-use crate::report::{Exit, Failure};
 
 /// Prints the JSON Schema of the workflow file.
 pub fn workflow() -> CliResult {

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use vik_api::{Response, SignInsPage, Verb};
+use vik_base::clock;
+use vik_base::report::{Exit, Failure, ago, one_line, table};
 
 use super::args::{SignInsArgs, SignInsVerb};
 use super::{CliResult, client, print, print_json};
-use crate::crash::wall_clock;
-use crate::report::{Exit, Failure, ago, one_line, table};
 
 /// Lists the browsers that are signed in to the dashboard, or signs them out.
 pub fn run(workflow: &Path, args: &SignInsArgs) -> CliResult {
@@ -22,7 +22,7 @@ fn list(workflow: &Path, json: bool) -> CliResult {
     match ask(workflow, Verb::SignIns)? {
         Response::SignIns(page) if json => print_json(&page),
         Response::SignIns(page) if page.sign_ins.is_empty() => print("no browser is signed in\n"),
-        Response::SignIns(page) => print(&text(&page, wall_clock())),
+        Response::SignIns(page) => print(&text(&page, clock::now())),
         other => return Err(unexpected(other)),
     }
     Ok(Exit::Done)

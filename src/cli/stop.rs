@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vik_api::{Response, Verb};
+use vik_base::report::{Exit, Failure};
+use vik_control::{REFUSED, STOPPING, ask};
+use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::Graces;
+use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
+use vik_workflow::absolute;
 
 use super::args::StopArgs;
 use super::{CliResult, client, history, print};
-use crate::control::{REFUSED, STOPPING, ask};
-use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::host::{INSTANCE_MARK, SHIM_MARK};
-use crate::report::{Exit, Failure};
-use crate::workflow_file::absolute;
 
 /// How often the lock is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

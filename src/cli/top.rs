@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use vik_base::report::{Exit, Failure};
+use vik_control::http::Keys;
 use vik_tui::{Endpoint, Options, TopError};
 
 use super::args::TopArgs;
 use super::{CliResult, client};
-use crate::control::http::Keys;
-use crate::report::{Exit, Failure};
 
 /// Shows the dashboard until the person quits.
 pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use vik_base::report::{Exit, Failure};
+
 use super::args::UninstallArgs;
 use super::stop::{Stopped, stop_if_running};
 use super::{CliResult, print};
-use crate::report::{Exit, Failure};
 
 /// Stops the daemon and removes its instance folder. Sessions, logs and workspaces stay.
 pub fn run(workflow: &Path, args: &UninstallArgs) -> CliResult {
-    let info = crate::daemon::Instance::of(&crate::workflow_file::absolute(workflow))?.read();
+    let info = vik_daemon::Instance::of(&vik_workflow::absolute(workflow))?.read();
     let (instance, stopped) = stop_if_running(workflow, args.timeout)?;
     let dir = instance.dir().path();
     let existed = dir.exists();

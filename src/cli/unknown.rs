@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use vik_base::report::{Exit, Failure};
+
 use super::CliResult;
-use crate::report::{Exit, Failure};
 
 /// Returns an error that suggests the closest verb.
 pub fn refuse(command: &[OsString]) -> CliResult {

@@ -7,7 +7,7 @@ import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { diff, event, issueDetail, LONG, makeWorld, report, sessionDetail } from "./world.mjs";
 
-const WEB = new URL("../../src/control/web/", import.meta.url);
+const WEB = new URL("../../crates/vik-control/src/web/", import.meta.url);
 const TYPES = {
   html: "text/html; charset=utf-8",
   css: "text/css; charset=utf-8",

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { after, before, beforeEach, describe, it } from "node:test";
 import { launch, open } from "./browser.mjs";
 import { startMock } from "./mock.mjs";
-import { readEvents } from "../../src/control/web/sse.js";
+import { readEvents } from "../../crates/vik-control/src/web/sse.js";
 
 let browser;
 let mock;

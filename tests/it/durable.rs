@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use vik::host::Host;
-use vik::orchestrator::{CommitLog, Committing, Options, Orchestrator, RunSummary, Setup, Silent};
-use vik::signals::Signals;
-use vik::workflow_file::WorkflowFile;
-use vik::workspace::Layout;
 use vik_core::changes::{Changes, Stored};
+use vik_orchestrator::signals::Signals;
+use vik_orchestrator::{CommitLog, Committing, Options, Orchestrator, RunSummary, Setup, Silent};
 use vik_proc::{SHIM_VERB, Supervisor};
+use vik_session::host::Host;
 use vik_store::ledger::{CommitError, LedgerError};
+use vik_workflow::WorkflowFile;
+use vik_workspace::Layout;
 
 use crate::support::*;
 
@@ -91,7 +91,7 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         workspaces: Vec::new(),
         orphan_grace: Duration::ZERO,
         api: None,
-        notify: vik::orchestrator::NotifierHealth::default(),
+        notify: vik_orchestrator::NotifierHealth::default(),
         webhooks: None,
         workflow_updates: updates,
     })

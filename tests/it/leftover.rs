@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vik::workspace::{UnsavedWork, unsaved_work};
 use vik_proc::{SHIM_VERB, Supervisor};
+use vik_workspace::{UnsavedWork, unsaved_work};
 
 use crate::support::*;
 

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::*;
+
 use server::Server;
 
 /// The secret for signatures in these tests.

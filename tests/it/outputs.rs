@@ -469,7 +469,7 @@ fn documented_examples_are_valid_workflows() {
         let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
         env.write("work/prompts/implement.md", "Do it.");
         let path = env.workflow(&example);
-        if let Err(failure) = vik::workflow_file::WorkflowFile::valid(&path, |found| {
+        if let Err(failure) = vik_workflow::WorkflowFile::valid(&path, |found| {
             assert_eq!(found.trim(), "", "no warnings");
         }) {
             panic!("{failure:?}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use vik::crash::WORK_TREE_POINTS;
+use vik_base::failpoint::WORK_TREE_POINTS;
 
 use crate::places::{git, world};
 use crate::support::*;

@@ -54,8 +54,8 @@ pub fn run(args: &ChaosArgs) -> TaskResult {
 This page shows the output of `cargo xtask chaos --kills {} --write` on {}, with a debug
 build of `vik` and scripted agents that print numbered lines and leave a child process in its own
 session. The tests send `kill -9` to the daemon, to the shims, to the agents (including hooks), to
-the daemon and the shims, or to all of them, at each named point (`src/crash.rs`) and at random
-under load. Some processes are stopped with SIGSTOP, and the wall clock jumps.
+the daemon and the shims, or to all of them, at each named point
+(`crates/vik-base/src/failpoint.rs`) and at random under load. Some processes are stopped with SIGSTOP, and the wall clock jumps.
 
 After each kill the tests check that no agent runs twice, no line is lost or duplicated, hooks ran
 as promised, no process is left over, and every attempt has one end in the ledger

@@ -7,7 +7,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vik_mask::{Label, Masker};
 
 fn output() -> String {
-    let line = r#"{"type":"item.completed","item":{"id":"item_17","type":"command_execution","command":"bash -lc 'cargo test -p vik-core'","aggregated_output":"running 12 tests\ntest workflow::tests::codes::each_code_has_an_example ... ok\nerror[E0308]: mismatched types\n  --> src/session/follow.rs:128:9\n","exit_code":0,"status":"completed"}}"#;
+    let line = r#"{"type":"item.completed","item":{"id":"item_17","type":"command_execution","command":"bash -lc 'cargo test -p vik-core'","aggregated_output":"running 12 tests\ntest workflow::tests::codes::each_code_has_an_example ... ok\nerror[E0308]: mismatched types\n  --> crates/vik-session/src/attempt/follow.rs:128:9\n","exit_code":0,"status":"completed"}}"#;
     format!("{line}\n").repeat(1024 * 1024 / line.len())
 }
 

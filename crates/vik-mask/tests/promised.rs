@@ -312,7 +312,7 @@ fn ordinary_text_stays_beside_many_secrets() {
         "password",
         "/usr/local/lib/python3.12/site-packages/requests/auth.py",
         "https://example.com/a/b?c=d&e=%20f",
-        "src/session/follow.rs:128:9",
+        "crates/vik-session/src/attempt/follow.rs:128:9",
         "error[E0308]: mismatched types",
         "max_tokens=4096",
         "SGVsbG8sIHdvcmxkIQ==",

@@ -10,13 +10,13 @@ use vex::provider::catalog::Endpoint;
 use vex::provider::open;
 use vex::provider::replay::{Recording, RecordingError};
 use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
+use vik_base::report::chain;
 use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
+use vik_session::host::Host;
 
 use super::check::{Check, Group};
 use super::probe::{self, NoVersion, Scratch, with_progress_message};
-use crate::host::Host;
-use crate::report::chain;
 
 const GROUP: Group = Group::Agents;
 

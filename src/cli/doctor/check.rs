@@ -4,10 +4,9 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use vik_base::report::{Exit, Failure};
 use vik_core::workflow::{Diagnostic, Severity};
-
-use crate::report::{Exit, Failure};
-use crate::workflow_file::FileFindings;
+use vik_workflow::FileFindings;
 
 /// The name of the check of the workflow file as a whole.
 pub(super) const WORKFLOW: &str = "workflow";

@@ -4,13 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
+use vik_base::report::chain;
+use vik_daemon::{Instance, Presence};
 use vik_store::ledger::Health;
+use vik_workspace::fs::create_new_private;
 
 use super::check::{Check, Group};
 use super::{probe, repair};
-use crate::daemon::{Instance, Presence};
-use crate::report::chain;
-use crate::workspace::fs::create_new_private;
 
 /// Checks whether Vik can write to a folder. An existing folder is tried; for a missing one the
 /// nearest existing parent must permit it.

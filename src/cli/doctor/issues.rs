@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use vik_base::report::{chain, one_line};
 use vik_core::issue::{Issue, Pull};
 use vik_core::workflow::Workflow;
+use vik_orchestrator::intake::{PullError, PullResult};
 
 use super::check::{Check, Group, PULL};
-use crate::intake::{PullError, PullResult};
-use crate::report::{chain, one_line};
 
 /// The maximum number of listed items.
 const SHOWN: usize = 3;

@@ -33,15 +33,17 @@ pub use text::{json, text};
 
 pub(super) use probe::find as find_program;
 
+use vik_base::report::colored;
+use vik_base::report::{Exit, Failure};
+use vik_daemon::Instance;
+use vik_orchestrator::intake::PullResult;
+use vik_orchestrator::signals::Signals;
+use vik_session::host::{Host, own_environment};
+use vik_workflow::{FileFindings, WorkflowFile, absolute};
+
 use super::args::DoctorArgs;
 use super::{CliResult, print, print_json};
-use crate::daemon::{self, Instance};
-use crate::host::{Host, own_environment};
-use crate::intake::PullResult;
-use crate::report::colored;
-use crate::report::{Exit, Failure};
-use crate::signals::Signals;
-use crate::workflow_file::{FileFindings, WorkflowFile, absolute};
+
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
 use probe::with_progress_message;
@@ -194,7 +196,7 @@ fn host(
     workflow: &Workflow,
     instance: Option<&Instance>,
 ) -> Option<Host> {
-    match daemon::host(workflow_path, workflow, instance?) {
+    match vik_daemon::host(workflow_path, workflow, instance?) {
         Ok(host) => {
             let home = host.layout.home();
             checks.push(environment_checks::writable("home", "the workspace root", home));
@@ -261,7 +263,7 @@ fn scratch(checks: &mut Vec<Check>) -> Option<Scratch> {
 /// Pulls once. The stderr output of the command is temporary.
 async fn pull(host: &Host, workflow: &Workflow, scratch: &Scratch, cancel: &CancellationToken) -> PullResult {
     let stderr = scratch.path().join("pull.stderr");
-    let pull = crate::intake::pull(host, workflow, &stderr, cancel.cancelled());
+    let pull = vik_orchestrator::intake::pull(host, workflow, &stderr, cancel.cancelled());
     with_progress_message("the pull command", pull).await
 }
 

@@ -2,9 +2,9 @@
 //! does that.
 
 use vik_core::workflow::{NotifyAddress, NotifyChannel, Workflow};
+use vik_session::host::own_environment;
 
 use super::check::{Check, Group};
-use crate::host::own_environment;
 
 /// Returns one check for each notifier.
 pub(super) fn check(workflow: &Workflow) -> Vec<Check> {

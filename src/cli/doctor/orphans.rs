@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use vik_base::report::{Exit, one_line, stdout_width, table_within};
+use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::{Audited, ProcessId};
+use vik_session::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 
 use super::super::{CliResult, history, print, print_json};
-use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
-use crate::report::{Exit, one_line, stdout_width, table_within};
 
 /// The owner of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
+use vik_base::report::describe_exit;
+use vik_base::report::{one_line, tail_lines};
 use vik_proc::{Limits, Mark, Output, ShimSpec};
-
-use crate::host::{ATTEMPT_MARK, Host, os_env};
-use crate::report::describe_exit;
-use crate::report::{one_line, tail_lines};
-use crate::secrets::masked::read_tail;
-use crate::workspace::fs::{create_private_dir_all, write_private};
+use vik_session::host::{ATTEMPT_MARK, Host, os_env};
+use vik_session::secrets::masked::read_tail;
+use vik_workspace::fs::{create_private_dir_all, write_private};
 
 /// How long a program may take to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -96,8 +95,8 @@ pub(super) async fn version(
         max_bytes: MAX_VERSION_BYTES,
     };
     let run = host.supervisor.output(&spec, limits, cancel.cancelled()).await;
-    let run =
-        run.map_err(|error| NoVersion::Failed(format!("could not run: {}", crate::report::chain(&error))))?;
+    let run = run
+        .map_err(|error| NoVersion::Failed(format!("could not run: {}", vik_base::report::chain(&error))))?;
     if run.cancelled {
         return Err(NoVersion::Cancelled);
     }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use vik_base::report::ledger_failure;
+use vik_base::report::{Exit, Failure, chain, count};
+use vik_daemon::Instance;
 use vik_store::ledger::{Health, Repaired, check, repair};
+use vik_workflow::absolute;
 
 use super::super::{CliResult, history, print, print_json};
-use crate::daemon::Instance;
-use crate::report::ledger_failure;
-use crate::report::{Exit, Failure, chain, count};
-use crate::workflow_file::absolute;
 
 /// Checks the ledger and rebuilds it if it is damaged. The damaged files are kept beside it.
 pub fn run(workflow: &Path, json: bool) -> CliResult {

@@ -1,11 +1,11 @@
 //! Checks whether the sandbox can be set up, and which hooks run agent output outside of it.
 
+use vik_base::report::count;
 use vik_core::workflow::{PromptSource, SandboxBackend, SandboxPolicy, Stage, Workflow};
+use vik_session::hooks::outside;
+use vik_session::sandbox;
 
 use super::check::{Check, Group};
-use crate::hooks::outside;
-use crate::report::count;
-use crate::sandbox;
 
 /// Returns the checks of the sandbox. `prompt` returns the text of a prompt.
 pub(super) fn check(workflow: &Workflow, prompt: impl Fn(&PromptSource) -> Option<String>) -> Vec<Check> {

@@ -1,13 +1,13 @@
 //! Checks whether each secret has a value. Values are never shown.
 
 use tokio_util::sync::CancellationToken;
+use vik_base::report::chain;
 use vik_core::workflow::{SecretSource, Workflow};
+use vik_session::host::Host;
+use vik_session::secrets::{Resolver, is_short};
 
 use super::Scratch;
 use super::check::{Check, Group};
-use crate::host::Host;
-use crate::report::chain;
-use crate::secrets::{Resolver, is_short};
 
 /// Returns one check for each secret. Without a scratch folder, commands are not tried.
 pub(super) async fn check(

@@ -6,13 +6,13 @@ use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::scheduler::Start;
 use vik_core::workflow::{Stage, Workflow};
+use vik_session::attempt::{issue_context, sample_output, stage_context};
+use vik_session::host::Host;
+use vik_template::TemplateError;
+use vik_workflow::{Kind, Source, Sources};
 
 use super::check::{Check, Group};
 use super::probe::{self, Scratch};
-use crate::host::Host;
-use crate::session::{issue_context, sample_output, stage_context};
-use crate::template::{self, TemplateError};
-use crate::workflow_file::{Kind, Source, Sources};
 
 /// A sample issue for templates, by its origin.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Sample {
 
     fn name(&self) -> String {
         match self {
-            Self::Pulled(issue) => format!("issue {}", crate::report::one_line(issue.id.as_str(), 40)),
+            Self::Pulled(issue) => format!("issue {}", vik_base::report::one_line(issue.id.as_str(), 40)),
             Self::MadeUp(_) => "a sample issue".to_owned(),
         }
     }
@@ -126,7 +126,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     };
     let mut rendered_script = None;
     let rendered = match source.kind {
-        Kind::Prompt | Kind::ResumePrompt => template::prompt(&source.text, &context).map(|prompt| {
+        Kind::Prompt | Kind::ResumePrompt => vik_template::prompt(&source.text, &context).map(|prompt| {
             let length: usize = prompt.join(std::iter::empty::<&str>()).chars().count();
             match prompt.commands().count() {
                 0 => format!("{length} characters"),
@@ -134,7 +134,7 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
                 n => format!("{length} characters and the output of {n} commands"),
             }
         }),
-        _ => template::script(&source.text, &context).map(|script| {
+        _ => vik_template::script(&source.text, &context).map(|script| {
             let lines = script.trim().lines().count();
             rendered_script = Some(script);
             if lines == 1 {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use vik_core::duration::Span;
 use vik_core::issue::Pull;
 use vik_core::workflow::load;
+use vik_orchestrator::intake::{PullError, PullResult};
 
 use super::*;
-use crate::intake::{PullError, PullResult};
 
 const GOOD: &str = r#"agents:
   coder: { runtime: command, command: [/bin/sh] }
@@ -250,9 +250,9 @@ fn template_is_rendered_with_an_issue_of_the_pull() {
     let (_folder, path) = folder(BROKEN, "Work.");
     let loaded = load(&BROKEN.replace("isue", "issue"));
     let workflow = loaded.draft().unwrap().clone();
-    let sources = crate::workflow_file::Sources::read(&workflow, &loaded, path.parent().unwrap());
+    let sources = vik_workflow::Sources::read(&workflow, &loaded, path.parent().unwrap());
     let instance = Instance::of(&path).unwrap();
-    let host = daemon::host(&path, &workflow, &instance).unwrap();
+    let host = vik_daemon::host(&path, &workflow, &instance).unwrap();
     let item = r#"[{"id":"7","state":"closing","title":"t"},{"id":"8","state":"todo","assignee":"me"}]"#;
     let pulled = Pull::parse(item.as_bytes()).unwrap().issues;
     let render = |pulled: &[Issue]| {

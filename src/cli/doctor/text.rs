@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use vik_base::report::{Exit, clean};
 use vik_core::workflow::render;
 
 use super::check::{Check, Examination, Status};
-use crate::report::{Exit, clean};
 
 /// Formats the report as text for people.
 pub fn text(examination: &Examination, strict: bool, color: bool) -> String {

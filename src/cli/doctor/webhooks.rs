@@ -1,9 +1,9 @@
 //! Checks whether each webhook has a secret.
 
 use vik_core::workflow::Workflow;
+use vik_daemon::webhooks::secret;
 
 use super::check::{Check, Group};
-use crate::webhooks::secret;
 
 /// The minimum length of a secret: a shorter one could be guessed.
 const MIN_SECRET_CHARS: usize = 16;

@@ -22,13 +22,14 @@ use vik_store::ledger::Reader;
 
 pub(super) use text::{answer, heading, intent, limits, paragraph};
 
+use vik_base::report::ledger_failure;
+use vik_base::report::{Exit, Failure, one_line, stdout_width};
+use vik_daemon::{Instance, Presence};
+use vik_orchestrator::api_view;
+use vik_workflow::{WorkflowFile, absolute};
+
 use super::args::ExplainArgs;
 use super::{CliResult, client, history, print, print_json, warn};
-use crate::api_view;
-use crate::daemon::{Instance, Presence};
-use crate::report::ledger_failure;
-use crate::report::{Exit, Failure, one_line, stdout_width};
-use crate::workflow_file::{WorkflowFile, absolute};
 
 /// The maximum number of decisions in the output.
 const MAX_DECISIONS: u32 = 200;

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use vik_api::{
     DaemonState, DecisionView, Explained, Explanation, HoldView, RunState, StageState, StageView, TrustView,
 };
+use vik_base::report::{self, count, elapsed_suffix, one_line, spent, table_within, wrap};
 
 use crate::cli::show;
-use crate::report::{self, count, elapsed_suffix, one_line, spent, table_within, wrap};
 
 /// The maximum number of decisions shown.
 const MAX_DECISIONS: usize = 30;

@@ -1,8 +1,9 @@
 //! `vik git push`
 
+use vik_base::report::{Exit, Failure};
+use vik_workspace::git::{View, output};
+
 use super::{failure, run_git};
-use crate::git::{View, output};
-use crate::report::{Exit, Failure};
 
 /// When a push may replace a branch.
 #[derive(Clone, Copy, PartialEq, Eq)]

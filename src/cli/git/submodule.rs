@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use vik_base::report::{Exit, Failure, one_line};
+use vik_workspace::git::submodules::{Submodule, submodules_of_commit};
+use vik_workspace::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
+use vik_workspace::normalize;
 
 use super::{CliResult, Target, failure, fetch, print, reset, update_workspace_refs, warn};
-use crate::git::submodules::{Submodule, submodules_of_commit};
-use crate::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
-use crate::report::{Exit, Failure, one_line};
-use crate::workspace::normalize;
 
 /// What `vik git submodule` does.
 #[derive(Debug, Subcommand)]

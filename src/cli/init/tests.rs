@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 use clap::Parser;
 use vik_core::workflow::{PromptSource, load};
+use vik_template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
 
 use super::*;
 use crate::cli::{Cli, Verb};
-use crate::template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
 
 const TRACKERS: [TrackerKind; 5] = [
     TrackerKind::Files,
@@ -135,7 +135,7 @@ fn generated_scripts_are_valid_shell() {
                 .filter_map(|stage| stage.verify.clone()),
         );
         for script in &scripts {
-            sh(&crate::template::script(script, &context).unwrap());
+            sh(&vik_template::script(script, &context).unwrap());
         }
         files
             .iter()

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize as _;
 use serde_json::Value;
+use vik_base::report::{attempt_cost, cost, one_line, short};
 use vik_core::duration::Span;
 use vik_core::event::Ended;
 use vik_core::limits::LimitHit;
@@ -11,7 +12,6 @@ use vik_core::outcome::{Outcome, Usage};
 
 use super::style::{Line, TextStyle};
 use super::tool::{self, Call, text};
-use crate::report::{attempt_cost, cost, one_line, short};
 
 /// The maximum length of a text on one line, in characters.
 const MAX_TEXT_CHARS: usize = 200;

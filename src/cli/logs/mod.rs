@@ -15,6 +15,8 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vik_base::report::colored;
+use vik_base::report::{Exit, Failure, stdout_width};
 use vik_store::PastAttempt;
 
 use self::style::OutputStyle;
@@ -22,8 +24,6 @@ use self::tail::Tail;
 use self::transcript::Transcript;
 use super::args::LogsArgs;
 use super::{CliResult, history};
-use crate::report::colored;
-use crate::report::{Exit, Failure, stdout_width};
 
 /// How often logs are checked for new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use vik_base::report::{Exit, Failure};
+use vik_daemon::Instance;
+use vik_session::secrets::Resolver;
+use vik_workflow::WorkflowFile;
+
 use crate::cli::doctor::Scratch;
-use crate::daemon::{self, Instance};
-use crate::report::{Exit, Failure};
-use crate::secrets::Resolver;
-use crate::workflow_file::WorkflowFile;
 
 /// The hint for a secret that cannot be looked up.
 const HINT: &str = "make the secret readable here, or use `--unmasked` if nobody else can see the output";
@@ -18,7 +19,7 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     let loaded = WorkflowFile::valid(workflow, |_| {}).map_err(|failure| failure.hint(HINT))?;
     let names: Vec<String> = loaded.workflow.secrets.keys().cloned().collect();
     let failure = |heading: &str, error: &dyn std::error::Error| Failure::failed("secrets", heading, error);
-    let host = daemon::host(&loaded.path, &loaded.workflow, &Instance::of(&loaded.path)?)?;
+    let host = vik_daemon::host(&loaded.path, &loaded.workflow, &Instance::of(&loaded.path)?)?;
     if names.is_empty() {
         return Ok(());
     }

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-
-use crate::report::clean;
+use vik_base::report::clean;
 
 /// The column where the text of an event starts: after its time and mark.
 const GUTTER: usize = 11;

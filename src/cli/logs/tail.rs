@@ -5,15 +5,15 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use vik_base::report::clean;
 use vik_core::visible;
+use vik_session::secrets;
 use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
+use vik_workspace::fs as private;
 
 use super::raw;
 use super::transcript::Transcript;
 use crate::cli::args::LogsArgs;
-use crate::report::clean;
-use crate::secrets;
-use crate::workspace::fs as private;
 
 /// The number of bytes of a long line that are printed at once.
 const PART_BYTES: u64 = 1024 * 1024;

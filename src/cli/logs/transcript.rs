@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use vik_base::report::one_line;
 use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
 
 use super::event;
 use super::style::{Line, OutputStyle, TextStyle};
 use super::tool::{Call, text};
-use crate::report::one_line;
 
 /// A token count is printed again once it has grown by at least this number and by half.
 const TOKENS_STEP: u64 = 20_000;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use vik_api::{Figures, ReportView};
+use vik_base::report::{one_line, short, spent_cost};
 
 use super::text::{period_start, span, summary, time, under_way};
-use crate::report::{one_line, short, spent_cost};
 
 /// Formats the whole report.
 pub fn markdown(report: &ReportView) -> String {

@@ -9,13 +9,13 @@ mod tests;
 use std::path::Path;
 
 use jiff::Timestamp;
+use vik_base::report::ledger_failure;
+use vik_base::report::{Exit, Failure, stdout_width};
+use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
 
 use super::args::ReportArgs;
 use super::{CliResult, history, print, print_json};
-use crate::figures::{self, Window};
-use crate::report::ledger_failure;
-use crate::report::{Exit, Failure, stdout_width};
 
 /// Prints the sums of the ledger's records.
 pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {

@@ -1,11 +1,11 @@
 use jiff::{SignedDuration, Timestamp};
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
+use vik_control::figures::{Window, figures};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use super::markdown::{cell, markdown};
 use super::text::text;
-use crate::figures::{Window, figures};
 
 fn at(hours: i64) -> Timestamp {
     let start: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();

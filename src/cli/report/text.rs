@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{Figures, Part, ReportView, cost_text};
+use vik_base::report::{count, count_short, one_line, short, spent_cost, table_within, wrap};
 use vik_core::duration::Span;
-
-use crate::report::{count, count_short, one_line, short, spent_cost, table_within, wrap};
 
 /// Tables of narrower terminals have only the most important columns.
 const WIDE: usize = 76;

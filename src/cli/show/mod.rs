@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vik_api::{AttemptView, LimitView, RunState, RunView};
+use vik_base::report::ledger_failure;
+use vik_base::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
+use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
 use super::args::ShowArgs;
 use super::{CliResult, explain, history, print, print_json, runs};
-use crate::report::ledger_failure;
-use crate::report::{Exit, Failure, attempt_cost, clean, one_line, spent, stdout_width, tokens};
-use crate::workflow_file::absolute;
 
 /// The maximum number of decisions, which is more than the ledger keeps of one issue.
 const MAX_DECISIONS: u32 = 2000;

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
+use vik_base::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
 use vik_core::ids::AgentName;
@@ -13,7 +14,6 @@ use vik_core::outcome::CostSource;
 
 use super::{cost_text, took};
 use crate::cli::explain;
-use crate::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
 
 /// The decisions about all issues that the timeline of an issue has: those of a person. Edits of
 /// the workflow and resource pressure are left out.

@@ -12,11 +12,12 @@ use vik_api::{Daemon, DaemonState, Response, Status, Verb};
 
 pub use text::text;
 
+use vik_base::report::{Exit, Failure, stdout_width, table};
+use vik_daemon::{Instance, InstanceInfo, Presence};
+use vik_workflow::absolute;
+
 use super::args::StatusArgs;
 use super::{CliResult, client, print, print_json, stop};
-use crate::daemon::{Instance, InstanceInfo, Presence};
-use crate::report::{Exit, Failure, stdout_width, table};
-use crate::workflow_file::absolute;
 
 /// Shows one daemon, or all daemons of this user.
 pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {

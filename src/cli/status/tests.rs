@@ -103,7 +103,7 @@ fn approval(issue: &str, gate: Gate, call: Option<Call>) -> ApprovalView {
         issue_id: issue.into(),
         issue_title: "Title".to_owned(),
         stage: "implement".into(),
-        detail: crate::api_view::describe_request(&request),
+        detail: vik_orchestrator::api_view::describe_request(&request),
         request,
     }
 }

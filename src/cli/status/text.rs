@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use vik_api::{
     ApprovalView, DayView, LastPull, ParkedView, SessionView, SpendView, Status, WaitingView, WorkflowView,
 };
-
-use super::state;
-use crate::report::{
+use vik_base::report::{
     ago, cost, count, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
 };
+
+use super::state;
 
 /// The maximum number of waiting issues shown.
 const MAX_WAITING: usize = 20;

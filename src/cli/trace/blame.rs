@@ -4,19 +4,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use vik_api::{Author, BlameView, BlamedLines, SCHEMA};
+use vik_base::report::{Exit, Failure};
 use vik_core::file_change::RelPath;
 use vik_core::ids::IssueId;
 use vik_proc::untrusted;
+use vik_session::provenance::blame::{self, Blame};
+use vik_session::provenance::record::masked;
+use vik_session::provenance::{Record, Trace};
+use vik_workspace::changes::{Store, read_file};
+use vik_workspace::folder_name;
+use vik_workspace::fs as private;
 
 use super::{text, unreadable, view};
 use crate::cli::{CliResult, print, print_json};
-use crate::provenance::blame::{self, Blame};
-use crate::provenance::record::masked;
-use crate::provenance::{Record, Trace};
-use crate::report::{Exit, Failure};
-use crate::workspace::changes::{Store, read_file};
-use crate::workspace::folder_name;
-use crate::workspace::fs as private;
 
 /// The file to blame.
 struct BlamedFile {

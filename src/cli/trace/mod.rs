@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use vik_api::{BrokenRecord, SCHEMA, TraceCheck};
+use vik_base::report::{Exit, Failure};
 use vik_core::ids::IssueId;
+use vik_session::provenance::{Line, Trace, map};
+use vik_session::secrets;
+use vik_workflow::absolute;
 
 use super::{CliResult, history, print, print_json};
-use crate::provenance::{Line, Trace, map};
-use crate::report::{Exit, Failure};
-use crate::secrets;
-use crate::workflow_file::absolute;
 
 /// `vik trace`
 #[derive(Debug, Args)]

@@ -6,9 +6,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use vik_base::report::{Exit, Failure, count};
+use vik_session::provenance::Line;
+
 use crate::cli::{CliResult, print};
-use crate::provenance::Line;
-use crate::report::{Exit, Failure, count};
 
 /// The ref of the notes, under `refs/notes/`.
 const REF: &str = "agent-trace";

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use vik_api::{Author, BlameView, IntentView, TraceCheck, TraceEntry, TracedFile};
-
-use crate::report::{clean, count, one_line, table};
+use vik_base::report::{clean, count, one_line, table};
 
 /// Lists the attempts with their files.
 pub fn log(entries: &[TraceEntry]) -> String {

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use vik_api::{IntentFile, IntentView, TraceEntry, TracedAttempt, TracedFile};
 use vik_core::file_change::ChangeKind;
 use vik_core::ids::IssueId;
-
-use crate::provenance::map::Intent;
-use crate::provenance::{Mutation, Record};
+use vik_session::provenance::map::Intent;
+use vik_session::provenance::{Mutation, Record};
 
 /// Returns the attempt of a record.
 pub fn attempt(record: &Record) -> TracedAttempt {

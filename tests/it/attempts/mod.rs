@@ -1,7 +1,7 @@
 //! One attempt whose processes die: each new process resumes it where the one before ended.
 //!
 //! Each process is this program, run again with one hidden test, which only calls
-//! `vik::session::run`.
+//! `vik_session::attempt::run`.
 
 mod dying;
 mod limits;

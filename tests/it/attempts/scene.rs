@@ -6,9 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vik::host::{Host, own_environment};
-use vik::session::{self, Attempt, AttemptCommands, Finish, Live, Stop};
-use vik::workspace::Layout;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
@@ -16,6 +13,9 @@ use vik_core::machine::AttemptResult;
 use vik_core::scheduler::{Start, StopReason};
 use vik_core::workflow::Workflow;
 use vik_proc::Supervisor;
+use vik_session::attempt::{self, Attempt, AttemptCommands, Finish, Live, Stop};
+use vik_session::host::{Host, own_environment};
+use vik_workspace::Layout;
 
 use crate::support::*;
 
@@ -47,8 +47,8 @@ fn attempt(
     grace: Duration,
 ) -> (
     Attempt,
-    session::AttemptControl,
-    tokio::sync::mpsc::UnboundedReceiver<session::AttemptUpdate>,
+    attempt::AttemptControl,
+    tokio::sync::mpsc::UnboundedReceiver<attempt::AttemptUpdate>,
 ) {
     let workflow_path = folder.join("work/workflow.yml");
     let workflow = read_workflow(&workflow_path);
@@ -96,7 +96,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
         let (attempt, control, mut receiver) = attempt(&folder, start, GRACE);
         let detach = folder.join("detach");
         let limit = folder.join("limit");
-        let made = tokio::spawn(session::run(attempt));
+        let made = tokio::spawn(attempt::run(attempt));
         let mut warned = false;
         // Sends the commands that an orchestrator would send.
         while !made.is_finished() {
@@ -104,7 +104,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
                 control.detach();
             }
             while let Ok(update) = receiver.try_recv() {
-                let session::AttemptUpdateKind::Spent(spent) = update.kind else {
+                let attempt::AttemptUpdateKind::Spent(spent) = update.kind else {
                     continue;
                 };
                 let Ok(max) = std::fs::read_to_string(&limit) else {

@@ -1,6 +1,6 @@
 //! `kill -9` of the daemon, the shims, the agents or all of them, at each named point.
 
-use vik::crash::POINTS;
+use vik_base::failpoint::POINTS;
 
 use super::rig::{Rig, Target};
 

@@ -8,7 +8,6 @@ use std::process::Command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-
 use vik_testkit::wait_for;
 
 use crate::support::{LONG, World, alive, eventually, list};

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use vik::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
+use vik_workspace::git::programs::{LEADING_KEYS, PROGRAM_KEYS, fits};
 
 use super::{Clone, has};
 

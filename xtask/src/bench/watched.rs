@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use vik::control::http::{Feed, HttpServer, Keys, Metrics, Setup, Tcp};
 use vik_api::Fact;
+use vik_control::http::{Feed, HttpServer, Keys, Metrics, Setup, Tcp};
 use vik_testkit::HttpClient;
 
 use super::metric::{Key, Measured};
@@ -177,7 +177,7 @@ const END: &[u8] = b"}\n\n";
 struct ApiServer {
     _folder: tempfile::TempDir,
     _server: HttpServer,
-    _asks: tokio::sync::mpsc::Receiver<vik::orchestrator::ControlRequest>,
+    _asks: tokio::sync::mpsc::Receiver<vik_orchestrator::ControlRequest>,
     feed: Feed,
     address: String,
     token: String,
@@ -190,7 +190,7 @@ impl ApiServer {
         let workflow = folder.path().join("workflow.yml");
         std::fs::write(&workflow, "").map_err(|error| context(&error))?;
         let root = vik_core::workflow::WorkspaceRoot::Path(folder.path().join("home").display().to_string());
-        let layout = vik::workspace::Layout::resolve(&workflow, &root).map_err(|error| context(&error))?;
+        let layout = vik_workspace::Layout::resolve(&workflow, &root).map_err(|error| context(&error))?;
         let tcp = Tcp::bind(([127, 0, 0, 1], 0).into()).map_err(|error| context(&error))?;
         let address = tcp.address().to_string();
         let file = folder.path().join("api.token");

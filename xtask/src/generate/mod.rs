@@ -38,7 +38,7 @@ fn all() -> Vec<Generated> {
         ("docs/reference/cli.md", cli::markdown()),
         (
             "docs/reference/openapi.json",
-            format!("{:#}\n", vik::control::http::openapi()),
+            format!("{:#}\n", vik_control::http::openapi()),
         ),
     ];
     files.extend(json::schemas());

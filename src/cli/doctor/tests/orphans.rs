@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 
+use vik_daemon::InstanceInfo;
 use vik_proc::{Audited, Mark, ProcessId};
+use vik_session::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 
 use super::super::orphans::{KnownInstance, OwnedProcess, Owner, find_owner, text};
-use crate::daemon::InstanceInfo;
-use crate::host::{ATTEMPT_MARK, INSTANCE_MARK, SHIM_MARK};
 
 const ATTEMPT: &str = "0195fbe3-0000-7000-8000-000000000001";
 

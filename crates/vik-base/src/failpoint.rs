@@ -1,0 +1,85 @@
+//! Named points in an attempt's life at which a test can stop the daemon and kill processes.
+//!
+//! Only debug builds have them, and only if `VIK_CRASH_DIR` is set: a file `NAME.armed` in that
+//! folder becomes `NAME.hit`, and the whole process stops itself (SIGSTOP). The test removes
+//! `NAME.hit` before it continues the process (SIGCONT).
+
+/// The points, in the order of an attempt's life.
+pub const POINTS: &[&str] = &[
+    "decided",
+    "committed",
+    "begun",
+    "locked",
+    "workspace_ready",
+    "before_run_started",
+    "before_run_ended",
+    "prompt_ready",
+    "base_taken",
+    "shim_started",
+    "agent_started",
+    "agent_ended",
+    "changes_found",
+    "trace_appended",
+    "changes_traced",
+    "verify_ended",
+    "asked",
+    "answered",
+    "log_ended",
+    "after_run_started",
+    "after_run_ended",
+    "reported",
+    "end_committed",
+];
+
+/// The points of an attempt that has outputs, in their order.
+pub const OUTPUT_POINTS: &[&str] = &["outputs_taken", "output_applying", "output_ran", "output_applied"];
+
+/// The points of an attempt whose workspace is a linked work tree, in their order.
+pub const WORK_TREE_POINTS: &[&str] = &[
+    "repository_begun",
+    "repository_separated",
+    "work_tree_led_back",
+    "objects_taken_over",
+    "branch_moved",
+    "commits_taken_over",
+];
+
+/// Returns the folder in which tests arm fail points.
+#[cfg(debug_assertions)]
+pub(crate) fn folder() -> Option<&'static std::path::Path> {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| std::env::var_os("VIK_CRASH_DIR").map(PathBuf::from))
+        .as_deref()
+}
+
+/// Stops the process if a test has armed this point.
+#[cfg(debug_assertions)]
+pub fn reach(name: &str) {
+    use nix::sys::signal::{Signal, kill};
+
+    debug_assert!(
+        [POINTS, OUTPUT_POINTS, WORK_TREE_POINTS]
+            .iter()
+            .any(|points| points.contains(&name)),
+        "`{name}` is not listed"
+    );
+    let Some(folder) = folder() else { return };
+    let hit = folder.join(format!("{name}.hit"));
+    if std::fs::rename(folder.join(format!("{name}.armed")), &hit).is_err() {
+        return;
+    }
+    let _ = kill(nix::unistd::getpid(), Signal::SIGSTOP);
+    // This thread can run for an instant before the stop takes effect.
+    while hit.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// Does nothing in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn reach(_: &str) {}

@@ -1,0 +1,305 @@
+//! The history of runs: joins the ledger, the records of attempts and the daemon's status.
+
+use std::collections::HashMap;
+
+use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
+use vik_base::report;
+use vik_core::ids::{AttemptId, IssueId, RunId};
+use vik_core::limits::estimated;
+use vik_core::outcome::CostSource;
+use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
+use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
+use vik_workspace::Layout;
+
+/// The ledger's records of attempts and runs.
+#[derive(Debug, Default)]
+pub struct StoredHistory {
+    attempts: HashMap<AttemptId, StoredAttempt>,
+    /// The phase of each run.
+    phases: HashMap<RunId, String>,
+}
+
+impl StoredHistory {
+    /// Reads the records of one issue, or of all issues.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn read(ledger: &Reader, issue: Option<&IssueId>) -> Result<Self, LedgerError> {
+        Ok(Self::of(
+            ledger.attempts(issue, u32::MAX)?,
+            ledger.runs(issue, u32::MAX)?,
+        ))
+    }
+
+    fn of(attempts: Vec<StoredAttempt>, runs: Vec<StoredRun>) -> Self {
+        let attempts = attempts.into_iter();
+        Self {
+            attempts: attempts
+                .map(|attempt| (attempt.started.attempt_id, attempt))
+                .collect(),
+            phases: runs.into_iter().map(|run| (run.id, run.phase)).collect(),
+        }
+    }
+}
+
+/// Returns the latest runs of all issues, latest first, and whether there are more than `max`.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn latest(
+    layout: &Layout,
+    ledger: &Reader,
+    status: Option<&Status>,
+    max: u32,
+) -> Result<(Vec<RunView>, bool), LedgerError> {
+    let mut runs = ledger.runs(None, max.saturating_add(1))?;
+    let more = runs.len() > max as usize;
+    runs.truncate(max as usize);
+    let mut stored = Vec::new();
+    for run in &runs {
+        stored.extend(ledger.attempts_of_run(run.id)?);
+    }
+    let past: Vec<_> = stored
+        .iter()
+        .filter_map(|attempt| PastAttempt::read(files(layout, attempt)))
+        .collect();
+    let ids: Vec<_> = runs.iter().map(|run| run.id.to_string()).collect();
+    let mut views = join(&past, &StoredHistory::of(stored, runs), status);
+    views.sort_by_key(|view| ids.iter().position(|id| *id == view.run_id));
+    Ok((views, more))
+}
+
+/// Returns the runs of one issue, oldest first.
+///
+/// # Errors
+/// If the files or the ledger cannot be read.
+pub fn of_issue(
+    layout: &Layout,
+    ledger: Option<&Reader>,
+    status: Option<&Status>,
+    issue: &IssueId,
+) -> Result<Vec<RunView>, HistoryError> {
+    let past = History::of_issue(&layout.issue_sessions_dir(issue))?;
+    let books = match ledger {
+        Some(ledger) => StoredHistory::read(ledger, Some(issue))?,
+        None => StoredHistory::default(),
+    };
+    Ok(join(&past.attempts, &books, status))
+}
+
+/// Returns one attempt and its view, or `None` if the ledger does not know it or its files are
+/// missing.
+///
+/// # Errors
+/// If the ledger cannot be read.
+pub fn attempt(
+    layout: &Layout,
+    ledger: &Reader,
+    status: Option<&Status>,
+    attempt_id: AttemptId,
+) -> Result<Option<(PastAttempt, AttemptView)>, LedgerError> {
+    let Some(stored) = ledger.attempt(attempt_id)? else {
+        return Ok(None);
+    };
+    let Some(past) = PastAttempt::read(files(layout, &stored)) else {
+        return Ok(None);
+    };
+    let books = StoredHistory::of(vec![stored], Vec::new());
+    let view = view(&past, &books, status);
+    Ok(Some((past, view)))
+}
+
+/// Returns the paths of an attempt's files.
+pub fn files(layout: &Layout, attempt: &StoredAttempt) -> AttemptFiles {
+    let started = &attempt.started;
+    AttemptFiles::new(
+        &layout.issue_sessions_dir(&started.issue),
+        &started.stage,
+        started.attempt_id,
+    )
+}
+
+/// The errors of reading the history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The files cannot be read.
+    #[error(transparent)]
+    Files(#[from] StoreError),
+}
+
+/// Groups attempts by run, in the order in which the runs first occur.
+pub fn join(attempts: &[PastAttempt], books: &StoredHistory, status: Option<&Status>) -> Vec<RunView> {
+    let mut runs: Vec<RunView> = Vec::new();
+    let mut run_indexes: HashMap<RunId, usize> = HashMap::new();
+    for attempt in attempts {
+        let record = &attempt.record;
+        let index = *run_indexes.entry(record.run_id).or_insert_with(|| {
+            runs.push(RunView {
+                run_id: record.run_id.to_string(),
+                issue_id: record.issue_id.clone(),
+                issue_title: String::new(),
+                stage: record.stage.clone(),
+                state: RunState::Ended,
+                outcome: None,
+                attempts: Vec::new(),
+            });
+            runs.len() - 1
+        });
+        runs[index].issue_title.clone_from(&record.issue_title);
+        runs[index].attempts.push(view(attempt, books, status));
+    }
+    for run in &mut runs {
+        run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
+        run.state = match status {
+            Some(status) => state(run, status),
+            None => stored_state(run, books),
+        };
+    }
+    runs
+}
+
+fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -> AttemptView {
+    let (record, ended) = (&attempt.record, attempt.ended.as_ref());
+    let id = record.session_id.to_string();
+    let live = status.and_then(|status| status.sessions.iter().find(|session| session.session_id == id));
+    let stored = books.attempts.get(&record.session_id);
+    let stored_end = stored.and_then(|stored| stored.ended.as_ref());
+    // An attempt without an end that no daemon knows was interrupted: its daemon died. It can be
+    // recovered while its shim lives or its result waits for a person.
+    let lost = ended.is_none()
+        && stored_end.is_none()
+        && live.is_none()
+        && !has_shim(attempt)
+        && !vik_store::is_awaiting_result_approval(&attempt.files.journal());
+    AttemptView {
+        attempt: record.attempt,
+        session_id: id,
+        outcome: ended
+            .map(|ended| ended.outcome)
+            // A full disk can prevent the end from being logged.
+            .or(stored_end.map(|stored_end| stored_end.report.outcome))
+            .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
+        failure_class: ended.map_or_else(
+            || stored_end.and_then(|stored_end| stored_end.report.failure_class),
+            |ended| ended.failure_class,
+        ),
+        reason: ended.map_or_else(
+            || stored_end.and_then(|stored_end| stored_end.report.reason.clone()),
+            |ended| ended.reason.clone(),
+        ),
+        exit_code: ended.map_or_else(
+            || stored_end.and_then(|stored_end| stored_end.report.exit_code),
+            |ended| ended.exit_code,
+        ),
+        started_at: record.started_at,
+        ended_at: attempt.ended_at.or(stored_end.map(|stored_end| stored_end.at)),
+        duration_ms: ended.map(|ended| ended.duration_ms),
+        usage: ended
+            .map(|ended| ended.usage)
+            .or(stored_end.map(|stored_end| stored_end.report.usage))
+            .or(live.map(|live| live.usage))
+            .unwrap_or_default(),
+        cost_usd: ended.map_or_else(
+            || {
+                let stored_end = stored_end.filter(|stored_end| stored_end.source != CostSource::None);
+                stored_end.map(|stored_end| stored_end.charged.usd.usd())
+            },
+            |ended| ended.cost_usd,
+        ),
+        cost_source: ended
+            .map(|ended| ended.cost_source)
+            .or(stored_end.map(|stored_end| stored_end.source))
+            .unwrap_or_default(),
+        charged: stored_end.map(|stored_end| {
+            let estimated = estimated(stored_end.report.spend, stored_end.charged, stored_end.source);
+            SpendView::of(stored_end.charged, estimated)
+        }),
+        resumed_from: stored
+            // An attempt that could not resume its conversation started a new one.
+            .filter(|_| !stored_end.is_some_and(|stored_end| stored_end.report.resume_failed))
+            .and_then(|stored| stored.started.resumed_from)
+            .map(|session| session.to_string()),
+        proof: ended
+            .and_then(|ended| ended.proof.clone())
+            .or_else(|| stored_end.and_then(|stored_end| stored_end.report.proof.clone())),
+        hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
+        outputs: outputs(attempt),
+        log: attempt.files.log(),
+    }
+}
+
+/// Returns the outputs that the attempt requested, in the order in which they were started.
+fn outputs(attempt: &PastAttempt) -> Vec<OutputView> {
+    let record = &attempt.record;
+    let mut views: Vec<OutputView> = Vec::new();
+    for note in vik_store::output_notes(&attempt.files.output_book(record.run_id)) {
+        if note.session != record.session_id {
+            continue;
+        }
+        let view = OutputView {
+            kind: note.output.kind().to_string(),
+            progress: note.progress.as_str().to_owned(),
+            key: note.key.to_string(),
+            summary: report::one_line(note.output.summary(), 200),
+            detail: note.detail,
+        };
+        match views.iter_mut().find(|known| known.key == view.key) {
+            Some(known) => *known = view,
+            None => views.push(view),
+        }
+    }
+    views
+}
+
+fn has_shim(attempt: &PastAttempt) -> bool {
+    let census = vik_proc::Census::read(&attempt.files.census());
+    census.is_some_and(|census| {
+        census.boot_id == vik_proc::identity::boot_id() && census.shim.is_some_and(|shim| shim.is_alive())
+    })
+}
+
+/// Returns the state of a run while no daemon runs: a parked or waiting run keeps its state.
+fn stored_state(run: &RunView, books: &StoredHistory) -> RunState {
+    let phase = books
+        .phases
+        .iter()
+        .find(|(id, _)| id.to_string() == run.run_id)
+        .map(|(_, phase)| phase.as_str());
+    match phase {
+        Some("parked") => RunState::Parked,
+        Some("active" | "settling" | "backing_off") => RunState::Waiting,
+        _ => RunState::Ended,
+    }
+}
+
+fn state(run: &RunView, status: &Status) -> RunState {
+    let is_last = |session: &vik_api::SessionView| {
+        run.attempts
+            .last()
+            .is_some_and(|attempt| attempt.session_id == session.session_id)
+    };
+    if status.sessions.iter().any(is_last) {
+        return RunState::Running;
+    }
+    let same = |issue: &IssueId, stage: &vik_core::ids::StageName, id: &str| {
+        *issue == run.issue_id && *stage == run.stage && id == run.run_id
+    };
+    if status
+        .parked
+        .iter()
+        .any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id))
+    {
+        RunState::Parked
+    } else if status
+        .waiting
+        .iter()
+        .any(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or("")))
+    {
+        RunState::Waiting
+    } else {
+        RunState::Ended
+    }
+}

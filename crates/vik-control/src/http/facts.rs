@@ -1,0 +1,132 @@
+//! The sources of facts: the progress of the daemon's loop and the changes of its sessions.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use vik_api::{Fact, SessionView, Status};
+use vik_base::report::one_line;
+use vik_orchestrator::{Observer, Progress};
+
+use super::feed::Feed;
+use super::metrics::Metrics;
+use super::read::Daemon;
+
+/// The interval at which sessions are checked while the feed has readers.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Publishes changes of the sessions and of the daemon's state. Never returns.
+pub async fn publish_session_changes(feed: &Feed, daemon: &Daemon) {
+    let mut diff = StatusDiff::default();
+    loop {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        if feed.readers() > 0
+            && let Ok(status) = daemon.status().await
+        {
+            for fact in diff.update(&status) {
+                feed.publish(fact);
+            }
+        }
+    }
+}
+
+/// The last published state of the sessions.
+#[derive(Debug, Default)]
+struct StatusDiff {
+    sessions: HashMap<String, (u64, String, Option<String>, u64)>,
+    state: Option<String>,
+}
+
+impl StatusDiff {
+    /// Returns the facts that follow from a new status.
+    fn update(&mut self, status: &Status) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let state = format!(
+            "{:?} {} {:?} {:?}",
+            status.daemon.state, status.paused, status.paused_issues, status.workflow
+        );
+        if self.state.as_ref().is_some_and(|seen| *seen != state) {
+            facts.push(Fact::State);
+        }
+        self.state = Some(state);
+        let running: HashMap<_, _> = status
+            .sessions
+            .iter()
+            .map(|session| (session.session_id.clone(), published_values(session)))
+            .collect();
+        for session in &status.sessions {
+            if self.sessions.get(&session.session_id) != running.get(&session.session_id) {
+                facts.push(Fact::Session(Box::new(session.clone())));
+            }
+        }
+        self.sessions = running;
+        facts
+    }
+}
+
+/// Returns the values of a session whose change is published.
+fn published_values(session: &SessionView) -> (u64, String, Option<String>, u64) {
+    (
+        session.events,
+        session.phase.clone(),
+        session.activity.clone(),
+        session.usage.total().max(session.charged.tokens),
+    )
+}
+
+/// An observer that counts and publishes the progress of the daemon's loop, then calls the next
+/// observer.
+pub struct Reporter {
+    feed: Feed,
+    metrics: Metrics,
+    next: Box<dyn Observer>,
+}
+
+impl Reporter {
+    /// Creates a reporter in front of another observer.
+    pub fn new(feed: Feed, metrics: Metrics, next: Box<dyn Observer>) -> Self {
+        Self { feed, metrics, next }
+    }
+}
+
+impl Observer for Reporter {
+    fn on_progress(&mut self, progress: &Progress<'_>) {
+        self.metrics.count(progress);
+        if let Some(fact) = fact(progress) {
+            self.feed.publish(fact);
+        }
+        self.next.on_progress(progress);
+    }
+}
+
+fn fact(progress: &Progress<'_>) -> Option<Fact> {
+    Some(match progress {
+        Progress::Pulled { issues, .. } => Fact::Pulled {
+            ok: true,
+            issues: *issues,
+        },
+        Progress::PullFailed { .. } => Fact::Pulled { ok: false, issues: 0 },
+        // The status lists the session; the next check publishes it.
+        Progress::Started(start, _) => Fact::Issue {
+            issue_id: start.issue.id.clone(),
+            description: format!("`{}` starts, attempt {}", start.stage.name, start.attempt),
+        },
+        Progress::Ended(start, end) => Fact::SessionEnded {
+            session_id: start.attempt_id.to_string(),
+            issue_id: start.issue.id.clone(),
+            stage: start.stage.name.clone(),
+            outcome: end.ended.outcome.to_string(),
+            reason: end.ended.reason.as_deref().map(|reason| one_line(reason, 300)),
+        },
+        Progress::Note(issue, note) => Fact::Issue {
+            issue_id: (*issue).clone(),
+            description: vik_orchestrator::api_view::note(note),
+        },
+        // The note for the same event produces the fact.
+        Progress::Parked(_) | Progress::Awaiting(_) | Progress::Warning { .. } => return None,
+        Progress::DayLimit { .. }
+        | Progress::Reloaded { .. }
+        | Progress::EditRejected { .. }
+        | Progress::LedgerFailed { .. }
+        | Progress::Stopping { .. } => Fact::State,
+    })
+}

@@ -1,0 +1,197 @@
+//! Admits requests. It refuses pages of other sites, names that point here by DNS rebinding, and
+//! agents.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use vik_base::clock;
+use vik_core::scheduler::Actor;
+
+use super::answer::Refusal;
+use super::keys::Keys;
+use super::listener::Transport;
+use super::pages;
+use super::sign_ins::SignInRef;
+use super::signing::SIGN_IN;
+use super::tcp::Token;
+
+/// Checks each request before any handler.
+pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {
+    let transport = request.extensions().get::<Transport>().cloned();
+    let by = match &transport {
+        // The socket is in a folder of the user, and agents are refused when they connect.
+        Some(Transport::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
+        Some(Transport::Tcp(connection)) => {
+            if let Err(refusal) = check_origin(request.headers()) {
+                return refusal.into_response();
+            }
+            if pages::is_public(request.method(), request.uri().path()) {
+                let old = old_cookie(request.headers(), connection.port());
+                return remove_cookie(next.run(request).await, old);
+            }
+            // The handler checks the code of a link instead of a token.
+            if request.method() == Method::POST && request.uri().path() == SIGN_IN {
+                return next.run(request).await;
+            }
+            let peer = connection.peer();
+            let Some(credential) = credential(&keys, request.headers(), peer) else {
+                return unauthorized().into_response();
+            };
+            let token = match credential {
+                Credential::ApiToken => Token::Api,
+                Credential::SignIn(_) => Token::SignIn,
+            };
+            if let Err(refusal) = connection.admit(token).await {
+                return refusal.closing();
+            }
+            match credential {
+                Credential::ApiToken => Actor::person(&format!("API token, {peer}")),
+                Credential::SignIn(sign_in) => {
+                    request.extensions_mut().insert(sign_in);
+                    Actor::person(&format!("dashboard, {peer}"))
+                }
+            }
+        }
+        None => return Refusal::new(StatusCode::FORBIDDEN, "refused", "unknown origin").into_response(),
+    };
+    request.extensions_mut().insert(by);
+    next.run(request).await
+}
+
+/// Returns the name of the cookie of earlier Vik versions if the browser still sends it. The cookie
+/// grants nothing: a browser sends it to every port of the host, so pages keep sign-ins now.
+fn old_cookie(headers: &HeaderMap, port: u16) -> Option<String> {
+    let name = format!("vik_{port}");
+    let found = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .any(|pair| pair.trim().split_once('=').is_some_and(|(key, _)| key == name));
+    found.then_some(name)
+}
+
+fn remove_cookie(mut response: Response, name: Option<String>) -> Response {
+    let cookie = name.map(|name| format!("{name}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"));
+    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// Refuses requests to a host name that is not this machine's, and requests that a page of another
+/// site makes.
+fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = text(headers, header::HOST).unwrap_or("");
+    if !is_own_name(host) {
+        return Err(Refusal::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "host",
+            "the Host header is not an address of this machine",
+        )
+        .hint("use the address that `vik status` prints"));
+    }
+    let cross_site = Refusal::new(
+        StatusCode::FORBIDDEN,
+        "origin",
+        "the request comes from another website",
+    );
+    match text(headers, header::ORIGIN) {
+        None if headers.contains_key(header::ORIGIN) => return Err(cross_site),
+        Some(origin) if origin.strip_prefix("http://").or(origin.strip_prefix("https://")) != Some(host) => {
+            return Err(cross_site);
+        }
+        None | Some(_) => {}
+    }
+    match text(headers, header::HeaderName::from_static("sec-fetch-site")) {
+        Some("cross-site" | "same-site") if !is_navigation(headers) => Err(cross_site),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a person follows a link to this server.
+fn is_navigation(headers: &HeaderMap) -> bool {
+    text(headers, header::HeaderName::from_static("sec-fetch-mode")) == Some("navigate")
+        && text(headers, header::HeaderName::from_static("sec-fetch-dest")) == Some("document")
+}
+
+/// Returns whether the host is an IP address or `localhost`. Any other name could be resolved by
+/// somebody else's DNS server.
+fn is_own_name(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+        .unwrap_or(name);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
+/// The credential in `Authorization`. No other header counts: browsers never send this one by
+/// themselves.
+enum Credential {
+    ApiToken,
+    SignIn(SignInRef),
+}
+
+fn credential(keys: &Keys, headers: &HeaderMap, peer: IpAddr) -> Option<Credential> {
+    let token = text(headers, header::AUTHORIZATION)?
+        .strip_prefix("Bearer ")?
+        .trim();
+    if keys.is_token(token) {
+        return Some(Credential::ApiToken);
+    }
+    let found = keys.sign_ins().find(token, peer, clock::now());
+    found.map(Credential::SignIn)
+}
+
+fn unauthorized() -> Refusal {
+    Refusal::new(
+        StatusCode::UNAUTHORIZED,
+        "unauthorized",
+        "missing or invalid token: send `Authorization: Bearer …`",
+    )
+    .hint("`vik status` prints a link for the browser; a program sends the value of VIK_API_TOKEN or of the file `api.token` in the instance folder")
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_names_are_addresses_and_localhost_only() {
+        for own in [
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "localhost:1",
+            "LOCALHOST",
+            "[::1]:8080",
+            "[::1]",
+            "10.1.2.3:4",
+        ] {
+            assert!(is_own_name(own), "{own}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "evil.example:80",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "127.0.0.1:80:evil",
+            "user@127.0.0.1",
+            "[::1].evil",
+        ] {
+            assert!(!is_own_name(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The HTTP API: always on the control socket, and on TCP if that is configured.
+//!
+//! The API has its own thread and runtime, so that slow or numerous clients take no time from the
+//! scheduler. It sends requests to the daemon's loop as the command line does, and reads the ledger
+//! and the logs itself.
+
+mod answer;
+mod facts;
+mod feed;
+mod guard;
+mod keys;
+mod listener;
+mod logs;
+mod metrics;
+mod openapi;
+mod pages;
+mod read;
+mod routes;
+mod sessions;
+mod sign_ins;
+mod signing;
+mod steer;
+mod tcp;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use vik_api::ApiView;
+use vik_orchestrator::ControlRequest;
+use vik_workspace::Layout;
+
+pub use facts::Reporter;
+pub use feed::Feed;
+pub use keys::{KeyError, Keys};
+pub use keys::{constant_time_eq, unhex};
+pub use listener::connections;
+pub use metrics::Metrics;
+pub use openapi::openapi;
+pub use pages::LOGIN;
+pub use tcp::{Identify, LogLimit};
+
+use self::read::Daemon;
+
+/// A bound TCP listener.
+#[derive(Debug)]
+pub struct Tcp {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Tcp {
+    /// Binds the address; port 0 selects a free port.
+    ///
+    /// # Errors
+    /// When the address is in use or does not belong to this machine.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        // A longer backlog than the standard library sets: a flood must not fill the queue.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::MAXCONN)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Returns the address with the actual port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the socket, for another server.
+    pub fn into_listener(self) -> TcpListener {
+        self.listener
+    }
+
+    /// Returns the address for `status`.
+    pub fn view(&self) -> ApiView {
+        ApiView {
+            address: self.address.to_string(),
+        }
+    }
+}
+
+pub struct Setup {
+    pub layout: Layout,
+    /// Runs git in workspaces.
+    pub supervisor: vik_proc::Supervisor,
+    /// Requests to the daemon's loop.
+    pub asks: mpsc::Sender<ControlRequest>,
+    pub feed: Feed,
+    pub metrics: Metrics,
+    /// The credentials for TCP.
+    pub keys: Arc<Keys>,
+    /// Identifies agents, which are refused even if they have a token.
+    pub identify: Identify,
+    /// The listener, if the API is served on TCP.
+    pub tcp: Option<Tcp>,
+}
+
+#[derive(Debug)]
+pub struct HttpServer {
+    thread: Option<std::thread::JoinHandle<()>>,
+    stop: CancellationToken,
+    sockets: mpsc::UnboundedSender<(UnixStream, i32)>,
+}
+
+impl HttpServer {
+    /// Starts the API.
+    ///
+    /// # Errors
+    /// When the thread or the runtime cannot be created.
+    pub fn start(setup: Setup) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(4)
+            .enable_all()
+            .build()?;
+        let stop = CancellationToken::new();
+        let (sockets, receiver) = mpsc::unbounded_channel();
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(move || {
+                runtime.block_on(serve(setup, receiver, stopped));
+                // A scan of a workspace or a slow disk must not delay the shutdown.
+                runtime.shutdown_background();
+            })?;
+        Ok(Self {
+            thread: Some(thread),
+            stop,
+            sockets,
+        })
+    }
+
+    /// Returns the channel for connections to the control socket that use HTTP, each with the pid
+    /// of its peer.
+    pub fn sockets(&self) -> mpsc::UnboundedSender<(UnixStream, i32)> {
+        self.sockets.clone()
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the HTTP API panicked");
+        }
+    }
+}
+
+async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>, stop: CancellationToken) {
+    let Setup {
+        layout,
+        supervisor,
+        asks,
+        feed,
+        metrics,
+        keys,
+        identify,
+        tcp,
+    } = setup;
+    let daemon = Arc::new(Daemon::new(
+        layout,
+        supervisor,
+        asks,
+        feed.clone(),
+        metrics,
+        Arc::clone(&keys),
+    ));
+    let app = routes::router(Arc::clone(&daemon));
+    let published = feed.run(Arc::clone(&daemon));
+    let context = listener::ServerContext::new(app, keys, identify, stop.clone());
+    tokio::select! {
+        () = published => {}
+        () = context.open(tcp, sockets) => {}
+        () = stop.cancelled() => {}
+    }
+}

@@ -1,0 +1,266 @@
+//! Logs: two daily files in the home, one with all lines and one with errors, and their retention.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write as _};
+use std::panic::PanicHookInfo;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tracing::Level;
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+use vik_core::workflow::LogFormat;
+use vik_workspace::fs as private;
+
+/// The names of the two files, before the date.
+const FILES: [&str; 2] = ["vik.log", "vik-error.log"];
+
+/// The log output on the daemon's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Console {
+    /// Lines of this level or more severe go to stderr.
+    From(Level),
+    /// No log lines go to stderr.
+    Off,
+}
+
+/// Installs the log files, the console output and the panic hook.
+///
+/// # Errors
+/// If the log files cannot be created.
+pub fn init(dir: &Path, console: Console, format: LogFormat) -> io::Result<()> {
+    let file = |name: &str| {
+        RollingFileAppender::builder()
+            .rotation(Rotation::DAILY)
+            .filename_prefix(name)
+            .build(dir)
+            .map_err(io::Error::other)
+    };
+    let [all, errors] = FILES;
+    let level = match console {
+        Console::From(level) => LevelFilter::from_level(level),
+        Console::Off => LevelFilter::OFF,
+    };
+    let sinks = vec![
+        sink(format, false, file(all)?, LevelFilter::INFO),
+        sink(format, false, file(errors)?, LevelFilter::ERROR),
+        sink(
+            format,
+            vik_base::report::colored(&io::stderr()),
+            io::stderr,
+            level,
+        ),
+    ];
+    let installed = tracing_subscriber::registry().with(sinks).try_init();
+    installed.map_err(io::Error::other)?;
+    std::panic::set_hook(Box::new(move |panic| on_panic(panic, console)));
+    Ok(())
+}
+
+/// Logs a panic like any other error. Its message can contain anything, so it is masked like every
+/// line.
+fn on_panic(panic: &PanicHookInfo<'_>, console: Console) {
+    let trace = Backtrace::capture();
+    let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
+    tracing::error!(backtrace = trace, "{panic}");
+    if console == Console::Off {
+        // Without console output, the person must still see why the process ended.
+        let text = panic.to_string();
+        let _ = writeln!(io::stderr(), "{}", vik_mask::mask(&text));
+    }
+}
+
+/// Returns a layer that writes lines to one destination.
+fn sink<W>(
+    format: LogFormat,
+    ansi: bool,
+    writer: W,
+    level: LevelFilter,
+) -> Box<dyn Layer<Registry> + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer()
+        .with_target(false)
+        .with_writer(Masked(writer));
+    match format {
+        LogFormat::Text => layer.with_ansi(ansi).with_filter(level).boxed(),
+        // Log collectors expect flat objects: fields are beside the message.
+        LogFormat::Json => layer
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .with_filter(level)
+            .boxed(),
+    }
+}
+
+/// A writer that masks secrets. Each write must contain a whole line.
+struct Masked<W>(W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for Masked<W> {
+    type Writer = Masked<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Masked(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        Masked(self.0.make_writer_for(meta))
+    }
+}
+
+impl<W: io::Write> io::Write for Masked<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        self.0.write_all(vik_mask::mask_json(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Removes daily logs older than `days` days. Returns the number of removed files.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn retain(dir: &Path, days: u32) -> io::Result<usize> {
+    let age = Duration::from_secs(u64::from(days) * 86_400);
+    let Some(oldest) = SystemTime::now().checked_sub(age) else {
+        return Ok(0);
+    };
+    let mut removed = 0;
+    for entry in private::list_folder(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_log = FILES
+            .iter()
+            .any(|file| name.to_string_lossy().starts_with(&format!("{file}.")));
+        if is_log && entry.metadata()?.modified()? < oldest {
+            std::fs::remove_file(entry.path())?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A writer that keeps the output in memory.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(format: LogFormat, action: impl FnOnce()) -> String {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let sink = sink(format, false, move || writer.clone(), LevelFilter::INFO);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![sink]), action);
+        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn json_lines_are_valid_objects_for_any_text() {
+        let hostile = "two\nlines \"and\" a \u{1b}[31mcolour";
+        let text = written(LogFormat::Json, || {
+            tracing::error!(error = hostile, count = 3, "it {}", "failed");
+            tracing::debug!("not told");
+        });
+        let lines: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0]["level"], "ERROR");
+        assert_eq!(lines[0]["message"], "it failed");
+        assert_eq!(
+            (&lines[0]["error"], &lines[0]["count"]),
+            (&hostile.into(), &3.into())
+        );
+        lines[0]["timestamp"]
+            .as_str()
+            .unwrap()
+            .parse::<jiff::Timestamp>()
+            .unwrap();
+    }
+
+    #[test]
+    fn log_lines_mask_secrets() {
+        let secret = "log \"line\" secret 12345";
+        vik_mask::learn([(vik_mask::Label::Secret("LINE".to_owned()), secret.to_owned())]);
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let text = written(format, || {
+                tracing::error!(error = secret, hex = %"6c6f6720226c696e6522207365637265742031323334350a", "it says {secret}");
+            });
+            assert_eq!(text.matches("[secret LINE]").count(), 3, "{text}");
+            assert!(!text.contains("12345"), "{text}");
+        }
+    }
+
+    #[test]
+    fn panic_is_logged_with_masked_secrets() {
+        let secret = "panicked secret 98765";
+        vik_mask::learn([(vik_mask::Label::Secret("PANIC".to_owned()), secret.to_owned())]);
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|panic| on_panic(panic, Console::From(Level::ERROR))));
+        let text = written(LogFormat::Json, || {
+            let panicked = std::panic::catch_unwind(|| panic!("it has {secret}"));
+            assert!(panicked.is_err());
+        });
+        std::panic::set_hook(before);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let message = line["message"].as_str().unwrap();
+        assert!(message.contains("it has [secret PANIC]"), "{text}");
+        assert!(message.contains("crates/vik-daemon/src/logging/mod.rs"), "{text}");
+    }
+
+    #[test]
+    fn text_line_shows_level_message_and_fields() {
+        let text = written(LogFormat::Text, || tracing::info!(count = 3, "done"));
+        assert!(text.ends_with(" INFO done count=3\n"), "{text}");
+    }
+
+    #[test]
+    fn retention_removes_only_old_vik_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - Duration::from_secs(8 * 86_400);
+        for (name, is_old) in [
+            ("vik.log.2020-01-01", true),
+            ("vik-error.log.2020-01-01", true),
+            ("vik.log.2020-01-09", false),
+            ("notes.txt", true),
+        ] {
+            let file = std::fs::File::create(dir.path().join(name)).unwrap();
+            if is_old {
+                file.set_modified(old).unwrap();
+            }
+        }
+        assert_eq!(retain(dir.path(), 7).unwrap(), 2);
+        let mut left: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["notes.txt", "vik.log.2020-01-09"]);
+    }
+}

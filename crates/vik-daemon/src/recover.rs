@@ -1,0 +1,63 @@
+//! Recovers the logs of a daemon that was killed.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use vik_core::event::{Ended, Event};
+use vik_core::outcome::{CostSource, Outcome, Usage};
+use vik_session::host::millis;
+use vik_store::{AttemptRecord, History, PastAttempt, SessionLog, StoreError};
+
+/// Ends the logs of attempts that started before `boot` and whose daemon died: `ended` is the last
+/// line of every log. Attempts that are recovered are left out. Returns the number of ended logs.
+///
+/// # Errors
+/// When the sessions cannot be read.
+pub(super) fn end_cut_off_logs(
+    sessions: &Path,
+    boot: Timestamp,
+    is_recovered: impl Fn(&AttemptRecord) -> bool,
+) -> Result<usize, StoreError> {
+    let history = History::read(sessions)?;
+    let cut_off = |attempt: &&PastAttempt| {
+        attempt.ended.is_none() && attempt.record.started_at < boot && !is_recovered(&attempt.record)
+    };
+    let mut count = 0;
+    for attempt in history.attempts.iter().filter(cut_off) {
+        match end(attempt, boot) {
+            Ok(()) => count += 1,
+            Err(error) => {
+                let error = vik_base::report::chain(&error);
+                tracing::warn!(error, "cannot write the end of a session log");
+            }
+        }
+    }
+    Ok(count)
+}
+
+fn end(attempt: &PastAttempt, boot: Timestamp) -> Result<(), StoreError> {
+    let exit = vik_proc::read_exit_record(&attempt.files.exit()).ok();
+    let until = exit
+        .as_ref()
+        .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
+        .unwrap_or(boot);
+    let duration = until.duration_since(attempt.record.started_at);
+    let ended = Ended {
+        outcome: Outcome::Lost,
+        failure_class: None,
+        exit_code: exit.as_ref().and_then(|exit| exit.code),
+        signal: exit.as_ref().and_then(|exit| exit.signal),
+        duration_ms: millis(duration.unsigned_abs()),
+        usage: Usage::default(),
+        cost_usd: None,
+        cost_source: CostSource::None,
+        reason: Some("the daemon died before the attempt ended".to_owned()),
+        last_message: None,
+        provider_session_id: None,
+        workspace_changed: None,
+        proof: None,
+    };
+    let mut log = SessionLog::reopen(&attempt.files.log())?.log;
+    log.push(boot, &Event::Ended(ended))?;
+    log.sync()
+}

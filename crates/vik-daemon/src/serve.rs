@@ -1,0 +1,511 @@
+//! The life of a daemon, detached or in the foreground.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use vik_api::ApiView;
+use vik_base::report::{self, Exit, Failure, chain, ledger_failure};
+use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
+use vik_control::{ControlContext, ControlServer};
+use vik_core::changes::Stored;
+use vik_core::workflow::Workflow;
+use vik_orchestrator::service_state::{self, ServiceState};
+use vik_orchestrator::signals::Signals;
+use vik_orchestrator::{Observer, Options, Orchestrator, RunSummary, Setup};
+use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
+use vik_session::host::Environment;
+use vik_session::host::{AgentShims, Host, SHIM_MARK, own_environment};
+use vik_session::sandbox;
+use vik_session::secrets;
+use vik_store::ledger::{self, Health, LedgerError};
+use vik_store::{AttemptRecord, Ledger};
+use vik_workflow::{LoadedWorkflow, Watch};
+use vik_workspace::Layout;
+
+use super::Ready;
+use super::instance::{Instance, InstanceInfo, acquire_with_wait};
+use super::recover;
+use crate::logging::{self, Console};
+use crate::notify::Notifiers;
+use crate::schedule::{self, Schedule};
+use crate::webhooks::{self, Webhooks};
+
+/// How long pending file accesses may delay the end.
+const LAST_READS: Duration = Duration::from_secs(1);
+
+/// How long the agents of a detached daemon live without one, if the workflow does not set it.
+/// Those of a daemon in the foreground end with it.
+const DETACHED_GRACE: Duration = Duration::from_secs(600);
+
+/// How long undelivered notifications may delay the end: of a daemon that was asked to stop, and of
+/// one that has nothing left to do.
+const NOTIFY_TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
+
+/// The interval at which old logs are removed.
+const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
+
+/// The options of a daemon.
+pub struct ServeOptions {
+    pub loaded: LoadedWorkflow,
+    /// How long it runs, and what it may start.
+    pub options: Options,
+    /// Which logs a person sees.
+    pub console: Console,
+    /// Receives the progress events.
+    pub observer: Box<dyn Observer>,
+    /// The TCP address of the HTTP API, if it is served there.
+    pub listen: Option<SocketAddr>,
+    /// Called with the actual address of the HTTP API.
+    pub on_listening: fn(&ApiView),
+}
+
+/// Runs a daemon to its end.
+///
+/// `ready` is notified when the daemon accepts requests, or why it cannot start.
+///
+/// # Errors
+/// When it could not start.
+pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Failure> {
+    vik_proc::lean_heap();
+    match Daemon::start(&serve) {
+        Ok(daemon) => daemon.run(serve, ready),
+        Err(failure) => {
+            if let Some(ready) = ready {
+                ready.failed(&failure);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// What a daemon holds while it lives.
+struct Daemon {
+    instance: Instance,
+    /// The locks of the instance and of the home: a daemon that uses another state folder must not
+    /// run beside this one either.
+    _locks: [FileLock; 2],
+    host: Arc<Host>,
+    info: InstanceInfo,
+    ledger: Arc<Ledger>,
+    /// The state from the ledger, until the orchestrator takes it.
+    stored: Stored,
+}
+
+/// Returns the host of a workflow, without becoming its daemon.
+///
+/// # Errors
+/// When the home cannot be determined or created.
+pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
+    let failure = |message: &str, error: &dyn std::error::Error| Failure::failed("home", message, error);
+    let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
+        .map_err(|error| failure("cannot determine the folder of this workflow's files", &error))?;
+    let vik = std::env::current_exe()
+        .map_err(|error| failure("cannot determine the path of Vik's executable", &error))?;
+    let supervisor =
+        Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
+    let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
+    let environment = Environment::from(own_environment());
+    secrets::protect_secrets(&environment, workflow);
+    Ok(Host {
+        workflow_path: workflow_path.to_owned(),
+        workflow_dir: workflow_path.parent().unwrap_or(Path::new("/")).to_owned(),
+        layout,
+        environment,
+        supervisor,
+        instance: instance.name(),
+        vik,
+        agent_shims: AgentShims::default(),
+    })
+}
+
+impl Daemon {
+    fn start(serve: &ServeOptions) -> Result<Self, Failure> {
+        vik_proc::keep_files_private();
+        let weakness = sandbox::check(&serve.loaded.workflow)?;
+        let instance = Instance::of(&serve.loaded.path)?;
+        let lock = instance.acquire()?;
+        let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
+        let io = |message: String, error: &std::io::Error| {
+            Failure::failed("home", message, error).hint(WRITABLE_HINT)
+        };
+        host.layout.create().map_err(|error| {
+            Failure::failed("home", "cannot create the folders of this workflow", &error).hint(WRITABLE_HINT)
+        })?;
+        let home_lock = lock_home(&host.layout)?;
+        logging::init(
+            &host.layout.logs_dir(),
+            serve.console,
+            serve.loaded.workflow.log_format,
+        )
+        .map_err(|error| {
+            io(
+                format!("cannot write logs in {}", host.layout.logs_dir().display()),
+                &error,
+            )
+        })?;
+        if let Some(weakness) = weakness {
+            tracing::warn!(hint = weakness.hint(), "{}", weakness.description());
+        }
+        // The ledger is opened before anything is changed: without it nothing can be stored, so
+        // nothing may be done.
+        let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
+        vik_workspace::sweep(&host.layout)
+            .map_err(|error| Failure::failed("home", "cannot clean up after an earlier removal", &error))?;
+        if let Err(error) = vik_session::provenance::sweep(&host.layout) {
+            // The remaining files only take up space.
+            tracing::warn!(error = chain(&error), "cannot remove unused contents of files");
+        }
+        let now = Timestamp::now();
+        let process = ProcessId::current();
+        let state = ServiceState {
+            schema: 1,
+            state: "running".to_owned(),
+            pid: process.pid,
+            started_at: now,
+            since: now,
+            workflow_path: serve.loaded.path.to_string_lossy().into_owned(),
+            error: None,
+        };
+        service_state::write(&host.layout.state_file(), &state).map_err(|error| {
+            io(
+                format!("cannot write {}", host.layout.state_file().display()),
+                &error,
+            )
+        })?;
+        let info = InstanceInfo {
+            schema: 1,
+            process,
+            boot_id: vik_proc::identity::boot_id(),
+            started_at: now,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            workflow_path: serve.loaded.path.clone(),
+            root: host.layout.root().to_owned(),
+            socket: instance.dir().socket(),
+            options: run_args(serve),
+            ended_at: None,
+        };
+        Ok(Self {
+            instance,
+            _locks: [lock, home_lock],
+            host: Arc::new(host),
+            info,
+            ledger: Arc::new(ledger),
+            stored,
+        })
+    }
+
+    fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .max_blocking_threads(8)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::failed("runtime", "cannot start", &error));
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(failure) => {
+                if let Some(ready) = ready {
+                    ready.failed(&failure);
+                }
+                return Err(failure);
+            }
+        };
+        let result = runtime.block_on(self.run_async(serve, &mut ready));
+        // A read from a disk that does not answer must not delay the end.
+        runtime.shutdown_timeout(LAST_READS);
+        if let (Err(failure), Some(ready)) = (&result, ready) {
+            ready.failed(failure);
+        }
+        if let Err(error) = service_state::enter(&self.host.layout.state_file(), "stopped", None) {
+            tracing::error!(%error, "cannot write state.json");
+        }
+        // No other owner is left.
+        let closed = Arc::into_inner(self.ledger).map_or(Ok(()), Ledger::close);
+        if let Err(error) = closed {
+            tracing::error!(error = chain(&error), "cannot close the ledger");
+        }
+        // After a failure, the record stays open, so that the daemon counts as dead.
+        if result.is_ok() {
+            self.instance.close();
+        }
+        tracing::info!("ended");
+        result
+    }
+
+    async fn run_async(
+        &mut self,
+        serve: ServeOptions,
+        ready: &mut Option<Ready>,
+    ) -> Result<RunSummary, Failure> {
+        let fail = |message: &str, error: &std::io::Error| Failure::failed("daemon", message, error);
+        let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
+        // Agents of the same user must not read the daemon's environment, nor open its files
+        // through /proc.
+        vik_proc::set_non_dumpable();
+        vik_proc::raise_file_limit();
+        vik_proc::adopt_orphans();
+        let (asks, receiver) = mpsc::channel(64);
+        let orphan_grace = if ready.is_some() {
+            DETACHED_GRACE
+        } else {
+            Duration::ZERO
+        };
+        let watch =
+            Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
+        let workspaces = vik_workspace::list(&self.host.layout)
+            .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
+        let tcp = serve.listen.map(listen).transpose()?;
+        let keys = Arc::new(match &tcp {
+            Some(_) => Keys::load(&self.instance.dir().api_token())
+                .map_err(|error| Failure::failed("api_token", "no token for the HTTP API", &error))?,
+            None => Keys::closed(),
+        });
+        let api = tcp.as_ref().map(Tcp::view);
+        let (feed, metrics) = (Feed::default(), Metrics::default());
+        let notifiers = Notifiers::new(Arc::clone(&serve.loaded.workflow));
+        let observer: Box<dyn Observer> = Box::new(notifiers.watcher(serve.observer));
+        #[cfg(feature = "otlp")]
+        let (traces, observer) = self.with_traces(observer)?;
+        // With `--once`, nothing waits for an outside event.
+        let has_triggers = !serve.options.once;
+        let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| has_triggers);
+        let hooks = hooks.map(listen_to_webhooks).transpose()?;
+        let (workflow_updates, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
+        let orchestrator = Orchestrator::new(Setup {
+            host: Arc::clone(&self.host),
+            loaded: serve.loaded.clone(),
+            watch: Some(watch),
+            options: serve.options,
+            observer: Box::new(Reporter::new(feed.clone(), metrics.clone(), observer)),
+            commit_log: Box::new(Arc::clone(&self.ledger)),
+            stored: std::mem::take(&mut self.stored),
+            workspaces,
+            orphan_grace,
+            api: api.clone(),
+            notify: notifiers.health(),
+            webhooks: hooks.as_ref().map(Tcp::view),
+            workflow_updates,
+        });
+        // The shims of an earlier daemon may still run, with their agents.
+        let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
+        self.host.agent_shims.add(inherited);
+        let shims = self.host.agent_shims.clone();
+        let shims_for_tcp = shims.clone();
+        // A process that has exited cannot be distinguished from an agent.
+        let refuse = Arc::new(move |peer: i32| vik_proc::descends_from(peer, &shims.alive()) != Some(false));
+        let identify: Identify =
+            Arc::new(move |peer, local| vik_proc::tcp_peer(peer, local, &shims_for_tcp.alive()));
+        let socket = self.instance.dir().socket();
+        let http = HttpServer::start(Http {
+            layout: self.host.layout.clone(),
+            supervisor: self.host.supervisor.clone(),
+            asks: asks.clone(),
+            feed,
+            metrics: metrics.clone(),
+            keys: Arc::clone(&keys),
+            identify,
+            tcp,
+        })
+        .map_err(|error| fail("cannot serve HTTP", &error))?;
+        let webhooks = hooks
+            .map(|tcp| {
+                tracing::info!(address = %tcp.address(), "listening for webhooks");
+                Webhooks::start(webhooks::Setup {
+                    tcp,
+                    workflows: workflows.clone(),
+                    asks: asks.clone(),
+                    metrics,
+                })
+            })
+            .transpose()
+            .map_err(|error| fail("cannot listen for webhooks", &error))?;
+        let schedule = schedule::Setup {
+            host: Arc::clone(&self.host),
+            workflows,
+            asks: asks.clone(),
+        };
+        let context = ControlContext {
+            asks,
+            refuse,
+            http: http.sockets(),
+            tcp: api.clone().map(|api| (api, keys)),
+        };
+        let server = ControlServer::listen(&socket, context)
+            .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;
+        self.instance
+            .announce(&self.info)
+            .map_err(|error| fail("cannot write instance.json", &error))?;
+        tracing::info!(version = self.info.version, workflow = %serve.loaded.path.display(), "ready");
+        if let Some(api) = &api {
+            tracing::info!(address = api.address, "serving HTTP");
+            (serve.on_listening)(api);
+        }
+        if let Some(ready) = ready.take() {
+            let log = self.host.layout.logs_dir().join("daemon.stderr.log");
+            ready.ready(&log).map_err(|error| fail("cannot detach", &error))?;
+        }
+        let retention = tokio::spawn(retain(
+            self.host.layout.logs_dir(),
+            serve.loaded.workflow.retention_days,
+        ));
+        let orphans = tokio::spawn(vik_proc::reap_orphans_forever());
+        let (sessions, boot) = (self.host.layout.sessions_dir(), self.info.started_at);
+        let inherited: HashSet<_> = orchestrator.inherited().collect();
+        tokio::task::spawn_blocking(move || {
+            end_cut_off_logs(&sessions, boot, |record| inherited.contains(&record.session_id));
+        });
+        let notifier_task = notifiers.run(Arc::clone(&self.host), orchestrator.parked());
+        let schedule = has_triggers.then(|| Schedule::start(schedule));
+        let summary = orchestrator.run(signals, receiver).await;
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = traces {
+            tokio::task::block_in_place(|| traces.shutdown());
+        }
+        drop(webhooks);
+        if let Some(schedule) = schedule {
+            schedule.close().await;
+        }
+        server.close().await;
+        notifier_task
+            .end(NOTIFY_TIMEOUTS[usize::from(!summary.stopped)])
+            .await;
+        drop(http);
+        retention.abort();
+        orphans.abort();
+        match &summary.broken {
+            None => Ok(summary),
+            Some(error) => Err(Failure::failed(
+                "ledger",
+                "Vik has stopped: it can no longer store its decisions",
+                error,
+            )
+            .hint(error.cause.hint().unwrap_or(report::LEDGER_HINT))),
+        }
+    }
+
+    /// Adds traces to an observer, if the environment configures them.
+    #[cfg(feature = "otlp")]
+    fn with_traces(
+        &self,
+        observer: Box<dyn Observer>,
+    ) -> Result<(Option<crate::otel::Traces>, Box<dyn Observer>), Failure> {
+        let traces = crate::otel::Traces::start(self.host.layout.clone(), self.instance.name())
+            .map_err(|error| Failure::new(Exit::Failed, "traces", error).hint(TRACES_HINT))?;
+        let observer = match &traces {
+            Some(traces) => traces.observe(observer),
+            None => observer,
+        };
+        Ok((traces, observer))
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "serving HTTP to other machines without encryption");
+    }
+    Tcp::bind(address).map_err(|error| {
+        Failure::failed("listen", format!("cannot listen at {address}"), &error)
+            .hint("another program may be using the port; `--port 0` selects a free one")
+    })
+}
+
+fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
+    Tcp::bind(address).map_err(|error| {
+        Failure::failed(
+            "listen",
+            format!("cannot listen for webhooks at {address}"),
+            &error,
+        )
+        .hint("another program may be using the port; change `webhooks.listen` in the workflow")
+    })
+}
+
+/// Returns the arguments of this `run`, for a restart.
+fn run_args(serve: &ServeOptions) -> Vec<String> {
+    let mut args = serve.options.to_args();
+    if let Some(address) = serve.listen {
+        args.push(format!("--port={}", address.port()));
+        args.push(format!("--bind-address={}", address.ip()));
+    }
+    args
+}
+
+/// Opens the ledger. If there is none, as in a folder of a version without one, the new ledger
+/// starts with the usage of recorded attempts.
+fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
+    let service = layout.service_dir();
+    if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
+        // Attempts of such a version cannot be recovered. If only the ledger is missing, attempts
+        // may still be running.
+        end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), |record| {
+            record.kept.is_some()
+        });
+        let found = ledger::repair(&service, &layout.sessions_dir())?;
+        if found.attempts > 0 {
+            tracing::info!(
+                issues = found.issues,
+                attempts = found.attempts,
+                "the new ledger includes earlier attempts"
+            );
+        }
+    }
+    Ledger::open(&service)
+}
+
+/// Ends the logs of attempts that will not be recovered.
+fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
+    match recover::end_cut_off_logs(sessions, boot, is_recovered) {
+        Ok(0) => {}
+        Ok(count) => tracing::warn!(count, "completed the logs of attempts whose daemon died"),
+        Err(error) => tracing::warn!(error = chain(&error), "cannot search for incomplete logs"),
+    }
+}
+
+const WRITABLE_HINT: &str = "check that the folder is writable and the disk is not full";
+
+/// The hint for invalid variables of OpenTelemetry.
+#[cfg(feature = "otlp")]
+const TRACES_HINT: &str = "check the variables that start with OTEL_EXPORTER_OTLP_";
+
+fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
+    let path = layout.service_dir().join("daemon.lock");
+    match acquire_with_wait(&path, || false) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(Failure::new(
+            Exit::AlreadyRunning,
+            "already_running",
+            format!("another daemon is already using {}", layout.root().display()),
+        )
+        .hint("it was started with another XDG_STATE_HOME or HOME; stop it with the same environment")),
+        Err(error) => Err(
+            Failure::failed("home", format!("cannot lock {}", path.display()), &error).hint(WRITABLE_HINT),
+        ),
+    }
+}
+
+async fn retain(logs: PathBuf, days: u32) {
+    loop {
+        match logging::retain(&logs, days) {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(count, "old logs removed"),
+            Err(error) => tracing::warn!(%error, "cannot search for old logs"),
+        }
+        tokio::time::sleep(RETENTION_EVERY).await;
+    }
+}
+
+/// Returns the exit code of a daemon whose summary nobody waits for.
+pub fn exit_of(summary: &RunSummary, once: bool) -> Exit {
+    // A daemon that was asked to end has done its work, unless a terminal interrupted it.
+    let was_requested = (summary.stopped || summary.drained) && !summary.interrupted;
+    if was_requested && !once {
+        Exit::Done
+    } else {
+        summary.exit()
+    }
+}

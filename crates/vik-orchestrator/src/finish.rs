@@ -1,0 +1,289 @@
+//! The summary and the exit code at the end of the loop.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use vik_base::report::{Exit, one_line};
+use vik_core::event::Ended;
+use vik_core::ids::IssueId;
+use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
+use vik_core::outcome::Outcome;
+use vik_core::scheduler::{Filter, Hold, Start};
+use vik_session::attempt::AttemptEnd;
+use vik_store::ledger::CommitError;
+
+use super::Orchestrator;
+use crate::api_view;
+
+/// The maximum number of characters shown of an issue's id.
+const SHOWN_ID: usize = 60;
+
+/// One attempt in the final summary.
+#[derive(Clone, Debug)]
+pub struct SummaryRow {
+    pub issue: String,
+    pub stage: String,
+    /// The number of the attempt within its run.
+    pub attempt: u32,
+    pub ended: Ended,
+    pub log: PathBuf,
+}
+
+/// What the loop has done.
+#[derive(Clone, Debug, Default)]
+pub struct RunSummary {
+    /// The attempts, in the order in which they ended.
+    pub rows: Vec<SummaryRow>,
+    /// Whether the loop was asked to stop.
+    pub stopped: bool,
+    /// Whether the interrupt of a terminal stopped it.
+    pub interrupted: bool,
+    /// Whether any pull succeeded.
+    pub any_pull: bool,
+    /// Why the last pull failed, if it did.
+    pub pull_error: Option<String>,
+    /// The issues named on the command line that were in no pull, or match no stage.
+    pub not_found: Vec<IssueId>,
+    /// What waits for a person, or longer than the loop waits: one line each.
+    pub waiting: Vec<String>,
+    /// What a limit stopped: one line each.
+    pub budget: Vec<String>,
+    /// The runs that ended or are parked after a failure: one line each.
+    pub failed: Vec<String>,
+    /// The runs that succeeded but changed nothing.
+    pub no_progress: Vec<String>,
+    /// What an earlier daemon parked and nobody has unparked: one line each.
+    pub parked: Vec<String>,
+    /// The issues whose state differs from a stage's state only in case: one line each.
+    pub misspelled: Vec<String>,
+    /// Whether the loop was drained.
+    pub drained: bool,
+    /// The ledger failure that ended the loop, if there was one.
+    pub broken: Option<CommitError>,
+    /// Whether any state, commit or file changed.
+    changed: bool,
+    /// Whether any run succeeded.
+    succeeded: bool,
+}
+
+impl RunSummary {
+    pub(super) fn add_attempt(&mut self, start: &Start, end: &AttemptEnd) {
+        self.changed |= end.ended.workspace_changed == Some(true);
+        self.succeeded |= end.ended.outcome == Outcome::Succeeded;
+        self.rows.push(SummaryRow {
+            issue: start.issue.id.to_string(),
+            stage: start.stage.name.to_string(),
+            attempt: start.attempt,
+            ended: end.ended.clone(),
+            log: end.log.clone(),
+        });
+    }
+
+    pub(super) fn add_note(&mut self, issue: &IssueId, note: &RunEvent) {
+        let id = issue;
+        let issue = one_line(id.as_str(), SHOWN_ID);
+        match note {
+            // The issue left the state of the stage.
+            RunEvent::Ended { succeeded: true, .. } => self.changed = true,
+            RunEvent::Ended {
+                stage,
+                succeeded: false,
+                ..
+            }
+            | RunEvent::Closed {
+                stage,
+                succeeded: false,
+                ..
+            } => {
+                // A run that failed under an earlier daemon does not count as a failure of this
+                // loop.
+                let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
+                if self.rows.iter().any(is_ours) {
+                    self.failed.push(format!(
+                        "{issue} {stage}: failed; the issue has left the stage's state"
+                    ));
+                }
+            }
+            RunEvent::BackingOff { .. }
+            | RunEvent::Awaiting { .. }
+            | RunEvent::Answered { .. }
+            | RunEvent::Parked { .. }
+            | RunEvent::Freed { .. }
+            | RunEvent::Closed { .. }
+            | RunEvent::Unparked { .. } => {}
+        }
+    }
+
+    fn add_run(&mut self, name: &str, status: RunStatus, run: &Run) {
+        let (list, text) = match status {
+            RunStatus::Unlisted => return,
+            RunStatus::Unseen => {
+                self.changed |= run.last_succeeded();
+                return;
+            }
+            RunStatus::Budget(reason) => (&mut self.budget, format!("parked ({})", reason.as_str())),
+            RunStatus::FailedAndParked(reason) => (&mut self.failed, format!("parked ({})", reason.as_str())),
+            RunStatus::Failed => (&mut self.failed, "failed".to_owned()),
+            RunStatus::FailedAndLeft => {
+                let text = "failed; the pull no longer returns the issue";
+                (&mut self.failed, text.to_owned())
+            }
+            RunStatus::Parked(reason, since) => {
+                (&mut self.parked, format!("{}, since {since:.0}", reason.as_str()))
+            }
+            RunStatus::Cancelled => (&mut self.waiting, "parked (cancelled)".to_owned()),
+            RunStatus::StateKept => (&mut self.waiting, "parked: its state did not change".to_owned()),
+            RunStatus::NothingDone => (&mut self.no_progress, "parked: nothing changed".to_owned()),
+        };
+        list.push(format!("{name}: {text}"));
+    }
+
+    /// Returns the first exit code whose condition holds (contract, "Exit codes").
+    pub fn exit(&self) -> Exit {
+        let holds = [
+            (Exit::Interrupted, self.stopped),
+            (Exit::Budget, !self.budget.is_empty()),
+            (Exit::Failed, !self.failed.is_empty()),
+            (
+                Exit::NotFound,
+                !self.any_pull || !self.not_found.is_empty() || !self.misspelled.is_empty(),
+            ),
+            // After a failed pull, the state of the tracker is unknown, so work may be waiting.
+            (
+                Exit::Waiting,
+                !self.waiting.is_empty() || !self.parked.is_empty() || self.pull_error.is_some(),
+            ),
+            (
+                Exit::NoProgress,
+                !self.no_progress.is_empty() || (self.succeeded && !self.changed),
+            ),
+        ];
+        holds
+            .into_iter()
+            .find(|(_, holds)| *holds)
+            .map_or(Exit::Done, |(exit, _)| exit)
+    }
+}
+
+/// The status of a run at the end of the loop, for the summary and the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunStatus {
+    /// Not listed, or listed with everything that waits.
+    Unlisted,
+    /// No pull has returned the issue since the last attempt.
+    Unseen,
+    /// A limit stopped the run.
+    Budget(ParkReason),
+    Failed,
+    /// The run failed, and the last pull did not return its issue.
+    FailedAndLeft,
+    /// The run failed and is parked.
+    FailedAndParked(ParkReason),
+    /// The run was parked before this loop started.
+    Parked(ParkReason, Timestamp),
+    Cancelled,
+    /// The run changed something, but the issue kept its state.
+    StateKept,
+    /// The run changed nothing.
+    NothingDone,
+}
+
+/// Returns the status of a run. `is_present`: the last pull returned its issue; `ended_here`: an
+/// attempt of it ended in this loop.
+fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bool) -> RunStatus {
+    let failed = run.last.is_some() && !run.last_succeeded() && !run.last_cancelled();
+    match &run.phase {
+        Phase::Parked { since, reason, .. } => match reason {
+            ParkReason::OverBudget | ParkReason::IssueLimit => RunStatus::Budget(*reason),
+            _ if *since < started_at => RunStatus::Parked(*reason, *since),
+            ParkReason::NoProgress if run.changed => RunStatus::StateKept,
+            ParkReason::NoProgress => RunStatus::NothingDone,
+            ParkReason::Cancelled => RunStatus::Cancelled,
+            _ => RunStatus::FailedAndParked(*reason),
+        },
+        Phase::Settling { .. } if failed => RunStatus::Failed,
+        Phase::Settling { .. } => RunStatus::Unseen,
+        // No pull returns its issue, so the next attempt will not start by itself.
+        Phase::BackingOff { .. } if failed && ended_here && !is_present => RunStatus::FailedAndLeft,
+        // Runs that wait for a time or a person are listed with everything that waits.
+        Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => RunStatus::Unlisted,
+    }
+}
+
+impl Orchestrator {
+    /// Builds the summary at the end of the loop.
+    pub(super) fn close(mut self) -> RunSummary {
+        let mut summary = std::mem::take(&mut self.summary);
+        summary.broken = self.broken.take().map(|broken| broken.error);
+        summary.any_pull = self.counts.ok > 0;
+        summary.pull_error = self
+            .last_pull
+            .take()
+            .filter(|_| self.counts.failed_in_a_row > 0)
+            .and_then(|last| last.error);
+        summary.not_found = self
+            .found
+            .iter()
+            .filter(|(_, found)| !found)
+            .map(|(id, _)| id.clone())
+            .collect();
+        summary.misspelled = std::mem::take(&mut self.misspelled);
+        self.summarize_runs(&mut summary);
+        // When the daemon was asked to end, waiting work is expected.
+        if !summary.stopped && !summary.drained {
+            self.summarize_waiting(&mut summary);
+        }
+        summary
+    }
+
+    fn summarize_runs(&self, summary: &mut RunSummary) {
+        let Filter { issues, stages } = &self.options.filter;
+        let mut runs: Vec<_> = self
+            .scheduler
+            .runs()
+            .filter(|(issue, run)| {
+                (issues.is_empty() || issues.contains(issue))
+                    && (stages.is_empty() || stages.contains(&run.stage))
+            })
+            .collect();
+        runs.sort_by_key(|(id, run)| (*id, &run.stage));
+        for (issue, run) in runs {
+            let is_present = self
+                .scheduler
+                .machine(issue)
+                .is_some_and(IssueMachine::is_present);
+            let ended_here = summary
+                .rows
+                .iter()
+                .any(|row| row.issue == issue.as_str() && row.stage == run.stage.as_str());
+            let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
+            summary.add_run(
+                &name,
+                run_status(run, self.started_at, is_present, ended_here),
+                run,
+            );
+        }
+    }
+
+    fn summarize_waiting(&self, summary: &mut RunSummary) {
+        let (waiting, _) = self.scheduler.waiting(self.now(), usize::MAX);
+        for waiting in waiting {
+            let list = match &waiting.hold {
+                Hold::DayLimit { .. } => &mut summary.budget,
+                // The results of the last attempts are listed above.
+                Hold::Settling => continue,
+                _ => &mut summary.waiting,
+            };
+            let issue = one_line(waiting.issue.as_str(), SHOWN_ID);
+            let hold = api_view::hold(&waiting.hold);
+            let until = hold
+                .until
+                .map(|until| format!(", until {until:.0}"))
+                .unwrap_or_default();
+            list.push(format!("{issue} {}: {}{until}", waiting.stage, hold.detail));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

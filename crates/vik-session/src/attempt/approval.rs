@@ -1,0 +1,200 @@
+//! Updates of an attempt to the scheduler, and the approval of its result by a person.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::sleep;
+use vik_base::failpoint;
+use vik_base::report;
+use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
+use vik_core::event::Event;
+use vik_core::ids::{AttemptId, IssueId};
+use vik_core::limits::Spend;
+use vik_core::machine::Answered;
+use vik_core::outcome::FailureClass;
+use vik_core::scheduler::Start;
+use vik_core::workflow::ApprovePolicy;
+use vik_store::{AttemptFailure, Step};
+
+use super::commands::StopCause;
+use super::live::LivePhase;
+use super::runner::{Abort, AttemptRunner};
+
+/// An update that an attempt sends to the scheduler while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptUpdate {
+    pub issue: IssueId,
+    pub attempt_id: AttemptId,
+    pub kind: AttemptUpdateKind,
+}
+
+/// The content of an update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptUpdateKind {
+    /// The total spend of the attempt so far.
+    Spent(Spend),
+    /// The request with which the attempt waits for a person; `None` if it no longer waits.
+    Awaits(Option<Box<Request>>),
+}
+
+/// The maximum length of a message in a reason.
+const LONGEST_REASON: usize = 2000;
+
+impl AttemptRunner<'_> {
+    /// Sends an update to the scheduler.
+    pub(super) fn send_update(&self, kind: AttemptUpdateKind) {
+        let start = self.start();
+        let _ = self.attempt.updates.send(AttemptUpdate {
+            issue: start.issue.id.clone(),
+            attempt_id: start.attempt_id,
+            kind,
+        });
+    }
+
+    /// Waits until a person has accepted the result, if the stage requires it or outputs need
+    /// approval.
+    ///
+    /// # Errors
+    /// When the person did not accept, or the attempt must stop; [`Abort::Detached`] if the daemon
+    /// exits: the next one continues to wait.
+    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Abort> {
+        let policy = self.start().stage.approve.clone().unwrap_or_default();
+        if !policy.after && outputs.is_empty() {
+            return Ok(());
+        }
+        let id = format!("{}.after", self.id);
+        let known = self.journal().answer_to(&id).cloned();
+        let answered = match known {
+            Some(answered) => answered,
+            None => {
+                let request = self.ask_after(id, &policy, outputs).await?;
+                self.attempt.live.set(|facts| {
+                    facts.phase = LivePhase::Awaiting;
+                    facts.activity = None;
+                });
+                self.send_update(AttemptUpdateKind::Awaits(Some(Box::new(request.clone()))));
+                let answered = self.wait_for_answer(&request).await?;
+                self.note_for_good(Step::Answered {
+                    answered: answered.clone(),
+                })
+                .await?;
+                failpoint::reach("answered");
+                self.log_note(&answer_text(&answered));
+                answered
+            }
+        };
+        self.send_update(AttemptUpdateKind::Awaits(None));
+        judge(&answered)
+    }
+
+    async fn ask_after(
+        &mut self,
+        id: String,
+        policy: &ApprovePolicy,
+        outputs: Vec<String>,
+    ) -> Result<Request, AttemptFailure> {
+        let known = self.journal().request(&id).cloned();
+        if let Some(request) = known {
+            return Ok(request);
+        }
+        let request = Request {
+            outputs,
+            ..Request::new(id, Gate::After, policy, Timestamp::now())
+        };
+        self.note_for_good(Step::Asked {
+            request: Box::new(request.clone()),
+        })
+        .await?;
+        failpoint::reach("asked");
+        self.log_note("a person must approve the result");
+        Ok(request)
+    }
+
+    async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Abort> {
+        let commands = self.attempt.commands.clone();
+        let remaining = SignedDuration::try_from(request.until - Timestamp::now()).ok();
+        let remaining = remaining
+            .and_then(|remaining| Duration::try_from(remaining).ok())
+            .unwrap_or_default();
+        tokio::select! {
+            biased;
+            answered = commands.answered(&request.id) => Ok(answered),
+            halt = commands.stopped() => Err(match halt {
+                // No process runs, and the finished work is not discarded.
+                StopCause::All => Abort::Detached,
+                StopCause::Own(_) => Abort::Failed(halt.failure()),
+            }),
+            () = commands.detached() => Err(Abort::Detached),
+            () = sleep(remaining) => Ok(Answered {
+                request: request.id.clone(),
+                answer: Answer::at_the_limit(request.on_timeout),
+                by: TIME_LIMIT.to_owned(),
+            }),
+        }
+    }
+
+    /// Writes a line of Vik itself to the session log.
+    fn log_note(&mut self, text: &str) {
+        let Some(log) = &mut self.log else { return };
+        let written = log
+            .push(Timestamp::now(), &Event::note(text.to_owned()))
+            .and_then(|_| log.flush());
+        if let Err(error) = written {
+            self.note_disk_error(&error);
+            let error = report::chain(&error);
+            tracing::warn!(session = self.id, error, "cannot write a line to the session log");
+        }
+    }
+}
+
+/// Returns a person's messages to the agent, for a prompt whose template does not use them itself;
+/// "" if there are none.
+pub(super) fn human_message(start: &Start, template: &str) -> String {
+    let previous = start.previous.as_ref();
+    let asked_for = previous
+        .filter(|report| report.failure_class == Some(FailureClass::Verify))
+        .and_then(|report| report.feedback.as_deref());
+    let sections = [
+        (
+            "approval",
+            "the person who let this start says",
+            start.message.as_deref(),
+        ),
+        ("attempt", "what was wrong with the attempt before", asked_for),
+    ];
+    let mut out = String::new();
+    for (name, heading, text) in sections {
+        if let Some(text) = text.filter(|_| !vik_template::uses(template, name)) {
+            let _ = write!(out, "\n\n---\nVik: {heading}\n\n{text}\n");
+        }
+    }
+    out
+}
+
+fn answer_text(answered: &Answered) -> String {
+    let (by, answer) = (&answered.by, &answered.answer);
+    let action = match answer {
+        Answer::Approve { .. } => "approved the result",
+        Answer::Deny { .. } => "denied the result",
+        Answer::Instruct { .. } => "asked for changes",
+    };
+    match answer.message() {
+        Some(message) => format!("{by} {action}: {}", report::one_line(message, LONGEST_REASON)),
+        None => format!("{by} {action}"),
+    }
+}
+
+fn judge(answered: &Answered) -> Result<(), Abort> {
+    match &answered.answer {
+        Answer::Approve { .. } => Ok(()),
+        Answer::Deny { .. } => {
+            Err(AttemptFailure::failed(FailureClass::Denied, answer_text(answered)).into())
+        }
+        Answer::Instruct { message } => Err(AttemptFailure {
+            feedback: Some(message.clone()),
+            ..AttemptFailure::failed(FailureClass::Verify, answer_text(answered))
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,249 @@
+//! The changes of an attempt's agent to its workspace. Snapshots are taken right before the agent
+//! starts and right after its last process has ended, so that changes by hooks and `verify` are not
+//! attributed to it.
+
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use vik_base::failpoint;
+use vik_base::report;
+use vik_core::outcome::FailureClass;
+use vik_core::workflow::SandboxFiles;
+use vik_store::{AttemptFailure, AttemptRecord, StoreError};
+use vik_workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
+use vik_workspace::worktree::{LinkedTree, TakeOverError, take_over};
+use vik_workspace::{Fingerprint, fs as private};
+
+use super::runner::AttemptRunner;
+use crate::host::Host;
+use crate::provenance::{Record, Trace};
+
+/// The time limits of a snapshot: in general, and after the attempt was told to stop.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
+
+/// The time limit for taking over commits after the attempt was told to stop. Remaining commits are
+/// taken over after the next attempt.
+const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
+
+impl AttemptRunner<'_> {
+    /// Takes a snapshot of the workspace before the agent starts, and stores it beside the
+    /// attempt's record.
+    pub(super) async fn snapshot_before(&self) -> Result<(), AttemptFailure> {
+        let issue = self.start().issue.id.clone();
+        let file = self.files.base();
+        self.with_snapshot("before the agent", move |context| {
+            let earlier = read_snapshot(&context.host.layout.last_snapshot(&issue));
+            let base = Base::take(
+                &context.store,
+                &context.folder,
+                &context.path,
+                earlier.as_ref(),
+                Bounds::default(),
+            )?;
+            private::write_atomic_nosync(&file, &serde_json::to_vec(&base)?)
+        })
+        .await
+    }
+
+    /// Gives the agent its own repository for commits if the workspace is a linked work tree.
+    /// Stages that run beside others only read the repository.
+    pub(super) async fn separate_commits(&self, workdir: &Path) -> io::Result<()> {
+        let policy = self.sandbox_policy();
+        let may_write = policy.is_some_and(|policy| policy.files == SandboxFiles::Workspace);
+        if !may_write || self.start().stage.parallel {
+            return Ok(());
+        }
+        let record = self.host().layout.worktree_record(&self.start().issue.id);
+        let workdir = workdir.to_owned();
+        let separated =
+            spawn_blocking(move || LinkedTree::of(&workdir).map_or(Ok(()), |tree| tree.separate(&record)));
+        separated.await.map_err(io::Error::other)?
+    }
+
+    /// Copies the agent's commits in a linked work tree to the main repository, which the agent
+    /// cannot write.
+    pub(super) async fn take_over_commits(&self) -> Result<(), AttemptFailure> {
+        if self.start().stage.parallel {
+            // The separate repository belongs to the other stage, whose agent may be running.
+            return Ok(());
+        }
+        let (Some(folder), layout) = (&self.folder, &self.host().layout) else {
+            return Ok(());
+        };
+        let record = layout.worktree_record(&self.start().issue.id);
+        let (host, workdir) = (Arc::clone(&self.attempt.host), folder.path().to_owned());
+        let commands = self.attempt.commands.clone();
+        let taken = spawn_blocking(move || {
+            let stop = async {
+                tokio::select! {
+                    () = async {
+                        commands.stopped().await;
+                        tokio::time::sleep(TAKE_OVER_TIMEOUT_AT_STOP).await;
+                    } => {}
+                    () = commands.killed() => {}
+                }
+            };
+            Handle::current().block_on(take_over(&host.supervisor, &workdir, &record, stop))
+        });
+        let failed =
+            |error: &dyn std::error::Error| AttemptFailure::failed(FailureClass::Agent, report::chain(error));
+        match taken.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error @ TakeOverError::Stopped)) => {
+                tracing::warn!(session = self.id, "{error}");
+                let halt = self.attempt.commands.stop_cause();
+                Err(halt.map_or_else(|| failed(&error), |halt| halt.failure()))
+            }
+            Ok(Err(error)) => Err(failed(&error)),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Determines what the agent changed and appends it to the trace: once, even if the attempt is
+    /// recovered several times.
+    pub(super) async fn trace_changes(&self) -> Result<(), AttemptFailure> {
+        if !self.agent_ran {
+            return Ok(());
+        }
+        self.snapshot_after().await?;
+        failpoint::reach("changes_found");
+        let (record, changes) = (self.files.record(), self.files.changes());
+        self.with_snapshot("to trace it", move |context| {
+            let changes: Changes = match private::read(&changes) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if changes.files.is_empty() && changes.unseen.is_empty() {
+                return Ok(());
+            }
+            let attempt = AttemptRecord::read(&record).map_err(io::Error::other)?;
+            let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
+            let record = Record::of(&attempt, &changes, &context.store, Timestamp::now());
+            let trace = Trace::new(&context.host.layout.trace_dir());
+            trace.append(&record).map(|_| ())
+        })
+        .await
+    }
+
+    /// Takes the second snapshot once. The result is stored and remains valid even if the workspace
+    /// changes later.
+    async fn snapshot_after(&self) -> Result<(), AttemptFailure> {
+        if let Some(folder) = &self.folder {
+            // The next stage works in the folder at this path, which must be the folder of the
+            // snapshot.
+            folder
+                .check(&self.host().layout)
+                .map_err(|error| AttemptFailure::failed(FailureClass::Agent, report::chain(&error)))?;
+        }
+        let (base, file) = (self.files.base(), self.files.changes());
+        let issue = self.start().issue.id.clone();
+        self.with_snapshot("after the agent", move |context| {
+            if file.exists() {
+                return Ok(());
+            }
+            let base: Base = match private::read(&base) {
+                Ok(text) => serde_json::from_slice(&text)?,
+                // A version without snapshots started the attempt.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let (changes, now) =
+                base.changes(&context.store, &context.folder, &context.path, Bounds::default())?;
+            let last = context.host.layout.last_snapshot(&issue);
+            if let Some(folder) = last.parent() {
+                private::create_private_dir_all(folder)?;
+            }
+            private::write_atomic_nosync(&last, &serde_json::to_vec(&now)?)?;
+            private::write_atomic_nosync(&file, &serde_json::to_vec(&changes)?)
+        })
+        .await
+    }
+
+    /// Returns a fingerprint of the whole workspace, including files that rules leave out.
+    pub(super) async fn fingerprint(&self, workdir: &Path) -> Option<Fingerprint> {
+        let workdir = workdir.to_owned();
+        spawn_blocking(move || vik_workspace::fingerprint(&workdir))
+            .await
+            .ok()
+            .flatten()
+    }
+
+    /// Removes the first snapshot, which is no longer needed, and masks secrets in the list of
+    /// changes, which is kept for people.
+    pub(super) fn remove_base_snapshot(&self) {
+        let _ = std::fs::remove_file(self.files.base());
+        let file = self.files.changes();
+        let found = private::read(&file).unwrap_or_default();
+        if let Cow::Owned(masked) = vik_mask::mask_json(&String::from_utf8_lossy(&found)) {
+            let _ = private::write_atomic_nosync(&file, masked.as_bytes());
+        }
+    }
+
+    async fn with_snapshot<T: Send + 'static>(
+        &self,
+        when: &'static str,
+        operation: impl FnOnce(&SnapshotContext) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, AttemptFailure> {
+        let failed = |error: io::Error| {
+            let error = StoreError::Write {
+                path: self.host().layout.contents_dir(),
+                source: error,
+            };
+            self.note_disk_error(&error);
+            let reason = format!(
+                "cannot take a snapshot of the workspace {when}: {}",
+                report::chain(&error)
+            );
+            AttemptFailure::failed(FailureClass::Agent, reason)
+        };
+        let Some(folder) = &self.folder else {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        };
+        let context = SnapshotContext {
+            folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,
+            path: folder.path().to_owned(),
+            store: Store::new(&self.host().layout.contents_dir()),
+            host: Arc::clone(&self.attempt.host),
+        };
+        // A file system that does not answer must not block the attempt, or the daemon's exit, for
+        // ever.
+        let timeout = async {
+            tokio::select! {
+                () = tokio::time::sleep(SNAPSHOT_TIMEOUT) => {}
+                () = async {
+                    self.attempt.commands.stopped().await;
+                    tokio::time::sleep(SNAPSHOT_TIMEOUT_AT_STOP).await;
+                } => {}
+            }
+        };
+        tokio::select! {
+            result = spawn_blocking(move || operation(&context)) => match result {
+                Ok(result) => result.map_err(failed),
+                Err(error) => Err(failed(io::Error::other(error))),
+            },
+            () = timeout => Err(failed(io::ErrorKind::TimedOut.into())),
+        }
+    }
+}
+
+/// The data that a snapshot needs on a blocking thread.
+struct SnapshotContext {
+    folder: OwnedFd,
+    path: PathBuf,
+    store: Store,
+    host: Arc<Host>,
+}
+
+/// Reads an earlier snapshot, which saves reading unchanged files; without one every file is read.
+fn read_snapshot(path: &Path) -> Option<Snapshot> {
+    serde_json::from_slice(&private::read(path).ok()?).ok()
+}

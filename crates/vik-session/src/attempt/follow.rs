@@ -1,0 +1,498 @@
+//! Reads the raw output of an agent while the file grows, maps its lines to events and writes these
+//! to the log.
+//!
+//! The agent appends to the file directly, so no output can be lost, and a slow reader cannot block
+//! it. The file is polled with a wait that grows while nothing is printed: this works on every file
+//! system and costs one `read` per poll. Lines of any length are read in bounded memory
+//! ([`lines`]).
+
+mod kept;
+mod lines;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Verdict};
+use vik_core::event::Event;
+use vik_core::outcome::Usage;
+use vik_proc::Overrun;
+use vik_store::{SessionLog, StoreError};
+
+pub use self::kept::KeptOutput;
+use vik_workspace::fs as private;
+
+use self::lines::{Line, Lines};
+use super::live::Live;
+
+/// The shortest and the longest wait between two polls.
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// The number of bytes that are read before other tasks may run.
+const SLICE_BYTES: usize = 256 * 1024;
+
+/// The number of slices that are mapped before the caller may check timeouts.
+const SLICES_PER_TURN: usize = 16;
+
+/// The number of bytes that are kept of a line that is too long.
+const MAX_CUT_BYTES: usize = 64 * 1024;
+
+/// The maximum number of tracked open tool calls, and the maximum length of a call id in bytes.
+const MAX_OPEN_TOOLS: usize = 1024;
+const MAX_TOOL_ID: usize = 256;
+
+thread_local! {
+    /// One buffer per thread, not per attempt: hundreds of outputs are read at once.
+    static SLICE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why the output of an agent cannot be read or processed.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    #[error("cannot read the agent's output")]
+    Read(#[source] io::Error),
+    #[error("cannot write the session log")]
+    Log(#[source] Arc<StoreError>),
+    /// The journal or the agent's input cannot be written.
+    #[error("cannot answer the agent")]
+    Answer(#[source] StoreError),
+    /// The agent violates the protocol.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl FollowError {
+    /// Returns the error of the file that could not be written, if there is one.
+    pub(super) fn store(&self) -> Option<&StoreError> {
+        match self {
+            Self::Log(error) => Some(error),
+            Self::Answer(error) => Some(error),
+            Self::Read(_) | Self::Broken(_) => None,
+        }
+    }
+}
+
+/// A reader of one raw file.
+pub struct OutputReader {
+    raw: File,
+    adapter: Box<dyn Adapter>,
+    log: SessionLog,
+    /// The number of next events that the log already contains: they are mapped and not written
+    /// again.
+    logged: u64,
+    lines: Lines,
+    live: Live,
+    poll_wait: Duration,
+    last_activity: Instant,
+    tools: OpenTools,
+    /// Requests of the agent that the caller has not taken yet.
+    requests: Vec<AgentRequest>,
+    kept: KeptOutput,
+    overrun: Option<Overrun>,
+    /// The first error of the log: nothing more is written to it, and the output is still mapped.
+    log_error: Option<Arc<StoreError>>,
+    /// Whether the agent's model has answered.
+    answered: bool,
+}
+
+/// The open tool calls, oldest first. A call may end in the same poll in which the next one starts.
+#[derive(Debug, Default)]
+struct OpenTools(Vec<(String, Instant)>);
+
+impl OpenTools {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::ToolCall { call_id, .. } => {
+                let new = head(call_id, MAX_TOOL_ID);
+                if self.0.len() < MAX_OPEN_TOOLS && self.0.iter().all(|(id, _)| id != new) {
+                    self.0.push((new.to_owned(), Instant::now()));
+                }
+            }
+            Event::ToolResult { call_id, .. } => {
+                let ended = head(call_id, MAX_TOOL_ID);
+                self.0.retain(|(id, _)| id != ended);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adopts the adapter's count of open calls, as the end of a turn closes all calls.
+    fn set_count(&mut self, count: usize) {
+        if self.0.is_empty() && count > 0 {
+            self.0.push((String::new(), Instant::now()));
+        }
+        self.0.drain(..self.0.len().saturating_sub(count));
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.0.first().map(|(_, since)| *since)
+    }
+}
+
+/// The state of a reader after all output was read.
+pub struct Finished {
+    /// The adapter, after it has mapped every line.
+    pub adapter: Box<dyn Adapter>,
+    /// The log with every event, or the error because of which some are missing.
+    pub log: Result<SessionLog, Arc<StoreError>>,
+    /// Whether the agent's model has answered since the attempt started.
+    pub answered: bool,
+    /// Set if the kept files use too much of the disk.
+    pub overrun: Option<Overrun>,
+}
+
+impl std::fmt::Debug for OutputReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Follower")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OutputReader {
+    /// Opens an existing file at its start. The log already contains the first `logged` events of
+    /// the agent.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(
+        raw: &Path,
+        mut adapter: Box<dyn Adapter>,
+        log: SessionLog,
+        logged: u64,
+        live: Live,
+        kept: KeptOutput,
+    ) -> Result<Self, FollowError> {
+        Ok(Self {
+            requests: adapter.take_requests(),
+            raw: private::open(raw).map_err(FollowError::Read)?,
+            adapter,
+            log,
+            logged,
+            lines: Lines::default(),
+            live,
+            poll_wait: POLL_INTERVAL.0,
+            last_activity: Instant::now(),
+            tools: OpenTools::default(),
+            kept,
+            overrun: None,
+            log_error: None,
+            answered: false,
+        })
+    }
+
+    /// Returns the wait before the next poll.
+    pub fn poll_wait(&self) -> Duration {
+        self.poll_wait
+    }
+
+    /// Returns how long the agent was inactive; zero while a tool call is open.
+    pub fn silence(&self) -> Duration {
+        if self.tools.oldest().is_some() {
+            Duration::ZERO
+        } else {
+            self.last_activity.elapsed()
+        }
+    }
+
+    /// Returns how long the oldest open tool call has been open.
+    pub fn tool_open(&self) -> Duration {
+        self.tools
+            .oldest()
+            .map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Records activity outside of the raw output, such as on stderr.
+    pub fn mark_active(&mut self) {
+        self.last_activity = Instant::now();
+    }
+
+    /// Restarts the times of inactivity and open calls because the agent waits for a person.
+    pub fn pause_timers(&mut self) {
+        let now = Instant::now();
+        self.last_activity = now;
+        self.tools.0.iter_mut().for_each(|(_, since)| *since = now);
+    }
+
+    /// Returns the overrun if the kept files use too much of the disk. From then on no events are
+    /// written to the log; the output is still mapped to count its usage.
+    pub fn overrun(&self) -> Option<Overrun> {
+        self.overrun
+    }
+
+    /// Takes the requests of the agent that arrived since the last call.
+    pub fn take_requests(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.requests)
+    }
+
+    /// Returns the lines of input that answer a question of the agent.
+    pub fn answer(&self, ask: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        self.adapter.answer(ask, verdict)
+    }
+
+    /// Returns the usage and cost that the agent has reported so far.
+    pub fn usage(&self) -> (Usage, Option<f64>) {
+        self.adapter.usage()
+    }
+
+    /// Returns whether the agent has printed anything.
+    pub fn has_printed(&self) -> bool {
+        self.raw.metadata().is_ok_and(|meta| meta.len() > 0)
+    }
+
+    /// Writes an event of Vik itself to the log.
+    ///
+    /// # Errors
+    /// When this or an earlier write to the log fails.
+    pub fn append_event(&mut self, at: Timestamp, event: &Event<'_>) -> Result<(), FollowError> {
+        self.write(|log| {
+            log.push(at, event)?;
+            log.flush()
+        });
+        self.check_log()
+    }
+
+    /// Flushes the log and leaves the raw file to the next daemon.
+    ///
+    /// # Errors
+    /// When this or an earlier write to the log fails.
+    pub fn detach(mut self) -> Result<(), FollowError> {
+        self.write(SessionLog::flush);
+        self.check_log()
+    }
+
+    /// Reads and maps new output, at most one slice. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// When reading fails, or when this or an earlier write to the log fails. In the latter case
+    /// the slice is mapped nevertheless.
+    pub fn poll(&mut self) -> Result<bool, FollowError> {
+        let more = self.read_slice()?;
+        self.check_log()?;
+        Ok(more)
+    }
+
+    /// Calls [`poll`](Self::poll) for several slices, as long as there may be more.
+    pub(super) async fn poll_slices(&mut self) -> Result<(), FollowError> {
+        for _ in 0..SLICES_PER_TURN {
+            if !self.poll()? {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn read_slice(&mut self) -> Result<bool, FollowError> {
+        SLICE.with_borrow_mut(|slice| {
+            slice.resize(SLICE_BYTES, 0);
+            self.skip_hole()?;
+            let count = loop {
+                match self.raw.read(slice) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    result => break result.map_err(FollowError::Read)?,
+                }
+            };
+            if count == 0 {
+                self.poll_wait = (self.poll_wait * 2).min(POLL_INTERVAL.1);
+                self.write(SessionLog::flush);
+                return Ok(false);
+            }
+            self.poll_wait = POLL_INTERVAL.0;
+            self.last_activity = Instant::now();
+            self.map_lines(|lines, raw, sink| lines.feed(raw, &slice[..count], sink));
+            if self.overrun.is_none() {
+                self.overrun = self.kept.overrun();
+                if self.overrun.is_some() {
+                    self.logged = u64::MAX;
+                }
+            }
+            self.track();
+            Ok(count == SLICE_BYTES)
+        })
+    }
+
+    /// Writes to the log, unless an earlier write failed. A later write would leave a gap.
+    fn write(&mut self, write: impl FnOnce(&mut SessionLog) -> Result<(), StoreError>) {
+        if self.log_error.is_none() {
+            self.log_error = write(&mut self.log).err().map(Arc::new);
+        }
+    }
+
+    fn check_log(&self) -> Result<(), FollowError> {
+        self.log_error
+            .clone()
+            .map_or(Ok(()), |error| Err(FollowError::Log(error)))
+    }
+
+    /// Skips a hole in the file within a line that is too long anyway: a sparse file may be longer
+    /// than can be read.
+    fn skip_hole(&mut self) -> Result<(), FollowError> {
+        if !self.lines.is_cutting() {
+            return Ok(());
+        }
+        let at = self.raw.stream_position().map_err(FollowError::Read)?;
+        let size = self.raw.metadata().map_err(FollowError::Read)?.len();
+        let next = next_data(&self.raw, at).unwrap_or(size);
+        self.lines.skip(next.saturating_sub(at));
+        let next = SeekFrom::Start(next.max(at));
+        self.raw.seek(next).map_err(FollowError::Read)?;
+        Ok(())
+    }
+
+    fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) {
+        let mut mapper = Mapper {
+            at: Timestamp::now(),
+            adapter: &mut *self.adapter,
+            log: &mut self.log,
+            log_error: &mut self.log_error,
+            tools: &mut self.tools,
+            logged: &mut self.logged,
+            requests: &mut self.requests,
+            answered: &mut self.answered,
+        };
+        split(&mut self.lines, &self.raw, &mut |line| mapper.line(line));
+    }
+
+    fn track(&mut self) {
+        self.tools.set_count(self.adapter.open_tools());
+        let (usage, cost_usd) = self.adapter.usage();
+        let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
+        self.live.set(|facts| {
+            facts.last_event_at = Some(Timestamp::now());
+            facts.events = events;
+            facts.activity = activity;
+            facts.usage = usage;
+            facts.cost_usd = cost_usd;
+        });
+    }
+
+    /// Maps the remaining output after the process has ended, including a last line without a
+    /// newline.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub async fn finish(mut self) -> Result<Finished, FollowError> {
+        while self.read_slice()? {
+            tokio::task::yield_now().await;
+        }
+        // A short read is not the end of the file.
+        while !self.at_end()? {
+            self.read_slice()?;
+            tokio::task::yield_now().await;
+        }
+        self.map_lines(Lines::finish);
+        self.track();
+        self.write(SessionLog::flush);
+        Ok(Finished {
+            adapter: self.adapter,
+            log: self.log_error.map_or(Ok(self.log), Err),
+            answered: self.answered,
+            overrun: self.overrun,
+        })
+    }
+
+    fn at_end(&mut self) -> Result<bool, FollowError> {
+        let at = self.raw.stream_position().map_err(FollowError::Read)?;
+        let size = self.raw.metadata().map_err(FollowError::Read)?.len();
+        Ok(at >= size)
+    }
+}
+
+/// Maps lines to events, and writes those that the log does not contain.
+struct Mapper<'f> {
+    at: Timestamp,
+    adapter: &'f mut dyn Adapter,
+    log: &'f mut SessionLog,
+    log_error: &'f mut Option<Arc<StoreError>>,
+    tools: &'f mut OpenTools,
+    logged: &'f mut u64,
+    requests: &'f mut Vec<AgentRequest>,
+    answered: &'f mut bool,
+}
+
+impl Mapper<'_> {
+    fn line(&mut self, line: Line<'_>) {
+        match line {
+            Line::Whole(line) => self.whole(line),
+            Line::Cut { head, bytes, offset } => self.cut(head, bytes, offset),
+        }
+    }
+
+    fn whole(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return;
+        }
+        // All of the agent's output passes through here, so no secret reaches the log or the
+        // adapter.
+        let text = String::from_utf8_lossy(line);
+        let masked = vik_mask::mask_json(&text);
+        let Self {
+            adapter,
+            log,
+            log_error,
+            tools,
+            logged,
+            at,
+            answered,
+            ..
+        } = self;
+        adapter.line(masked.as_bytes(), &mut |event: Event<'_>| {
+            tools.on_event(&event);
+            **answered |= event.is_answer();
+            if **logged > 0 {
+                **logged -= 1;
+            } else if log_error.is_none() {
+                **log_error = log.push(*at, &event).err().map(Arc::new);
+            }
+        });
+        self.requests.append(&mut self.adapter.take_requests());
+    }
+
+    /// Writes the start of a line that is too long to the log. The adapter does not receive such a
+    /// line.
+    fn cut(&mut self, start: &[u8], bytes: u64, offset: u64) {
+        if *self.logged > 0 {
+            *self.logged -= 1;
+            return;
+        }
+        if self.log_error.is_some() {
+            return;
+        }
+        let masker = vik_mask::process();
+        let text = String::from_utf8_lossy(&start[..start.len().min(MAX_CUT_BYTES + masker.around())]);
+        let kept = head(&text, MAX_CUT_BYTES).len();
+        let event = Event::Malformed {
+            line: masker.mask_part(&text, 0..kept).into(),
+            bytes: Some(bytes),
+            offset: Some(offset),
+        };
+        *self.log_error = self.log.push(self.at, &event).err().map(Arc::new);
+    }
+}
+
+/// Returns at most the first `max_bytes` bytes of a text, whole characters only.
+fn head(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
+}
+
+/// Returns the offset of the next data in the file at or after `at`; `None` if there is none.
+/// Returns `at` itself if the system does not support the query.
+fn next_data(file: &File, at: u64) -> Option<u64> {
+    use nix::errno::Errno;
+    use nix::unistd::{Whence, lseek};
+    let from = i64::try_from(at).ok()?;
+    match lseek(file, from, Whence::SeekData) {
+        Ok(next) => u64::try_from(next).ok(),
+        Err(Errno::ENXIO) => None,
+        Err(_) => Some(at),
+    }
+}
+
+#[cfg(test)]
+mod tests;

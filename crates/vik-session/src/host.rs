@@ -1,0 +1,153 @@
+//! The context for everything that Vik starts: paths, and the environment of child processes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
+use vik_workspace::Layout;
+
+mod environment;
+
+pub use environment::Environment;
+
+/// The variable that marks every process of one attempt or hook. The shim uses it to find processes
+/// that escaped.
+pub const ATTEMPT_MARK: &str = "VIK_ATTEMPT_ID";
+
+/// The variable that names the daemon instance of a process. `vik stop` uses it to find leftover
+/// processes.
+pub const INSTANCE_MARK: &str = "VIK_INSTANCE";
+
+/// The variable that marks the shims of a daemon instance. The processes that a shim runs do not
+/// have it.
+pub const SHIM_MARK: &str = "VIK_SHIM";
+
+/// Variables for the daemon alone: no child process gets them, so that none can control the daemon.
+const OWN_SECRETS: [&str; 2] = [API_TOKEN, API_TOKEN_FILE];
+
+/// The variable that holds the token of the HTTP API.
+pub const API_TOKEN: &str = "VIK_API_TOKEN";
+
+/// The variable that names a file with the token of the HTTP API.
+pub const API_TOKEN_FILE: &str = "VIK_API_TOKEN_FILE";
+
+/// The maximum size of a value in a variable. Linux allows 128 KiB, including the name.
+const MAX_VARIABLE_BYTES: usize = 32 * 1024;
+
+/// The surroundings of one daemon instance.
+#[derive(Debug)]
+pub struct Host {
+    /// The absolute path of the workflow file.
+    pub workflow_path: PathBuf,
+    /// Its folder: pull commands run there, and relative paths are resolved against it.
+    pub workflow_dir: PathBuf,
+    /// The paths that Vik owns.
+    pub layout: Layout,
+    /// The daemon's environment, as text.
+    pub environment: Environment,
+    pub supervisor: Supervisor,
+    /// The name of the instance folder.
+    pub instance: String,
+    /// The absolute path of Vik's own program.
+    pub vik: PathBuf,
+    /// The shims whose processes must not use the API.
+    pub agent_shims: AgentShims,
+}
+
+/// The shims of agents and of scripts that run agent output. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
+
+impl AgentShims {
+    /// Adds shims. Each must be added before it starts a process.
+    pub fn add(&self, shims: impl IntoIterator<Item = ProcessId>) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(shims);
+    }
+
+    /// Returns the shims that still run.
+    pub fn alive(&self) -> Vec<ProcessId> {
+        let mut shims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shims.retain(|shim| shim.is_alive());
+        shims.clone()
+    }
+}
+
+impl Host {
+    /// Returns the environment for pull and show commands: the daemon's environment without
+    /// secrets, with Vik's own folder on PATH and with `VIK_ISSUES_DIR`.
+    pub fn command_env(&self) -> BTreeMap<String, String> {
+        let mut env = self.environment.shared();
+        self.add_own(&mut env);
+        env
+    }
+
+    /// Adds what every child gets: Vik's own folder on PATH, `VIK_ISSUES_DIR` and the instance
+    /// mark.
+    pub fn add_own(&self, env: &mut BTreeMap<String, String>) {
+        let own = self
+            .vik
+            .parent()
+            .unwrap_or(Path::new("/"))
+            .to_string_lossy()
+            .into_owned();
+        let path = match env.get("PATH") {
+            Some(path) if path.split(':').any(|folder| folder == own) => path.clone(),
+            Some(path) if !path.is_empty() => format!("{own}:{path}"),
+            _ => format!("{own}:/usr/local/bin:/usr/bin:/bin"),
+        };
+        env.insert("PATH".to_owned(), path);
+        let issues = self
+            .environment
+            .get("VIK_ISSUES_DIR")
+            .filter(|given| !given.is_empty())
+            .map_or_else(
+                || self.workflow_dir.join("issues"),
+                |given| self.workflow_dir.join(given),
+            );
+        env.insert("VIK_ISSUES_DIR".to_owned(), issues.to_string_lossy().into_owned());
+        env.insert(INSTANCE_MARK.to_owned(), self.instance.clone());
+    }
+
+    /// Returns the specification of a shell script file that runs under the shim.
+    pub fn script(&self, script: &Path, cwd: &Path, env: BTreeMap<String, String>, mark: &str) -> ShimSpec {
+        let mut spec = ShimSpec::command("sh", cwd);
+        spec.args = vec![script.into()];
+        spec.env = os_env(env);
+        spec.mark = Some(Mark::new(ATTEMPT_MARK, mark));
+        spec
+    }
+}
+
+/// Returns a value that fits into an environment variable: without NUL and with a limited length.
+pub fn env_value(value: &str) -> String {
+    let end = value.floor_char_boundary(MAX_VARIABLE_BYTES);
+    value[..end].replace('\0', "\u{fffd}")
+}
+
+/// Converts an environment for a [`ShimSpec`], without entries that an environment cannot hold.
+pub fn os_env(env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
+    env.into_iter()
+        .filter(|(name, value)| !name.contains(['=', '\0']) && !value.contains('\0'))
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}
+
+/// Returns the daemon's own environment without its own secrets and without variables that are not
+/// text.
+pub fn own_environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter(|(name, _)| !OWN_SECRETS.iter().any(|secret| name == secret))
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Returns a duration in whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,77 @@
+//! The trace: for each attempt that changed something, the changed files and lines, the agent and
+//! the issue.
+//!
+//! Records are based on the changes that Vik itself finds in the workspace (`workspace/changes`),
+//! and never on claims of an agent. They are stored outside of every workspace in the schema of
+//! [Agent Trace](https://agent-trace.dev), and each contains the hash of the previous one (ADR 33).
+
+pub mod blame;
+pub mod chain;
+pub mod map;
+pub mod record;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::io;
+
+use vik_core::file_change::ContentHash;
+
+pub use chain::{Broken, Line, Trace, Verified};
+pub use record::{Mutation, Record};
+
+use vik_workspace::Layout;
+use vik_workspace::changes::{Base, Snapshot, Store};
+use vik_workspace::fs as private;
+
+/// Removes stored file contents that are no longer needed: those in no record, in no last snapshot
+/// of a workspace that still exists, and in no base snapshot of an unfinished attempt. No attempt
+/// may be running. Blocks.
+///
+/// # Errors
+/// Returns an error if something cannot be read or removed.
+pub fn sweep(layout: &Layout) -> io::Result<()> {
+    if !layout.contents_dir().exists() {
+        return Ok(());
+    }
+    let mut wanted: HashSet<ContentHash> = HashSet::new();
+    let mut keep =
+        |snapshot: &Snapshot| wanted.extend(snapshot.files.values().filter_map(|found| found.side.hash));
+    for issue in vik_workspace::list(layout)? {
+        let snapshot = private::read(&layout.last_snapshot(&issue)).ok();
+        if let Some(snapshot) = snapshot.and_then(|text| serde_json::from_slice(&text).ok()) {
+            keep(&snapshot);
+        }
+    }
+    for folder in folders(&layout.sessions_dir())? {
+        for file in folders(&folder)? {
+            let is_base = file.to_string_lossy().ends_with(".base.json");
+            let base = is_base.then(|| private::read(&file).ok()).flatten();
+            if let Some(base) = base.and_then(|text| serde_json::from_slice::<Base>(&text).ok()) {
+                keep(&base.snapshot);
+            }
+        }
+    }
+    for line in Trace::new(&layout.trace_dir()).read()? {
+        for mutation in &line.record.vik().changes {
+            let sides = [&mutation.change.old, &mutation.change.new];
+            wanted.extend(sides.into_iter().flatten().filter_map(|side| side.hash));
+        }
+    }
+    Store::new(&layout.contents_dir()).retain(|hash| wanted.contains(&hash))
+}
+
+fn folders(folder: &std::path::Path) -> io::Result<Vec<std::path::PathBuf>> {
+    match private::list_folder(folder) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Every path that Vik owns, and the workspaces of issues.
+//!
+//! No other module builds these paths. What an agent may have modified is opened by directory
+//! handles that never follow a link, so an issue's folder is always that folder, whatever an agent
+//! put in it or in its place.
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod git;
+
+pub mod changes;
+mod clean;
+mod diff;
+mod fingerprint;
+pub mod fs;
+mod home;
+mod instance;
+mod issues;
+mod list;
+mod lock;
+mod name;
+mod removal;
+pub mod worktree;
+
+#[cfg(test)]
+mod tests;
+
+pub use clean::VIEW_PREFIX;
+pub use clean::{UnsavedWork, View, ViewError, unsaved_work};
+pub use diff::diff;
+pub use fingerprint::{Fingerprint, fingerprint};
+pub use home::normalize;
+pub use home::{Layout, absolute_workflow_path, resolve_path};
+pub use instance::InstanceDir;
+pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
+pub use list::list;
+pub use lock::{WorkspaceLock, lock, lock_free_stages};
+pub use name::folder_name;
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why Vik cannot use one of its folders.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error("{} is not the path of a file", path.display())]
+    NotAFile { path: PathBuf },
+    /// Neither the environment nor the user database has the home directory.
+    #[error("cannot determine the home directory")]
+    NoHomeDirectory,
+    #[error("cannot create the folder {}", path.display())]
+    CreateFolder { path: PathBuf, source: io::Error },
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot open the folder {}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    /// Something that is no folder is where a folder of Vik's belongs.
+    #[error("{} is {kind}, not a folder; Vik does not follow it", path.display())]
+    NotAFolder {
+        path: PathBuf,
+        /// What it is instead.
+        kind: &'static str,
+    },
+    /// A folder of Vik's belongs to another user, or others may write to it.
+    #[error("{} belongs to another user or is accessible to others", path.display())]
+    NotPrivate { path: PathBuf },
+    /// The folder was replaced by another one while it was in use.
+    #[error("{} was replaced while it was in use", path.display())]
+    Replaced { path: PathBuf },
+    #[error("cannot lock {}", path.display())]
+    Lock { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+}
