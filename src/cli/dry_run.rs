@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use vik_base::report::{Exit, Failure, chain, clean, one_line};
+use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::intent::Intent;
-use vik_core::scheduler::{Filter, Hold, Input, Scheduler, Start};
+use vik_core::scheduler::{Filter, Hold, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 use vik_daemon::{Instance, host};
-use vik_session::attempt::{files, intent, issue_context, stage_context};
+use vik_session::attempt::{intent, issue_context, stage_context};
 use vik_session::host::Host;
 use vik_session::outputs;
 use vik_template::{Fence, Part};
@@ -157,7 +158,7 @@ fn start_text(host: &Host, loaded: &LoadedWorkflow, start: &Start) -> String {
         .and_then(|source| {
             let prompt =
                 vik_template::fenced_prompt(&source, &value, &fence).map_err(|error| chain(&error))?;
-            let file = files(host, start).outputs_dir().join(outputs::FILE_NAME);
+            let file = host.attempt_files(start).outputs_dir().join(outputs::FILE_NAME);
             let asked = outputs::section(stage.outputs.as_ref(), &file, &[], &source, &fence);
             Ok((prompt, intent::section(&start.intent, &source, &fence) + &asked))
         });

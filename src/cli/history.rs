@@ -3,16 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use vik_api::{Response, RunView, Status, Verb};
-use vik_base::report::ledger_failure;
-use vik_base::report::{Failure, chain};
+use vik_base::report::{Failure, chain, ledger_failure};
 use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
 use vik_store::History;
 use vik_store::ledger::Reader;
 use vik_workflow::{WorkflowFile, absolute};
-use vik_workspace::Layout;
-use vik_workspace::fs as private;
+use vik_workspace::{Layout, fs as private};
 
 use super::client;
 

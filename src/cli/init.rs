@@ -13,8 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use vik_base::report::colored;
-use vik_base::report::{Exit, Failure, clean};
+use vik_base::report::{Exit, Failure, clean, colored};
 use vik_session::host::own_environment;
 use vik_tracker::{NewIssue, Tracker};
 use vik_workflow::absolute;

@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vik_base::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
+use vik_core::attempt::Start;
 use vik_core::duration::Span;
 use vik_core::event::Ended;
 use vik_core::ids::AttemptId;
 use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::Start;
 use vik_orchestrator::{Observer, Progress, RunSummary};
 use vik_session::attempt::{AttemptEnd, Live};
 

@@ -1,10 +1,12 @@
 //! `cargo xtask tidy`: checks beyond the compiler.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::repo::{self, TaskResult};
 
 mod documents;
+mod imports;
 mod names;
 
 /// A longer source file must be split.
@@ -46,6 +48,7 @@ pub fn run() -> TaskResult {
         );
     }
     findings.extend(check_crates(&files)?);
+    findings.extend(check_imports(&files)?);
     if findings.is_empty() {
         println!("tidy: {} files", files.len());
         return Ok(());
@@ -59,6 +62,37 @@ fn is_ours(path: &Path) -> bool {
         .is_some_and(|end| TEXT.iter().any(|text| end == *text));
     let is_script = path.starts_with(".ci");
     (is_text || is_script) && !OTHERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Checks that no group of files of a crate import each other.
+fn check_imports(files: &[PathBuf]) -> TaskResult<Vec<String>> {
+    let mut crates: BTreeMap<PathBuf, Vec<(PathBuf, String)>> = BTreeMap::new();
+    let is_source = |path: &&PathBuf| path.extension().is_some_and(|end| end == "rs");
+    for path in files.iter().filter(is_source) {
+        let mut folders = path.ancestors();
+        let Some(source) = folders.find(|folder| folder.ends_with("src")) else {
+            continue;
+        };
+        let text = repo::read(&repo::root().join(path))?;
+        let relative = path.strip_prefix(source).unwrap_or(path).to_owned();
+        crates
+            .entry(source.to_owned())
+            .or_default()
+            .push((relative, text));
+    }
+    let findings = crates.iter().flat_map(|(source, files)| {
+        imports::cycles(files).into_iter().map(move |cycle| {
+            let names: Vec<_> = cycle.iter().map(|file| file.display().to_string()).collect();
+            format!(
+                "{}: {} files import each other, the maximum is {}: {}",
+                source.display(),
+                cycle.len(),
+                imports::MAX_CYCLE,
+                names.join(", ")
+            )
+        })
+    });
+    Ok(findings.collect())
 }
 
 /// Returns the findings of one file, with `:line` in front where it applies.

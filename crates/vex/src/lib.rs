@@ -20,6 +20,8 @@ pub mod events;
 pub mod evidence;
 mod git;
 pub mod interrupt;
+mod net;
+pub mod plan;
 pub mod provider;
 pub mod redact;
 pub mod repair;

@@ -1,7 +1,6 @@
 //! The control socket: one request line, one response line.
 
 use serde::{Deserialize, Serialize};
-
 use vik_core::approval::Answer;
 use vik_core::ids::{IssueId, StageName};
 

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
+use crate::attempt::AttemptResult;
 use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::limits::Spend;
-use crate::machine::{AttemptResult, IssueMachine};
+use crate::machine::IssueMachine;
 use crate::outcome::CostSource;
 
 /// The changes of one or more decisions.

@@ -4,6 +4,7 @@
 //! returned as data.
 
 pub mod approval;
+pub mod attempt;
 pub mod backoff;
 pub mod changes;
 pub mod duration;

@@ -4,9 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::AttemptResult;
 use crate::money::MicroUsd;
-use crate::outcome::{CostSource, FailureClass, Outcome};
+use crate::outcome::CostSource;
 use crate::plural::count;
 
 /// An amount of tokens and money. Counters of it never decrease.
@@ -182,37 +181,6 @@ impl fmt::Display for LimitHit {
     }
 }
 
-/// Returns the charge for an ended attempt, and the source of the figure. `reported` is what the
-/// agent reported, at least what it reported while it ran.
-///
-/// Reported figures count. An attempt that failed or was interrupted after its model had answered,
-/// and that reported no tokens or no cost, is charged the profile's estimate for the missing
-/// figure. Failures of the login, the command line, a hook or the prompt are never estimated.
-pub fn charge(report: &AttemptResult, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
-    let reported = reported.unwrap_or_default();
-    let source = report.cost_source;
-    let is_free = matches!(
-        report.failure_class,
-        Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
-    );
-    if report.outcome == Outcome::Succeeded || is_free || !report.has_answered() {
-        return (reported, source);
-    }
-    let mut charged = reported;
-    if reported.tokens == 0 {
-        charged.tokens = estimate.tokens;
-    }
-    if source == CostSource::None && reported.usd == MicroUsd::default() {
-        charged.usd = estimate.usd;
-    }
-    let source = if charged == reported {
-        source
-    } else {
-        CostSource::Estimate
-    };
-    (charged, source)
-}
-
 /// Returns the estimated part of a charge: the figures that the agent did not report.
 pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) -> Spend {
     let reported = reported.unwrap_or_default();
@@ -234,6 +202,8 @@ pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempt::AttemptResult;
+    use crate::outcome::{FailureClass, Outcome};
 
     fn spend(tokens: u64, usd: u64) -> Spend {
         Spend {
@@ -293,7 +263,7 @@ mod tests {
                     } else {
                         (Spend::default(), CostSource::None)
                     };
-                    let charged = charge(&report(outcome, class, answered), None, estimate);
+                    let charged = report(outcome, class, answered).charge(None, estimate);
                     assert_eq!(charged, expected, "{outcome} {class:?} answered: {answered}");
                 }
             }
@@ -306,7 +276,7 @@ mod tests {
         let failed = report(Outcome::Failed, None, true);
         let tokens = Some(spend(7, 0));
         assert_eq!(
-            charge(&failed, tokens, estimate),
+            failed.charge(tokens, estimate),
             (spend(7, 5), CostSource::Estimate)
         );
         assert_eq!(estimated(tokens, spend(7, 5), CostSource::Estimate), spend(0, 5));
@@ -315,13 +285,13 @@ mod tests {
             ..failed
         };
         assert_eq!(
-            charge(&priced, Some(spend(7, 3)), estimate),
+            priced.charge(Some(spend(7, 3)), estimate),
             (spend(7, 3), CostSource::Price)
         );
         // An agent of the runtime `command` whose profile has no `estimate`.
         let script = report(Outcome::TimedOut, None, true);
         assert_eq!(
-            charge(&script, None, Spend::default()),
+            script.charge(None, Spend::default()),
             (Spend::default(), CostSource::None)
         );
     }
@@ -335,7 +305,7 @@ mod tests {
                 ran,
                 ..AttemptResult::new(Outcome::Lost)
             };
-            let (charged, _) = charge(&lost, None, spend(100, 5));
+            let (charged, _) = lost.charge(None, spend(100, 5));
             assert_eq!(charged == spend(100, 5), ran);
         }
     }
@@ -354,7 +324,7 @@ mod tests {
             let report = AttemptResult {
                 ran, answered, cost_source, failure_class: CLASSES[class], ..AttemptResult::new(OUTCOMES[outcome])
             };
-            let (charged, source) = charge(&report, reported, spend(estimate.0, estimate.1));
+            let (charged, source) = report.charge(reported, spend(estimate.0, estimate.1));
             let known = reported.unwrap_or_default();
             let part = estimated(reported, charged, source);
             proptest::prop_assert_eq!(known.plus(part), charged);

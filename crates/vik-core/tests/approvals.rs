@@ -9,13 +9,14 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use vik_core::approval::Answer;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::Stored;
 use vik_core::ids::{IssueId, StageName};
 use vik_core::issue::Issue;
-use vik_core::machine::{AttemptResult, ParkReason, RunEvent};
+use vik_core::machine::{ParkReason, RunEvent};
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{
-    self, Actor, ApprovalReply, Command, Effect, Filter, Hold, Input, Quiescence, Scheduler, Start,
+    self, Actor, ApprovalReply, Command, Effect, Filter, Hold, Input, Quiescence, Scheduler,
 };
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};

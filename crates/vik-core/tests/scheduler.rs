@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::ids::{AttemptId, IssueId, StageName};
 use vik_core::issue::Issue;
-use vik_core::machine::{AttemptResult, ParkReason, Phase, RunEvent};
+use vik_core::machine::{ParkReason, Phase, RunEvent};
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Effect, Filter, Input, Quiescence, Scheduler, Start};
+use vik_core::scheduler::{Effect, Filter, Input, Quiescence, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 

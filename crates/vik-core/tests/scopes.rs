@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::issue::Issue;
-use vik_core::machine::AttemptResult;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Effect, Filter, Hold, Input, Quiescence, Scheduler, Start};
+use vik_core::scheduler::{Effect, Filter, Hold, Input, Quiescence, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::trust::Trust;
 use vik_core::workflow::{Workflow, load};

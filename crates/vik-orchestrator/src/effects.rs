@@ -5,13 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use vik_base::failpoint;
 use vik_base::report::one_line;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Decision};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
-use vik_core::machine::{AttemptResult, RunEvent};
+use vik_core::machine::RunEvent;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Effect, Input, LookupResult, Start};
+use vik_core::scheduler::{Effect, Input, LookupResult};
 use vik_session::attempt::{
     self, Attempt, AttemptCommands, AttemptEnd, AttemptUpdate, AttemptUpdateKind, Finish, Live, StopLevel,
 };

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
+use vik_core::attempt::Start;
 use vik_core::event::Ended;
 use vik_core::ids::IssueId;
 use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Filter, Hold, Start};
+use vik_core::scheduler::{Filter, Hold};
 use vik_session::attempt::AttemptEnd;
 use vik_store::ledger::CommitError;
 

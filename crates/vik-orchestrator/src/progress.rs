@@ -6,11 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use vik_core::approval::Request;
+use vik_core::attempt::Start;
 use vik_core::ids::{IssueId, RunId, StageName};
 use vik_core::issue::{FieldWarning, Issue, Skipped};
 use vik_core::limits::LimitHit;
 use vik_core::machine::{ParkReason, RunEvent};
-use vik_core::scheduler::Start;
 use vik_core::workflow::{Edit, Workflow};
 use vik_session::attempt::{AttemptEnd, Live};
 

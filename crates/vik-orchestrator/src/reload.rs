@@ -6,8 +6,7 @@ use vik_api::{RejectedEdit, StageDef, WorkflowView};
 use vik_base::report;
 use vik_core::scheduler::Input;
 use vik_core::workflow::{Edit, Workflow};
-use vik_session::sandbox;
-use vik_session::secrets;
+use vik_session::{sandbox, secrets};
 use vik_workflow::{LoadedWorkflow, Rejected, Reload, Watch};
 
 use super::{Orchestrator, Progress};

@@ -130,7 +130,7 @@ impl Orchestrator {
             budget: start.budget.into(),
             adopted: running.adopted,
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
-            log: vik_session::attempt::files(&self.host, start).log(),
+            log: self.host.attempt_files(start).log(),
         }
     }
 }

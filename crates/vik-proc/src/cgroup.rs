@@ -5,11 +5,10 @@
 //! of the tree between two checks of the shim.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use nix::unistd::{AccessFlags, access, geteuid};
 

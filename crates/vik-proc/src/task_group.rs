@@ -2,10 +2,9 @@
 //! version 2 is missing and such a group can be created, the kernel refuses further tasks also
 //! between two checks of the shim.
 
-use std::fs;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::cgroup;
 use crate::identity::ProcessId;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use vik_core::attempt::Start;
 use vik_proc::{Mark, ProcessId, ShimSpec, Supervisor};
+use vik_store::AttemptFiles;
 use vik_workspace::Layout;
 
 mod environment;
@@ -79,6 +81,12 @@ impl AgentShims {
 }
 
 impl Host {
+    /// Returns the paths of the files of an attempt.
+    pub fn attempt_files(&self, start: &Start) -> AttemptFiles {
+        let dir = self.layout.issue_sessions_dir(&start.issue.id);
+        AttemptFiles::new(&dir, &start.stage.name, start.attempt_id)
+    }
+
     /// Returns the environment for pull and show commands: the daemon's environment without
     /// secrets, with Vik's own folder on PATH and with `VIK_ISSUES_DIR`.
     pub fn command_env(&self) -> BTreeMap<String, String> {

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
-use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::Start;
 
 use crate::rng::Rng;
 

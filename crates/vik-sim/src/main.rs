@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use serde_json::json;
+
 use vik_sim::{Campaign, Caught, Failure, Fault, Figures, KINDS, self_test};
 
 /// The maximum number of seeds for each planted fault.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use vik_core::attempt::Start;
 use vik_core::duration::Span;
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
-use vik_core::scheduler::Start;
 use vik_core::workflow::AgentProfile;
 
 /// An error in writing or reading a file of an attempt.

@@ -6,8 +6,9 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::approval::{Gate, Request};
+use vik_core::attempt::AttemptResult;
 use vik_core::event::Ended;
-use vik_core::machine::{Answered, AttemptResult};
+use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
 
 use crate::StoreError;

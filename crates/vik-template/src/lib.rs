@@ -18,6 +18,7 @@
 mod error;
 mod fence;
 mod names;
+mod plan;
 mod render;
 mod shell;
 mod source;
@@ -101,7 +102,7 @@ pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
 /// # Errors
 /// Those of [`prompt`].
 pub fn fenced_prompt(source: &str, context: &Value, fence: &Fence) -> Result<Prompt, TemplateError> {
-    let plan = source::Plan::prompt(source)?;
+    let plan = plan::Plan::prompt(source)?;
     let rendered = render::render(&plan, context, Some(fence))?;
     render::split(&plan, rendered)
 }
@@ -116,7 +117,7 @@ pub fn uses(source: &str, name: &str) -> bool {
 /// # Errors
 /// Those of [`prompt`].
 pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
-    let plan = source::Plan::script(source)?;
+    let plan = plan::Plan::script(source)?;
     let rendered = render::render(&plan, context, None)?;
     shell::quote(&plan, &rendered)
 }
@@ -124,16 +125,16 @@ pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
 /// Returns all errors of a prompt template that can be found without values; `names` are the names
 /// that its context will have.
 pub fn check_prompt(source: &str, names: &[&str]) -> Vec<TemplateError> {
-    check(source, names, source::Plan::prompt(source))
+    check(source, names, plan::Plan::prompt(source))
 }
 
 /// Returns all errors of a script template that can be found without values; `names` are the names
 /// that its context will have.
 pub fn check_script(source: &str, names: &[&str]) -> Vec<TemplateError> {
-    check(source, names, source::Plan::script(source))
+    check(source, names, plan::Plan::script(source))
 }
 
-fn check(source: &str, names: &[&str], plan: Result<source::Plan, TemplateError>) -> Vec<TemplateError> {
+fn check(source: &str, names: &[&str], plan: Result<plan::Plan, TemplateError>) -> Vec<TemplateError> {
     let plan = match plan {
         Ok(plan) => plan,
         Err(error) => return vec![error],

@@ -7,7 +7,7 @@ use minijinja::machinery::Token;
 use serde_json::Value;
 
 use super::error::TemplateError;
-use super::source;
+use crate::plan;
 
 /// The names in prompts, `before_run` and `verify`.
 pub const NAMES: &[&str] = &[
@@ -63,7 +63,7 @@ const BUILT_IN: &[&str] = &["range", "dict", "debug", "namespace", "loop", "self
 /// the template. If `names` has a path such as `issue.id`, only that path is known.
 pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
     let mut environment = Environment::new();
-    environment.set_syntax(source::syntax());
+    environment.set_syntax(plan::syntax());
     let Ok(template) = environment.template_from_str(source) else {
         return Vec::new();
     };
@@ -89,7 +89,7 @@ pub(super) fn undeclared(source: &str, names: &[&str]) -> Vec<TemplateError> {
 /// Returns whether a template uses a name that it does not set itself.
 pub(super) fn uses(source: &str, name: &str) -> bool {
     let mut environment = Environment::new();
-    environment.set_syntax(source::syntax());
+    environment.set_syntax(plan::syntax());
     environment
         .template_from_str(source)
         .is_ok_and(|template| template.undeclared_variables(false).contains(name))
@@ -99,7 +99,7 @@ pub(super) fn uses(source: &str, name: &str) -> bool {
 fn line_of(source: &str, name: &str) -> usize {
     let mut path = String::new();
     let mut after_dot = false;
-    for token in minijinja::machinery::tokenize(source, false, source::syntax()) {
+    for token in minijinja::machinery::tokenize(source, false, plan::syntax()) {
         let Ok((token, span)) = token else { break };
         after_dot = match token {
             Token::Ident(part) => {

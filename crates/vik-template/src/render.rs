@@ -9,25 +9,18 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value a
 use serde_json::Value;
 
 use super::error::TemplateError;
-use super::source::{self, Plan};
+use super::plan::{self, Plan, Rendered};
 use super::{Fence, MAX_OUTPUT_BYTES, Part, Prompt, names, shell};
 
 /// The most steps of the engine; a template that needs more is taken for one that does not end.
 const FUEL: u64 = 2_000_000;
-
-/// The output of the engine: shell text contains placeholders instead of values.
-pub(super) struct Rendered {
-    pub(super) text: String,
-    /// The values, in the order of the placeholders: the index of the expression, and its text.
-    pub(super) values: Vec<(usize, String)>,
-}
 
 /// Renders the rewritten source. Values that are printed outside of shell text go through the
 /// fence, if there is one.
 pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Result<Rendered, TemplateError> {
     let values = Arc::new(Mutex::new(Vec::new()));
     let mut environment = Environment::new();
-    environment.set_syntax(source::syntax());
+    environment.set_syntax(plan::syntax());
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_debug(true);
@@ -36,7 +29,7 @@ pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Res
     // Set while a value of shell text is formatted: its quotes make it data, so it needs no fence.
     let in_shell = Arc::new(AtomicBool::new(false));
     if let Some(fence) = fence {
-        let (fence, placeholder) = (fence.clone(), source::placeholder_start(&plan.nonce));
+        let (fence, placeholder) = (fence.clone(), plan::placeholder_start(&plan.nonce));
         let in_shell = Arc::clone(&in_shell);
         environment.set_formatter(move |out, state, value| {
             let is_text = !matches!(
@@ -62,7 +55,7 @@ pub(super) fn render(plan: &Plan, context: &Value, fence: Option<&Fence>) -> Res
             let text = text?;
             let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
             values.push((site, text));
-            Ok(source::placeholder(&nonce, values.len() - 1))
+            Ok(plan::placeholder(&nonce, values.len() - 1))
         }
     });
     let mut output = Bounded {
@@ -131,7 +124,7 @@ pub(super) fn split(plan: &Plan, rendered: Rendered) -> Result<Prompt, TemplateE
         inner.clone_into(&mut rendered.text);
         let is_data = |(at, (site, _)): (usize, &(usize, String))| {
             plan.sites.get(*site).is_none_or(|site| !site.is_trusted)
-                && inner.contains(&source::placeholder(&plan.nonce, at))
+                && inner.contains(&plan::placeholder(&plan.nonce, at))
         };
         let has_data = rendered.values.iter().enumerate().any(is_data);
         let line = number

@@ -10,39 +10,10 @@ use std::ops::Range;
 
 use minijinja::machinery::ast::{Expr, Stmt};
 use minijinja::machinery::{self, Token};
-use minijinja::syntax::SyntaxConfig;
 
 use super::error::{Place, TemplateError};
+use super::plan::{Plan, Rendered, Site, filter_name, placeholder, syntax};
 use super::{shell, words};
-
-/// Returns the syntax of templates: that of MiniJinja, but the last newline stays.
-pub(super) fn syntax() -> SyntaxConfig {
-    let mut builder = SyntaxConfig::builder();
-    builder.keep_trailing_newline(true);
-    builder.build().unwrap_or_default()
-}
-
-/// An expression in shell text.
-#[derive(Clone, Debug)]
-pub(super) struct Site {
-    /// The line in the template, from 1.
-    pub(super) line: usize,
-    /// The text with the braces, e.g. `{{ issue.title }}`.
-    pub(super) text: String,
-    /// Whether its value comes from the author or from Vik, not from the tracker or an agent.
-    pub(super) is_trusted: bool,
-}
-
-/// A template that was parsed and passed all checks that need no values.
-pub(super) struct Plan {
-    pub(super) rewritten: String,
-    /// The random number, as hex digits.
-    pub(super) nonce: String,
-    pub(super) sites: Vec<Site>,
-    /// The line that each prompt command starts on.
-    pub(super) commands: Vec<usize>,
-    whole_is_script: bool,
-}
 
 /// An edit of the source: the replaced range and the new text.
 type Edit = (Range<usize>, String);
@@ -92,21 +63,6 @@ impl Plan {
         })
     }
 
-    /// Returns the name of the filter that stores values.
-    pub(super) fn filter(&self) -> String {
-        filter_name(&self.nonce)
-    }
-
-    /// Returns the start of the mark before a command.
-    pub(super) fn command_mark(&self) -> String {
-        format!("\u{1}{}[", self.nonce)
-    }
-
-    /// Returns the mark after a command.
-    pub(super) fn end(&self) -> String {
-        format!("\u{1}{}]", self.nonce)
-    }
-
     /// Checks the shell text without values, with every condition equal to `cond`.
     pub(super) fn check_shell_text(&self, cond: bool) -> Result<(), TemplateError> {
         let template = parse(&self.rewritten)?;
@@ -121,27 +77,13 @@ impl Plan {
             .enumerate()
             .map(|(site, _)| (site, "x".to_owned()))
             .collect();
-        let rendered = super::render::Rendered { text, values };
+        let rendered = Rendered { text, values };
         if self.whole_is_script {
             shell::quote(self, &rendered).map(drop)
         } else {
             super::render::split(self, rendered).map(drop)
         }
     }
-}
-
-fn filter_name(nonce: &str) -> String {
-    format!("vik_{nonce}")
-}
-
-/// Returns the placeholder for the value with this index.
-pub(super) fn placeholder(nonce: &str, index: usize) -> String {
-    format!("{}{index};", placeholder_start(nonce))
-}
-
-/// Returns the start of all placeholders.
-pub(super) fn placeholder_start(nonce: &str) -> String {
-    format!("\u{1}{nonce}=")
 }
 
 fn nonce() -> String {

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use minijinja::machinery::ast::{CallArg, Expr};
 
 use super::error::Place;
-use super::source::Site;
+use super::plan::Site;
 
 /// Whether a piece of text is in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

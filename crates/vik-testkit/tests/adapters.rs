@@ -5,10 +5,11 @@
 
 mod agent_run;
 
-use agent_run::{AgentRun, profile};
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::Runtime;
 use vik_testkit::TestEnv;
+
+use agent_run::{AgentRun, profile};
 
 const RUNTIMES: [(Runtime, &str); 3] = [
     (Runtime::Codex, "codex"),

@@ -9,7 +9,6 @@ mod agent_run;
 
 use std::time::{Duration, Instant};
 
-use agent_run::{AgentRun, profile, start};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -17,6 +16,8 @@ use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Runtime};
 use vik_testkit::server::ModelServer;
 use vik_testkit::{RealAgent, TestEnv, eventually};
+
+use agent_run::{AgentRun, profile, start};
 
 struct Setup {
     env: TestEnv,

@@ -24,12 +24,12 @@ use vik_api::{
 };
 use vik_core::ids::IssueId;
 
-pub(crate) use endpoint::Client;
-pub use endpoint::Endpoint;
-use endpoint::{Transport, encode};
-
 use crate::error::ClientError;
 use crate::msg::Action;
+pub(crate) use endpoint::Client;
+pub use endpoint::Endpoint;
+
+use endpoint::{Transport, encode};
 
 /// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -33,8 +33,7 @@ pub use text::{json, text};
 
 pub(super) use probe::find as find_program;
 
-use vik_base::report::colored;
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{Exit, Failure, colored};
 use vik_daemon::Instance;
 use vik_orchestrator::intake::PullResult;
 use vik_orchestrator::signals::Signals;

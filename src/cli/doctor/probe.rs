@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
 use tokio_util::sync::CancellationToken;
-use vik_base::report::describe_exit;
-use vik_base::report::{one_line, tail_lines};
+use vik_base::report::{describe_exit, one_line, tail_lines};
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 use vik_session::host::{ATTEMPT_MARK, Host, os_env};
 use vik_session::secrets::masked::read_tail;

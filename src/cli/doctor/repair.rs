@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use vik_base::report::ledger_failure;
-use vik_base::report::{Exit, Failure, chain, count};
+use vik_base::report::{Exit, Failure, chain, count, ledger_failure};
 use vik_daemon::Instance;
 use vik_store::ledger::{Health, Repaired, check, repair};
 use vik_workflow::absolute;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
-use vik_core::scheduler::Start;
 use vik_core::workflow::{Stage, Workflow};
 use vik_session::attempt::{issue_context, sample_output, stage_context};
 use vik_session::host::Host;

@@ -22,8 +22,7 @@ use vik_store::ledger::Reader;
 
 pub(super) use text::{answer, heading, intent, limits, paragraph};
 
-use vik_base::report::ledger_failure;
-use vik_base::report::{Exit, Failure, one_line, stdout_width};
+use vik_base::report::{Exit, Failure, ledger_failure, one_line, stdout_width};
 use vik_daemon::{Instance, Presence};
 use vik_orchestrator::api_view;
 use vik_workflow::{WorkflowFile, absolute};

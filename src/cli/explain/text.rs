@@ -8,7 +8,7 @@ use vik_api::{
 };
 use vik_base::report::{self, count, elapsed_suffix, one_line, spent, table_within, wrap};
 
-use crate::cli::show;
+use crate::cli::show::attempts;
 
 /// The maximum number of decisions shown.
 const MAX_DECISIONS: usize = 30;
@@ -25,7 +25,7 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
     out.push_str(&decisions_text(&explained.decisions, width));
     if !explained.runs.is_empty() {
         out.push_str("\nAttempts\n");
-        for line in show::text(&explained.runs).lines() {
+        for line in attempts::text(&explained.runs).lines() {
             let _ = writeln!(out, "  {line}");
         }
     }

@@ -15,8 +15,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_base::report::colored;
-use vik_base::report::{Exit, Failure, stdout_width};
+use vik_base::report::{Exit, Failure, colored, stdout_width};
 use vik_store::PastAttempt;
 
 use self::style::OutputStyle;

@@ -9,8 +9,7 @@ mod tests;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_base::report::ledger_failure;
-use vik_base::report::{Exit, Failure, stdout_width};
+use vik_base::report::{Exit, Failure, ledger_failure, stdout_width};
 use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
 

@@ -12,7 +12,7 @@ use vik_core::duration::Span;
 use vik_core::ids::AgentName;
 use vik_core::outcome::CostSource;
 
-use super::{cost_text, took};
+use super::attempts::{cost_text, took};
 use crate::cli::explain;
 
 /// The decisions about all issues that the timeline of an issue has: those of a person. Edits of

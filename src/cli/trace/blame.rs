@@ -12,8 +12,7 @@ use vik_session::provenance::blame::{self, Blame};
 use vik_session::provenance::record::masked;
 use vik_session::provenance::{Record, Trace};
 use vik_workspace::changes::{Store, read_file};
-use vik_workspace::folder_name;
-use vik_workspace::fs as private;
+use vik_workspace::{folder_name, fs as private};
 
 use super::{text, unreadable, view};
 use crate::cli::{CliResult, print, print_json};

@@ -1,11 +1,10 @@
 //! Conversations that a later attempt resumes.
 
 use serde_json::json;
+use vik_core::attempt::{AttemptResult, Resume};
 use vik_core::ids::AttemptId;
-use vik_core::machine::AttemptResult;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome, Usage};
-use vik_core::scheduler::Resume;
 
 use super::scene::Scene;
 use crate::support::*;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
-use vik_core::machine::AttemptResult;
-use vik_core::scheduler::{Start, StopReason};
 use vik_core::workflow::Workflow;
 use vik_proc::Supervisor;
 use vik_session::attempt::{self, Attempt, AttemptCommands, Finish, Live, Stop};

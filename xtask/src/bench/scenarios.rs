@@ -5,9 +5,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::metric::{Key, Measured};
-use super::sample;
 use super::scene::{Scene, Setting, Subject};
-use super::watched;
+use super::{sample, watched};
 use crate::repo::TaskResult;
 
 /// One question to a daemon.

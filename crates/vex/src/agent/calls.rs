@@ -7,7 +7,7 @@ use super::{Agent, Ending, log_failure};
 use crate::conversation::{Message, ToolCall, ToolResult};
 use crate::events::ExitReason;
 use crate::session::Entry;
-use crate::tools::plan::UpdatePlan;
+use crate::tools::UpdatePlan;
 use crate::tools::{Need, Tool, Toolbox};
 
 impl Agent<'_> {

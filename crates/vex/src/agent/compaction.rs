@@ -13,7 +13,7 @@ pub use fit::fit;
 pub use summary::Summary;
 
 use crate::conversation::{Arguments, Block, Message, Usage};
-use crate::tools::plan::{self, Step};
+use crate::plan::{self, Step};
 
 /// Shorter output is not worth shortening, in bytes.
 const MIN_SHRINKABLE_BYTES: usize = 600;

@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 
 use super::compaction::floor;
 use crate::redact::redact;
-use crate::tools::plan::UpdatePlan;
+use crate::tools::UpdatePlan;
 use crate::tools::{Permission, Tool, ToolDefinition};
 
 /// The files with the project's own instructions.

@@ -21,9 +21,9 @@ pub use types::{CommandRun, Commit, Compacted, Evidence, Question, SessionStart,
 use types::{End, Envelope, Event};
 
 use crate::conversation::{Arguments, ToolCall, ToolResult, Usage};
+use crate::plan::Step;
 use crate::provider::Progress;
 use crate::redact::{redact, redact_json};
-use crate::tools::plan::Step;
 
 /// The minimum time from any event to an `activity` event: a long answer must not flood the output.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::tools::plan::StepStatus;
+use crate::plan::StepStatus;
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);

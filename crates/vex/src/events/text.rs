@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Result, Write};
 use serde_json::Value;
 
 use super::types::{End, Event};
-use crate::tools::plan::StepStatus;
+use crate::plan::StepStatus;
 
 /// The maximum number of lines shown of a tool's output.
 const SHOWN_LINES: usize = 8;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ExitReason;
 use crate::conversation::Usage;
-use crate::tools::plan::Step;
+use crate::plan::Step;
 
 /// What the run did.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]

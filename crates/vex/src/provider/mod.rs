@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod chat;
+mod codec;
 pub mod http;
 pub mod messages;
 pub mod open;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{ForkPoint, SessionId};
 use crate::agent::compaction::Compaction;
 use crate::conversation::{Arguments, Block, Message};
+use crate::plan::Step;
 use crate::redact::{redact, redact_json};
-use crate::tools::plan::Step;
 
 /// The version of the format. An older line never changes its meaning.
 pub(super) const FORMAT: u32 = 1;

@@ -2,8 +2,8 @@
 
 use crate::agent::compaction::{self, Compaction, Summary};
 use crate::conversation::{Block, Message, Turn};
+use crate::plan::Step;
 use crate::session::Entry;
-use crate::tools::plan::Step;
 
 /// The state of a conversation. The same lines give the same state, in the process that writes them
 /// and in one that resumes later.

@@ -7,8 +7,9 @@ use std::path::{Component, Path};
 use jsonschema::Validator;
 use serde_json::{Map, Value};
 
+use super::definition::{ToolDefinition, snake_case};
 use super::root::Root;
-use super::tool::{Entry, ToolDefinition};
+use super::tool::Entry;
 
 /// Comments of models on a call beside its arguments; all tools ignore them.
 const REMARKS: [&str; 6] = [
@@ -21,13 +22,6 @@ const REMARKS: [&str; 6] = [
 ];
 /// The maximum number of reported mistakes.
 const MAX_MISTAKES: usize = 4;
-
-/// Returns the canonical notation of a tool's name: `RunCommand`, `run-command` and
-/// `functions.run_command` are one.
-pub(crate) fn tool_name(written: &str) -> String {
-    let written = written.trim();
-    snake_case(written.strip_prefix("functions.").unwrap_or(written))
-}
 
 /// Corrects the arguments, then validates them. The error is for the model.
 pub(super) fn prepare(
@@ -108,19 +102,6 @@ fn argument_name(entry: &Entry, schema: &Value, written: &str) -> Option<String>
     }
     let known = entry.arguments.iter().find(|(other, _)| *other == snake);
     known.map(|(_, name)| (*name).to_owned())
-}
-
-fn snake_case(written: &str) -> String {
-    let mut name = String::with_capacity(written.len() + 4);
-    let mut after_small = false;
-    for c in written.chars() {
-        if c.is_ascii_uppercase() && after_small {
-            name.push('_');
-        }
-        after_small = c.is_ascii_lowercase() || c.is_ascii_digit();
-        name.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
-    }
-    name
 }
 
 /// Converts a value to the type in its schema, if it has the same meaning in another form.

@@ -2,6 +2,7 @@
 //! (`path`).
 
 mod command;
+mod definition;
 mod fetch;
 mod files;
 mod git;
@@ -14,34 +15,39 @@ mod parallel;
 pub mod patch;
 mod path;
 mod permission;
-pub mod plan;
+mod policy;
 mod root;
 mod rules;
 #[cfg(test)]
 mod scope_tests;
 mod search;
+mod subject;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tool;
+mod update_plan;
 mod walk;
 
 use std::time::Duration;
 
 use crate::interrupt::Interrupt;
+use crate::plan::Plan;
 use crate::redact::redact;
 use memory::FileMemory;
-use plan::Plan;
 
+pub use definition::{Need, ToolDefinition};
 pub use files::WriteLimits;
 pub use hooks::{Hook, HookEvent};
-pub use permission::{Need, Permission, Policy};
+pub use permission::Permission;
+pub use policy::Policy;
 pub use root::{Root, RootError};
 pub use rules::{Rule, RuleError, Rules, ToolName};
-pub use tool::ToolDefinition;
 
-pub(crate) use input::tool_name;
+pub(crate) use definition::tool_name;
 pub(crate) use output::{Change, RunOutcome, ToolError, WriteOutcome};
-pub(crate) use tool::{Entry, Subject, Tool, ToolContext};
+pub(crate) use subject::Subject;
+pub(crate) use tool::{Entry, Tool, ToolContext};
+pub(crate) use update_plan::UpdatePlan;
 
 /// The maximum output of a tool in the conversation, in bytes.
 pub(crate) const MAX_OUTPUT_BYTES: usize = 32 * 1024;
@@ -66,7 +72,7 @@ fn entries() -> Vec<(Entry, ToolDefinition)> {
         Entry::of::<git::GitLog>(),
         Entry::of::<git::GitShow>(),
         Entry::of::<git::GitCommit>(),
-        Entry::of::<plan::UpdatePlan>(),
+        Entry::of::<UpdatePlan>(),
         Entry::of::<fetch::WebFetch>(),
     ]
 }

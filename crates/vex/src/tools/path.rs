@@ -10,8 +10,8 @@ use super::hooks::HookSubject;
 use super::input;
 use super::output::{Change, Output, Refusal, ToolError};
 use super::rules::Ruling;
-use super::tool::{Entry, ToolContext, ToolDefinition};
-use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, Toolbox};
+use super::tool::{Entry, ToolContext};
+use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox, tool_name};
 use crate::ask::CallDecision;
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::events::{CommandRun, Journal, Question};
@@ -163,7 +163,7 @@ impl Toolbox {
 
     /// Returns the tool of this name. An unknown one is never run, whatever its name suggests.
     pub(super) fn find(&self, written: &str) -> Result<(&Entry, &ToolDefinition), ToolError> {
-        let name = input::tool_name(written);
+        let name = tool_name(written);
         let index = self.entries.iter().position(|entry| entry.is_called(&name));
         let index = index.ok_or_else(|| {
             let names: Vec<_> = self.entries.iter().map(|entry| entry.name).collect();

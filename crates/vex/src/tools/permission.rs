@@ -1,15 +1,10 @@
-//! The permissions of a run.
-
-use std::path::PathBuf;
+//! The permission profiles.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::files::WriteLimits;
-use super::hooks::Hook;
+use super::definition::Need;
 use super::output::Refusal;
-use super::rules::{Rules, ToolName};
-use crate::ask::CallApprover;
 
 /// The permission profile of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
@@ -22,16 +17,6 @@ pub enum Permission {
     WorkspaceWrite,
     /// Like workspace-write, and read and write files anywhere
     Full,
-}
-
-/// What a tool needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    Read,
-    Write,
-    Execute,
-    /// Requests to a host on the network.
-    Http,
 }
 
 impl Permission {
@@ -74,40 +59,6 @@ impl Permission {
         match instead {
             Some(instead) => refusal.instead(instead),
             None => refusal,
-        }
-    }
-}
-
-/// Everything that decides what a run may do. It comes from the command line, the environment and
-/// the user's own files, never from the workspace.
-#[derive(Clone, Debug, Default)]
-pub struct Policy {
-    pub permission: Permission,
-    /// The tools of the model; all if empty.
-    pub tools: Vec<ToolName>,
-    /// Rules beyond the profile.
-    pub rules: Rules,
-    /// Hooks before and after each call.
-    pub hooks: Vec<Hook>,
-    /// Approves each call that all other checks have allowed.
-    pub asker: Option<CallApprover>,
-    /// Limits for rewriting whole files.
-    pub write: WriteLimits,
-    /// Additional paths that commands may write to.
-    pub sandbox_write: Vec<PathBuf>,
-    /// Whether commands are refused if the system has no sandbox.
-    pub sandbox_required: bool,
-    /// Variables hidden from commands, beside the keys of the built-in providers.
-    pub hide_env: Vec<String>,
-    /// Exceptions from the hidden variables.
-    pub pass_env: Vec<String>,
-}
-
-impl From<Permission> for Policy {
-    fn from(permission: Permission) -> Self {
-        Self {
-            permission,
-            ..Self::default()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The definition of a tool: one type in one file, listed in [`super::entries`].
+//! The trait of a tool: one type in one file, listed in [`super::entries`].
 
 use std::sync::OnceLock;
 
@@ -7,29 +7,16 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::command::{BackgroundCommands, Runner};
+use super::definition::{Need, ToolDefinition};
 use super::fetch::HostPolicy;
 use super::files::WriteLimits;
 use super::memory::FileMemory;
 use super::output::{Output, RunOutcome, ToolError, WriteOutcome};
-use super::permission::Need;
-use super::plan::Plan;
 use super::root::Root;
+use super::subject::Subject;
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
-
-/// The definition of a tool for the model.
-#[derive(Clone, Debug)]
-pub struct ToolDefinition {
-    pub name: &'static str,
-    pub description: &'static str,
-    /// The JSON Schema of its arguments.
-    pub input_schema: Value,
-    pub need: Need,
-    /// Other names of the tool that models use.
-    pub aliases: &'static [&'static str],
-    /// Other names of its arguments that models use: (other name, name).
-    pub arguments: &'static [(&'static str, &'static str)],
-}
+use crate::plan::Plan;
 
 /// What a tool may use while it runs.
 #[derive(Clone, Copy)]
@@ -95,18 +82,6 @@ impl ToolKind for Fetch {
     type Output = String;
 }
 
-/// What the pattern of a rule is matched against.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// Paths as given, relative to the workspace if inside it.
-    Paths(Vec<String>),
-    /// A line for the shell.
-    Command(String),
-    Host(String),
-    /// Unknown: no allow with a pattern matches, and every deny does.
-    Unknown,
-}
-
 /// A tool. The type is its typed input.
 pub(crate) trait Tool: DeserializeOwned {
     const NAME: &'static str;
@@ -131,30 +106,10 @@ pub(crate) trait Tool: DeserializeOwned {
 
     /// Returns the subject that the pattern of a rule is matched against, from validated arguments.
     fn subject(input: &Value) -> Subject {
-        paths(input, Self::PATHS)
+        Subject::of_paths(input, Self::PATHS)
     }
 
     fn run(self, context: &ToolContext<'_>) -> Result<<Self::Kind as ToolKind>::Output, ToolError>;
-}
-
-/// Returns the paths in these arguments; a missing one is the workspace itself.
-fn paths(input: &Value, names: &[&str]) -> Subject {
-    let mut all = Vec::new();
-    for name in names {
-        match input.get(name) {
-            None => all.push(".".to_owned()),
-            Some(Value::String(path)) => all.push(path.clone()),
-            Some(Value::Array(paths)) => {
-                all.extend(paths.iter().filter_map(Value::as_str).map(str::to_owned));
-            }
-            Some(_) => return Subject::Unknown,
-        }
-    }
-    if all.is_empty() {
-        Subject::Unknown
-    } else {
-        Subject::Paths(all)
-    }
 }
 
 /// The entry of a tool in the registry.

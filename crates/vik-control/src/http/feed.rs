@@ -17,10 +17,8 @@ use jiff::Timestamp;
 use tokio::sync::{broadcast, mpsc};
 use vik_api::{Fact, FeedEvent};
 
-use super::facts::publish_session_changes;
-use super::listener::Connection;
-use super::read::Daemon;
 use super::sign_ins::SignInRef;
+use super::transport::Connection;
 
 /// Facts within this time are sent in one batch.
 const BATCH: Duration = Duration::from_millis(50);
@@ -130,13 +128,8 @@ impl Feed {
         self.0.readers.load(Ordering::Relaxed)
     }
 
-    /// Sends facts to the readers, and publishes session changes, until the feed is closed.
-    pub async fn run(&self, daemon: Arc<Daemon>) {
-        // A slow status response of the daemon's loop must not delay the readers.
-        tokio::join!(self.run_batches(), publish_session_changes(self, &daemon));
-    }
-
-    async fn run_batches(&self) {
+    /// Sends facts to the readers until the feed is closed.
+    pub async fn run(&self) {
         let receiver = self
             .0
             .receiver

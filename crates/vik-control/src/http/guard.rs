@@ -13,11 +13,11 @@ use vik_core::scheduler::Actor;
 
 use super::answer::Refusal;
 use super::keys::Keys;
-use super::listener::Transport;
 use super::pages;
 use super::sign_ins::SignInRef;
 use super::signing::SIGN_IN;
 use super::tcp::Token;
+use super::transport::Transport;
 
 /// Checks each request before any handler.
 pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Next) -> Response {

@@ -19,7 +19,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::keys::Keys;
-use super::tcp::{Identify, LogLimit, TcpConnection, TcpConnectionLimits};
+use super::tcp::{Identify, LogLimit, TcpConnectionLimits};
+use super::transport::{Connection, Transport};
 use super::{Tcp, guard, pages};
 
 /// The maximum number of concurrent connections to the control socket.
@@ -40,20 +41,6 @@ pub fn connections() -> http1::Builder {
         .max_buf_size(MAX_HEAD_BYTES);
     connections
 }
-
-/// The transport of a request.
-#[derive(Clone, Debug)]
-pub enum Transport {
-    Tcp(Arc<TcpConnection>),
-    Socket {
-        /// The process id of the client.
-        pid: i32,
-    },
-}
-
-/// Closes the connection of a request whose client does not read.
-#[derive(Clone, Debug)]
-pub struct Connection(pub CancellationToken);
 
 /// The state that both transports share.
 pub struct ServerContext {

@@ -21,6 +21,7 @@ mod sign_ins;
 mod signing;
 mod steer;
 mod tcp;
+mod transport;
 
 #[cfg(test)]
 mod tests;
@@ -175,7 +176,10 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         Arc::clone(&keys),
     ));
     let app = routes::router(Arc::clone(&daemon));
-    let published = feed.run(Arc::clone(&daemon));
+    // A slow status response of the daemon's loop must not delay the readers.
+    let published = async {
+        tokio::join!(feed.run(), facts::publish_session_changes(&feed, &daemon));
+    };
     let context = listener::ServerContext::new(app, keys, identify, stop.clone());
     tokio::select! {
         () = published => {}

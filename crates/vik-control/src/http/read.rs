@@ -16,12 +16,10 @@ use vik_api::{
     DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, ReportView,
     Request, Response, RunsPage, SCHEMA, Status, Verb,
 };
-use vik_base::report::Failure;
-use vik_base::report::ledger_failure;
+use vik_base::report::{Failure, ledger_failure};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Actor;
-use vik_orchestrator::ControlRequest;
-use vik_orchestrator::api_view;
+use vik_orchestrator::{ControlRequest, api_view};
 use vik_proc::Supervisor;
 use vik_store::ledger::Reader;
 use vik_workspace::Layout;
@@ -29,10 +27,10 @@ use vik_workspace::Layout;
 use super::answer::{Answer, IssueInPath, Json, Params, Refusal};
 use super::feed::Feed;
 use super::keys::Keys;
-use super::listener::Connection;
 use super::logs::Logs;
 use super::metrics::{self, Metrics};
 use super::sign_ins::SignInRef;
+use super::transport::Connection;
 use crate::figures::{self, Since, Window};
 use crate::history;
 

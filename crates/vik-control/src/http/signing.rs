@@ -10,11 +10,11 @@ use vik_base::clock;
 use vik_base::report::Failure;
 
 use super::answer::{Answer, Input, Json, Refusal};
-use super::listener::Transport;
 use super::read::Daemon;
 use super::sign_ins::SignInRef;
 use super::steer::Nothing;
 use super::tcp::Token;
+use super::transport::Transport;
 
 /// Where a browser exchanges the code of its link for a token.
 pub const SIGN_IN: &str = "/api/v1/sign-in";

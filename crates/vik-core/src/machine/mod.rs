@@ -4,31 +4,30 @@
 //! all state is plain data, so that the same machine can be simulated, stored and moved.
 
 mod approve;
-mod attempt_result;
 mod lifetime;
 mod park;
 mod rebuild;
 mod retry;
 mod run;
 mod run_event;
+mod unpark;
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
+use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::intent::Intent;
 use crate::issue::Issue;
 use crate::limits::{Limit, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
-use crate::scheduler::{RootCause, Start, StopReason};
 use crate::time::{Mono, Now};
 use crate::workflow::{AgentProfile, Stage, Workflow};
 
-pub use attempt_result::AttemptResult;
 pub use lifetime::LifetimeUsage;
-pub use park::ParkReason;
+pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
 

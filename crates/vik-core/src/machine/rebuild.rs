@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{IssueMachine, LifetimeUsage, Phase, PullNo, Run};
+use crate::attempt::Start;
 use crate::limits::Spend;
-use crate::scheduler::Start;
 use crate::time::{Mono, Now};
 
 impl IssueMachine {

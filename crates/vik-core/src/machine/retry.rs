@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{AttemptResult, MOST_LOST_IN_A_ROW, ParkReason};
+use super::{MOST_LOST_IN_A_ROW, ParkReason};
+use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
 use crate::ids::AttemptId;
 use crate::limits::LimitScope;
 use crate::outcome::{FailureClass, Outcome};
-use crate::scheduler::StopReason;
 use crate::time::Now;
 use crate::workflow::Retry;
 

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::retry::{self, RetryDecision, RetryInput};
-use super::{AttemptResult, LifetimeUsage, ParkReason, PullNo, RunEvent};
+use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
+use crate::attempt::{AttemptResult, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
 use crate::outcome::{CostSource, FailureClass, Outcome};
 use crate::plural::count;
-use crate::scheduler::{Resume, Start, StopReason};
 use crate::time::{Mono, Now};
 use crate::workflow::{IssuePolicy, Stage};
 

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{MAX_BODY, MAX_FILE_BYTES, MAX_NAME, MAX_OUTPUTS, MAX_TITLE};
-use super::{Output, OutputKey, OutputKind, OutputPolicy, Pursuit};
+use super::{
+    MAX_BODY, MAX_FILE_BYTES, MAX_NAME, MAX_OUTPUTS, MAX_TITLE, Output, OutputKey, OutputKind, OutputPolicy,
+    Pursuit,
+};
 use crate::visible::{is_visible, visible};
 
 /// The maximum length of agent text in a refusal, in characters.

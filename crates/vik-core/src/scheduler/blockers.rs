@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{DecisionSubject, Hold, LookupResult, RootCause, Scheduler};
+use super::{DecisionSubject, Hold, LookupResult, Scheduler};
 use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
+use crate::machine::RootCause;
 use crate::time::Now;
 
 /// The dependencies between issues.

@@ -1,6 +1,7 @@
 //! Commands of a person.
 
-use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler, StopReason};
+use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler};
+use crate::attempt::StopReason;
 use crate::ids::IssueId;
 use crate::machine::{Observation, ParkReason, Phase, Run};
 use crate::plural;

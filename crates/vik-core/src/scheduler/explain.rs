@@ -9,186 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use super::Scheduler;
 use super::dispatch::{Slots, due};
-use crate::approval::Request;
-use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
+use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::intent::Intent;
-use crate::limits::{Limit, LimitHit};
-use crate::machine::{IssueMachine, LifetimeUsage, ParkReason, Phase, Run, WaitReason};
+use crate::limits::Limit;
+use crate::machine::{IssueMachine, LifetimeUsage, Phase, RootCause, Run, WaitReason};
 use crate::outcome::{FailureClass, Outcome};
+use crate::scheduler::Hold;
 use crate::time::{Mono, Now};
 use crate::trust::Trust;
 use crate::workflow::Stage;
 
-/// The reason why a stage of an issue does not start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Hold {
-    /// A person paused the issue, or everything.
-    Paused {
-        all: bool,
-    },
-    Draining,
-    Slot,
-    /// `max_concurrency` of the agent profile is reached.
-    AgentSlot {
-        agent: AgentName,
-    },
-    /// `max_concurrency` of the stage is reached.
-    StageSlot,
-    /// The issue waits for other issues.
-    Blocked {
-        /// The blockers that are still open.
-        by: Arc<[IssueId]>,
-        /// The parked issue at the root of the chain, where there is one.
-        #[serde(default)]
-        root: Option<RootCause>,
-    },
-    /// Another issue works on overlapping paths (`issue.scope_conflicts`).
-    ScopeConflict {
-        with: IssueId,
-        /// Whether the other issue waits for these paths too, and is ahead in the queue.
-        waits: bool,
-    },
-    /// The intent of the issue is invalid.
-    BadIntent {
-        why: Arc<str>,
-    },
-    /// Neither the author nor a label of the issue is trusted (`trust`).
-    Untrusted {
-        /// The author, where the tracker gives one.
-        author: Option<Arc<str>>,
-    },
-    /// The issue is part of a dependency cycle.
-    Cycle {
-        issues: Arc<[IssueId]>,
-    },
-    /// The day's limit is used up.
-    DayLimit {
-        limit: LimitHit,
-        /// When the next day starts.
-        until: Timestamp,
-    },
-    /// The machine is short of memory.
-    Pressure {
-        why: Arc<str>,
-    },
-    /// The next attempt waits for its back-off.
-    BackingOff {
-        until: Timestamp,
-        /// The outcome of the last attempt, where there was one.
-        after: Option<Outcome>,
-    },
-    /// The provider's quota is used up.
-    Quota {
-        until: Timestamp,
-    },
-    /// The stage does not start again until a person acts.
-    Parked {
-        reason: ParkReason,
-        /// The reason as a sentence.
-        detail: String,
-        since: Timestamp,
-        /// The actions that free the stage.
-        freed_by: String,
-    },
-    /// The start needs the approval of a person.
-    Approval {
-        request: Box<Request>,
-    },
-    /// An attempt ended, and no pull has returned the issue since.
-    Settling,
-    /// The lookup right before the start is running.
-    #[serde(rename = "looking")]
-    LookupPending,
-    /// The lookup before the start failed; the next pull retries it.
-    #[serde(rename = "show_failed")]
-    LookupFailed,
-    /// Another stage of the issue runs, or an agent of it may still be alive.
-    OtherStage {
-        stage: StageName,
-    },
-    /// `--issue` or `--stage` excludes it.
-    Filtered,
-    /// No stage matches the state of the issue.
-    NoStage,
-    /// The issue is in a terminal state.
-    Terminal,
-    /// No pull has succeeded yet.
-    NotPulled,
-    /// The last successful pull did not return the issue.
-    NotPresent,
-    /// A pull still returns the issue, but its lookup showed that the tracker no longer has it.
-    #[serde(rename = "gone")]
-    Missing,
-    /// Its workspace is being removed.
-    Removing,
-}
-
-/// A parked issue that blocks others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RootCause {
-    pub issue: IssueId,
-    pub stage: StageName,
-    pub reason: ParkReason,
-}
-
 /// The root causes of all blocked issues, found when the first is asked for.
 type Roots<'s> = LazyCell<HashMap<IssueId, RootCause>, Box<dyn FnOnce() -> HashMap<IssueId, RootCause> + 's>>;
-
-impl Hold {
-    fn with_root(self, issue: &IssueId, roots: &Roots<'_>) -> Self {
-        match self {
-            Self::Blocked { by, .. } => Self::Blocked {
-                by,
-                root: roots.get(issue).cloned(),
-            },
-            hold => hold,
-        }
-    }
-
-    /// Returns the name used in JSON.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Paused { .. } => "paused",
-            Self::Draining => "draining",
-            Self::Slot => "slot",
-            Self::AgentSlot { .. } => "agent_slot",
-            Self::StageSlot => "stage_slot",
-            Self::Blocked { .. } => "blocked",
-            Self::Cycle { .. } => "cycle",
-            Self::ScopeConflict { .. } => "scope_conflict",
-            Self::BadIntent { .. } => "bad_intent",
-            Self::Untrusted { .. } => "untrusted",
-            Self::DayLimit { .. } => "day_limit",
-            Self::Pressure { .. } => "pressure",
-            Self::BackingOff { .. } => "backing_off",
-            Self::Quota { .. } => "quota",
-            Self::Parked { .. } => "parked",
-            Self::Approval { .. } => "approval",
-            Self::Settling => "settling",
-            Self::LookupPending => "looking",
-            Self::LookupFailed => "show_failed",
-            Self::OtherStage { .. } => "other_stage",
-            Self::Filtered => "filtered",
-            Self::NoStage => "no_stage",
-            Self::Terminal => "terminal",
-            Self::NotPulled => "not_pulled",
-            Self::NotPresent => "not_present",
-            Self::Missing => "gone",
-            Self::Removing => "removing",
-        }
-    }
-
-    /// Returns when the hold ends without intervention, where that is known.
-    pub fn until(&self) -> Option<Timestamp> {
-        match self {
-            Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
-                Some(*until)
-            }
-            _ => None,
-        }
-    }
-}
 
 /// The explanation of an issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -308,7 +140,7 @@ impl Scheduler {
             Some(_) => None,
             None => self.hold(machine, stage, now, slots),
         }
-        .map(|hold| hold.with_root(&machine.issue().id, roots));
+        .map(|hold| hold.with_root(|| roots.get(&machine.issue().id).cloned()));
         let intent = match active {
             Some(start) => Some(start.intent.clone()),
             None => Intent::resolve(stage, machine.issue()).ok(),
@@ -445,7 +277,7 @@ impl Scheduler {
             if waiting.len() < most {
                 let run = machine.run(&stage.name);
                 let issue = machine.issue().id.clone();
-                let hold = hold.with_root(&issue, &roots);
+                let hold = hold.with_root(|| roots.get(&issue).cloned());
                 waiting.push(Waiting {
                     issue,
                     stage: stage.name.clone(),

@@ -3,17 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::approval::{self, Request};
-use crate::ids::{AttemptId, IssueId, RunId, StageName};
-use crate::intent::Intent;
+use crate::attempt::{AttemptResult, Start, StopReason};
+use crate::ids::{AttemptId, IssueId, StageName};
 use crate::issue::Issue;
-use crate::limits::{Limit, LimitHit, Spend};
-use crate::machine::{Answered, AttemptResult, RunEvent};
-use crate::money::MicroUsd;
-use crate::outcome::Usage;
-use crate::workflow::{Stage, Workflow};
+use crate::limits::{LimitHit, Spend};
+use crate::machine::{Answered, RunEvent};
+use crate::workflow::Workflow;
 
 /// An input of the scheduler.
 #[derive(Clone, Debug)]
@@ -191,84 +187,6 @@ pub enum Effect {
     Pull,
     /// An event of a run of this issue.
     RunEvent(IssueId, RunEvent),
-}
-
-/// Why an attempt is stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The issue left the state of the stage (`on_state_change: cancel`).
-    StateChanged,
-    /// The issue is in a terminal state, and the grace period is over.
-    Terminal,
-    /// The tracker no longer has the issue.
-    #[serde(rename = "gone")]
-    Missing,
-    /// A person cancelled it.
-    Cancelled,
-    /// A limit was crossed: the outcome is `over_budget`.
-    OverBudget(LimitHit),
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::StateChanged => f.write_str("the issue left the state of the stage"),
-            Self::Terminal => f.write_str("the issue reached a terminal state"),
-            Self::Missing => f.write_str("the tracker no longer has the issue"),
-            Self::Cancelled => f.write_str("cancelled by a person"),
-            Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
-        }
-    }
-}
-
-/// The conversation that an attempt resumes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resume {
-    /// The attempt that held the conversation.
-    #[serde(rename = "session")]
-    pub attempt_id: AttemptId,
-    /// The provider's id of the conversation, as the agent reported it: untrusted text that is
-    /// checked before use.
-    pub provider_session_id: String,
-    /// The usage of the conversation in all earlier attempts.
-    pub total: Usage,
-    /// The cost of the conversation in all earlier attempts, as far as the agent reported it.
-    #[serde(default)]
-    pub cost: MicroUsd,
-}
-
-/// Everything that is needed to start an attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
-    /// The snapshot of the issue at the start.
-    pub issue: Issue,
-    /// The stage; an attempt keeps the definition it started with.
-    pub stage: Stage,
-    pub run: RunId,
-    /// The id of the attempt, also the name of its session log.
-    #[serde(rename = "session")]
-    pub attempt_id: AttemptId,
-    /// The number of the attempt within its run, from 1.
-    pub attempt: u32,
-    /// The result of the previous attempt.
-    pub previous: Option<AttemptResult>,
-    /// The conversation to resume.
-    #[serde(default)]
-    pub resume: Option<Resume>,
-    /// The largest amount that may be spent by the limits of attempt, issue and day together, for
-    /// agents that enforce a limit themselves.
-    #[serde(default)]
-    pub budget: Limit,
-    /// The intent as resolved at the start.
-    #[serde(default)]
-    pub intent: Intent,
-    /// Whether the prompt fences the text of the issue.
-    #[serde(default)]
-    pub fenced: bool,
-    /// The message for the agent from the person who approved the start.
-    #[serde(default)]
-    pub message: Option<String>,
 }
 
 /// Restricts what may start (`--issue`, `--stage`); empty lists allow all.

@@ -9,6 +9,7 @@ mod blockers;
 mod commands;
 mod dispatch;
 mod explain;
+mod hold;
 mod idle;
 mod ids;
 mod lookups;
@@ -21,10 +22,11 @@ mod workspaces;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, Stored};
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::issue::Wanted;
-use crate::machine::{AttemptResult, IssueMachine, LifetimeUsage, Observation, PullNo, Run, RunEvent};
+use crate::machine::{IssueMachine, LifetimeUsage, Observation, PullNo, Run, RunEvent};
 use crate::plural::count;
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
@@ -37,11 +39,11 @@ use workspaces::Workspaces;
 
 pub use approvals::PendingApproval;
 pub use blockers::nearest;
-pub use explain::{Explanation, Hold, RootCause, StageExplanation, Waiting};
+pub use explain::{Explanation, StageExplanation, Waiting};
+pub use hold::Hold;
 pub use idle::Quiescence;
 pub use messages::{
-    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, Resume, RetryRequest,
-    Start, StopReason,
+    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, RetryRequest,
 };
 
 /// The scheduling state of all issues.

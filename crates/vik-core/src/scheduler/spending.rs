@@ -7,12 +7,13 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 
-use super::{DecisionSubject, Effect, Scheduler, Start, StopReason};
+use super::{DecisionSubject, Effect, Scheduler};
 use crate::approval::Gate;
+use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::changes::Estimates;
 use crate::ids::{AgentName, AttemptId, IssueId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
-use crate::machine::{AttemptResult, IssueMachine};
+use crate::machine::IssueMachine;
 use crate::outcome::{CostSource, Outcome};
 use crate::scope::Scope;
 use crate::time::Now;
@@ -90,7 +91,7 @@ impl Spending {
             Some(spend) => Some(spend.max(reported_live)),
             None => Some(reported_live).filter(|reported_live| *reported_live != Spend::default()),
         };
-        let (charged, source) = limits::charge(report, report.spend, estimate);
+        let (charged, source) = report.charge(report.spend, estimate);
         let estimated = limits::estimated(report.spend, charged, source);
         for (days, amount) in [(&mut self.days, charged), (&mut self.estimates.days, estimated)] {
             let day = days.entry(date(now)).or_default();

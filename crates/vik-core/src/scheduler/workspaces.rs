@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{DecisionSubject, Effect, Scheduler, StopReason};
+use super::{DecisionSubject, Effect, Scheduler};
+use crate::attempt::StopReason;
 use crate::ids::IssueId;
 use crate::issue::{Fingerprint, Issue};
 use crate::machine::{IssueMachine, Phase};

@@ -3,12 +3,11 @@
 use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::check::Check;
 use super::decode::{Cx, Decode, join};
 use super::diagnostic::Diagnostic;
 use super::diff::Leaves;
 use super::intent::{Globs, Texts};
-use super::lower::Check;
-use super::model::Stage;
 use super::section::section;
 use super::values::{Positive, list};
 use super::yaml::{Kind, Node};
@@ -102,20 +101,6 @@ impl ApprovePolicy {
     /// Returns the rule by which a call waits for approval.
     pub fn rule_for(&self, call: &Call) -> Option<&CallRule> {
         self.calls.iter().find(|rule| rule.matches(call))
-    }
-}
-
-impl Stage {
-    /// Returns whether a person must approve each start.
-    pub fn asks_before(&self) -> bool {
-        self.approve.as_ref().is_some_and(|policy| policy.before)
-    }
-
-    /// Returns whether agents must ask before the calls that a rule names.
-    pub fn asks_before_calls(&self) -> bool {
-        self.approve
-            .as_ref()
-            .is_some_and(|policy| !policy.calls.is_empty())
     }
 }
 

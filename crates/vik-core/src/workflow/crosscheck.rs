@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::check::Check;
 use super::decode::join;
 use super::diagnostic::{Diagnostic, Spot};
 use super::file;
-use super::lower::Check;
 use super::model::{Permission, Runtime};
 use super::text::{choices, did_you_mean, quoted};
 use super::values::Text;

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::Loaded;
-use super::text;
+use super::{Loaded, text};
 
 /// The maximum number of diagnostics for one file; one more states that there are others.
 pub const MAX_DIAGNOSTICS: usize = 100;

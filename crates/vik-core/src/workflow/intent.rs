@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use vik_scope::Scope;
 
+use super::check::Check;
 use super::decode::{Cx, Decode, join};
 use super::diagnostic::{Diagnostic, Sink};
 use super::diff::Leaves;
-use super::lower::Check;
 use super::section::section;
 use super::values::{Text, list};
 use super::yaml::{self, Kind, Node};

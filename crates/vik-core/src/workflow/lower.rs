@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::amounts::{SlotLimit, TokenLimit, UsdLimit};
+use super::check::Check;
 use super::decode::{Named, join};
 use super::diagnostic::{Diagnostic, Sink};
 use super::file;
@@ -16,12 +17,6 @@ use super::text::choices;
 use super::values::{PathText, Text};
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
-
-/// The positions of values, and the sink for findings.
-pub(super) struct Check<'a> {
-    pub(super) places: &'a Places,
-    pub(super) sink: &'a mut Sink,
-}
 
 /// Builds the workflow; `None` if a required part is missing, which was reported.
 pub(crate) fn lower(file: file::File, places: &Places, sink: &mut Sink) -> Option<Workflow> {

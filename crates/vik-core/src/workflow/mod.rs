@@ -8,6 +8,7 @@
 mod amounts;
 mod approve;
 mod args;
+mod check;
 mod crosscheck;
 mod decode;
 mod diagnostic;

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::approve::ApprovePolicy;
+use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+pub use super::secrets::SecretSource;
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::outputs::OutputPolicy;
 use crate::workflow::triggers::{ScheduleEntry, Webhooks};
-
-use super::approve::ApprovePolicy;
-use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
-pub use super::secrets::SecretSource;
 
 pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
 pub use super::sandbox::{
@@ -396,5 +395,19 @@ impl Workflow {
             .terminal_states
             .iter()
             .any(|terminal| terminal == state)
+    }
+}
+
+impl Stage {
+    /// Returns whether a person must approve each start.
+    pub fn asks_before(&self) -> bool {
+        self.approve.as_ref().is_some_and(|policy| policy.before)
+    }
+
+    /// Returns whether agents must ask before the calls that a rule names.
+    pub fn asks_before_calls(&self) -> bool {
+        self.approve
+            .as_ref()
+            .is_some_and(|policy| !policy.calls.is_empty())
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::check::Check;
 use super::decode::{Cx, Decode, join};
 use super::diagnostic::Diagnostic;
-use super::lower::Check;
 use super::section::section;
 use super::text::quoted;
 use super::values::{EnvName, Positive, Text, list};

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 
+use super::check::Check;
 use super::decode::{Cx, Decode, join};
 use super::diagnostic::Diagnostic;
 use super::diff::Leaves;
-use super::lower::Check;
 use super::model::{AgentProfile, Permission, Runtime, SandboxPolicy, SecretSource, Stage};
 use super::section::section;
 use super::text::quoted;

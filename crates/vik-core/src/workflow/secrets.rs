@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::check::Check;
 use super::decode::{Named, join};
 use super::diagnostic::Diagnostic;
 use super::file;
-use super::lower::Check;
 use super::section::section;
 use super::text::{choices, did_you_mean, quoted};
 use super::values::{EnvName, EnvNames, PathText, Text};

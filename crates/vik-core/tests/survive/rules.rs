@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::changes::{Decision, Stored};
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull};
 use vik_core::limits::{LimitScope, LimitUnit, Spend};
-use vik_core::machine::{AttemptResult, IssueMachine, ParkReason, Phase};
+use vik_core::machine::{IssueMachine, ParkReason, Phase};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{
     Actor, Command, CommandResult, Effect, Filter, Hold, Input, LookupResult, Quiescence, RetryRequest,
-    Scheduler, Start, StopReason,
+    Scheduler,
 };
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::load;

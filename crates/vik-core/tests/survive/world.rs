@@ -8,16 +8,15 @@ use std::time::Duration;
 use jiff::civil::Date;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
+use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::changes::{Changes, Stored};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
-use vik_core::machine::{AttemptResult, IssueMachine, LifetimeUsage, RunEvent};
+use vik_core::machine::{IssueMachine, LifetimeUsage, RunEvent};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{
-    Actor, Command, Effect, Filter, Input, LookupResult, RetryRequest, Scheduler, Start, StopReason,
-};
+use vik_core::scheduler::{Actor, Command, Effect, Filter, Input, LookupResult, RetryRequest, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
 

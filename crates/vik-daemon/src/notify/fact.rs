@@ -10,8 +10,7 @@ use vik_core::limits::LimitHit;
 use vik_core::machine::ParkReason;
 use vik_core::outcome::Outcome;
 use vik_core::workflow::NotifyEvent;
-use vik_orchestrator::api_view;
-use vik_orchestrator::{Awaiting, Parked};
+use vik_orchestrator::{Awaiting, Parked, api_view};
 
 /// The maximum length of an issue's title, in characters.
 const TITLE: usize = 200;

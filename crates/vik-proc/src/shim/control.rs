@@ -5,11 +5,10 @@
 //! `bye`, or when no process has the FIFO open for writing any more. A process that only holds the
 //! FIFO open does not keep the agent alive.
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use nix::libc;
 use nix::sys::stat::Mode;

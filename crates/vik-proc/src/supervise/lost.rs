@@ -1,10 +1,9 @@
 //! Ends the tree of a shim that died without an exit record.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::libc;
 

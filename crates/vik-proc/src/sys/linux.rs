@@ -1,10 +1,9 @@
 //! Information about processes on Linux: `/proc`, pidfds, prctl.
 
 use std::ffi::CStr;
-use std::fs;
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+use std::{fs, io};
 
 use nix::libc;
 use tokio::io::Interest;

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
 use nix::libc;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt,
+};
 use nix::sys::time::TimeVal;
 
 /// The length of `nlmsghdr`, in bytes.

@@ -1,9 +1,8 @@
 //! Finds the process that has a socket open.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use crate::identity::ProcessId;
 use crate::{sys, tree};

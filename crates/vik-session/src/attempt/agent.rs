@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use vik_agents::{LaunchContext, PreviousTotal};
-use vik_base::failpoint;
-use vik_base::report;
 use vik_base::report::describe_exit;
+use vik_base::{failpoint, report};
 use vik_core::event::Event;
 use vik_core::limits::{LimitHit, Spend};
 use vik_core::machine::Answered;
@@ -22,7 +21,6 @@ use vik_proc::{
 use vik_store::{AttemptFailure, ProcessRecord, Step, StoreError};
 use vik_workspace::{Fingerprint, fs as private};
 
-use super::approval::AttemptUpdateKind;
 use super::commands::AttemptCommands;
 use super::conclude::{reported_spend, unproven_end_failure};
 use super::follow::{FollowError, OutputReader};
@@ -31,6 +29,7 @@ use super::live::LivePhase;
 use super::runner::{Abort, AttemptRunner};
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
+use super::update::AttemptUpdateKind;
 use crate::host::os_env;
 use crate::secrets;
 

@@ -1,42 +1,23 @@
-//! Updates of an attempt to the scheduler, and the approval of its result by a person.
+//! The approval of an attempt's result by a person.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::sleep;
-use vik_base::failpoint;
-use vik_base::report;
+use vik_base::{failpoint, report};
 use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
+use vik_core::attempt::Start;
 use vik_core::event::Event;
-use vik_core::ids::{AttemptId, IssueId};
-use vik_core::limits::Spend;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
-use vik_core::scheduler::Start;
 use vik_core::workflow::ApprovePolicy;
 use vik_store::{AttemptFailure, Step};
 
 use super::commands::StopCause;
 use super::live::LivePhase;
 use super::runner::{Abort, AttemptRunner};
-
-/// An update that an attempt sends to the scheduler while it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptUpdate {
-    pub issue: IssueId,
-    pub attempt_id: AttemptId,
-    pub kind: AttemptUpdateKind,
-}
-
-/// The content of an update.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttemptUpdateKind {
-    /// The total spend of the attempt so far.
-    Spent(Spend),
-    /// The request with which the attempt waits for a person; `None` if it no longer waits.
-    Awaits(Option<Box<Request>>),
-}
+use super::update::{AttemptUpdate, AttemptUpdateKind};
 
 /// The maximum length of a message in a reason.
 const LONGEST_REASON: usize = 2000;

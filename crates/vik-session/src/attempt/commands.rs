@@ -1,10 +1,10 @@
 //! The commands that one attempt receives while it runs.
 
 use tokio::sync::watch;
+use vik_core::attempt::StopReason;
 use vik_core::limits::LimitHit;
 use vik_core::machine::Answered;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::StopReason;
 use vik_store::AttemptFailure;
 
 use super::stop::{Stop, StopLevel};

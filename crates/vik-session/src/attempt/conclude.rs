@@ -5,18 +5,17 @@ use std::path::Path;
 
 use jiff::{Timestamp, Zoned};
 use vik_agents::{Exit, resume_failure};
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::event::{Ended, Event};
-use vik_core::limits::{LimitHit, LimitScope, Spend, charge};
-use vik_core::machine::AttemptResult;
+use vik_core::limits::{LimitHit, LimitScope, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
-use vik_core::scheduler::Start;
 use vik_core::workflow::{AgentProfile, Price};
 use vik_proc::identity::boot_id;
 use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
 use vik_store::{AttemptFailure, AttemptFiles, SessionLog, StoreError};
 
-use super::runner::{AttemptEnd, AttemptRunner, files};
+use super::runner::{AttemptEnd, AttemptRunner};
 use crate::host::{ATTEMPT_MARK, Host};
 use crate::secrets::masked::read_tail;
 
@@ -91,7 +90,7 @@ impl AttemptRunner<'_> {
             exit_code: exit.and_then(|record| record.code),
             proof: proof.clone(),
         };
-        let (charged, source) = charge(&report, spend, profile.estimate);
+        let (charged, source) = report.charge(spend, profile.estimate);
         let ended = Ended {
             outcome,
             failure_class,
@@ -221,7 +220,7 @@ impl AttemptEnd {
     /// Processes that it may have left are found by its mark and ended first: only then is its slot
     /// free.
     pub async fn broken(host: &Host, start: &Start, failure: AttemptFailure) -> Self {
-        let files = files(host, start);
+        let files = host.attempt_files(start);
         let id = start.attempt_id.to_string();
         let census = Census::read(&files.census());
         let spec = shim_spec(&files, &id, "", Path::new("/"));

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use vik_core::attempt::Start;
 use vik_core::issue::Issue;
-use vik_core::scheduler::Start;
 
 use crate::host::Host;
 use crate::outputs;
@@ -28,7 +28,7 @@ pub fn stage_context(host: &Host, start: &Start, workdir: &Path) -> Map<String, 
         json!({ "message": start.message.as_deref().unwrap_or("") }),
     );
     context.insert("intent".to_owned(), super::intent::value(&start.intent));
-    let file = super::files(host, start).outputs_dir().join(outputs::FILE_NAME);
+    let file = host.attempt_files(start).outputs_dir().join(outputs::FILE_NAME);
     let policy = start.stage.outputs.as_ref();
     context.insert("outputs".to_owned(), outputs::value(policy, &file));
     context

@@ -23,8 +23,8 @@ mod scripts;
 mod stop;
 mod timeouts;
 mod tool_calls;
+mod update;
 
-pub use approval::{AttemptUpdate, AttemptUpdateKind};
 pub use commands::{AttemptCommands, AttemptControl, StopCause};
 pub use context::{issue_context, stage_context};
 pub use follow::{FollowError, KeptOutput, OutputReader};
@@ -32,6 +32,7 @@ pub use live::{Live, LivePhase};
 #[cfg(test)]
 pub use login::read_login;
 pub use outputs::sample as sample_output;
-pub use runner::{Attempt, AttemptEnd, Finish, files, run};
+pub use runner::{Attempt, AttemptEnd, Finish, run};
 pub use scripts::PROMPT;
 pub use stop::{Stop, StopLevel};
+pub use update::{AttemptUpdate, AttemptUpdateKind};

@@ -13,8 +13,7 @@ use vik_core::workflow::PromptSource;
 use vik_proc::{FileLock, Graces};
 use vik_store::{AttemptFailure, ScriptProgress, Step};
 use vik_template::{Fence, Part};
-use vik_workspace::git;
-use vik_workspace::{Prepared, Workspace, WorkspaceError, fs as private};
+use vik_workspace::{Prepared, Workspace, WorkspaceError, fs as private, git};
 
 use super::approval::human_message;
 use super::context::issue_context;

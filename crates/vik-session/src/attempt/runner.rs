@@ -10,12 +10,10 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
-use vik_base::failpoint;
-use vik_base::report;
+use vik_base::{failpoint, report};
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::event::{Ended, Event};
-use vik_core::machine::AttemptResult;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::Start;
 use vik_core::workflow::Workflow;
 use vik_proc::{ExitRecord, FileLock, identity::boot_id};
 use vik_store::ledger::LedgerError;
@@ -26,12 +24,12 @@ use vik_store::{
 use vik_workflow::Prompts;
 use vik_workspace::{Fingerprint, Workspace, fs as private};
 
-use super::approval::AttemptUpdate;
 use super::commands::AttemptCommands;
 use super::context::stage_context;
 use super::full::{FULL, is_full};
 use super::live::Live;
 use super::outputs::OutputSummary;
+use super::update::AttemptUpdate;
 use crate::hooks::Hook;
 use crate::host::Host;
 use crate::secrets::Values;
@@ -128,16 +126,10 @@ pub(super) struct AttemptRunner<'a> {
     pub(super) full: OnceLock<()>,
 }
 
-/// Returns the paths of the files of an attempt.
-pub fn files(host: &Host, start: &Start) -> AttemptFiles {
-    let dir = host.layout.issue_sessions_dir(&start.issue.id);
-    AttemptFiles::new(&dir, &start.stage.name, start.attempt_id)
-}
-
 /// Runs the attempt, or resumes it where an earlier daemon left it. Returns a report in every case,
 /// unless the attempt was detached or the storage failed.
 pub async fn run(attempt: Attempt) -> Finish {
-    let files = files(&attempt.host, &attempt.start);
+    let files = attempt.host.attempt_files(&attempt.start);
     match AttemptRunner::new(&attempt, &files) {
         Ok(runner) => runner.run().await,
         Err(Abort::Failed(failure)) => Finish::Ended(Box::new(

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vik_base::failpoint;
-use vik_base::report;
+use vik_base::{failpoint, report};
 use vik_core::event::Ended;
 use vik_core::outcome::FailureClass;
 use vik_proc::Graces;

@@ -6,11 +6,10 @@
 pub mod outside;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fmt, io};
 
 use vik_base::report::{self, describe_exit};
 use vik_proc::{FileLock, Limits, Output, ProcessId, Sandbox, Stdin};

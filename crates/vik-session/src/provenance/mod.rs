@@ -21,9 +21,8 @@ use vik_core::file_change::ContentHash;
 pub use chain::{Broken, Line, Trace, Verified};
 pub use record::{Mutation, Record};
 
-use vik_workspace::Layout;
 use vik_workspace::changes::{Base, Snapshot, Store};
-use vik_workspace::fs as private;
+use vik_workspace::{Layout, fs as private};
 
 /// Removes stored file contents that are no longer needed: those in no record, in no last snapshot
 /// of a workspace that still exists, and in no base snapshot of an unfinished attempt. No attempt

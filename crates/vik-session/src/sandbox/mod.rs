@@ -25,8 +25,7 @@ use vik_proc::{
 };
 use vik_workspace::fs::{create_private_dir_all, create_private_dir_below};
 
-use crate::host::Environment;
-use crate::host::{Host, own_environment};
+use crate::host::{Environment, Host, own_environment};
 
 use allowed_paths::AllowedPaths;
 pub use homes::Homes;

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use vik_core::attempt::StopReason;
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
 use vik_core::limits::Spend;
 use vik_core::machine::{IssueMachine, ParkReason, Phase};
-use vik_core::scheduler::StopReason;
 use vik_core::scope::Scope;
 use vik_core::workflow::Workflow;
 

@@ -1,13 +1,14 @@
 //! Checks the decisions on one input.
 
 use vik_core::approval::{self, Request};
+use vik_core::attempt::{AttemptResult, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
-use vik_core::machine::{AttemptResult, IssueMachine, ParkReason, RunEvent, WaitReason};
+use vik_core::machine::{IssueMachine, ParkReason, RunEvent, WaitReason};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, StopReason};
+use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
 use vik_core::time::Now;
 
 use super::books::{Lived, Parked, day};

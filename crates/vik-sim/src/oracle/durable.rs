@@ -1,7 +1,8 @@
 //! Checks durability: effects follow their commits, and committed state is never lost.
 
+use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
-use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler, Start};
+use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
 
 use super::books::Books;
 use super::{Broken, Oracle, ensure};

@@ -6,12 +6,12 @@ use vik_core::ids::StageName;
 use vik_core::machine::{ParkReason, RunEvent};
 use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
+use vik_core::trust::Trust;
 use vik_core::workflow::{Stage, Workflow};
 
 use super::owned::may_be_followed;
 use super::{Broken, Oracle, ensure, number};
 use crate::tracker::Item;
-use vik_core::trust::Trust;
 
 /// The prediction of `explain` for the next decision.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Checks live processes.
 
-use vik_core::scheduler::{Scheduler, Start};
+use vik_core::attempt::Start;
+use vik_core::scheduler::Scheduler;
 
 use super::{Broken, Oracle, ensure};
 use crate::disk::Disk;

@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
-use vik_core::machine::AttemptResult;
-use vik_core::scheduler::{Command, Input, Start};
+use vik_core::scheduler::{Command, Input};
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
 
 use crate::tracker::{Item, Snapshot};
+
 use books::Books;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

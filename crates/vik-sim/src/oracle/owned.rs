@@ -1,6 +1,6 @@
 //! Checks scopes and trust, by trying paths instead of comparing globs.
 
-use vik_core::scheduler::Start;
+use vik_core::attempt::Start;
 use vik_core::scope::Scope;
 use vik_core::trust::Trust;
 use vik_core::workflow::{ScopeConflicts, Stage, Untrusted};

@@ -1,7 +1,8 @@
 //! Checks whether an attempt may start.
 
+use vik_core::attempt::Start;
 use vik_core::limits::LimitScope;
-use vik_core::scheduler::{Scheduler, Start};
+use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
 use vik_core::workflow::Stage;
 

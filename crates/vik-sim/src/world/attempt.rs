@@ -1,11 +1,11 @@
 //! One attempt as its session performs it: each step is on disk before the next, and recovery
 //! repeats the same path.
 
+use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
-use vik_core::machine::AttemptResult;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Input, Start, StopReason};
+use vik_core::scheduler::Input;
 
 use super::{Held, World};
 use crate::clock::later;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use vik_core::attempt::{Start, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::RunEvent;
-use vik_core::scheduler::{Effect, Input, Scheduler, Start, StopReason};
+use vik_core::scheduler::{Effect, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::ScopeConflicts;
 

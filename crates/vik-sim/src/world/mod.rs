@@ -7,8 +7,8 @@ mod quiet;
 
 use std::sync::Arc;
 
+use vik_core::attempt::AttemptResult;
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::machine::AttemptResult;
 use vik_core::scheduler::Filter;
 use vik_core::workflow::Workflow;
 
@@ -21,6 +21,7 @@ use crate::policy;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::tracker::Tracker;
+
 use daemon::Daemon;
 
 pub(crate) type Held = Result<(), Broken>;

@@ -12,8 +12,7 @@ mod expansions;
 mod heredocs;
 
 use super::error::{Place, TemplateError};
-use super::render::Rendered;
-use super::source::{Plan, Site};
+use super::plan::{Plan, Rendered, Site};
 use super::words::{Command, Quoting, WordEnd};
 
 /// Writes the values into the text of a script.

@@ -1,7 +1,6 @@
 //! The effects of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
 use vik_api::ApprovalView;
 
 use super::{App, Mode, Screen, Tab};
@@ -246,7 +245,7 @@ impl App {
             Some(Screen::Transcript(screen)) => screen.scroll.page(),
             Some(Screen::Diff(screen)) => screen.scroll.page(),
             Some(Screen::Issue(screen)) => screen.scroll.page(),
-            None => isize::try_from(crate::view::list_rows(self).saturating_sub(1).max(1)).unwrap_or(1),
+            None => isize::try_from(super::list_rows(self).saturating_sub(1).max(1)).unwrap_or(1),
         }
     }
 

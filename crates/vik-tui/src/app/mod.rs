@@ -4,6 +4,7 @@
 mod diff;
 mod issue;
 mod keys;
+mod layout;
 mod load;
 mod open;
 mod responses;
@@ -17,6 +18,7 @@ use vik_core::ids::IssueId;
 
 pub(crate) use diff::{DiffScreen, LineKind, change_name};
 pub(crate) use issue::{IssueScreen, life, spent};
+pub(crate) use layout::{ScreenLayout, list_rows, live_rows, notices, screen_size};
 pub(crate) use scroll::Scroll;
 pub(crate) use transcript::Transcript;
 
@@ -319,7 +321,7 @@ impl App {
     /// Updates everything that depends on the size or on new data: lines are wrapped once, not at
     /// each draw.
     fn lay_out(&mut self) {
-        let (columns, rows) = crate::view::screen_size(self);
+        let (columns, rows) = screen_size(self);
         match self.screens.last_mut() {
             Some(Screen::Transcript(screen)) => screen.lay_out(columns, rows),
             Some(Screen::Diff(screen)) => screen.lay_out(rows),

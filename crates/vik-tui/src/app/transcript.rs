@@ -12,6 +12,7 @@ use vik_core::ids::IssueId;
 use super::scroll::Scroll;
 use crate::msg::{Command, EventsRequest};
 use crate::table::CellText;
+
 use events::{Item, ItemKind};
 
 /// The number of events in one request.

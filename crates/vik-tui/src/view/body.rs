@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
-use crate::app::{App, DiffScreen, IssueScreen, LineKind, Scroll, Transcript, change_name};
+use crate::app;
+use crate::app::{App, DiffScreen, IssueScreen, LineKind, ScreenLayout, Scroll, Transcript, change_name};
 use crate::rows::activity;
 use crate::table::{CellText, Tone};
 use crate::text::{cost, duration, fit_at, fit_end, seconds_between, short_duration, tokens, wrap};
@@ -64,11 +64,6 @@ fn titled(app: &App, issue: &vik_core::ids::IssueId) -> String {
     }
 }
 
-/// Returns the number of rows for the current activity of the session.
-pub(super) fn live_rows(app: &App, screen: &Transcript, height: u16) -> usize {
-    usize::from(height > 5 && app.session(&screen.session_id).is_some())
-}
-
 pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let left = match screen.label.as_str() {
         "" => titled(app, &screen.issue_id),
@@ -84,7 +79,7 @@ pub(super) fn transcript(app: &App, screen: &Transcript, rows: &ScreenLayout, pa
     bar(rows, &left, &right, paint);
     let mut body = rows.body;
     if let Some(live) = app.session(&screen.session_id)
-        && live_rows(app, screen, body.height) > 0
+        && app::live_rows(app, screen, body.height) > 0
     {
         // The current activity, if the last lines do not show it.
         let last_event = live

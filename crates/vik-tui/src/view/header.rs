@@ -2,9 +2,8 @@
 
 use vik_api::{DaemonState, DayView, Status, cost_text};
 
-use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
-use crate::app::App;
+use crate::app::{App, ScreenLayout, notices};
 use crate::rows::share_tone;
 use crate::table::{CellText, Tone};
 use crate::text::{
@@ -194,78 +193,4 @@ fn today(day: &DayView, room: usize) -> Vec<CellText> {
         CellText::new(bar, if tone == Tone::Plain { Tone::Good } else { tone }),
         CellText::new(format!(" {:.0}%", (share * 100.0).min(9_999.0)), tone),
     ]
-}
-
-/// Returns the notices that fit, most important first.
-pub(super) fn notices(app: &App) -> Vec<(String, Tone)> {
-    let mut all = Vec::new();
-    if let Some(error) = &app.connection_error {
-        all.push((format!("CONNECTION LOST, reconnecting: {error}"), Tone::Bad));
-    }
-    if let Some(status) = &app.status {
-        daemon_notices(status, &mut all);
-    }
-    let max_notices = match app.size.1 {
-        ..16 => 1,
-        16..30 => 2,
-        _ => 5,
-    };
-    let left_out = all.len().saturating_sub(max_notices);
-    all.truncate(max_notices);
-    if left_out > 0
-        && let Some((text, _)) = all.last_mut()
-    {
-        // At the start, because the end of a long notice is cut.
-        *text = format!("(+{left_out} more) {text}");
-    }
-    all
-}
-
-fn daemon_notices(status: &Status, all: &mut Vec<(String, Tone)>) {
-    if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_deref()) {
-        all.push((format!("CANNOT WRITE THE LEDGER: {error}"), Tone::Bad));
-    }
-    if let Some(pull) = status.last_pull.as_ref().filter(|pull| !pull.ok) {
-        let times = status.pulls.failed_in_a_row;
-        let times = if times > 1 {
-            format!(" {times} times in a row")
-        } else {
-            String::new()
-        };
-        let why = pull.error.as_deref().unwrap_or("unknown reason");
-        all.push((format!("PULL FAILED{times}: {why}"), Tone::Bad));
-    }
-    for notifier in &status.notify {
-        if notifier.failing_since.is_some() {
-            let why = notifier.error.as_deref().unwrap_or("unknown reason");
-            let text = format!(
-                "NOTIFIER FAILING: {} ({} undelivered): {why}",
-                notifier.name, notifier.undelivered
-            );
-            all.push((text, Tone::Warn));
-        }
-    }
-    let workflow = status.workflow.as_ref();
-    if let Some(rejected) = workflow.and_then(|workflow| workflow.rejected.as_ref()) {
-        let first = rejected.diagnostics.first().map_or("", String::as_str);
-        let others = rejected.diagnostics.len().saturating_sub(1) + rejected.more;
-        let more = if others > 0 {
-            format!(" (+{others} more)")
-        } else {
-            String::new()
-        };
-        let text = format!("INVALID WORKFLOW EDIT, the previous version stays in force{more}: {first}");
-        all.push((text, Tone::Warn));
-    }
-    if status.paused {
-        let text = "PAUSED: no new attempts start, running ones continue; press p to resume";
-        all.push((text.to_owned(), Tone::Warn));
-    }
-    let keys = workflow.map_or(&[][..], |workflow| &workflow.needs_restart);
-    if !keys.is_empty() {
-        all.push((
-            format!("takes effect after a restart: {}", keys.join(", ")),
-            Tone::Faint,
-        ));
-    }
 }

@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
+use super::details;
 use super::paint::Paint;
-use super::{ScreenLayout, details};
-use crate::app::{App, Tab};
+use crate::app::{App, ScreenLayout, Tab};
 use crate::table::{Row, RowContext, Table, Tone, Width};
 use crate::text;
 

@@ -2,9 +2,8 @@
 
 use ratatui::layout::Rect;
 
-use super::ScreenLayout;
 use super::paint::{Paint, side_by_side};
-use crate::app::{App, Mode, Screen, Tab};
+use crate::app::{App, Mode, Screen, ScreenLayout, Tab};
 use crate::msg::Action;
 use crate::table::{CellText, Tone};
 use crate::text::{fit_end, width, wrap};

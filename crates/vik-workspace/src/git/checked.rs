@@ -10,11 +10,8 @@ use std::process::{Command, Stdio};
 
 use super::repository::is_id;
 use super::run::{check_status, could_not_start, entries, output};
-use super::view::View;
+use super::view::{CHECKED_FOLDER, View};
 use super::{GitError, files};
-
-/// The folder of received objects in the view.
-pub(super) const FOLDER: &str = "checked";
 
 /// The limit on the commits before a named one that `~`, `^` and similar suffixes can reach.
 const MAX_HISTORY: &str = "--max-count=10000";
@@ -169,7 +166,7 @@ impl View {
         self.receive(&changed)?;
         self.write(
             "objects/info/alternates",
-            &format!("{}\n", self.folder.join(FOLDER).display()),
+            &format!("{}\n", self.folder.join(CHECKED_FOLDER).display()),
         )
     }
 
@@ -252,7 +249,7 @@ impl View {
 
     /// Restricts a command to received objects.
     fn checked(&self, mut command: Command) -> Command {
-        without_fetch(&mut command).env("GIT_OBJECT_DIRECTORY", self.folder.join(FOLDER));
+        without_fetch(&mut command).env("GIT_OBJECT_DIRECTORY", self.folder.join(CHECKED_FOLDER));
         command
     }
 }

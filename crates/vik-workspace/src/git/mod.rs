@@ -14,14 +14,16 @@ mod repository;
 mod run;
 mod settings;
 pub mod submodules;
+mod take_record;
 mod view;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use record::{Record, Remote, SavedRecord, local_path, read_record, take_record, write_record};
+pub use record::{Record, Remote, SavedRecord, local_path, read_record, write_record};
 pub use repository::WorkTree;
 pub use run::output;
+pub use take_record::take_record;
 pub use view::{Tracking, View};
 
 /// An error of git in a workspace.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::GitError;
-use super::files;
+use super::{GitError, files};
 use crate::Workspace;
 
 /// Files with a repository: the workspace of an issue, or a submodule in it.

@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::checked;
 use super::files::{self, Takeover};
 use super::record::{REPOSITORY_VARIABLES, Record, Remote, local_settings, remotes, safe_path};
 use super::repository::{Head, Repository, WorkTree, is_id, is_ref};
@@ -15,6 +14,9 @@ use super::run::{could_not_start, output, run_with_input};
 use super::{GitError, programs, settings};
 use crate::fs::{create_private_dir_all, write_private};
 use crate::{Layout, VIEW_PREFIX};
+
+/// The folder of received objects in the view.
+pub(super) const CHECKED_FOLDER: &str = "checked";
 
 /// Settings that apply whatever the user's settings are: git runs no hook and no daemon, enters no
 /// submodule, leaves no process running, and reads commits instead of a file that summarizes them.
@@ -142,7 +144,7 @@ impl View {
             "objects/info",
             "objects/pack",
             "taken",
-            checked::FOLDER,
+            CHECKED_FOLDER,
             "own",
         ] {
             let folder = self.folder.join(folder);

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::conversation::{ToolCall, ToolResult, Turn};
+use crate::plan::StepStatus;
 use crate::session::{Entry, History};
-use crate::tools::plan::StepStatus;
 
 const TASK: &str = "Rename the module `alpha` to `beta` everywhere.";
 

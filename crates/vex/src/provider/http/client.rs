@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -10,6 +9,7 @@ use reqwest::{Certificate, Method, RequestBuilder, Url};
 use serde::{Deserialize, Serialize};
 
 use super::fault::{Failure, Fault};
+use crate::net::{base_client, without_roots};
 use crate::provider::ProviderError;
 use crate::provider::catalog::Endpoint;
 
@@ -61,7 +61,7 @@ impl Client {
         connect: Duration,
         ca_file: Option<&Path>,
     ) -> Result<Self, ProviderError> {
-        let mut builder = basics().connect_timeout(connect).tcp_nodelay(true);
+        let mut builder = base_client().connect_timeout(connect).tcp_nodelay(true);
         if endpoint.is_local() {
             builder = builder.no_proxy();
         }
@@ -176,26 +176,6 @@ impl Client {
     }
 }
 
-/// Returns a client that identifies itself and follows no redirect: that would send a key, or a
-/// request, to an unchecked address.
-fn basics() -> reqwest::ClientBuilder {
-    reqwest::Client::builder()
-        .user_agent(concat!("vex/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-}
-
-/// Returns a client for addresses that do not belong to a provider. The certificates of the system
-/// are read only if `secure` is set.
-pub(crate) fn plain_client(secure: bool) -> reqwest::ClientBuilder {
-    if secure {
-        // Fails only if one is already installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        basics()
-    } else {
-        basics().tls_backend_preconfigured(without_roots())
-    }
-}
-
 enum Tls {
     None,
     System,
@@ -232,17 +212,6 @@ fn has_https_proxy() -> bool {
         .iter()
         .filter_map(|name| std::env::var(name).ok())
         .any(|proxy| proxy.starts_with("https:"))
-}
-
-/// Returns a configuration that trusts no certificate, for connections without TLS.
-fn without_roots() -> rustls::ClientConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap_or_else(|_| rustls::ClientConfig::builder());
-    builder
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth()
 }
 
 /// Returns the headers of each request. Those of the settings are kept out of every log.

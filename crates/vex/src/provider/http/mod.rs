@@ -14,11 +14,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use reqwest::{Method, StatusCode};
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 pub use client::Deadlines;
-pub(crate) use client::plain_client;
 pub use models::{ListedModel, Probe, list_models, probe};
 pub use retry::RetrySettings;
 
@@ -32,6 +30,7 @@ use super::stream::{AnswerReader, StreamError};
 use super::{ModelInfo, Progress, Provider, ProviderError, Request};
 use crate::conversation::Turn;
 use crate::interrupt::Interrupt;
+use crate::net::until_interrupted;
 
 /// The setup of a provider over HTTP.
 #[derive(Clone, Debug)]
@@ -143,32 +142,6 @@ fn block_on<T>(
     work: impl Future<Output = Result<T, ProviderError>>,
 ) -> Result<T, ProviderError> {
     until_interrupted(runtime, interrupt, work).unwrap_or(Err(ProviderError::Interrupted))
-}
-
-/// Runs a future to its end. Returns `None` if the interrupt comes first.
-pub(crate) fn until_interrupted<T>(
-    runtime: &Runtime,
-    interrupt: &Interrupt,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let (sender, receiver) = oneshot::channel();
-    let _listening = interrupt.listen(move || {
-        // If the receiver was dropped, the run is over.
-        let _ = sender.send(());
-    });
-    runtime.block_on(async {
-        let interrupted = async {
-            // A dropped sender is not an interrupt.
-            if receiver.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = interrupted => None,
-            done = work => Some(done),
-        }
-    })
 }
 
 impl RequestRunner {

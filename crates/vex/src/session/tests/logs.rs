@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::agent::compaction::{Compaction, Summary};
 use crate::conversation::{Arguments, Block, Message, ToolCall, ToolResult, Turn};
+use crate::plan::{Step, StepStatus};
 use crate::session::{
     Entry, ForkPoint, Head, History, INTERRUPTED, Origin, Session, SessionError, SessionId, Store,
 };
-use crate::tools::plan::{Step, StepStatus};
 
 struct Fixture {
     dir: tempfile::TempDir,

@@ -5,14 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
-
 use super::bounded_output::BoundedOutput;
 use super::running::{CommandEnd, RunningCommand};
 use crate::interrupt::{Interrupt, ListenerGuard};
-use crate::tools::tool::Note;
-use crate::tools::{Tool, ToolContext, ToolError};
+use crate::tools::ToolError;
 
 /// The maximum number of running background commands.
 const MAX_RUNNING: usize = 16;
@@ -89,7 +85,7 @@ impl BackgroundCommands {
     }
 
     /// Returns the unread output of a command and its state. With `stop`, ends it first.
-    fn take_output(&self, id: &str, stop: bool) -> Result<String, ToolError> {
+    pub(super) fn take_output(&self, id: &str, stop: bool) -> Result<String, ToolError> {
         let mut all = lock(&self.0);
         let ids = || {
             all.iter()
@@ -149,35 +145,5 @@ impl Drop for BackgroundCommands {
         for one in all.iter_mut() {
             one.stop();
         }
-    }
-}
-
-/// The arguments of `command_output`.
-#[derive(Deserialize)]
-pub(crate) struct CommandOutput {
-    id: String,
-    #[serde(default)]
-    stop: bool,
-}
-
-impl Tool for CommandOutput {
-    const NAME: &'static str = "command_output";
-    const ALIASES: &'static [&'static str] = &["bash_output", "read_output"];
-    const DESCRIPTION: &'static str = "What a background command printed since the last look; stop ends it.";
-    type Kind = Note;
-    const REQUIRED: &'static [&'static str] = &["id"];
-    const ARGUMENTS: &'static [(&'static str, &'static str)] = &[
-        ("bash_id", "id"),
-        ("shell_id", "id"),
-        ("command_id", "id"),
-        ("kill", "stop"),
-    ];
-
-    fn properties() -> Value {
-        json!({"id": {"type": "string"}, "stop": {"type": "boolean"}})
-    }
-
-    fn run(self, context: &ToolContext<'_>) -> Result<String, ToolError> {
-        context.processes.take_output(&self.id, self.stop)
     }
 }

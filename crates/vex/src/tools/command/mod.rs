@@ -3,123 +3,33 @@
 
 mod background;
 mod bounded_output;
+mod command_output;
 mod confinement;
+mod quote;
+mod runner;
 mod running;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::tool::Execute;
-use super::{Policy, Root, RunOutcome, Subject, Tool, ToolContext, ToolError};
-use crate::interrupt::Interrupt;
+use super::{RunOutcome, Subject, Tool, ToolContext, ToolError};
 
-pub(crate) use background::{BackgroundCommands, CommandOutput};
-pub(crate) use bounded_output::BoundedOutput;
-pub(crate) use confinement::Confinement;
+pub(crate) use background::BackgroundCommands;
+pub(crate) use command_output::CommandOutput;
+pub(crate) use quote::quoted;
+pub(crate) use runner::{Run, Runner};
 pub(crate) use running::{CommandEnd, StopCause};
-use running::{CommandSpec, RunningCommand};
 
 /// The longest time that a model may request, in milliseconds.
 const MAX_TIMEOUT_MS: u64 = 30 * 60 * 1000;
 /// The default time limit of a command.
 const DEFAULT_TIMEOUT_MS: u64 = 2 * 60 * 1000;
-
-/// The keys of the built-in providers, which are hidden from commands.
-const KEYS: [&str; 5] = [
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "OPENAI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "VEX_API_KEY",
-];
-
-/// The common setup of all commands of a run.
-pub(crate) struct Runner {
-    confinement: Confinement,
-    hidden: Vec<OsString>,
-    required: bool,
-}
-
-/// One run of a command.
-pub(crate) struct Run<'a> {
-    pub(crate) line: &'a str,
-    pub(crate) cwd: &'a Path,
-    pub(crate) timeout: Duration,
-    /// The stdin; empty if absent.
-    pub(crate) stdin: Option<Vec<u8>>,
-    pub(crate) terminal: bool,
-    /// Whether it is one of the user's programs: it is not confined, and its standard error is not
-    /// part of its output.
-    pub(crate) trusted: bool,
-}
-
-impl Runner {
-    pub(crate) fn new(root: &Root, policy: &Policy) -> Self {
-        let shown = |name: &str| !policy.pass_env.iter().any(|passed| passed == name);
-        let hidden = KEYS
-            .into_iter()
-            .chain(policy.hide_env.iter().map(String::as_str))
-            .filter(|name| shown(name));
-        Self {
-            confinement: Confinement::new(policy.permission, root.path(), &policy.sandbox_write),
-            hidden: hidden.map(OsString::from).collect(),
-            required: policy.sandbox_required,
-        }
-    }
-
-    pub(crate) fn confinement(&self) -> &Confinement {
-        &self.confinement
-    }
-
-    fn start(&self, run: Run<'_>) -> std::io::Result<RunningCommand> {
-        let fence = match self.confinement.fence() {
-            _ if run.trusted => None,
-            Ok(fence) => fence,
-            Err(why) if self.required => {
-                return Err(std::io::Error::other(format!(
-                    "a sandbox is required, and there is none: {why}"
-                )));
-            }
-            Err(_) => None,
-        };
-        RunningCommand::start(CommandSpec {
-            line: run.line,
-            cwd: run.cwd,
-            hidden: &self.hidden,
-            fence,
-            stdin: run.stdin,
-            terminal: run.terminal,
-            errors: !run.trusted,
-        })
-    }
-
-    /// Runs a command and waits for the end of its whole process tree.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub(crate) fn run(
-        &self,
-        run: Run<'_>,
-        interrupt: &Interrupt,
-    ) -> std::io::Result<(BoundedOutput, CommandEnd)> {
-        let (woken, wake) = std::io::pipe()?;
-        let wake = OwnedFd::from(wake);
-        let deadline = Instant::now() + run.timeout;
-        let _listening = interrupt.listen(move || _ = nix::unistd::write(&wake, b"x"));
-        let mut kept = BoundedOutput::default();
-        let ended = self
-            .start(run)?
-            .watch(Some(deadline), woken.as_fd(), &mut |bytes| kept.push(bytes));
-        Ok((kept, ended))
-    }
-}
 
 #[derive(Deserialize)]
 pub(crate) struct RunCommand {
@@ -238,15 +148,6 @@ impl Tool for RunCommand {
 
 fn timeout(asked: Option<u64>) -> Duration {
     Duration::from_millis(asked.unwrap_or(DEFAULT_TIMEOUT_MS).clamp(1, MAX_TIMEOUT_MS))
-}
-
-/// Quotes an argument for the shell.
-pub(super) fn quoted(arg: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !arg.is_empty() && arg.chars().all(plain) {
-        return arg.to_owned();
-    }
-    format!("'{}'", arg.replace('\'', r"'\''"))
 }
 
 pub(crate) fn report(command: String, printed: String, ended: &CommandEnd, timeout: Duration) -> RunOutcome {

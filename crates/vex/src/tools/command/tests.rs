@@ -1,5 +1,6 @@
 use super::*;
-use crate::tools::Permission;
+use crate::interrupt::Interrupt;
+use crate::tools::{Permission, Policy, Root};
 
 struct Fixture {
     dir: tempfile::TempDir,

@@ -6,6 +6,7 @@
 //! The content is data, not instructions.
 
 mod address;
+mod host_policy;
 mod html;
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,10 +18,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::output::Refusal;
-use super::tool::{Fetch, Subject};
-use super::{Tool, ToolContext, ToolError};
+use super::tool::Fetch;
+use super::{Subject, Tool, ToolContext, ToolError};
 use crate::interrupt::Interrupt;
-use crate::provider::http::{plain_client, until_interrupted};
+use crate::net::{plain_client, until_interrupted};
+
+pub(crate) use host_policy::{HostDecision, HostPolicy};
 
 /// The time limit, with all redirects.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,21 +37,6 @@ const PAGE_BYTES: usize = 20 * 1024;
 const ERROR_BYTES: usize = 1000;
 /// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
-
-/// The decision about a host.
-#[derive(Debug)]
-pub(crate) enum HostDecision {
-    Refused(Refusal),
-    /// Allowed, if its address is public.
-    Allowed,
-    /// A rule names exactly this host: it may be on this machine.
-    Named,
-}
-
-pub(crate) trait HostPolicy: Sync {
-    /// Returns the decision about this host.
-    fn grant(&self, host: &str) -> HostDecision;
-}
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct WebFetch {

@@ -2,8 +2,7 @@
 
 use similar::{DiffTag, TextDiff};
 
-use super::count_of_lines;
-use super::text::short_line;
+use super::text::{count_of_lines, short_line};
 
 /// The maximum number of lines shown.
 const MAX_LINES: usize = 24;

@@ -2,6 +2,7 @@
 
 mod diff;
 mod edit;
+mod limits;
 mod list;
 mod nearest;
 mod read;
@@ -19,11 +20,12 @@ use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 
 pub(crate) use diff::brief;
 pub(crate) use edit::EditFile;
+pub use limits::WriteLimits;
 pub(crate) use list::ListDir;
 pub(crate) use nearest::explain;
 pub(crate) use read::ReadFile;
-pub use write::WriteLimits;
-pub(crate) use write::{WriteFile, count_of_lines};
+pub(crate) use text::count_of_lines;
+pub(crate) use write::WriteFile;
 
 use super::{Change, ToolContext, ToolError};
 use serde_json::{Value, json};

@@ -103,6 +103,14 @@ pub(crate) fn short_line(line: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{} [… {} bytes more]", &line[..cut], line.len() - cut))
 }
 
+/// Returns a number of lines as text: `1 line`, `2 lines`.
+pub(crate) fn count_of_lines(number: usize) -> String {
+    match number {
+        1 => "1 line".to_owned(),
+        n => format!("{n} lines"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

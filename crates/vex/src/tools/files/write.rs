@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::text::{BOM, LineEnding};
+use super::text::{BOM, LineEnding, count_of_lines};
 use super::{StoredFile, brief, load, path_schema, replaceable, save};
 use crate::tools::memory::FileState;
 use crate::tools::tool::Write as Writes;
@@ -17,25 +16,6 @@ use crate::tools::{Tool, ToolContext, ToolError, WriteOutcome};
 pub(crate) struct WriteFile {
     pub(crate) path: PathBuf,
     pub(crate) content: String,
-}
-
-/// The limits for rewriting an existing file as a whole, in lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct WriteLimits {
-    /// Above this size, the result recommends an edit.
-    pub prefer_edit_lines: usize,
-    /// Above this size, the call is refused.
-    pub max_lines: usize,
-}
-
-impl Default for WriteLimits {
-    fn default() -> Self {
-        Self {
-            prefer_edit_lines: 200,
-            max_lines: 2000,
-        }
-    }
 }
 
 impl Tool for WriteFile {
@@ -128,14 +108,6 @@ fn in_the_style_of<'a>(stored: &StoredFile, content: &'a str) -> Cow<'a, str> {
 
 fn lines(text: &str) -> String {
     count_of_lines(text.lines().count())
-}
-
-/// Returns a number of lines as text: `1 line`, `2 lines`.
-pub(crate) fn count_of_lines(number: usize) -> String {
-    match number {
-        1 => "1 line".to_owned(),
-        n => format!("{n} lines"),
-    }
 }
 
 fn count_lines(bytes: &[u8]) -> usize {

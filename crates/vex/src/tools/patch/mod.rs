@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::{brief, count_of_lines};
-use super::tool::{Subject, Write as Writes};
+use super::subject::Subject;
+use super::tool::Write as Writes;
 use super::{Tool, ToolContext, ToolError, WriteOutcome};
 pub use apply::{HunkMismatch, apply};
 use parse::Action;

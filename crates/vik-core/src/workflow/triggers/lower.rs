@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::file;
-use super::{Hook, HookKind, Job, ScheduleEntry, Webhooks};
+use super::{Hook, HookKind, Job, ScheduleEntry, Webhooks, file};
+use crate::workflow::check::Check;
 use crate::workflow::decode::{Named, join};
 use crate::workflow::diagnostic::Diagnostic;
-use crate::workflow::lower::Check;
 use crate::workflow::values::Text;
 
 impl Check<'_> {

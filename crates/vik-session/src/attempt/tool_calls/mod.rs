@@ -30,9 +30,9 @@ use vik_workspace::fs as private;
 use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
-use super::approval::{AttemptUpdate, AttemptUpdateKind};
 use super::follow::{FollowError, OutputReader};
 use super::runner::AttemptRunner;
+use super::update::{AttemptUpdate, AttemptUpdateKind};
 
 /// The name in `by` if the agent itself withdrew its request.
 const AGENT: &str = "the agent";

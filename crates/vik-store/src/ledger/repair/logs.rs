@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{EndedAttempt, StartedAttempt};
 use vik_core::event::Ended;
-use vik_core::limits::{Spend, charge};
-use vik_core::machine::AttemptResult;
+use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::CostSource;
-use vik_core::scheduler::Start;
 
 use crate::journal::{Journal, Step};
 use crate::ledger::LedgerError;
@@ -47,7 +46,7 @@ fn found(past: PastAttempt) -> Found {
         .map_or_else(Spend::default, |kept| kept.profile.estimate);
     let ended = ended.zip(ended_at).map(|(ended, at)| {
         let report = result_in_journal(&files.journal()).unwrap_or_else(|| report(&ended));
-        let (charged, source) = charge(&report, report.spend, estimate);
+        let (charged, source) = report.charge(report.spend, estimate);
         EndedAttempt {
             attempt_id: record.session_id,
             at,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
-use vik_core::machine::{AttemptResult, IssueMachine, LifetimeUsage, PullNo};
+use vik_core::machine::{IssueMachine, LifetimeUsage, PullNo};
 use vik_core::outcome::{CostSource, Outcome};
-use vik_core::scheduler::Start;
 use vik_core::time::{Mono, Now};
 
 use super::logs::Found;

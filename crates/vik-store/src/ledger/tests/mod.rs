@@ -6,10 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
+use vik_core::attempt::AttemptResult;
 use vik_core::changes::{Decision, EndedAttempt, RunOver, StartedAttempt};
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::Spend;
-use vik_core::machine::{AttemptResult, IssueMachine};
+use vik_core::machine::IssueMachine;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome};
 

@@ -1,9 +1,9 @@
 //! Tests that a damaged ledger is rebuilt, and that no counter shrinks.
 
+use vik_core::attempt::Start;
 use vik_core::issue::Issue;
 use vik_core::limits::Limit;
 use vik_core::machine::Phase;
-use vik_core::scheduler::Start;
 use vik_core::workflow::{Workflow, load};
 
 use super::*;

@@ -1,53 +1,16 @@
-//! Hooks: programs of the user that are run before and after a call. They decide about it; a hook
-//! without a valid answer denies.
+//! Runs the hooks of a call, and reads their answers.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::command::{CommandEnd, Run};
-use super::output::Refusal;
-use super::rules::ToolName;
-use super::{ToolError, Toolbox};
+use super::{Hook, HookEvent};
 use crate::conversation::ToolCall;
 use crate::interrupt::Interrupt;
-
-/// The default time limit of a hook.
-const DEFAULT_TIMEOUT_MS: u64 = 10_000;
-
-/// When a hook runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HookEvent {
-    /// Before the call: the hook can allow it, deny it, or replace the arguments.
-    PreTool,
-    /// After the call: the hook can allow it, deny it, or replace the output.
-    PostTool,
-}
-
-/// A hook.
-///
-/// It gets JSON on stdin (`event`, `tool`, `call_id`, `cwd`, `input`, and after the call `output` and `is_error`) and
-/// answers with JSON on stdout: `{"decision": "allow" | "deny" | "replace", "code", "message", "input" | "output"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Hook {
-    /// When it runs.
-    pub event: HookEvent,
-    /// The tools for which it runs; all if the list is empty.
-    #[serde(default)]
-    pub tools: Vec<ToolName>,
-    /// The shell command, which runs in the workspace.
-    pub command: String,
-    /// The time limit, in milliseconds.
-    #[serde(default = "default_timeout")]
-    pub timeout_ms: u64,
-}
-
-fn default_timeout() -> u64 {
-    DEFAULT_TIMEOUT_MS
-}
+use crate::tools::command::{CommandEnd, Run};
+use crate::tools::output::Refusal;
+use crate::tools::{ToolError, Toolbox};
 
 #[derive(Serialize)]
 struct Question<'a> {
@@ -91,22 +54,16 @@ enum HookDecision {
 }
 
 /// The call that a hook decides about.
-pub(super) struct HookSubject<'a> {
-    pub(super) call: &'a ToolCall,
+pub(in crate::tools) struct HookSubject<'a> {
+    pub(in crate::tools) call: &'a ToolCall,
     /// The tool's canonical name.
-    pub(super) tool: &'static str,
-    pub(super) interrupt: &'a Interrupt,
-}
-
-impl Hook {
-    fn concerns(&self, tool: &str) -> bool {
-        self.tools.is_empty() || self.tools.iter().any(|name| name.as_str() == tool)
-    }
+    pub(in crate::tools) tool: &'static str,
+    pub(in crate::tools) interrupt: &'a Interrupt,
 }
 
 impl Toolbox {
     /// Runs the hooks before a call. Returns replaced arguments, if any, which may be invalid.
-    pub(super) fn ask_before(
+    pub(in crate::tools) fn ask_before(
         &self,
         asked: &HookSubject<'_>,
         input: &Value,
@@ -132,7 +89,7 @@ impl Toolbox {
     }
 
     /// Runs the hooks after a call. Returns the replaced output, if any.
-    pub(super) fn ask_after(
+    pub(in crate::tools) fn ask_after(
         &self,
         asked: &HookSubject<'_>,
         input: &Value,

@@ -1,0 +1,197 @@
+//! An attempt: what starts it, why it is stopped, and how it ended.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AttemptId, RunId};
+use crate::intent::Intent;
+use crate::issue::Issue;
+use crate::limits::{Limit, LimitHit, Spend};
+use crate::money::MicroUsd;
+use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
+use crate::workflow::Stage;
+
+/// Why an attempt is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The issue left the state of the stage (`on_state_change: cancel`).
+    StateChanged,
+    /// The issue is in a terminal state, and the grace period is over.
+    Terminal,
+    /// The tracker no longer has the issue.
+    #[serde(rename = "gone")]
+    Missing,
+    /// A person cancelled it.
+    Cancelled,
+    /// A limit was crossed: the outcome is `over_budget`.
+    OverBudget(LimitHit),
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StateChanged => f.write_str("the issue left the state of the stage"),
+            Self::Terminal => f.write_str("the issue reached a terminal state"),
+            Self::Missing => f.write_str("the tracker no longer has the issue"),
+            Self::Cancelled => f.write_str("cancelled by a person"),
+            Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
+        }
+    }
+}
+
+/// The conversation that an attempt resumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The attempt that held the conversation.
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
+    /// The provider's id of the conversation, as the agent reported it: untrusted text that is
+    /// checked before use.
+    pub provider_session_id: String,
+    /// The usage of the conversation in all earlier attempts.
+    pub total: Usage,
+    /// The cost of the conversation in all earlier attempts, as far as the agent reported it.
+    #[serde(default)]
+    pub cost: MicroUsd,
+}
+
+/// Everything that is needed to start an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The snapshot of the issue at the start.
+    pub issue: Issue,
+    /// The stage; an attempt keeps the definition it started with.
+    pub stage: Stage,
+    pub run: RunId,
+    /// The id of the attempt, also the name of its session log.
+    #[serde(rename = "session")]
+    pub attempt_id: AttemptId,
+    /// The number of the attempt within its run, from 1.
+    pub attempt: u32,
+    /// The result of the previous attempt.
+    pub previous: Option<AttemptResult>,
+    /// The conversation to resume.
+    #[serde(default)]
+    pub resume: Option<Resume>,
+    /// The largest amount that may be spent by the limits of attempt, issue and day together, for
+    /// agents that enforce a limit themselves.
+    #[serde(default)]
+    pub budget: Limit,
+    /// The intent as resolved at the start.
+    #[serde(default)]
+    pub intent: Intent,
+    /// Whether the prompt fences the text of the issue.
+    #[serde(default)]
+    pub fenced: bool,
+    /// The message for the agent from the person who approved the start.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// The result of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptResult {
+    pub outcome: Outcome,
+    pub failure_class: Option<FailureClass>,
+    /// The reason as a sentence.
+    pub reason: Option<String>,
+    /// The feedback for the next attempt: the end of the output of `verify`.
+    pub feedback: Option<String>,
+    /// Whether a commit or file changed; `None` if that is unknown.
+    pub changed: Option<bool>,
+    /// Whether the agent's program was started.
+    #[serde(default)]
+    pub ran: bool,
+    /// Whether the model answered in this attempt; `None` if that is unknown.
+    #[serde(default)]
+    pub answered: Option<bool>,
+    /// The spending as reported by the agent; `None` if it reported nothing.
+    #[serde(default)]
+    pub spend: Option<Spend>,
+    /// Where the money figure of `spend` comes from.
+    #[serde(default)]
+    pub cost_source: CostSource,
+    /// The tokens by kind, as reported by the agent.
+    #[serde(default)]
+    pub usage: Usage,
+    /// When the provider's quota window resets, where that was reported.
+    #[serde(default)]
+    pub resets_at: Option<Timestamp>,
+    #[serde(default)]
+    pub provider_session_id: Option<String>,
+    /// Whether resuming the conversation failed, so that the next attempt starts a new one.
+    #[serde(default)]
+    pub resume_failed: bool,
+    /// Whether creating the workspace failed (`after_create`), which is retried in a clean folder.
+    #[serde(default)]
+    pub preparing: bool,
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// How the end of the process tree was proven (`cgroup`, `subreaper`, `census`, …).
+    #[serde(default)]
+    pub proof: Option<String>,
+}
+
+impl AttemptResult {
+    /// Returns whether the model answered. If that is unknown, an agent that ran counts as
+    /// answered.
+    pub fn has_answered(&self) -> bool {
+        self.answered.unwrap_or(self.ran)
+    }
+
+    /// Creates a result with nothing but an outcome.
+    pub fn new(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            failure_class: None,
+            reason: None,
+            feedback: None,
+            changed: None,
+            ran: false,
+            answered: None,
+            spend: None,
+            cost_source: CostSource::None,
+            usage: Usage::default(),
+            resets_at: None,
+            provider_session_id: None,
+            resume_failed: false,
+            preparing: false,
+            exit_code: None,
+            proof: None,
+        }
+    }
+
+    /// Returns the charge for an ended attempt, and the source of the figure. `reported` is what the
+    /// agent reported, at least what it reported while it ran.
+    ///
+    /// Reported figures count. An attempt that failed or was interrupted after its model had answered,
+    /// and that reported no tokens or no cost, is charged the profile's estimate for the missing
+    /// figure. Failures of the login, the command line, a hook or the prompt are never estimated.
+    pub fn charge(&self, reported: Option<Spend>, estimate: Spend) -> (Spend, CostSource) {
+        let reported = reported.unwrap_or_default();
+        let source = self.cost_source;
+        let is_free = matches!(
+            self.failure_class,
+            Some(FailureClass::Auth | FailureClass::Usage | FailureClass::Hook)
+        );
+        if self.outcome == Outcome::Succeeded || is_free || !self.has_answered() {
+            return (reported, source);
+        }
+        let mut charged = reported;
+        if reported.tokens == 0 {
+            charged.tokens = estimate.tokens;
+        }
+        if source == CostSource::None && reported.usd == MicroUsd::default() {
+            charged.usd = estimate.usd;
+        }
+        let source = if charged == reported {
+            source
+        } else {
+            CostSource::Estimate
+        };
+        (charged, source)
+    }
+}

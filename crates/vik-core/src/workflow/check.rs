@@ -1,0 +1,10 @@
+//! The context of the checks that build the workflow.
+
+use super::diagnostic::Sink;
+use super::places::Places;
+
+/// The positions of values, and the sink for findings.
+pub(super) struct Check<'a> {
+    pub(super) places: &'a Places,
+    pub(super) sink: &'a mut Sink,
+}
