@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vik_api::{ApprovalDecision, Request, Unpark, WhichIssue};
+use vik_api::{ApprovalDecision, Request, Retry, WhichIssue};
 
 fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     if let Ok(body) = serde_json::from_slice::<T>(data) {
@@ -16,7 +16,7 @@ fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(dat
 
 fuzz_target!(|data: &[u8]| {
     round_trip::<Request>(data);
-    round_trip::<Unpark>(data);
+    round_trip::<Retry>(data);
     round_trip::<WhichIssue>(data);
     round_trip::<ApprovalDecision>(data);
 });

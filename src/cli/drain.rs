@@ -18,7 +18,7 @@ pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     match client::send_command(workflow, Verb::Drain, None)? {
         Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
         Did::Applied(_) => {
-            print("draining: no new attempts start, and vik exits when the running ones have ended\n")
+            print("draining: no new attempts start, and vik exits when the running ones have ended\n");
         }
     }
     if !args.wait {

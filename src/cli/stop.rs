@@ -51,7 +51,7 @@ pub fn run(workflow: &Path, args: &StopArgs) -> CliResult {
     match stop(&instance, Duration::from_secs(args.timeout))? {
         Stopped::Daemon { forced: false } => print("vik stopped; all of its processes have exited\n"),
         Stopped::Daemon { forced: true } => {
-            print("vik was forced to stop after the timeout; all of its processes have exited\n")
+            print("vik was forced to stop after the timeout; all of its processes have exited\n");
         }
         Stopped::Leftovers => {
             print("no daemon was running; stopped the processes that the last one left\n");

@@ -177,6 +177,39 @@ pub struct PreviousTotal {
 /// `previous_total` is set for a resumed conversation: Codex reports totals of the conversation,
 /// and so does Claude Code if its previous process could save them. After the attempt the
 /// conversation's total is `previous_total` plus the attempt's own usage.
+///
+/// # Examples
+///
+/// ```
+/// use vik_agents::{Exit, adapter};
+/// use vik_core::event::Event;
+///
+/// # let workflow = vik_core::workflow::load(
+/// #     "
+/// # issues: { pull: { command: list } }
+/// # agents: { coder: { runtime: codex, model: gpt-5.5 } }
+/// # issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: p } } }
+/// # ",
+/// # );
+/// # let workflow = workflow.workflow.unwrap();
+/// # let profile = &workflow.agents["coder"];
+/// let mut adapter = adapter(profile, None);
+/// let mut messages = Vec::new();
+/// for line in [
+///     r#"{"type":"turn.started"}"#,
+///     r#"{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}"#,
+///     r#"{"type":"turn.completed"}"#,
+/// ] {
+///     adapter.line(line.as_bytes(), &mut |event: Event<'_>| {
+///         if let Event::Message { text } = event {
+///             messages.push(text.into_owned());
+///         }
+///     });
+/// }
+/// assert_eq!(messages, ["Done."]);
+/// // The exit code counts too, whatever the last line was.
+/// assert!(!adapter.conclude(Exit::Code(1), "").ok);
+/// ```
 pub fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
     match profile.runtime {
         Runtime::Codex => Box::new(codex::Codex::new(profile, previous_total)),
@@ -231,6 +264,46 @@ fn not_interactive(profile: &AgentProfile) -> LaunchError {
 /// # Errors
 ///
 /// Returns an error if the profile cannot be expressed as a command line; see [`LaunchError`].
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::path::Path;
+///
+/// use vik_agents::{LaunchContext, launch};
+///
+/// # let workflow = vik_core::workflow::load(
+/// #     "
+/// # issues: { pull: { command: list } }
+/// # agents: { coder: { runtime: command, command: [my-agent, fast] } }
+/// # issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: p } } }
+/// # ",
+/// # );
+/// # let workflow = workflow.workflow.unwrap();
+/// # let profile = &workflow.agents["coder"];
+/// let variables = [("PATH", "/usr/bin"), ("GITHUB_TOKEN", "a secret")];
+/// let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+/// let environment = BTreeMap::from(variables.map(own));
+/// let command = launch(&LaunchContext {
+///     profile,
+///     workdir: Path::new("/tmp/issue-7"),
+///     vik: Path::new("/usr/bin/vik"),
+///     private_home: None,
+///     session_id: uuid::Uuid::nil(),
+///     resume: None,
+///     budget: vik_core::limits::Limit::default(),
+///     in_sandbox: false,
+///     interactive: false,
+///     scope: None,
+///     is_root: false,
+///     environment: &environment,
+/// })?;
+/// assert_eq!(command.argv, ["my-agent", "fast"]);
+/// // Only listed variables reach an agent.
+/// assert!(command.env.contains_key("PATH") && !command.env.contains_key("GITHUB_TOKEN"));
+/// # Ok::<(), vik_agents::LaunchError>(())
+/// ```
 pub fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
     match cx.profile.runtime {
         Runtime::Command if cx.interactive => Err(not_interactive(cx.profile)),

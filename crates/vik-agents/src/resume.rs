@@ -12,6 +12,17 @@ const MAX_ID_BYTES: usize = 128;
 /// Returns whether a text can be a conversation id of an agent of this runtime. It comes from the
 /// agent's output and goes on a command line: with garbage, Codex would silently start a new
 /// conversation and exit with 0.
+///
+/// # Examples
+///
+/// ```
+/// use vik_agents::is_valid_session_id;
+/// use vik_core::workflow::Runtime;
+///
+/// let id = "01a1ffcd-34e9-78d1-bc6d-b647a491f028";
+/// assert!(is_valid_session_id(Runtime::Codex, id));
+/// assert!(!is_valid_session_id(Runtime::Codex, "--last"));
+/// ```
 pub fn is_valid_session_id(runtime: Runtime, id: &str) -> bool {
     match runtime {
         Runtime::Codex | Runtime::ClaudeCode => uuid::Uuid::try_parse(id).is_ok_and(|uuid| {

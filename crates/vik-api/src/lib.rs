@@ -1,6 +1,22 @@
 //! Wire types of the control socket, of HTTP and of every `--json`.
 //!
 //! Snake case, times RFC 3339 UTC, durations in `_ms`. A schema version only ever gains fields.
+//!
+//! A [`Request`] is one line on the control socket, and a [`Response`] is its answer. [`Status`],
+//! [`Explanation`] and the pages are the bodies of the HTTP API, and [`Problem`] is its error.
+//!
+//! ```
+//! use vik_api::{PROTOCOL, Request, Verb};
+//!
+//! let verb = Verb::Pause { issue: Some("7".into()) };
+//! let line = serde_json::to_string(&Request { v: PROTOCOL, verb })?;
+//! assert_eq!(line, r#"{"v":1,"verb":"pause","issue":"7"}"#);
+//!
+//! // A request of an older client, which knows fewer fields.
+//! let request: Request = serde_json::from_str(r#"{"v":1,"verb":"stop"}"#)?;
+//! assert_eq!(request.verb, Verb::Stop { keep_sessions: false });
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 mod control;
 mod error;

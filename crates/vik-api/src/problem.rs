@@ -29,6 +29,22 @@ pub struct Problem {
 
 impl Problem {
     /// Creates a problem with this status from an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_api::{ErrorBody, Problem};
+    ///
+    /// let error = ErrorBody {
+    ///     code: "unknown_issue".to_owned(),
+    ///     message: "unknown issue `7`".to_owned(),
+    ///     hint: None,
+    /// };
+    /// let problem = serde_json::to_value(Problem::new(404, "Not Found", error))?;
+    /// assert_eq!(problem["status"], 404);
+    /// assert_eq!(problem["detail"], "unknown issue `7`");
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
     pub fn new(status: u16, title: &str, error: ErrorBody) -> Self {
         Self {
             kind: "about:blank".to_owned(),

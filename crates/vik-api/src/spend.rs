@@ -51,6 +51,15 @@ impl From<Spend> for SpendView {
 
 /// Returns a cost for display, with its estimated part: `$1.20 + ~$0.50 estimated`; a dash if it is
 /// unknown.
+///
+/// # Examples
+///
+/// ```
+/// use vik_api::cost_text;
+///
+/// assert_eq!(cost_text(Some(1.7), 0.5), "$1.20 + ~$0.50 estimated");
+/// assert_eq!(cost_text(None, 0.0), "-");
+/// ```
 pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
     let money = |usd: f64| {
         if usd > 0.0 && usd < 0.01 {

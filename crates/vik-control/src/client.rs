@@ -25,6 +25,18 @@ pub enum AskError {
 ///
 /// # Errors
 /// When no daemon listens, or it does not answer.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use vik_api::Verb;
+/// use vik_control::{AskError, ask};
+///
+/// let error = ask(Path::new("/nonexistent/vik.sock"), Verb::Status).unwrap_err();
+/// assert!(matches!(error, AskError::Connect(_)), "no daemon listens there");
+/// ```
 pub fn ask(socket: &Path, verb: Verb) -> Result<Response, AskError> {
     let mut stream = UnixStream::connect(socket).map_err(AskError::Connect)?;
     let request = serde_json::to_string(&Request { v: PROTOCOL, verb }).map_err(AskError::InvalidResponse)?;

@@ -1,4 +1,8 @@
-//! The control socket: how the command line communicates with a daemon.
+//! How programs and people reach a daemon: the control socket, the HTTP API and the dashboard.
+//!
+//! [`ask`] sends one request to a daemon, and [`ControlServer`] answers it. [`http`] serves the
+//! API, on the control socket and on TCP, together with the dashboard. [`history`] and [`figures`]
+//! read past runs from the ledger and sum them up, with or without a daemon.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -9,6 +9,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A span of time from the workflow file, exact to the millisecond. It serializes in the format of
 /// users: `5m`.
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::duration::Span;
+///
+/// let span: Span = "90m".parse()?;
+/// assert_eq!(span, Span::mins(90));
+/// assert_eq!(span.to_string(), "1h30m");
+/// assert!("90 minutes".parse::<Span>().is_err());
+/// # Ok::<(), vik_core::duration::ParseSpanError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 

@@ -2,6 +2,20 @@
 //!
 //! It is deterministic: no I/O, no clock, no async runtime. Time is an argument, and effects are
 //! returned as data.
+//!
+//! [`workflow::load`] reads the policy, [`issue::Pull`] the issues of a tracker. A
+//! [`scheduler::Scheduler`] decides: it takes one [`scheduler::Input`] after another and returns
+//! [`scheduler::Effect`]s, with the [`changes::Changes`] that must be on disk before.
+//!
+//! ```
+//! use vik_core::issue::Pull;
+//!
+//! let pull = Pull::parse(br#"[{"id": 7, "title": "A bug", "state": "todo"}, {"title": "B"}]"#)?;
+//! assert_eq!(pull.issues[0].id.as_str(), "7");
+//! // An item without an id is reported, and does not hide the others.
+//! assert_eq!(pull.skipped[0].index, 1);
+//! # Ok::<(), vik_core::issue::ParsePullError>(())
+//! ```
 
 pub mod approval;
 pub mod attempt;

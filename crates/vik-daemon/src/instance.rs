@@ -56,6 +56,19 @@ pub enum Presence {
 }
 
 /// The folder of one workflow's instance.
+///
+/// # Examples
+///
+/// ```
+/// use vik_daemon::{Instance, Presence};
+///
+/// // A missing or broken file does not hide its daemon.
+/// let folder = tempfile::tempdir()?;
+/// let instance = Instance::of(&folder.path().join("workflow.yml")).unwrap();
+/// assert_eq!(instance.name().len(), 16);
+/// assert!(matches!(instance.presence_now(), Presence::None));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Instance {
     dir: InstanceDir,

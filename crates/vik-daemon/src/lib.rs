@@ -1,4 +1,9 @@
 //! The daemon: one instance per workflow, found by its folder, ended by a signal or a request.
+//!
+//! [`serve()`] runs a daemon to its end: it takes the lock of its [`Instance`], opens the ledger,
+//! recovers what an earlier daemon left, and starts the loop with all that surrounds it:
+//! [`schedule`], [`webhooks`], [`notify`] and [`logging`]. [`detach()`] starts it in a session of
+//! its own. Verbs that need no daemon get their paths and environment from [`host`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -67,6 +67,27 @@ pub struct ServeOptions {
 ///
 /// # Errors
 /// When it could not start.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn example(loaded: vik_workflow::LoadedWorkflow) -> Result<u8, vik_base::report::Failure> {
+/// use vik_daemon::logging::Console;
+/// use vik_daemon::{ServeOptions, exit_of, serve};
+/// use vik_orchestrator::{Options, Silent};
+///
+/// let options = ServeOptions {
+///     loaded,
+///     options: Options { once: true, ..Options::default() },
+///     console: Console::Off,
+///     observer: Box::new(Silent),
+///     listen: None,
+///     on_listening: |_| {},
+/// };
+/// let summary = serve(options, None)?;
+/// Ok(exit_of(&summary, true).code())
+/// # }
+/// ```
 pub fn serve(serve: ServeOptions, ready: Option<Ready>) -> Result<RunSummary, Failure> {
     vik_proc::lean_heap();
     match Daemon::start(&serve) {

@@ -91,6 +91,17 @@ pub(crate) type Before = [Option<u8>; 2];
 impl Masker {
     /// Creates a masker of these values in all their forms, and of all text that looks like a
     /// secret. Values shorter than [`MIN_BYTES`] are ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_mask::{Label, Masker};
+    ///
+    /// let secret = (Label::Secret("DB".to_owned()), "correct horse battery".to_owned());
+    /// let masker = Masker::new([secret]);
+    /// assert_eq!(masker.mask("sent correct horse battery"), "sent [secret DB]");
+    /// assert_eq!(masker.mask("sent correct%20horse%20battery"), "sent [secret DB]");
+    /// ```
     pub fn new(values: impl IntoIterator<Item = (Label, String)>) -> Self {
         let mut labels: Vec<String> = Vec::new();
         let mut forms: BTreeMap<Vec<u8>, usize> = BTreeMap::new();

@@ -32,6 +32,16 @@ pub fn process() -> Masker {
 }
 
 /// Masks a text by all values of this process.
+///
+/// # Examples
+///
+/// ```
+/// use vik_mask::{Label, learn, mask};
+///
+/// learn([(Label::Key, "correct horse battery".to_owned())]);
+/// assert_eq!(mask("sent correct horse battery"), "sent [REDACTED:key]");
+/// assert_eq!(mask("an ordinary sentence"), "an ordinary sentence");
+/// ```
 pub fn mask(text: &str) -> Cow<'_, str> {
     process().mask(text)
 }

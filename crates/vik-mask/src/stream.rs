@@ -4,6 +4,20 @@ use crate::masker::{Before, Masker, Span, SpanKind, sort};
 
 /// Masks a text that arrives in pieces: text that may still become a secret is held back until it
 /// is decided.
+///
+/// # Examples
+///
+/// ```
+/// use vik_mask::{Label, Masker};
+///
+/// let masker = Masker::new([(Label::Key, "correct horse battery".to_owned())]);
+/// let mut stream = masker.stream();
+/// let mut text = stream.push("sent correct ho");
+/// assert!(!text.contains("correct"));
+/// text += &stream.push("rse battery!");
+/// text += &stream.finish();
+/// assert_eq!(text, "sent [REDACTED:key]!");
+/// ```
 #[derive(Clone, Debug)]
 pub struct MaskStream {
     masker: Masker,

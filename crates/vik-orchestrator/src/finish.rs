@@ -140,6 +140,20 @@ impl RunSummary {
     }
 
     /// Returns the first exit code whose condition holds (contract, "Exit codes").
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_base::report::Exit;
+    /// use vik_orchestrator::RunSummary;
+    ///
+    /// let mut summary = RunSummary::default();
+    /// assert_eq!(summary.exit(), Exit::NotFound, "no pull succeeded");
+    /// summary.any_pull = true;
+    /// assert_eq!(summary.exit(), Exit::Done);
+    /// summary.failed.push("7 plan: failed".to_owned());
+    /// assert_eq!(summary.exit(), Exit::Failed);
+    /// ```
     pub fn exit(&self) -> Exit {
         let holds = [
             (Exit::Interrupted, self.stopped),

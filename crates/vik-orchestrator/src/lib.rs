@@ -1,4 +1,9 @@
 //! The daemon's loop: it passes inputs to the scheduler and carries out its effects.
+//!
+//! An [`Orchestrator`] is made from a [`Setup`]. [`Orchestrator::run`] pulls issues ([`intake`]),
+//! gives them to the scheduler, commits its decisions to a [`CommitLog`], and only then starts
+//! attempts, stops them or removes workspaces. A [`ControlRequest`] is answered between two inputs.
+//! An [`Observer`] sees what happens as [`Progress`], and a [`RunSummary`] lists what was done.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -85,6 +90,16 @@ pub struct Options {
 
 impl Options {
     /// Returns the options as arguments of `run`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_orchestrator::Options;
+    ///
+    /// let mut options = Options { max_iterations: Some(3), ..Options::default() };
+    /// options.filter.issues.push("7".into());
+    /// assert_eq!(options.to_args(), ["--issue=7", "--max-iterations=3"]);
+    /// ```
     pub fn to_args(&self) -> Vec<String> {
         let issues = self.filter.issues.iter().map(|id| format!("--issue={id}"));
         let stages = self.filter.stages.iter().map(|name| format!("--stage={name}"));
@@ -310,6 +325,22 @@ impl Orchestrator {
     }
 
     /// Runs until it is stopped, or until nothing is left to do if the options say so.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(setup: vik_orchestrator::Setup) -> std::io::Result<()> {
+    /// use vik_orchestrator::Orchestrator;
+    /// use vik_orchestrator::signals::Signals;
+    ///
+    /// // The control socket sends its requests here.
+    /// let (asks, requests) = tokio::sync::mpsc::channel(16);
+    /// let summary = Orchestrator::new(setup).run(Signals::listen()?, requests).await;
+    /// println!("exit code {}", summary.exit().code());
+    /// # drop(asks);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn run(mut self, mut signals: Signals, mut asks: mpsc::Receiver<ControlRequest>) -> RunSummary {
         self.recover_attempts();
         loop {

@@ -16,6 +16,20 @@ use crate::sys;
 /// The lock belongs to the open file, not to the process. A shim that received it holds it after
 /// the daemon has dropped its own handle, and the lock ends with the last holder, however that
 /// ends. The file itself is never removed.
+///
+/// # Examples
+///
+/// ```
+/// use vik_proc::FileLock;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("lock");
+/// let lock = FileLock::try_acquire(&path)?.expect("nothing holds the lock");
+/// assert!(FileLock::is_locked(&path)?);
+/// assert!(FileLock::try_acquire(&path)?.is_none());
+/// drop(lock);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct FileLock {
     file: File,

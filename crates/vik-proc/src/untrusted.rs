@@ -60,6 +60,23 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read`]; and when the path leads out of the folder.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use vik_proc::untrusted::read_below;
+///
+/// let folder = tempfile::tempdir()?;
+/// std::fs::write(folder.path().join("notes"), "done")?;
+/// assert_eq!(read_below(folder.path(), Path::new("notes"), 1024)?, b"done");
+/// assert!(read_below(folder.path(), Path::new("notes"), 3).is_err());
+///
+/// std::os::unix::fs::symlink("/etc/hosts", folder.path().join("link"))?;
+/// assert!(read_below(folder.path(), Path::new("link"), 1024).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn read_below(folder: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let (folder, path) = (folder.to_owned(), path.to_owned());
     within(READ_TIMEOUT, move || {

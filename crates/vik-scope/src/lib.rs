@@ -27,6 +27,18 @@ pub const MAX_GLOBS: usize = 64;
 /// the workspace root; one that names a folder matches its contents; `**` matches any number of
 /// folders. A list that only excludes starts with everything. Paths in `.git` are in no scope, at
 /// any depth.
+///
+/// # Examples
+///
+/// ```
+/// use vik_scope::Scope;
+///
+/// let scope = Scope::new(["app", "!app/generated"])?;
+/// assert!(scope.matches("app/api/main.rs"));
+/// assert!(!scope.matches("app/generated/types.rs"));
+/// assert!(!scope.matches("application/main.rs"));
+/// # Ok::<(), vik_scope::BadGlob>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<String>>", into = "Vec<Vec<String>>")]
 pub struct Scope {
@@ -83,6 +95,17 @@ impl Scope {
 
     /// Returns whether some path may be in both scopes. It may return true wrongly, but never
     /// false.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_scope::Scope;
+    ///
+    /// let app = Scope::new(["app"])?;
+    /// assert!(app.overlaps(&Scope::new(["**/*.rs"])?));
+    /// assert!(!app.overlaps(&Scope::new(["web/**"])?));
+    /// # Ok::<(), vik_scope::BadGlob>(())
+    /// ```
     pub fn overlaps(&self, other: &Self) -> bool {
         self.lists
             .iter()

@@ -1,1 +1,3 @@
+//! Tests that need several modules of this crate.
+
 mod replaced;

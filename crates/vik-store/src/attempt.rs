@@ -87,6 +87,21 @@ impl AttemptRecord {
 }
 
 /// The paths of the files of one attempt, all with the stem `<stage>-<uuid-v7>`.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use vik_core::ids::AttemptId;
+/// use vik_store::AttemptFiles;
+///
+/// let id = AttemptId(uuid::Uuid::nil());
+/// let files = AttemptFiles::new(Path::new("sessions/7"), &"plan".into(), id);
+/// let log = "sessions/7/plan-00000000-0000-0000-0000-000000000000.jsonl";
+/// assert_eq!(files.log(), Path::new(log));
+/// assert_eq!(AttemptFiles::of(&files.log()), Some(files));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptFiles {
     dir: PathBuf,

@@ -203,6 +203,23 @@ pub fn is_awaiting_result_approval(journal: &Path) -> bool {
 }
 
 /// The journal of one attempt, append-only.
+///
+/// # Examples
+///
+/// ```
+/// use vik_store::{Journal, ResumePoint, ScriptProgress, Step};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("plan.steps.jsonl");
+/// let script = "before_run".to_owned();
+/// Journal::open(&path)?.record(Step::Started { script })?;
+///
+/// // The next daemon finds the step, and not its end.
+/// let journal = Journal::open(&path)?;
+/// assert_eq!(journal.script_progress("before_run"), ScriptProgress::Started);
+/// assert_eq!(journal.plan("the id of this boot"), ResumePoint::Prepare);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Journal {
     file: AppendOnlyFile,

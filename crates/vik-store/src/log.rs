@@ -27,6 +27,24 @@ const HEAD_BYTES: usize = 128;
 const KEPT_BYTES: usize = 4 * 1024;
 
 /// The writer of one session log: it numbers the events, adds timestamps, and never drops an event.
+///
+/// # Examples
+///
+/// ```
+/// use jiff::Timestamp;
+/// use vik_core::event::Event;
+/// use vik_store::SessionLog;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("plan.jsonl");
+/// let mut log = SessionLog::create(&path)?;
+/// log.push(Timestamp::UNIX_EPOCH, &Event::Message { text: "Hello".into() })?;
+/// log.sync()?;
+///
+/// let reopened = SessionLog::reopen(&path)?;
+/// assert_eq!((reopened.log.len(), reopened.is_ended), (1, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct SessionLog {
     path: PathBuf,

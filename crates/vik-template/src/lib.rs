@@ -1,6 +1,7 @@
 //! Templates: prompts, hooks, `verify`, and the commands in prompts.
 //!
-//! This module guarantees three properties.
+//! [`prompt`] and [`script`] render a template; [`check_prompt`] and [`check_script`] find the
+//! errors that need no values. This crate guarantees three properties.
 //!
 //! 1. A missing name is an error with its line, never an empty text.
 //! 2. In a script, `{{ value }}` is *data*: exactly one part of one shell word, whatever the value
@@ -93,6 +94,18 @@ impl Prompt {
 /// # Errors
 /// When the template is invalid, uses a name that `context` does not have, or puts a value into a
 /// command at a place where it could be read as more than data.
+///
+/// # Examples
+///
+/// ```
+/// use vik_template::prompt;
+///
+/// let context = serde_json::json!({"issue": {"title": "`exec(reboot)`"}});
+/// let prompt = prompt("Fix {{ issue.title }}:\n`exec(git log -1)`\n", &context)?;
+/// assert_eq!(prompt.commands().collect::<Vec<_>>(), ["git log -1"]);
+/// assert_eq!(prompt.join(["its output\n"]), "Fix `exec(reboot)`:\nits output\n");
+/// # Ok::<(), vik_template::TemplateError>(())
+/// ```
 pub fn prompt(source: &str, context: &Value) -> Result<Prompt, TemplateError> {
     fenced_prompt(source, context, &Fence::of(context, false))
 }
@@ -116,6 +129,19 @@ pub fn uses(source: &str, name: &str) -> bool {
 ///
 /// # Errors
 /// Those of [`prompt`].
+///
+/// # Examples
+///
+/// ```
+/// use vik_template::script;
+///
+/// let context = serde_json::json!({"issue": {"title": "it's; rm -rf ~"}});
+/// let text = script("echo {{ issue.title }}", &context)?;
+/// assert_eq!(text, r"echo 'it'\''s; rm -rf ~'");
+/// // A value in a place that could be code is refused.
+/// assert!(script("eval {{ issue.title }}", &context).is_err());
+/// # Ok::<(), vik_template::TemplateError>(())
+/// ```
 pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
     let plan = plan::Plan::script(source)?;
     let rendered = render::render(&plan, context, None)?;
@@ -124,6 +150,16 @@ pub fn script(source: &str, context: &Value) -> Result<String, TemplateError> {
 
 /// Returns all errors of a prompt template that can be found without values; `names` are the names
 /// that its context will have.
+///
+/// # Examples
+///
+/// ```
+/// use vik_template::{NAMES, check_prompt};
+///
+/// let errors = check_prompt("Fix {{ isue.title }}", NAMES);
+/// assert_eq!(errors[0].line(), Some(1));
+/// assert_eq!(errors[0].hint().as_deref(), Some("did you mean `issue`?"));
+/// ```
 pub fn check_prompt(source: &str, names: &[&str]) -> Vec<TemplateError> {
     check(source, names, plan::Plan::prompt(source))
 }

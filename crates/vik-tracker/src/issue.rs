@@ -40,6 +40,22 @@ impl TrackedIssue {
     ///
     /// # Errors
     /// When it is no issue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use vik_tracker::TrackedIssue;
+    ///
+    /// let text = "---\nid: 7\ntitle: A bug\nstate: todo\n---\n\nIt is wrong.\n";
+    /// let issue = TrackedIssue::parse(Path::new("7.md"), text)?;
+    /// assert_eq!((issue.id.as_str(), issue.title.as_str()), ("7", "A bug"));
+    ///
+    /// let error = TrackedIssue::parse(Path::new("7.md"), "no front matter").unwrap_err();
+    /// assert_eq!(error.line, 1);
+    /// # Ok::<(), vik_tracker::BrokenFile>(())
+    /// ```
     pub fn parse(path: &Path, text: &str) -> Result<Self, BrokenFile> {
         Document::parse(path, text.to_owned())?.issue(path)
     }

@@ -1,6 +1,9 @@
 //! The embedded tracker: issues as Markdown files with YAML front matter, one file each, made for
 //! git.
 //!
+//! [`Tracker`] is a folder of issues: it lists, creates, moves and comments them. A
+//! [`TrackedIssue`] is one of them, and [`TrackedIssue::fields`] what the pull command prints of it.
+//!
 //! The files belong to people. A change modifies only the bytes that it must: unknown keys, key
 //! order, comments, line ends and manual edits stay. An issue is found by the `id` in its front
 //! matter, never by a path that is built from an id. Writers wait for each other on a lock of the
@@ -35,6 +38,26 @@ use store::{LockedStore, Store};
 const TRIES: usize = 10;
 
 /// A folder of issues.
+///
+/// # Examples
+///
+/// ```
+/// use vik_tracker::{NewIssue, Tracker};
+///
+/// let folder = tempfile::tempdir()?;
+/// let tracker = Tracker::new(folder.path().join("issues"));
+/// let now = jiff::Timestamp::now();
+/// let issue = NewIssue {
+///     title: "Fix the parser".to_owned(),
+///     state: "todo".to_owned(),
+///     ..NewIssue::default()
+/// };
+/// let id = tracker.create(&issue, now)?;
+/// tracker.move_to(&id, "done", Some("todo"), None, now)?;
+/// assert_eq!(tracker.show(&id)?.state, "done");
+/// assert!(tracker.move_to(&id, "review", Some("todo"), None, now).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Tracker {
     dir: PathBuf,

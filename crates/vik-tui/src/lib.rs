@@ -3,6 +3,15 @@
 //! [`run`] receives messages (keys, responses, the feed), updates the plain state in `app`, carries
 //! out the commands that it returns, and draws it with `view`. Text from outside reaches the
 //! terminal only through `text`, which removes control characters.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), vik_tui::TopError> {
+//! use vik_tui::{Endpoint, Options, run};
+//!
+//! let socket = "/run/user/1000/vik/0123456789abcdef/vik.sock";
+//! run(Endpoint::Unix(socket.into()), Options { color: false }).await
+//! # }
+//! ```
 
 mod app;
 mod client;

@@ -1,4 +1,10 @@
-//! Reads a workflow file from disk.
+//! Workflow files: reads `workflow.yml` with its prompts, and detects edits.
+//!
+//! [`WorkflowFile::valid`] reads a workflow that is to be run, with all its templates, and returns
+//! a [`LoadedWorkflow`]; later changes of the files do not affect it. [`Watch`] reports such
+//! changes: a [`Reload`] is a valid workflow with its differences, or the findings of an invalid
+//! one, with which the last valid workflow stays in force. What a file means is decided by
+//! [`vik_core::workflow`].
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -82,6 +88,28 @@ impl WorkflowFile {
     ///
     /// # Errors
     /// With all its diagnostics when it is not valid (exit 3).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_workflow::WorkflowFile;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("workflow.yml");
+    /// let text = "
+    /// issues: { pull: { command: ./list-issues } }
+    /// agents: { coder: { runtime: command, command: [agent] } }
+    /// issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: Do it. } } }
+    /// ";
+    /// std::fs::write(&path, text)?;
+    /// let loaded = WorkflowFile::valid(&path, |warnings| eprint!("{warnings}")).unwrap();
+    /// assert_eq!(loaded.workflow.issue.stages[0].name.as_str(), "plan");
+    ///
+    /// std::fs::write(&path, text.replace("agent: coder", "agent: codre"))?;
+    /// let failure = WorkflowFile::valid(&path, |_| {}).unwrap_err();
+    /// assert_eq!(failure.code(), "workflow_invalid");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn valid(path: &Path, warn: impl FnOnce(&str)) -> Result<LoadedWorkflow, Failure> {
         let (result, _) = Self::load(path, vik_base::report::colored(&io::stderr()), warn);
         result.map_err(|rejected| rejected.failure)

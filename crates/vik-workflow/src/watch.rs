@@ -60,6 +60,22 @@ enum Signal {
 
 /// Watches the workflow file and its prompt files on a thread of its own, so that a disk that does
 /// not answer blocks nothing else.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(running: vik_workflow::LoadedWorkflow) -> std::io::Result<()> {
+/// use vik_workflow::{Reload, Watch};
+///
+/// let mut watch = Watch::start(running)?;
+/// match watch.next().await {
+///     Reload::Good { loaded, .. } => println!("{} is in force", loaded.path.display()),
+///     Reload::Bad(rejected) => eprint!("{}", rejected.failure.text(false)),
+///     Reload::Unchanged => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Watch {
     signals: Sender<Signal>,

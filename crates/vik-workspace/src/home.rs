@@ -18,6 +18,22 @@ const MAX_KEY_BYTES: usize = 200;
 const OWNER_FILE: &str = "workflow.path";
 
 /// All paths of one workflow. Creating a value touches no file; see [`Layout::create`].
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::workflow::WorkspaceRoot;
+/// use vik_workspace::Layout;
+///
+/// let folder = tempfile::tempdir()?;
+/// let workflow = folder.path().join("workflow.yml");
+/// let mut layout = Layout::resolve(&workflow, &WorkspaceRoot::BesideWorkflow)?;
+/// assert!(layout.home().ends_with(".vik") && !layout.home().exists());
+/// assert!(layout.issue_dir(&"7".into()).starts_with(layout.root()));
+/// layout.create()?;
+/// assert!(layout.service_dir().is_dir());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     workflow_path: PathBuf,

@@ -90,6 +90,28 @@ impl AsFd for Workspace {
 ///
 /// # Errors
 /// When it cannot be created, or something that is no folder is in its place.
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::ids::IssueId;
+/// use vik_core::workflow::WorkspaceRoot;
+/// use vik_workspace::{Layout, Prepared, prepare};
+///
+/// let folder = tempfile::tempdir()?;
+/// let workflow = folder.path().join("workflow.yml");
+/// let mut layout = Layout::resolve(&workflow, &WorkspaceRoot::BesideWorkflow)?;
+/// layout.create()?;
+///
+/// let issue = IssueId::new("ENG-7");
+/// let Prepared::Created(workspace) = prepare(&layout, &issue, true)? else {
+///     panic!("there was a workspace already");
+/// };
+/// std::fs::write(workspace.path().join("file"), "from `after_create`")?;
+/// workspace.mark_ready()?;
+/// assert!(matches!(prepare(&layout, &issue, true)?, Prepared::Existing(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<Prepared, WorkspaceError> {
     let (path, record) = (layout.issue_dir(issue), layout.creating_record(issue));
     let name = folder_name(issue);

@@ -1,8 +1,12 @@
 //! Every path that Vik owns, and the workspaces of issues.
 //!
-//! No other module builds these paths. What an agent may have modified is opened by directory
-//! handles that never follow a link, so an issue's folder is always that folder, whatever an agent
-//! put in it or in its place.
+//! [`Layout`] has the paths of one workflow, and [`InstanceDir`] those by which its daemon is
+//! found; no other crate builds them. [`prepare`] creates or opens the workspace of an issue,
+//! [`changes`] finds what an attempt changed in it, and [`git`] works in it without its settings.
+//! [`mod@fs`] reads and writes the files of Vik itself.
+//!
+//! What an agent may have modified is opened by directory handles that never follow a link, so an
+//! issue's folder is always that folder, whatever an agent put in it or in its place.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

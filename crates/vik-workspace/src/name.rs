@@ -14,6 +14,16 @@ const MAX_SLUG_BYTES: usize = 40;
 /// Two ids never have the same name: a plain id has no `~`, and the hash distinguishes the others.
 /// On a file system that ignores case, however, plain ids that differ only in case have the same
 /// folder.
+///
+/// # Examples
+///
+/// ```
+/// use vik_workspace::folder_name;
+///
+/// assert_eq!(folder_name(&"ENG-7".into()), "ENG-7");
+/// let name = folder_name(&"../../etc".into());
+/// assert!(name.starts_with("etc~") && !name.contains('/'));
+/// ```
 pub fn folder_name(issue: &IssueId) -> String {
     let id = issue.as_str();
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');

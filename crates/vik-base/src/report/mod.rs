@@ -34,6 +34,19 @@ pub fn chain(error: &dyn Error) -> String {
 }
 
 /// An error on its way to a person or a script.
+///
+/// # Examples
+///
+/// ```
+/// use vik_base::report::{Exit, Failure};
+///
+/// let failure = Failure::new(Exit::Workflow, "workflow_unreadable", "cannot read workflow.yml")
+///     .cause("permission denied")
+///     .hint("check the mode of the file");
+/// assert_eq!(failure.exit.code(), 3);
+/// assert_eq!(failure.body().message, "cannot read workflow.yml: permission denied");
+/// assert!(failure.text(false).starts_with("error: cannot read workflow.yml\n"));
+/// ```
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code of the process.

@@ -15,6 +15,15 @@ pub fn stdout_width() -> usize {
 
 /// Returns a table with aligned columns. The last column is not padded. Control characters in cells
 /// are shown, and each cell is one line.
+///
+/// # Examples
+///
+/// ```
+/// use vik_base::report::table;
+///
+/// let rows = [["7".to_owned(), "plan".to_owned()]];
+/// assert_eq!(table(["ISSUE", "STAGE"], &rows), "ISSUE  STAGE\n7      plan\n");
+/// ```
 pub fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     table_within(usize::MAX, header, rows)
 }

@@ -18,6 +18,15 @@ pub fn colored(stream: &impl IsTerminal) -> bool {
 
 /// Makes text from outside safe for a terminal: shows control characters and characters that hide
 /// or reorder text. Newlines stay.
+///
+/// # Examples
+///
+/// ```
+/// use vik_base::report::clean;
+///
+/// assert_eq!(clean("two\nlines"), "two\nlines");
+/// assert!(!clean("\u{1b}[31mred").contains('\u{1b}'));
+/// ```
 pub fn clean(text: &str) -> Cow<'_, str> {
     match visible(text) {
         Cow::Owned(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),

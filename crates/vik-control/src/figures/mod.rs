@@ -19,6 +19,22 @@ pub use window::Window;
 ///
 /// # Errors
 /// If the ledger cannot be read.
+///
+/// # Examples
+///
+/// ```
+/// use jiff::Timestamp;
+/// use vik_control::figures::{Since, Window, report};
+///
+/// let now: Timestamp = "2026-03-08T00:00:00Z".parse()?;
+/// let since = "7d".parse::<Since>()?.before(now);
+/// assert_eq!(since.to_string(), "2026-03-01T00:00:00Z");
+///
+/// let window = Window::new(since, now, None);
+/// assert_eq!(window.parts().len(), 7);
+/// assert_eq!(report(None, window)?.total.attempts, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn report(ledger: Option<&Reader>, window: Window) -> Result<ReportView, LedgerError> {
     let Some(ledger) = ledger else {
         return Ok(figures(&[], &[], window));

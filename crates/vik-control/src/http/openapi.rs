@@ -8,6 +8,16 @@ use vik_api::{PROBLEM_JSON, Problem};
 
 use super::routes::{ResponseBody, Route, routes};
 
+/// Returns the OpenAPI document of the HTTP API.
+///
+/// # Examples
+///
+/// ```
+/// use vik_control::http::openapi;
+///
+/// let document = openapi();
+/// assert!(document["paths"]["/api/v1/pause"]["post"].is_object());
+/// ```
 pub fn openapi() -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())

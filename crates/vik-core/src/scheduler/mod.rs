@@ -196,6 +196,32 @@ impl Scheduler {
     }
 
     /// Handles one input, and returns the effects in order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use vik_core::issue::Issue;
+    /// use vik_core::scheduler::{Effect, Filter, Input, Scheduler};
+    /// use vik_core::time::{Mono, Now};
+    ///
+    /// let workflow = "
+    /// issues: { pull: { command: ./list-issues } }
+    /// agents: { coder: { runtime: command, command: [agent] } }
+    /// issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: Do it. } } }
+    /// ";
+    /// let workflow = vik_core::workflow::load(workflow).workflow.unwrap();
+    /// let mut scheduler = Scheduler::new(Arc::new(workflow), Filter::default(), [0; 6]);
+    /// let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono::default() };
+    ///
+    /// let issue = Issue::parse(r#"{"id": "7", "title": "A bug", "state": "todo"}"#).unwrap();
+    /// scheduler.handle(now, Input::PullStarted);
+    /// let effects = scheduler.handle(now, Input::Pulled(vec![issue]));
+    /// assert!(effects.iter().any(|effect| matches!(effect, Effect::Start(_))));
+    /// // This must be on disk before the start is carried out.
+    /// assert_eq!(scheduler.take_changes().started.len(), 1);
+    /// ```
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         // These inputs are frequent and free nothing.
         let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });

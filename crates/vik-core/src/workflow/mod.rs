@@ -70,6 +70,26 @@ pub struct Loaded {
 }
 
 /// Loads the text of a workflow file. It never fails: the diagnostics contain all errors at once.
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::workflow::load;
+///
+/// let loaded = load(
+///     "
+/// issues: { pull: { command: ./list-issues } }
+/// agents: { coder: { runtime: command, command: [agent] } }
+/// issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: Do it. } } }
+/// ",
+/// );
+/// let workflow = loaded.workflow.expect("a workflow without errors");
+/// assert_eq!(workflow.issue.stages[0].when_state, "todo");
+///
+/// let broken = load("agents: []");
+/// assert!(broken.workflow.is_none());
+/// assert!(broken.render("workflow.yml", false).contains("error"));
+/// ```
 pub fn load(text: &str) -> Loaded {
     let mut sink = Sink::default();
     let root = yaml::parse(text, &mut sink);

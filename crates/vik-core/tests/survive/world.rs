@@ -431,7 +431,7 @@ impl World {
                 self.send(Input::Command(
                     1,
                     Command::Retry(RetryRequest {
-                        issue: issue,
+                        issue,
                         stage: None,
                         attempts: more,
                     }),

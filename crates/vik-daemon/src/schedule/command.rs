@@ -80,7 +80,7 @@ pub(super) async fn run(
     } else if run.flooded {
         (ScheduleResult::Failed, "printed too much output".to_owned())
     } else {
-        (ScheduleResult::Failed, format!("{}", describe_exit(&run.exit)))
+        (ScheduleResult::Failed, describe_exit(&run.exit))
     };
     let output = match read_tail(&stderr, 4096) {
         output if output.trim().is_empty() => {

@@ -130,7 +130,7 @@ impl Keeper {
             match Timing::of(entry) {
                 Ok(timing) => drop(self.timings.insert(name.clone(), timing)),
                 Err(error) => {
-                    tracing::error!(entry = name, error = chain(&error), "cannot schedule an entry")
+                    tracing::error!(entry = name, error = chain(&error), "cannot schedule an entry");
                 }
             }
         }

@@ -73,6 +73,28 @@ impl Timing {
 
     /// Returns what to do now. All times up to `settled` have been handled. After any result but
     /// [`Due::Wait`], the caller sets `settled` to `now`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use jiff::Timestamp;
+    /// use vik_core::workflow::ScheduleEntry;
+    /// use vik_daemon::schedule::{Due, Timing};
+    ///
+    /// let timing = Timing::of(&ScheduleEntry {
+    ///     cron: "0 6 * * *".to_owned(),
+    ///     time_zone: "Europe/Berlin".to_owned(),
+    ///     job: None,
+    ///     catch_up: false,
+    /// })?;
+    /// let at = |hour: u8| format!("2026-01-10T{hour:02}:00:00Z").parse::<Timestamp>().unwrap();
+    /// // Berlin is one hour ahead.
+    /// let (settled, six, later) = (at(0), at(5), at(9));
+    /// assert_eq!(timing.due(settled, settled), Due::Wait(Some(six)));
+    /// assert_eq!(timing.due(settled, six), Due::Run(six));
+    /// assert_eq!(timing.due(settled, later), Due::Missed(six));
+    /// # Ok::<(), vik_daemon::schedule::TimingError>(())
+    /// ```
     pub fn due(&self, settled: Timestamp, now: Timestamp) -> Due {
         if settled.duration_since(now) > BELIEVED {
             return Due::ClockWentBack;

@@ -99,6 +99,31 @@ pub(super) fn is_signed(hook: &Hook, secret: &str, headers: &HeaderMap) -> bool 
 ///
 /// # Errors
 /// When the call is not verified.
+///
+/// # Examples
+///
+/// ```
+/// use axum::http::{HeaderMap, HeaderValue};
+/// use jiff::Timestamp;
+/// use vik_core::workflow::{Hook, HookKind};
+/// use vik_daemon::webhooks::{Refused, verify};
+///
+/// let hook = Hook {
+///     kind: HookKind::Github,
+///     secret_env: "GITHUB_HOOK".to_owned(),
+///     header: None,
+///     id_header: None,
+/// };
+/// // The example of the documentation of GitHub.
+/// let proof = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+/// let mut headers = HeaderMap::new();
+/// headers.insert("x-hub-signature-256", HeaderValue::from_static(proof));
+/// let check = |body: &[u8]| {
+///     verify(&hook, "It's a Secret to Everybody", &headers, body, Timestamp::UNIX_EPOCH)
+/// };
+/// assert!(check(b"Hello, World!").is_ok());
+/// assert_eq!(check(b"Hello, World?"), Err(Refused::Forged));
+/// ```
 pub fn verify(
     hook: &Hook,
     secret: &str,

@@ -8,6 +8,17 @@ use serde::{Deserialize, Serialize};
 const WEB: [u16; 2] = [80, 443];
 
 /// One host, or all hosts below a domain, and optionally one port.
+///
+/// # Examples
+///
+/// ```
+/// use vik_proc::HostRule;
+///
+/// let rule = HostRule::parse("*.example.com").expect("a valid rule");
+/// assert!(rule.allows("api.example.com", 443));
+/// assert!(!rule.allows("example.com", 443));
+/// assert!(!rule.allows("api.example.com", 22));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct HostRule {

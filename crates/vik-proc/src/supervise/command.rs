@@ -65,6 +65,26 @@ pub enum ProcError {
 impl Supervisor {
     /// Runs a command and waits for the end of its whole tree. When `cancel` completes, the command
     /// is stopped; without a cancellation, pass [`std::future::pending()`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use vik_proc::{Limits, ShimSpec, Supervisor};
+    ///
+    /// let mut spec = ShimSpec::command("git", "/tmp");
+    /// spec.args = vec!["--version".into()];
+    /// spec.env = vec![("PATH".into(), "/usr/bin:/bin".into())];
+    /// let limits = Limits { timeout: Duration::from_secs(10), max_bytes: 64 * 1024 };
+    /// // The program that calls this must handle `__shim`, as `vik` does.
+    /// let supervisor = Supervisor::this_program()?;
+    /// let run = supervisor.output(&spec, limits, std::future::pending()).await?;
+    /// assert!(run.is_success() && run.stdout.starts_with(b"git version"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn output(
         &self,
         spec: &ShimSpec,

@@ -98,6 +98,22 @@ impl StopCause {
 
 impl AttemptCommands {
     /// Creates the two ends for an attempt that stops on its own command or when all attempts stop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_core::attempt::StopReason;
+    /// use vik_session::attempt::{AttemptCommands, Stop, StopCause, StopLevel};
+    ///
+    /// let (all, stop) = Stop::new();
+    /// let (control, commands) = AttemptCommands::new(stop);
+    /// assert_eq!(commands.stop_cause(), None);
+    /// all.send_replace(StopLevel::Stop);
+    /// assert_eq!(commands.stop_cause(), Some(StopCause::All));
+    /// // Its own reason wins.
+    /// control.stop(StopReason::Cancelled);
+    /// assert_eq!(commands.stop_cause(), Some(StopCause::Own(StopReason::Cancelled)));
+    /// ```
     pub fn new(all: Stop) -> (AttemptControl, Self) {
         let (sender, own) = watch::channel(CommandState::default());
         (AttemptControl(sender), Self { all, own })

@@ -1,6 +1,18 @@
 //! Runs one attempt: prepares the workspace, starts the agent under the shim, reads its output and
 //! concludes. The journal of the attempt records each step before it happens, so that a later
 //! daemon can resume where the journal ends.
+//!
+//! ```no_run
+//! # async fn example(attempt: vik_session::attempt::Attempt) {
+//! use vik_session::attempt::{Finish, run};
+//!
+//! match run(attempt).await {
+//!     Finish::Ended(end) => println!("{}", end.report.outcome),
+//!     Finish::Detached => println!("the agent lives on, for the next daemon"),
+//!     Finish::StorageFailed(error) => eprintln!("{error}"),
+//! }
+//! # }
+//! ```
 
 mod agent;
 mod approval;

@@ -6,6 +6,21 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 /// The daemon's environment. Variables with a secret are withheld from all processes that are
 /// started.
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use vik_session::host::Environment;
+///
+/// let variables = [("LANG", "C"), ("TRACKER_TOKEN", "a secret")];
+/// let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+/// let environment = Environment::from(BTreeMap::from(variables.map(own)));
+/// environment.withhold(["TRACKER_TOKEN".to_owned()]);
+/// assert_eq!(environment.shared().into_keys().collect::<Vec<_>>(), ["LANG"]);
+/// assert_eq!(environment.get("TRACKER_TOKEN"), Some("a secret"));
+/// ```
 pub struct Environment {
     all: BTreeMap<String, String>,
     /// This set only grows: a secret that is removed from the workflow is still one.

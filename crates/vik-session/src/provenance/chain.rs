@@ -64,6 +64,20 @@ impl Head {
 }
 
 /// The trace of a workflow.
+///
+/// # Examples
+///
+/// ```
+/// use vik_session::provenance::Trace;
+///
+/// let folder = tempfile::tempdir()?;
+/// let trace = Trace::new(folder.path());
+/// assert!(trace.verify()?.broken.is_none());
+///
+/// std::fs::write(trace.file(), "not a record\n")?;
+/// assert_eq!(trace.verify()?.broken.map(|broken| broken.line), Some(1));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trace {
     dir: PathBuf,

@@ -84,6 +84,23 @@ impl Ledger {
     /// # Errors
     /// Returns an error if the ledger cannot be relied on to keep everything, or has lost
     /// something; see [`LedgerError`]. In that case it is not changed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use vik_core::changes::Changes;
+    /// use vik_store::Ledger;
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let (ledger, _) = Ledger::open(folder.path())?;
+    /// let pause = Changes { paused: Some(true), ..Changes::default() };
+    /// ledger.commit(pause).wait()?;
+    /// ledger.close()?;
+    ///
+    /// let (_, stored) = Ledger::open(folder.path())?;
+    /// assert!(stored.paused);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(service_dir: &Path) -> Result<(Self, Stored), LedgerError> {
         Self::open_with(service_dir, &Options::default())
     }

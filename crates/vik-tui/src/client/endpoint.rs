@@ -9,6 +9,19 @@ use hyper::header::HeaderValue;
 use crate::error::ClientError;
 
 /// The address of the daemon.
+///
+/// # Examples
+///
+/// ```
+/// use vik_tui::Endpoint;
+///
+/// let endpoint = Endpoint::Tcp {
+///     url: "http://127.0.0.1:8080".to_owned(),
+///     token: "a secret".to_owned(),
+/// };
+/// let text = format!("{endpoint:?}");
+/// assert!(text.contains("127.0.0.1") && !text.contains("a secret"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// Its Unix socket; the mode of the file decides who may open it.

@@ -12,7 +12,6 @@ pub(crate) enum HostDecision {
     Named,
 }
 
-/// Decides about hosts.
 pub(crate) trait HostPolicy: Sync {
     /// Returns the decision about this host.
     fn grant(&self, host: &str) -> HostDecision;
