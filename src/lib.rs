@@ -2,6 +2,7 @@
 //!
 //! The library exists for the `vik` program, its tests and its benchmarks; it is not a stable API.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod cli;

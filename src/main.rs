@@ -1,5 +1,7 @@
 //! The `vik` program.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

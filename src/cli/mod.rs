@@ -2,6 +2,7 @@
 
 mod answer;
 mod args;
+mod built_in_agent;
 mod cancel;
 mod client;
 pub mod doctor;
@@ -64,7 +65,7 @@ pub fn main() -> ExitCode {
         Cli {
             verb: Verb::Vex { args },
             ..
-        } => return vex_main(args),
+        } => return built_in_agent::main(args),
         cli => cli,
     };
     secrets::learn_own_keys();
@@ -146,11 +147,6 @@ fn issue_verb(args: &issue::IssueArgs) -> CliResult {
             })
         }
     }
-}
-
-/// Runs vex. Its exit codes are its own contract, not Vik's.
-fn vex_main(args: Vec<std::ffi::OsString>) -> ExitCode {
-    vex::main(std::iter::once("vex".into()).chain(args))
 }
 
 /// Writes data to stdout and masks its secrets. A closed pipe is not an error.

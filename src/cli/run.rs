@@ -16,7 +16,7 @@ use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
 use super::args::RunArgs;
 use super::progress::Lines;
-use super::{CliResult, print};
+use super::{CliResult, built_in_agent, print};
 
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {
@@ -74,6 +74,7 @@ fn print_address(api: &ApiView) {
 
 fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
     let valid = WorkflowFile::valid(workflow, super::warn)?;
+    built_in_agent::check(&valid.workflow)?;
     for name in &args.stage {
         if valid.workflow.stage(&StageName::new(name.as_str())).is_none() {
             let known: Vec<_> = valid

@@ -11,6 +11,8 @@
 //! result); [`agent`] is the loop over both; [`session`] is the log from which a conversation
 //! resumes; [`events`] is the output of a run; [`config`] records the origin of each setting.
 
+#![forbid(unsafe_code)]
+
 pub mod agent;
 mod ask;
 pub mod cli;

@@ -1,5 +1,7 @@
 //! The `vex` program; `vik vex …` is the same.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

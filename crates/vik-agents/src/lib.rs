@@ -4,6 +4,9 @@
 //! from a [`LaunchContext`], maps output lines to [`Event`]s, and at the end builds a
 //! [`Conclusion`] from them and from the exit of the process.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod classify;
 mod claude_code;
 mod codex;

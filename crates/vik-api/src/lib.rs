@@ -18,6 +18,9 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod control;
 mod error;
 mod explain;

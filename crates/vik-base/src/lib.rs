@@ -5,6 +5,7 @@
 //! writes messages for people. [`clock::now`] is the wall clock, and [`failpoint::reach`] a named
 //! point at which a test stops a daemon.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod clock;

@@ -4,12 +4,12 @@
 //! API, on the control socket and on TCP, together with the dashboard. [`history`] and [`figures`]
 //! read past runs from the ledger and sum them up, with or without a daemon.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod client;
 pub mod figures;
 pub mod history;
-
-mod client;
 pub mod http;
 mod server;
 

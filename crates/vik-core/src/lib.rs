@@ -17,6 +17,9 @@
 //! # Ok::<(), vik_core::issue::ParsePullError>(())
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod approval;
 pub mod attempt;
 pub mod backoff;

@@ -5,20 +5,20 @@
 //! [`schedule`], [`webhooks`], [`notify`] and [`logging`]. [`detach()`] starts it in a session of
 //! its own. Verbs that need no daemon get their paths and environment from [`host`].
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod detach;
+mod instance;
 pub mod logging;
 pub mod notify;
 #[cfg(feature = "otlp")]
 pub mod otel;
 pub mod outbound;
-pub mod schedule;
-pub mod webhooks;
-
-mod detach;
-mod instance;
 mod recover;
+pub mod schedule;
 mod serve;
+pub mod webhooks;
 
 pub use detach::{Ready, detach};
 pub use instance::{Instance, InstanceInfo, Presence};

@@ -9,6 +9,9 @@
 //! The crate does no I/O: callers register the values they know. The values known to a process are
 //! kept in one place ([`process`]), so that no writer can miss them.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod forms;
 mod json;
 mod masker;

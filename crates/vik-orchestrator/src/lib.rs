@@ -5,23 +5,23 @@
 //! attempts, stops them or removes workspaces. A [`ControlRequest`] is answered between two inputs.
 //! An [`Observer`] sees what happens as [`Progress`], and a [`RunSummary`] lists what was done.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod api_view;
-pub mod intake;
-pub mod service_state;
-pub mod signals;
-
 mod commit_queue;
 mod control;
 mod effects;
 mod finish;
+pub mod intake;
 mod notices;
 mod pressure;
 mod progress;
 mod pulls;
 mod reload;
 mod removal;
+pub mod service_state;
+pub mod signals;
 mod status;
 mod stopping;
 

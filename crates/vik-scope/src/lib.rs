@@ -4,6 +4,9 @@
 //! end of an attempt is judged by them. So there is one matcher without I/O, in a crate of its own.
 //! It compares the parts of a path and never its text: `src/a` is unrelated to `src/ab`.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod list;
 mod pattern;
 

@@ -6,6 +6,7 @@
 //! machine, [`secrets`] looks up values for those that list them, [`outputs`] reads what an agent
 //! asks for, and [`provenance`] records which attempt changed which lines.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod attempt;

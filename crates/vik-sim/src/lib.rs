@@ -5,6 +5,8 @@
 //! one seed, so that a seed is reproducible. After each step the invariants are checked; faults
 //! planted around the core show that the checks find errors.
 
+#![forbid(unsafe_code)]
+
 mod campaign;
 mod clock;
 mod disk;

@@ -1,5 +1,6 @@
 //! `vik-sim`: runs simulated worlds; `cargo xtask simulate` starts it.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,6 +1,8 @@
 //! The persistent state of Vik: the [`ledger`] holds decisions (claims, counters, limits), and the
 //! files of each attempt hold its specification, its session log and its journal.
 
+#![forbid(unsafe_code)]
+
 mod appended;
 mod attempt;
 mod fault;

@@ -14,6 +14,7 @@
 //! still one word, but a program may read it as an option (write `--` before it), and a value that
 //! is used as a file name is a file name.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;

@@ -4,6 +4,7 @@
 //! For development only. It panics if a test cannot continue; the message says what was wrong. The
 //! README of this crate describes the scripts of the agent and of the model server.
 
+#![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

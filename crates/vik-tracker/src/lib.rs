@@ -10,6 +10,7 @@
 //! folder, and a file is replaced in one step. If an editor saves the file in between, Vik detects
 //! it and applies the change to the new content.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod document;

@@ -13,6 +13,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod app;
 mod client;
 mod error;

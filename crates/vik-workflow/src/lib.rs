@@ -6,6 +6,7 @@
 //! one, with which the last valid workflow stays in force. What a file means is decided by
 //! [`vik_core::workflow`].
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;

@@ -8,15 +8,15 @@
 //! What an agent may have modified is opened by directory handles that never follow a link, so an
 //! issue's folder is always that folder, whatever an agent put in it or in its place.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
-
-pub mod git;
 
 pub mod changes;
 mod clean;
 mod diff;
 mod fingerprint;
 pub mod fs;
+pub mod git;
 mod home;
 mod instance;
 mod issues;

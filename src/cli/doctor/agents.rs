@@ -5,10 +5,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
-use vex::config::{LoadedConfig, Sources};
-use vex::provider::catalog::Endpoint;
-use vex::provider::open;
-use vex::provider::replay::{Recording, RecordingError};
 use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
 use vik_base::report::chain;
 use vik_core::ids::AgentName;
@@ -17,6 +13,7 @@ use vik_session::host::Host;
 
 use super::check::{Check, Group};
 use super::probe::{self, NoVersion, Scratch, with_progress_message};
+use crate::cli::built_in_agent;
 
 const GROUP: Group = Group::Agents;
 
@@ -53,6 +50,11 @@ async fn check_profile(
     cancel: &CancellationToken,
 ) {
     let check = format!("agent.{name}");
+    if built_in_agent::is_missing(profile) {
+        let error = Check::error(GROUP, check, "no_built_in_agent", built_in_agent::MISSING);
+        checks.push(error.hint(built_in_agent::HINT));
+        return;
+    }
     let env = match environment(host, name, profile, interactive) {
         Ok(env) => env,
         Err(error) => {
@@ -72,7 +74,8 @@ async fn check_profile(
         None => Check::ok(GROUP, check, described(profile, &found, None)),
     });
     if profile.runtime == Runtime::Vex {
-        checks.push(provider(host, name, profile, &env));
+        #[cfg(feature = "vex")]
+        checks.push(super::provider::check(host, name, profile, &env));
     }
     checks.extend(login(name, profile, &env));
 }
@@ -232,57 +235,6 @@ async fn version(
             Check::error(GROUP, check, "agent_broken", format!("{program_path} {how}"))
                 .hint("run it manually with --version for details")
         }
-    }
-}
-
-/// Returns the server that the built-in agent would use, from its own settings and the profile.
-fn endpoint(profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<Endpoint, String> {
-    let variables = env.iter().map(|(name, value)| (name.clone(), value.clone()));
-    let loaded =
-        LoadedConfig::load(&Sources::of_variables(variables.collect())).map_err(|error| chain(&error))?;
-    let mut settings = loaded.settings;
-    let override_with = |from_profile: &Option<String>, target: &mut Option<String>| {
-        if from_profile.is_some() {
-            target.clone_from(from_profile);
-        }
-    };
-    override_with(&profile.provider, &mut settings.provider);
-    override_with(&profile.base_url, &mut settings.base_url);
-    open::endpoint(&settings, &|name| env.get(name).cloned()).map_err(|error| error.to_string())
-}
-
-/// Checks the provider of the built-in agent.
-fn provider(host: &Host, name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Check {
-    let check = format!("provider.{name}");
-    if profile.provider.as_deref() != Some("replay") {
-        return match endpoint(profile, env) {
-            Ok(endpoint) => {
-                let message = format!("{} at {}", endpoint.name, endpoint.base_url);
-                Check::ok(GROUP, check, message)
-            }
-            Err(message) => Check::error(GROUP, check, "agent_provider", message)
-                .hint("run `vik vex doctor --probe` with the same provider and model for details"),
-        };
-    }
-    let base_url = profile
-        .base_url
-        .as_deref()
-        .map(|path| match path.strip_prefix("file://") {
-            Some(_) => path.to_owned(),
-            None => host.workflow_dir.join(path).to_string_lossy().into_owned(),
-        });
-    let folder = env.get("VEX_REPLAY_DIR").map(Path::new);
-    let recording = Recording::locate(None, base_url.as_deref(), folder, profile.model.as_deref())
-        .and_then(|path| Recording::load(&path).map(|_| path));
-    match recording {
-        Ok(path) => Check::ok(GROUP, check, format!("replays {}", path.display())),
-        Err(RecordingError::Read { path, source }) if source.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("recording {} not found", path.display());
-            Check::error(GROUP, check, "recording_missing", message).hint(
-                "`model` is the name of a recording in the folder `base_url`; for a real model, set another `provider`",
-            )
-        }
-        Err(error) => Check::error(GROUP, check, "recording_broken", chain(&error)),
     }
 }
 

@@ -12,6 +12,8 @@ mod issues;
 mod notify;
 mod orphans;
 mod probe;
+#[cfg(feature = "vex")]
+mod provider;
 mod repair;
 mod sandbox;
 mod secrets;

@@ -18,7 +18,7 @@ pub use credential_guard::{CredentialGuard, Leak};
 pub use prompt::{section, value};
 
 /// The variable with the path of the file of outputs, for the agent.
-pub const FILE: &str = vex::tools::OUTPUTS;
+pub const FILE: &str = "VIK_OUTPUTS";
 
 pub const FILE_NAME: &str = "outputs.jsonl";
 

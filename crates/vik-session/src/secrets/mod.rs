@@ -18,7 +18,7 @@ use crate::host::Environment;
 pub use resolve::{Resolver, SecretError, Values, is_short};
 
 /// The variable with the names of an agent's secrets; vex masks them too.
-pub const NAMES: &str = vex::redact::SECRET_NAMES;
+pub const NAMES: &str = "VIK_SECRETS";
 
 /// Registers all keys in this process's environment with the masker.
 pub fn learn_own_keys() {
