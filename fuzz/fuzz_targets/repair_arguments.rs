@@ -4,19 +4,18 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
-use vex::conversation::Arguments;
-use vex::repair::arguments;
+use tool_call_repair::repair_arguments;
 
 fuzz_target!(|text: &str| {
-    match (arguments(text), serde_json::from_str::<Value>(text)) {
-        (Arguments::Broken { raw, reason }, _) => {
-            assert_eq!(raw, text);
-            assert!(!reason.is_empty());
+    match (repair_arguments(text), serde_json::from_str::<Value>(text)) {
+        (Err(broken), _) => {
+            assert_eq!(broken.raw, text);
+            assert!(!broken.reason.is_empty());
         }
         // A JSON string that contains JSON is unwrapped; any other JSON is unchanged.
-        (Arguments::Json(read), Ok(value)) => assert!(value.is_string() || read == value),
+        (Ok(read), Ok(value)) => assert!(value.is_string() || read == value),
         // Repaired text is a JSON object or array, and its closing bracket comes from the input.
-        (Arguments::Json(read), Err(_)) => {
+        (Ok(read), Err(_)) => {
             let close = if read.is_array() { ']' } else { '}' };
             assert!(text.contains(close));
         }

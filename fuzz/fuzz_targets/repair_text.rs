@@ -3,21 +3,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vex::repair::{Found, TextScanner};
-use vex::tools::{Need, ToolDefinition};
+use tool_call_repair::{Found, TextScanner, Tool};
 
 fn scan<'a>(pieces: impl Iterator<Item = &'a str>, cut: bool) -> Vec<Found> {
-    let tools = [ToolDefinition {
-        name: "run_command",
-        description: "",
-        input_schema: serde_json::json!({
-            "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"],
-        }),
-        need: Need::Execute,
+    let schema = serde_json::json!({
+        "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"],
+    });
+    let mut scanner = TextScanner::new([Tool {
         aliases: &["bash"],
         arguments: &[("cmd", "command")],
-    }];
-    let mut scanner = TextScanner::new(&tools);
+        ..Tool::new("run_command", &schema)
+    }]);
     let mut found = Vec::new();
     for piece in pieces {
         scanner.push(piece, &mut found);

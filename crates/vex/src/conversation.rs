@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tool_call_repair::BrokenArguments;
 
 /// Tokens used. Input tokens include cached ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +54,15 @@ impl Arguments {
         match self {
             Self::Json(value) => Some(value),
             Self::Broken { .. } => None,
+        }
+    }
+}
+
+impl From<Result<Value, BrokenArguments>> for Arguments {
+    fn from(read: Result<Value, BrokenArguments>) -> Self {
+        match read {
+            Ok(value) => Self::Json(value),
+            Err(BrokenArguments { raw, reason }) => Self::Broken { raw, reason },
         }
     }
 }

@@ -6,10 +6,11 @@
 //! stdin, and leaves no child processes behind.
 //!
 //! The parts: a [`provider::Provider`] answers requests (a model API over HTTP, or
-//! [`provider::replay`], a recorded conversation); [`repair`] finds the calls that a model wrote as
-//! text; [`tools`] run every call in the same way (definition, validation, permission, run, bounded
-//! result); [`agent`] is the loop over both; [`session`] is the log from which a conversation
-//! resumes; [`events`] is the output of a run; [`config`] records the origin of each setting.
+//! [`provider::replay`], a recorded conversation); [`tool_call_repair`] finds the calls that a
+//! model wrote as text; [`tools`] run every call in the same way (definition, validation,
+//! permission, run, bounded result); [`agent`] is the loop over both; [`session`] is the log from
+//! which a conversation resumes; [`events`] is the output of a run; [`config`] records the origin
+//! of each setting.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +27,6 @@ mod net;
 pub mod plan;
 pub mod provider;
 pub mod redact;
-pub mod repair;
 pub mod session;
 pub mod tools;
 

@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use tool_call_repair::{Leftover, find_leftover, leftover_name};
+
 use super::compaction::floor;
 use super::{Agent, Ending};
 use crate::conversation::{Message, ToolResult};
 use crate::events::ExitReason;
 use crate::provider::protocol::ToolCalls;
-use crate::repair::{Leftover, called, leftover};
 
 /// How often in a row such an answer is retried.
 const MAX_RETRIES: u32 = 3;
@@ -33,8 +34,8 @@ impl Agent<'_> {
     /// Returns why an answer cannot end the run.
     pub(super) fn incomplete_answer(&self, text: &str) -> Option<IncompleteAnswer> {
         let names = self.run.tools.definitions().iter().map(|tool| tool.name);
-        match leftover(text, names) {
-            Some(Leftover::Call) => Some(match called(text) {
+        match find_leftover(text, names) {
+            Some(Leftover::Call) => Some(match leftover_name(text) {
                 Some(name) if self.run.tools.definition(name).is_none() => {
                     IncompleteAnswer::NoTool(name.to_owned())
                 }

@@ -1,6 +1,6 @@
 //! Tool calls as text, for models without native tool calls: the system prompt describes the tools,
 //! calls are JSON in the text of an answer, and results are messages of the user. The answers are
-//! read like any call written as text ([`crate::repair`]).
+//! read like any call written as text ([`tool_call_repair`]).
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,7 @@
 //! The definition of a tool as data: its name, its arguments and its need.
 
 use serde_json::Value;
+use tool_call_repair::Tool;
 
 /// The definition of a tool for the model.
 #[derive(Clone, Debug)]
@@ -16,6 +17,17 @@ pub struct ToolDefinition {
     pub arguments: &'static [(&'static str, &'static str)],
 }
 
+impl<'a> From<&'a ToolDefinition> for Tool<'a> {
+    fn from(tool: &'a ToolDefinition) -> Self {
+        Self {
+            name: tool.name,
+            aliases: tool.aliases,
+            arguments: tool.arguments,
+            schema: &tool.input_schema,
+        }
+    }
+}
+
 /// What a tool needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
@@ -24,25 +36,4 @@ pub enum Need {
     Execute,
     /// Requests to a host on the network.
     Http,
-}
-
-/// Returns the canonical notation of a tool's name: `RunCommand`, `run-command` and
-/// `functions.run_command` are one.
-pub(crate) fn tool_name(written: &str) -> String {
-    let written = written.trim();
-    snake_case(written.strip_prefix("functions.").unwrap_or(written))
-}
-
-/// Returns a name in snake case: words are separated by dashes or by capital letters.
-pub(super) fn snake_case(written: &str) -> String {
-    let mut name = String::with_capacity(written.len() + 4);
-    let mut after_small = false;
-    for c in written.chars() {
-        if c.is_ascii_uppercase() && after_small {
-            name.push('_');
-        }
-        after_small = c.is_ascii_lowercase() || c.is_ascii_digit();
-        name.push(if c == '-' { '_' } else { c.to_ascii_lowercase() });
-    }
-    name
 }

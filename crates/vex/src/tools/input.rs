@@ -6,8 +6,9 @@ use std::path::{Component, Path};
 
 use jsonschema::Validator;
 use serde_json::{Map, Value};
+use tool_call_repair::snake_case;
 
-use super::definition::{ToolDefinition, snake_case};
+use super::definition::ToolDefinition;
 use super::root::Root;
 use super::tool::Entry;
 

@@ -30,6 +30,8 @@ mod walk;
 
 use std::time::Duration;
 
+use tool_call_repair::tool_name;
+
 use crate::interrupt::Interrupt;
 use crate::plan::Plan;
 use crate::redact::redact;
@@ -43,7 +45,6 @@ pub use policy::Policy;
 pub use root::{Root, RootError};
 pub use rules::{Rule, RuleError, Rules, ToolName};
 
-pub(crate) use definition::tool_name;
 pub(crate) use output::{Change, RunOutcome, ToolError, WriteOutcome};
 pub(crate) use subject::Subject;
 pub(crate) use tool::{Entry, Tool, ToolContext};

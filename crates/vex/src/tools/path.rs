@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use tool_call_repair::tool_name;
 
 use super::fetch::{HostDecision, HostPolicy, WebFetch};
 use super::hooks::HookSubject;
@@ -11,7 +12,7 @@ use super::input;
 use super::output::{Change, Output, Refusal, ToolError};
 use super::rules::Ruling;
 use super::tool::{Entry, ToolContext};
-use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox, tool_name};
+use super::{MAX_OUTPUT_BYTES, Need, Subject, Tool as _, ToolDefinition, Toolbox};
 use crate::ask::CallDecision;
 use crate::conversation::{Arguments, ToolCall, ToolResult};
 use crate::events::{CommandRun, Journal, Question};

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use std::mem;
 
 use serde_json::{Map, Value, json};
+use tool_call_repair::{Found, TextScanner, Tool, repair_arguments};
 
 use super::{Part, PartKind, StreamError, StreamEvent};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
 use crate::provider::protocol::Protocol;
 use crate::provider::{Progress, Request};
-use crate::repair::{self, Found, TextScanner};
 use crate::tools::ToolDefinition;
 
 /// The maximum length of an id that is kept; every provider accepts that many characters.
@@ -27,10 +27,10 @@ struct Call {
     ended: bool,
 }
 
-enum Content {
+enum Content<'a> {
     /// Text, scanned for calls, as far as it is certain.
     Text {
-        scanner: Option<TextScanner>,
+        scanner: Option<TextScanner<'a>>,
         found: Vec<Found>,
     },
     Thinking {
@@ -41,8 +41,8 @@ enum Content {
     Native(Value),
 }
 
-struct Slot {
-    content: Content,
+struct Slot<'a> {
+    content: Content<'a>,
     sealed: Option<Value>,
     citations: Vec<Value>,
     annex: Map<String, Value>,
@@ -53,7 +53,7 @@ pub struct Assembler<'a> {
     tools: &'a [ToolDefinition],
     messages: &'a [Message],
     request_bytes: usize,
-    slots: Vec<Slot>,
+    slots: Vec<Slot<'a>>,
     /// The slot of a part; native items are never continued.
     places: HashMap<(Part, PartKind), usize>,
     meaningful: bool,
@@ -202,7 +202,7 @@ impl<'a> Assembler<'a> {
             self.fresh.push(Found::Text(text.to_owned()));
         } else {
             scanner
-                .get_or_insert_with(|| TextScanner::new(self.tools))
+                .get_or_insert_with(|| TextScanner::new(self.tools.iter().map(Tool::from)))
                 .push(text, &mut self.fresh);
         }
         keep(&mut self.fresh, found, progress);
@@ -307,8 +307,8 @@ impl<'a> Assembler<'a> {
     }
 }
 
-impl Slot {
-    fn new(content: Content) -> Self {
+impl<'a> Slot<'a> {
+    fn new(content: Content<'a>) -> Self {
         Self {
             content,
             sealed: None,
@@ -332,7 +332,7 @@ impl Call {
             // A tool without arguments is often called with an empty text.
             _ if raw.trim().is_empty() => Arguments::Json(json!({})),
             _ => {
-                let mended = repair::arguments(&raw);
+                let mended = Arguments::from(repair_arguments(&raw));
                 repaired = mended.json().is_some();
                 mended
             }
@@ -383,7 +383,7 @@ fn block(found: Found, ids: &mut CallIds<'_>) -> Option<Block> {
         Found::Call { id, tool, input } => Some(Block::ToolCall(ToolCall {
             call_id: ids.take(id),
             tool,
-            input,
+            input: input.into(),
             repaired: true,
         })),
     }

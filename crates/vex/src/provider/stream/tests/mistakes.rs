@@ -413,3 +413,33 @@ fn text_call_beside_a_native_call_is_dropped() {
         ("I look.".to_owned(), vec!["b".into()])
     );
 }
+
+#[test]
+fn text_call_may_use_other_names_of_tool_and_arguments() {
+    let tool = ToolDefinition {
+        name: "run_command",
+        description: "",
+        input_schema: serde_json::json!({
+            "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"],
+        }),
+        need: Need::Execute,
+        aliases: &["bash"],
+        arguments: &[("cmd", "command")],
+    };
+    let request = Request {
+        system: "",
+        messages: &[],
+        tools: &[tool],
+        output_schema: None,
+    };
+    let text_call = r#"{"delta":{"content":"{\"tool\":\"bash\",\"cmd\":\"ls\"}"}}"#;
+    let mut reader = AnswerReader::new(Protocol::Chat, &request, 0);
+    let events = chat(&[text_call, &finish("stop")]);
+    reader.push(events.as_bytes(), &mut |_| ()).unwrap();
+    let turn = reader.finish(&mut |_| ()).unwrap();
+    assert_eq!(calls(&turn)[0].tool, "bash");
+    assert_eq!(
+        calls(&turn)[0].input,
+        Arguments::Json(serde_json::json!({"cmd": "ls"}))
+    );
+}

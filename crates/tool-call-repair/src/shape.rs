@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::arguments::arguments;
-use super::json::blank;
-use super::names::{Catalog, MAX_NAME, plausible};
-use super::{Arguments, Found};
+use crate::Found;
+use crate::arguments::{BrokenArguments, repair_arguments};
+use crate::json::blank;
+use crate::names::{Catalog, MAX_NAME, plausible};
 
 const NAMES: [&str; 4] = ["name", "tool", "tool_name", "function_name"];
 const ARGUMENTS: [&str; 6] = ["arguments", "parameters", "args", "input", "tool_input", "params"];
@@ -27,13 +27,19 @@ const MAX_WRAPPED: usize = 4;
 
 /// Returns the calls in a value, or `None` if it contains anything else. With `marked`, markup
 /// around it marks it as a call.
-pub(super) fn calls(value: Value, tools: &Catalog, marked: bool) -> Option<Vec<Found>> {
+pub(crate) fn calls(value: Value, tools: &Catalog<'_>, marked: bool) -> Option<Vec<Found>> {
     let mut found = Vec::new();
     collect(value, tools, marked, MAX_WRAPPED, &mut found)?;
     (!found.is_empty()).then_some(found)
 }
 
-fn collect(value: Value, tools: &Catalog, marked: bool, left: usize, found: &mut Vec<Found>) -> Option<()> {
+fn collect(
+    value: Value,
+    tools: &Catalog<'_>,
+    marked: bool,
+    left: usize,
+    found: &mut Vec<Found>,
+) -> Option<()> {
     let left = left.checked_sub(1)?;
     let mut map = match value {
         Value::Array(items) => {
@@ -63,7 +69,7 @@ fn collect(value: Value, tools: &Catalog, marked: bool, left: usize, found: &mut
     Some(())
 }
 
-fn call(mut map: Map<String, Value>, tools: &Catalog, marked: bool) -> Option<Found> {
+fn call(mut map: Map<String, Value>, tools: &Catalog<'_>, marked: bool) -> Option<Found> {
     let Some(tool) = take_text(&mut map, &NAMES).or_else(|| take_text(&mut map, &["function"])) else {
         return by_key(map, tools);
     };
@@ -85,13 +91,13 @@ fn call(mut map: Map<String, Value>, tools: &Catalog, marked: bool) -> Option<Fo
                 return None;
             }
             match input {
-                Value::Object(_) => Arguments::Json(input),
-                Value::Null => Arguments::Json(Value::Object(Map::new())),
-                Value::String(text) => arguments(&text),
-                _ if marked => Arguments::Broken {
+                Value::Object(_) => Ok(input),
+                Value::Null => Ok(Value::Object(Map::new())),
+                Value::String(text) => repair_arguments(&text),
+                _ if marked => Err(BrokenArguments {
                     raw: input.to_string(),
                     reason: "they must be a JSON object".to_owned(),
-                },
+                }),
                 _ => return None,
             }
         }
@@ -103,14 +109,14 @@ fn call(mut map: Map<String, Value>, tools: &Catalog, marked: bool) -> Option<Fo
             if !only && !own(&map) && !marked {
                 return None;
             }
-            Arguments::Json(Value::Object(map))
+            Ok(Value::Object(map))
         }
     };
     Some(Found::Call { id, tool, input })
 }
 
 /// Reads a call of the form `{"read_file": {"path": …}}`.
-fn by_key(map: Map<String, Value>, tools: &Catalog) -> Option<Found> {
+fn by_key(map: Map<String, Value>, tools: &Catalog<'_>) -> Option<Found> {
     if map.len() != 1 {
         return None;
     }
@@ -122,7 +128,7 @@ fn by_key(map: Map<String, Value>, tools: &Catalog) -> Option<Found> {
     Some(Found::Call {
         id: None,
         tool,
-        input: Arguments::Json(input),
+        input: Ok(input),
     })
 }
 
@@ -138,7 +144,7 @@ fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
 
 /// What the start of JSON tells about a possible call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallPrefix<'a> {
+pub(crate) enum CallPrefix<'a> {
     No,
     Maybe,
     /// It names a tool.
@@ -151,7 +157,7 @@ pub(super) enum CallPrefix<'a> {
 const MAX_START: usize = 512;
 
 /// Returns at most the first [`MAX_START`] bytes of a text, and whether it is longer.
-pub(super) fn beginning(text: &str) -> (&str, bool) {
+pub(crate) fn beginning(text: &str) -> (&str, bool) {
     if text.len() < MAX_START {
         return (text, false);
     }
@@ -159,7 +165,7 @@ pub(super) fn beginning(text: &str) -> (&str, bool) {
 }
 
 /// Examines the start of an object or an array, without reading all of it.
-pub(super) fn call_prefix<'a>(text: &'a str, tools: &Catalog, marked: bool) -> CallPrefix<'a> {
+pub(crate) fn call_prefix<'a>(text: &'a str, tools: &Catalog<'_>, marked: bool) -> CallPrefix<'a> {
     let (start, full) = beginning(text);
     let short = if full { CallPrefix::No } else { CallPrefix::More };
     let mut tail = start;

@@ -11,7 +11,7 @@ const MAX_KEY: usize = 64;
 
 /// What is known about the end of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// Nothing: the text may be cut off.
     Unknown,
     /// The model ended it there.
@@ -22,7 +22,7 @@ pub(super) enum End {
 
 /// Why a text was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JsonError {
+pub(crate) enum JsonError {
     /// It ends in the middle.
     Cut,
     /// It has no certain reading.
@@ -34,7 +34,7 @@ pub(super) enum JsonError {
 }
 
 /// Reads the object or array at the start of a text. Returns the value and the position of its end.
-pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
+pub(crate) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
     let mut strict = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = strict.next() {
         return Ok((value, strict.byte_offset()));
@@ -46,7 +46,7 @@ pub(super) fn read(text: &str, end: End) -> Result<(Value, usize), JsonError> {
 ///
 /// Strings with unescaped quotation marks are accepted here, since nothing is cut off: each string
 /// ends where JSON certainly continues.
-pub(super) fn read_whole(text: &str, end: End) -> Result<Value, JsonError> {
+pub(crate) fn read_whole(text: &str, end: End) -> Result<Value, JsonError> {
     let exact = |(value, used): (Value, usize)| match text[used..].trim_start() {
         "" => Ok(value),
         _ => Err(JsonError::Wrong {
@@ -402,6 +402,6 @@ fn identifier(text: &str) -> usize {
 }
 
 /// Returns the length of the leading white space, in bytes.
-pub(super) fn blank(text: &str) -> usize {
+pub(crate) fn blank(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_whitespace).count()
 }

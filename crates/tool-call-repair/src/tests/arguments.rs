@@ -1,15 +1,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::conversation::Arguments;
-use crate::repair::arguments;
+use crate::repair_arguments;
 
 fn render(raw: &str) -> String {
-    match arguments(raw) {
-        Arguments::Json(value) => value.to_string(),
-        Arguments::Broken { raw: kept, reason } => {
-            assert_eq!(kept, raw);
-            format!("broken: {reason}")
+    match repair_arguments(raw) {
+        Ok(value) => value.to_string(),
+        Err(broken) => {
+            assert_eq!(broken.raw, raw);
+            format!("broken: {}", broken.reason)
         }
     }
 }
@@ -92,12 +91,12 @@ fn ambiguous_arguments_stay_broken() {
 fn argument_nesting_is_bounded() {
     for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("{a:", "}")] {
         let deep = format!("{}1,{}", open.repeat(20_000), close.repeat(20_000));
-        assert!(matches!(arguments(&deep), Arguments::Broken { .. }));
+        assert!(repair_arguments(&deep).is_err());
         let shallow = format!("{}1,{}", open.repeat(50), close.repeat(50));
-        assert!(matches!(arguments(&shallow), Arguments::Json(_)), "{open}");
+        assert!(repair_arguments(&shallow).is_ok(), "{open}");
     }
     let encoded = (0..10).fold("{}".to_owned(), |text, _| Value::from(text).to_string());
-    assert!(matches!(arguments(&encoded), Arguments::Json(Value::String(_))));
+    assert!(matches!(repair_arguments(&encoded), Ok(Value::String(_))));
 }
 
 fn json_value() -> impl Strategy<Value = Value> {
@@ -125,9 +124,9 @@ fn object() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn valid_json_arguments_are_unchanged(value in object()) {
-        prop_assert_eq!(arguments(&value.to_string()), Arguments::Json(value.clone()));
+        prop_assert_eq!(repair_arguments(&value.to_string()), Ok(value.clone()));
         let pretty = serde_json::to_string_pretty(&value).unwrap();
-        prop_assert_eq!(arguments(&pretty), Arguments::Json(value));
+        prop_assert_eq!(repair_arguments(&pretty), Ok(value));
     }
 
     #[test]
@@ -135,7 +134,7 @@ proptest! {
         let raw = value.to_string();
         for around in [format!("```json\n{raw}\n```"), format!("{raw}{raw}"), format!("{raw}}}"),
                        Value::from(raw).to_string()] {
-            prop_assert_eq!(arguments(&around), Arguments::Json(value.clone()), "{}", around);
+            prop_assert_eq!(repair_arguments(&around), Ok(value.clone()), "{}", around);
         }
     }
 
@@ -147,15 +146,15 @@ proptest! {
         let trailing_comma = raw.strip_suffix('}').map(|raw| format!("{raw},}}"));
         for raw in std::iter::once(raw).chain(trailing_comma) {
             let cut = &raw[..at(&raw)];
-            prop_assert!(matches!(arguments(cut), Arguments::Broken { .. }), "{}", cut);
+            prop_assert!(repair_arguments(cut).is_err(), "{}", cut);
         }
     }
 
     #[test]
     fn arguments_accept_any_text(raw in ".*", marks in r#"[{}\[\]"'`,:\\untfT1 -]{0,40}"#) {
         for text in [raw.clone(), format!("{{{raw}"), marks.clone(), format!("{{{marks}"), format!("{{\"a\":{marks}")] {
-            if let Arguments::Broken { reason, .. } = arguments(&text) {
-                prop_assert!(!reason.is_empty());
+            if let Err(broken) = repair_arguments(&text) {
+                prop_assert!(!broken.reason.is_empty());
             }
         }
     }
@@ -164,6 +163,6 @@ proptest! {
     fn raw_newlines_are_kept(lines in prop::collection::vec("[a-z' ]{0,8}", 1..5)) {
         let content = lines.join("\n");
         let raw = format!("{{\"content\":\"{content}\"}}");
-        prop_assert_eq!(arguments(&raw), Arguments::Json(json!({"content": content})));
+        prop_assert_eq!(repair_arguments(&raw), Ok(json!({"content": content})));
     }
 }

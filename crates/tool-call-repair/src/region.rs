@@ -3,28 +3,27 @@
 //!
 //! Every byte is examined once, in any chunks. The decisions depend on the text alone.
 
-use super::Found;
-use super::arguments::explain;
-use super::element::{Element, ElementStep};
-use super::json::{self, End, JsonError, blank};
-use super::names::{Catalog, plausible};
-use super::shape::{self, CallPrefix, call_prefix};
-use super::tags::{self, Tag};
-use crate::conversation::Arguments;
+use crate::Found;
+use crate::arguments::{BrokenArguments, explain};
+use crate::element::{Element, ElementStep};
+use crate::json::{self, End, JsonError, blank};
+use crate::names::{Catalog, plausible};
+use crate::shape::{self, CallPrefix, call_prefix};
+use crate::tags::{self, Tag};
 
 /// The maximum number of tried ends of unbalanced JSON.
 const MAX_TRIES: u8 = 4;
 
 /// A fence: its mark and the number of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fence {
-    pub(super) mark: u8,
-    pub(super) count: usize,
+pub(crate) struct Fence {
+    pub(crate) mark: u8,
+    pub(crate) count: usize,
 }
 
 impl Fence {
     /// Returns the fence at the start of a text, if it has three marks or more.
-    pub(super) fn at(text: &str) -> Option<Self> {
+    pub(crate) fn at(text: &str) -> Option<Self> {
         let mark = text.bytes().next().filter(|mark| b"`~".contains(mark))?;
         let count = marks(text, mark);
         (3..MAX_MARKS).contains(&count).then_some(Self { mark, count })
@@ -32,7 +31,7 @@ impl Fence {
 
     /// Returns whether the fence at the start of a text ends this one; `None` if more text is
     /// needed.
-    pub(super) fn closes(self, text: &str, ended: bool) -> Option<bool> {
+    pub(crate) fn closes(self, text: &str, ended: bool) -> Option<bool> {
         let count = marks(text, self.mark);
         if count < self.count && count < text.len() {
             return Some(false);
@@ -55,12 +54,12 @@ const MAX_MARKS: usize = 64;
 const MAX_BLANK: usize = 256;
 
 /// Returns how often a mark is repeated at the start of a text, up to [`MAX_MARKS`].
-pub(super) fn marks(text: &str, mark: u8) -> usize {
+pub(crate) fn marks(text: &str, mark: u8) -> usize {
     text.bytes().take(MAX_MARKS).take_while(|&b| b == mark).count()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RegionKind {
+pub(crate) enum RegionKind {
     /// Nothing: JSON on its own lines.
     Bare,
     Fence(Fence),
@@ -69,7 +68,7 @@ pub(super) enum RegionKind {
 
 /// The result of a step.
 #[derive(Debug)]
-pub(super) enum RegionStep {
+pub(crate) enum RegionStep {
     /// More text is needed.
     Wait,
     Advanced,
@@ -155,7 +154,7 @@ impl Json {
 
 /// A part of an answer that may contain calls. Positions count from its start.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     kind: RegionKind,
     /// The end of the examined text.
     at: usize,
@@ -169,7 +168,7 @@ pub(super) struct Region {
 
 impl Region {
     /// Creates a region whose first bracket or tag is at `at`.
-    pub(super) fn new(kind: RegionKind, at: usize) -> Self {
+    pub(crate) fn new(kind: RegionKind, at: usize) -> Self {
         Self {
             kind,
             at,
@@ -181,22 +180,22 @@ impl Region {
     }
 
     /// Returns the position of the text after the region.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.end
     }
 
     /// Returns the end of the examined text.
-    pub(super) fn examined(&self) -> usize {
+    pub(crate) fn examined(&self) -> usize {
         self.at
     }
 
-    pub(super) fn kind(&self) -> RegionKind {
+    pub(crate) fn kind(&self) -> RegionKind {
         self.kind
     }
 
     /// Advances. `text` is all of the region so far; `ended` is set if no more comes, and its value
     /// is whether the text was cut off.
-    pub(super) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+    pub(crate) fn step(&mut self, text: &str, ended: Option<bool>, tools: &Catalog<'_>) -> RegionStep {
         match std::mem::replace(&mut self.part, RegionPart::Between) {
             RegionPart::Between => self.between(text, ended, tools),
             RegionPart::Json(json) => self.json(json, text, ended, tools),
@@ -238,7 +237,7 @@ impl Region {
         }
     }
 
-    fn between(&mut self, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+    fn between(&mut self, text: &str, ended: Option<bool>, tools: &Catalog<'_>) -> RegionStep {
         self.at += blank(&text[self.at..]);
         let tail = &text[self.at..];
         let marked = self.kind == RegionKind::Marked;
@@ -318,7 +317,7 @@ impl Region {
     }
 
     /// Starts JSON, if it may be a call.
-    fn start_json(&mut self, tail: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+    fn start_json(&mut self, tail: &str, ended: Option<bool>, tools: &Catalog<'_>) -> RegionStep {
         match call_prefix(tail, tools, self.kind == RegionKind::Marked) {
             CallPrefix::More if ended.is_none() => return RegionStep::Wait,
             CallPrefix::No | CallPrefix::More if self.kind != RegionKind::Marked => return self.end_step(),
@@ -327,7 +326,7 @@ impl Region {
         RegionStep::Advanced
     }
 
-    fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog) -> RegionStep {
+    fn json(&mut self, mut json: Json, text: &str, ended: Option<bool>, tools: &Catalog<'_>) -> RegionStep {
         while let Some(&byte) = text.as_bytes().get(self.at) {
             match self.closes(&json, byte, text, ended, tools) {
                 None => {
@@ -384,7 +383,7 @@ impl Region {
         byte: u8,
         text: &str,
         ended: Option<bool>,
-        tools: &Catalog,
+        tools: &Catalog<'_>,
     ) -> Option<bool> {
         match (self.kind, byte) {
             (RegionKind::Marked, b'<') => match tags::read_named(&text[self.at..], tools) {
@@ -401,7 +400,7 @@ impl Region {
 
     /// Handles unbalanced JSON before the end mark of the region: either it is read as it is, or
     /// the mark is part of a string in it.
-    fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog) -> Result<RegionStep, Json> {
+    fn closed(&mut self, mut json: Json, text: &str, tools: &Catalog<'_>) -> Result<RegionStep, Json> {
         let raw = text[json.from..self.at].trim_end();
         let fault = match self.read(&json, raw, End::Closed, tools) {
             Ok(calls) => {
@@ -426,14 +425,14 @@ impl Region {
         json: &Json,
         raw: &str,
         end: End,
-        tools: &Catalog,
+        tools: &Catalog<'_>,
     ) -> Result<Vec<Found>, Option<JsonError>> {
         let value = json::read_whole(raw, end).map_err(Some)?;
         match &json.tool {
             Some(tool) => Some(vec![Found::Call {
                 id: None,
                 tool: tool.clone(),
-                input: Arguments::Json(value),
+                input: Ok(value),
             }]),
             None => shape::calls(value, tools, self.kind == RegionKind::Marked),
         }
@@ -447,7 +446,7 @@ impl Region {
         text: &str,
         to: usize,
         fault: JsonError,
-        tools: &Catalog,
+        tools: &Catalog<'_>,
     ) -> RegionStep {
         let raw = &text[json.from..to];
         let tool = match (
@@ -461,10 +460,10 @@ impl Region {
         let call = Found::Call {
             id: None,
             tool,
-            input: Arguments::Broken {
+            input: Err(BrokenArguments {
                 raw: raw.to_owned(),
                 reason: explain(fault, raw),
-            },
+            }),
         };
         self.at = to;
         self.end = to;
@@ -481,7 +480,7 @@ impl Region {
         mut calls: Vec<Found>,
         text: &str,
         ended: Option<bool>,
-        tools: &Catalog,
+        tools: &Catalog<'_>,
     ) -> RegionStep {
         let bare = self.kind == RegionKind::Bare;
         let tail = &text[self.at..];

@@ -3,9 +3,8 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Found, call, scan, tools};
-use crate::repair::TextScanner;
-use crate::repair::scanner::MAX_RESCANS;
+use super::{Found, TextScanner, call, scan, tools};
+use crate::scanner::MAX_RESCANS;
 
 /// Mixed text that looks like markup.
 fn noise() -> impl Strategy<Value = String> {
@@ -140,7 +139,6 @@ fn scan_takes_linear_time() {
         "</tool_call>",
         "{\"name\":\"list_dir\",\"arguments\":{\"path\":\"</tool_call>\n```\n",
     ];
-    let known = tools();
     for unit in unit {
         for prefix in [
             "",
@@ -148,7 +146,7 @@ fn scan_takes_linear_time() {
             "```json\n{\"name\":\"list_dir\",\"x\":\"",
         ] {
             let text = format!("{prefix}{}", unit.repeat(50_000 / unit.len()));
-            let mut scanner = TextScanner::new(&known);
+            let mut scanner = TextScanner::new(tools());
             let mut out = Vec::new();
             let mut tail = text.as_str();
             while !tail.is_empty() {

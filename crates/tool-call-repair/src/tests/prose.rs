@@ -1,4 +1,4 @@
-use super::{Found, found};
+use super::{Found, TextScanner, found, tools};
 
 #[test]
 fn text_that_is_not_a_call_is_unchanged() {
@@ -58,7 +58,7 @@ fn text_that_is_not_a_call_is_unchanged() {
 
 #[test]
 fn prose_is_emitted_as_it_arrives() {
-    let mut scanner = crate::repair::TextScanner::new(&super::tools());
+    let mut scanner = TextScanner::new(tools());
     let mut out = Vec::new();
     for (piece, given) in [
         ("Hello", "Hello"),

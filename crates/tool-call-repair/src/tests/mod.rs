@@ -3,21 +3,58 @@ mod arguments;
 mod calls;
 mod prose;
 
-use serde_json::Value;
+use std::sync::LazyLock;
 
-use super::{Found, TextScanner};
-use crate::conversation::Arguments;
-use crate::tools::{Permission, Root, ToolDefinition, Toolbox};
+use serde_json::{Value, json};
 
-pub(super) fn tools() -> Vec<ToolDefinition> {
-    let dir = tempfile::tempdir().unwrap();
-    let root = Root::open(dir.path(), true).unwrap();
-    Toolbox::new(root, Permission::Full).definitions().to_vec()
+use crate::{Found, TextScanner, Tool};
+
+/// The schemas of the tools, in their order.
+static SCHEMAS: LazyLock<[Value; 4]> = LazyLock::new(|| {
+    let text = || json!({"type": "string"});
+    let schema = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
+    let number = || json!({"type": "integer"});
+    [
+        schema(
+            json!({"path": text(), "offset": number(), "limit": number()}),
+            &["path"],
+        ),
+        schema(json!({"path": text()}), &[]),
+        schema(json!({"path": text(), "content": text()}), &["path", "content"]),
+        schema(json!({"command": text(), "cwd": text()}), &["command"]),
+    ]
+});
+
+/// Returns tools like those of coding agents.
+fn tools() -> [Tool<'static>; 4] {
+    let [read_file, list_dir, write_file, run_command] = &*SCHEMAS;
+    [
+        Tool {
+            aliases: &["read", "view", "cat"],
+            arguments: &[("file_path", "path")],
+            ..Tool::new("read_file", read_file)
+        },
+        Tool {
+            aliases: &["ls", "list_files"],
+            arguments: &[("dir", "path")],
+            ..Tool::new("list_dir", list_dir)
+        },
+        Tool {
+            aliases: &["write", "create_file"],
+            arguments: &[("file_path", "path"), ("text", "content")],
+            ..Tool::new("write_file", write_file)
+        },
+        Tool {
+            aliases: &["bash", "shell", "run"],
+            arguments: &[("cmd", "command"), ("workdir", "cwd")],
+            ..Tool::new("run_command", run_command)
+        },
+    ]
 }
 
 /// Returns the parts of a text cut into these chunks; parts that only the cut separated are joined.
 fn scan(pieces: &[&str], cut: bool) -> Vec<Found> {
-    let mut scanner = TextScanner::new(&tools());
+    let mut scanner = TextScanner::new(tools());
     let mut all: Vec<Found> = Vec::new();
     for piece in pieces {
         let mut found = Vec::new();
@@ -67,8 +104,8 @@ fn render_parts(found: &[Found]) -> String {
         Found::Call { id, tool, input } => {
             let id = id.as_ref().map(|id| format!("#{id} ")).unwrap_or_default();
             match input {
-                Arguments::Json(input) => format!("{id}{tool} {input}"),
-                Arguments::Broken { reason, .. } => format!("{id}{tool} broken: {reason}"),
+                Ok(input) => format!("{id}{tool} {input}"),
+                Err(broken) => format!("{id}{tool} broken: {}", broken.reason),
             }
         }
     };
@@ -79,6 +116,6 @@ fn call(tool: &str, input: Value) -> Found {
     Found::Call {
         id: None,
         tool: tool.to_owned(),
-        input: Arguments::Json(input),
+        input: Ok(input),
     }
 }

@@ -1,16 +1,15 @@
 //! Finds calls in a streaming answer.
 
-use super::Found;
-use super::json::blank;
-use super::names::Catalog;
-use super::region::{Fence, Region, RegionKind, RegionStep, marks};
-use super::shape::{CallPrefix, beginning, call_prefix};
-use super::tags::{self, Tag};
-use crate::tools::ToolDefinition;
+use crate::Found;
+use crate::json::blank;
+use crate::names::{Catalog, Tool};
+use crate::region::{Fence, Region, RegionKind, RegionStep, marks};
+use crate::shape::{CallPrefix, beginning, call_prefix};
+use crate::tags::{self, Tag};
 
 /// The maximum number of regions without a call that are searched again for calls within them. It
 /// bounds the work.
-pub(super) const MAX_RESCANS: u8 = 16;
+pub(crate) const MAX_RESCANS: u8 = 16;
 
 /// How far a region may look ahead in vain without being counted, in bytes.
 const MAX_AHEAD: usize = 1024;
@@ -20,13 +19,39 @@ const THOUGHT: &str = "</think>";
 /// The maximum white space before the thinking, in bytes.
 const MAX_BLANK: usize = 64;
 
-/// Splits the text of an answer into prose and calls, in any chunks.
+/// Splits the text of an answer into prose, thinking and calls, as it arrives.
 ///
-/// Text that may become a call is held back until that is certain; all other text is emitted at
-/// once. The work is linear in the length of the answer.
+/// The parts are the same however the text is split into chunks. What is a call is defined
+/// [for the crate](crate#what-is-a-call). Text that may become a call is held back until that is
+/// certain; all other text is emitted at once, apart from white space, which comes with the text
+/// after it.
+///
+/// The work is linear in the length of the answer: no byte is examined more than 18 times. After 16
+/// places that had looked like calls, and were none, further ones are not searched for calls within
+/// them. A call may have any length: a caller that bounds its answers bounds the memory.
+///
+/// # Examples
+///
+/// ```
+/// use serde_json::json;
+/// use tool_call_repair::{Found, TextScanner, Tool};
+///
+/// let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+/// let mut scanner = TextScanner::new([Tool::new("list_dir", &schema)]);
+/// let mut found = Vec::new();
+/// for chunk in ["I look.\n<tool_", "call>{'name': 'list_dir', 'argu", "ments': {}}</tool_call>"] {
+///     scanner.push(chunk, &mut found);
+/// }
+/// scanner.finish(false, &mut found);
+/// assert_eq!(found[0], Found::Text("I look.".to_owned()));
+/// let Found::Call { tool, input, .. } = &found[1] else {
+///     panic!("this is a call");
+/// };
+/// assert_eq!((tool.as_str(), input), ("list_dir", &Ok(json!({}))));
+/// ```
 #[derive(Debug)]
-pub struct TextScanner {
-    tools: Catalog,
+pub struct TextScanner<'a> {
+    tools: Catalog<'a>,
     /// Text not yet emitted, and earlier text that is still needed.
     text: String,
     /// Everything before this was emitted.
@@ -43,7 +68,7 @@ pub struct TextScanner {
     last: Option<Found>,
     /// The number of examined bytes, counting each as often as it was examined.
     #[cfg(test)]
-    pub(super) work: usize,
+    pub(crate) work: usize,
 }
 
 #[derive(Debug)]
@@ -127,9 +152,9 @@ enum Opening {
     Fence(Fence, usize),
 }
 
-impl TextScanner {
-    /// Creates a scanner that knows these tools.
-    pub fn new(tools: &[ToolDefinition]) -> Self {
+impl<'a> TextScanner<'a> {
+    /// Creates a scanner for one answer that knows these tools. Without any, only markup is a call.
+    pub fn new(tools: impl IntoIterator<Item = Tool<'a>>) -> Self {
         Self {
             tools: Catalog::new(tools),
             text: String::new(),
@@ -146,7 +171,8 @@ impl TextScanner {
         }
     }
 
-    /// Adds a chunk of the answer, and appends the parts that became certain to `out`.
+    /// Adds a chunk of the answer, and appends the parts that became certain to `out`. Text extends
+    /// the last part in `out` if that is text, and thinking likewise.
     pub fn push(&mut self, piece: &str, out: &mut Vec<Found>) {
         self.text.push_str(piece);
         while self.step(None, out) {}
@@ -160,7 +186,8 @@ impl TextScanner {
     }
 
     /// Ends the answer and decides all held back text. `cut` is set if its end is missing: then a
-    /// call that is still open is broken. The scanner is ready for another text of the same answer.
+    /// call that is still open is broken, since its arguments may be incomplete. The scanner is
+    /// ready for another text of the same answer; that text cannot start with thinking.
     pub fn finish(&mut self, cut: bool, out: &mut Vec<Found>) {
         while self.step(Some(cut), out) {}
         self.text_end = self.text.len();
@@ -412,7 +439,7 @@ impl TextScanner {
 
     /// Reads a tag. The name of a tool as a tag may be part of a sentence, so it counts only at the
     /// start of a line.
-    fn tag<'a>(&self, tail: &'a str) -> Tag<'a> {
+    fn tag<'t>(&self, tail: &'t str) -> Tag<'t> {
         if self.line.blank {
             tags::read_named(tail, &self.tools)
         } else {

@@ -6,15 +6,15 @@
 
 use serde_json::{Map, Value};
 
-use super::Found;
-use super::json::blank;
-use super::tags::{self, Tag};
-use crate::conversation::Arguments;
+use crate::arguments::BrokenArguments;
+use crate::json::blank;
+use crate::tags::{self, Tag};
+use crate::{Found, arguments};
 
 const END: &str = "</parameter>";
 
 #[derive(Debug)]
-pub(super) struct Element {
+pub(crate) struct Element {
     name: String,
     values: Map<String, Value>,
     repeated_key: Option<String>,
@@ -39,7 +39,7 @@ enum ElementPart {
 
 /// The result of reading an element.
 #[derive(Debug)]
-pub(super) enum ElementStep {
+pub(crate) enum ElementStep {
     /// More text is needed.
     Wait,
     /// The element is complete.
@@ -53,7 +53,7 @@ pub(super) enum ElementStep {
 }
 
 impl Element {
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             values: Map::new(),
@@ -64,7 +64,7 @@ impl Element {
 
     /// Continues at `at`. `ended` is set if no more text comes; its value is whether the text was
     /// cut off.
-    pub(super) fn advance(&mut self, text: &str, at: &mut usize, ended: Option<bool>) -> ElementStep {
+    pub(crate) fn advance(&mut self, text: &str, at: &mut usize, ended: Option<bool>) -> ElementStep {
         loop {
             match std::mem::replace(&mut self.part, ElementPart::Outside) {
                 ElementPart::Outside => {
@@ -159,11 +159,11 @@ impl Element {
     fn call(&mut self) -> Found {
         let values = std::mem::take(&mut self.values);
         let input = match &self.repeated_key {
-            None => Arguments::Json(Value::Object(values)),
-            Some(key) => Arguments::Broken {
+            None => Ok(Value::Object(values)),
+            Some(key) => Err(BrokenArguments {
                 raw: Value::Object(values).to_string(),
                 reason: format!("the parameter {key} comes twice"),
-            },
+            }),
         };
         Found::Call {
             id: None,
@@ -176,10 +176,10 @@ impl Element {
         Found::Call {
             id: None,
             tool: std::mem::take(&mut self.name),
-            input: Arguments::Broken {
+            input: Err(BrokenArguments {
                 raw: format!("{}{tail}", Value::Object(std::mem::take(&mut self.values))),
-                reason: super::arguments::CUT.to_owned(),
-            },
+                reason: arguments::CUT.to_owned(),
+            }),
         }
     }
 }

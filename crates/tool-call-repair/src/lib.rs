@@ -1,9 +1,13 @@
 //! Repairs the tool calls of models, but only if the result is certain.
 //!
-//! [`arguments`] reads the arguments of a native call. [`TextScanner`] finds the calls that a model
-//! wrote as text. Both follow the same rule: text with a single reading is repaired; text with
-//! several readings, or that is cut off, becomes [`Arguments::Broken`], with a reason for the
-//! model; such a call never runs.
+//! [`repair_arguments`] reads the arguments of a native call. [`TextScanner`] finds the calls that
+//! a model wrote as text. Both follow the same rule: text with a single reading is repaired; text
+//! with several readings, or that is cut off, becomes [`BrokenArguments`], with a reason for the
+//! model; such a call must not run. [`find_leftover`] recognizes what is not certain enough to be a
+//! call, and is no answer either.
+//!
+//! The crate does no I/O, and depends on `serde_json` alone. It neither validates arguments nor
+//! runs tools.
 //!
 //! # What is a call
 //!
@@ -32,6 +36,9 @@
 //! one in the same answer is dropped: a model that has not seen a result has no reason to ask
 //! twice.
 
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
 mod arguments;
 mod element;
 mod json;
@@ -42,11 +49,12 @@ mod scanner;
 mod shape;
 mod tags;
 
-pub use arguments::arguments;
-pub use leftover::{Leftover, called, leftover};
-pub use scanner::TextScanner;
+use serde_json::Value;
 
-use crate::conversation::Arguments;
+pub use arguments::{BrokenArguments, repair_arguments};
+pub use leftover::{Leftover, find_leftover, leftover_name};
+pub use names::{Tool, snake_case, tool_name};
+pub use scanner::TextScanner;
 
 /// A part of an answer's text, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,14 +65,20 @@ pub enum Found {
     Thinking(String),
     /// A call that was written as text; its markup is in no [`Found::Text`].
     Call {
-        /// The id, if the model gave one.
+        /// The id, if the model gave one. It may have any form and length.
         id: Option<String>,
-        /// The name, as the model wrote it.
+        /// The name, as the model wrote it. In markup it may be the name of no tool.
         tool: String,
-        /// The arguments; broken if they were cut off or have no certain reading.
-        input: Arguments,
+        /// The arguments, not validated; an error if they were cut off or have no certain reading.
+        /// Parameters in markup are strings, whatever the schema says.
+        input: Result<Value, BrokenArguments>,
     },
 }
+
+/// Runs the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 #[cfg(test)]
 mod tests;

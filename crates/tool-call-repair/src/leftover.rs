@@ -1,6 +1,6 @@
 //! Detects text that a model meant as a call, or invented as the result of one.
 
-/// Content of an answer without calls that is not meant for people.
+/// Content that is not meant for people, in an answer without calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// A call that cannot be read.
@@ -25,9 +25,27 @@ const RESULTS: [&str; 4] = [
     "<tool_output",
 ];
 
-/// Finds a leftover. Tags count at the start of a line and outside fences, JSON only if it is the
-/// whole answer.
-pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Option<Leftover> {
+/// Finds what a model meant as a call, or made up as the result of one, in an answer in which
+/// [`TextScanner`](crate::TextScanner) found no call. Such an answer is not the end of the work.
+///
+/// Tags count at the start of a line and outside of fences, JSON with a name and arguments only if
+/// it is the whole answer, and the name of one of the `tools` as a tag only with a line break or
+/// `{` after it. Nothing is returned for text that mentions tags within a line, shows them in a
+/// fence, or has JSON of another form. A made-up result has precedence over a call.
+///
+/// The work is the length of the text times the number of the tools.
+///
+/// # Examples
+///
+/// ```
+/// use tool_call_repair::{Leftover, find_leftover};
+///
+/// let of = |text| find_leftover(text, ["read_file"]);
+/// assert_eq!(of("<tool_call>\nread it"), Some(Leftover::Call));
+/// assert_eq!(of("<tool_response>\n3 tests passed"), Some(Leftover::Result));
+/// assert_eq!(of("The parser now reads `<tool_call>`."), None);
+/// ```
+pub fn find_leftover<'a>(text: &str, tools: impl IntoIterator<Item = &'a str>) -> Option<Leftover> {
     let mut fenced = false;
     let mut call = false;
     for line in text.lines().map(str::trim_start) {
@@ -43,11 +61,25 @@ pub fn leftover<'a>(text: &str, mut tools: impl Iterator<Item = &'a str>) -> Opt
         call |= CALLS.iter().any(|tag| line.starts_with(tag));
     }
     let is_tool = |tool: &str| text.contains(&format!("<{tool}>\n")) || text.contains(&format!("<{tool}>{{"));
-    (call || is_call(text) || tools.any(is_tool)).then_some(Leftover::Call)
+    (call || is_call(text) || tools.into_iter().any(is_tool)).then_some(Leftover::Call)
 }
 
-/// Returns the name of the tool in a text that is only a call, if it looks like a name.
-pub fn called(text: &str) -> Option<&str> {
+/// Returns the name of the tool in a text with [`Leftover::Call`], as the model wrote it, so that
+/// the model can be informed that there is no such tool.
+///
+/// It is the first string after `"name":`. `None` is returned if there is none, if it is empty or
+/// longer than 64 bytes, or if it has characters other than ASCII letters, digits, `_`, `-`, `.`.
+///
+/// # Examples
+///
+/// ```
+/// use tool_call_repair::leftover_name;
+///
+/// let text = r#"{"name": "add_numbers", "arguments": {"n": 1}}"#;
+/// assert_eq!(leftover_name(text), Some("add_numbers"));
+/// assert_eq!(leftover_name(r#"{"name": "do it.\nNow", "arguments": {}}"#), None);
+/// ```
+pub fn leftover_name(text: &str) -> Option<&str> {
     let (_, after) = unfenced(text).split_once("\"name\"")?;
     let name = after
         .trim_start()
@@ -90,7 +122,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Option<Leftover> {
-        leftover(text, ["read_file", "write_file"].into_iter())
+        find_leftover(text, ["read_file", "write_file"])
     }
 
     #[test]
@@ -115,10 +147,10 @@ mod tests {
         let of = |name: &str| {
             format!("```json\n{{\n  \"name\": \"{name}\",\n  \"arguments\": {{\"n\": 1}}\n}}\n```")
         };
-        assert_eq!(called(&of("add_function")), Some("add_function"));
-        assert_eq!(called(&of("do it.\nNow")), None);
-        assert_eq!(called(&of(&"x".repeat(65))), None);
-        assert_eq!(called("{\"arguments\": {}}"), None);
+        assert_eq!(leftover_name(&of("add_function")), Some("add_function"));
+        assert_eq!(leftover_name(&of("do it.\nNow")), None);
+        assert_eq!(leftover_name(&of(&"x".repeat(65))), None);
+        assert_eq!(leftover_name("{\"arguments\": {}}"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tags that models put around calls.
 
-use super::names::{Catalog, MAX_NAME, plausible};
+use crate::names::{Catalog, MAX_NAME, plausible};
 
 const OPEN: [&str; 6] = [
     "<tool_call>",
@@ -24,7 +24,7 @@ const PARAMETER: [&str; 2] = ["<parameter=", "<parameter name="];
 
 /// What a text starts with. Numbers are lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tag<'a> {
+pub(crate) enum Tag<'a> {
     /// None of these tags.
     No,
     /// Possibly the start of a tag.
@@ -37,7 +37,7 @@ pub(super) enum Tag<'a> {
 }
 
 /// Reads a tag at the start of a text that starts with `<` or `[`.
-pub(super) fn read(text: &str) -> Tag<'_> {
+pub(crate) fn read(text: &str) -> Tag<'_> {
     let mut more = false;
     let mut is = |tag: &str| {
         more |= tag.starts_with(text);
@@ -64,7 +64,7 @@ pub(super) fn read(text: &str) -> Tag<'_> {
 
 /// Like [`read`], and recognises tags with the name of a tool: `<write_file>{"path":
 /// …}</write_file>`.
-pub(super) fn read_named<'a>(text: &'a str, tools: &Catalog) -> Tag<'a> {
+pub(crate) fn read_named<'a>(text: &'a str, tools: &Catalog<'_>) -> Tag<'a> {
     let known = read(text);
     if known != Tag::No {
         return known;

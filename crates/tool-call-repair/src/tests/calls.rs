@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{call, found, found_in, render, render_parts};
+use super::{TextScanner, Tool, call, found, found_in, render, render_parts};
 
 fn all(texts: &[&str]) -> String {
     let lines = texts
@@ -169,4 +169,21 @@ fn thinking_is_recognised_only_at_the_start() {
     let far = format!("{}<think>a</think>", " ".repeat(100));
     assert_eq!(render(&far), format!("{far:?}"));
     assert_eq!(render("<thinking> b"), r#""<thinking> b""#);
+}
+
+#[test]
+fn names_are_compared_in_any_notation() {
+    let schema = json!({"properties": {"path": {}}});
+    for (name, written) in [
+        ("readFile", "read_file"),
+        ("read_file", "functions.ReadFile"),
+        ("read-file", "readFile"),
+    ] {
+        let mut scanner = TextScanner::new([Tool::new(name, &schema)]);
+        let mut found = Vec::new();
+        let text = format!(r#"{{"name": "{written}", "arguments": {{"path": "a"}}}}"#);
+        scanner.push(&text, &mut found);
+        scanner.finish(false, &mut found);
+        assert_eq!(found, vec![call(written, json!({"path": "a"}))], "{name}");
+    }
 }

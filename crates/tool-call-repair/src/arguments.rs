@@ -1,9 +1,11 @@
 //! The arguments of a native call.
 
+use std::error::Error;
+use std::fmt;
+
 use serde_json::Value;
 
-use super::json::{self, End, JsonError, blank};
-use crate::conversation::Arguments;
+use crate::json::{self, End, JsonError, blank};
 
 /// The maximum depth of JSON encoded in JSON texts.
 const MAX_ENCODED: usize = 2;
@@ -12,23 +14,68 @@ const MAX_ENCODED: usize = 2;
 const NONE: &str = "there are none; send a JSON object";
 
 /// The message to the model about arguments that are cut off.
-pub(super) const CUT: &str =
+pub(crate) const CUT: &str =
     "they are cut off; send the whole call again, with less in it if it was too long";
 
-/// Reads the arguments of a call.
-///
-/// Valid JSON is unchanged; a repeated key has the last value, as in every JSON parser. Arguments
-/// that are fenced, encoded twice, repeated or followed by garbage are unwrapped, and small
-/// mistakes are corrected. Arguments that are cut off stay broken, since the missing part is
-/// unknown.
-pub fn arguments(raw: &str) -> Arguments {
-    match read(raw) {
-        Ok(value) => Arguments::Json(value),
-        Err(reason) => Arguments::Broken {
-            raw: raw.to_owned(),
-            reason,
-        },
+/// Arguments without a certain reading. A call with such arguments must not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenArguments {
+    /// The arguments as the model wrote them. For parameters in markup: those that were read, as
+    /// JSON, then the text that was not.
+    pub raw: String,
+    /// What is wrong with them, in words for the model: "they" are the arguments. It is short, even
+    /// if they are long.
+    pub reason: String,
+}
+
+impl fmt::Display for BrokenArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read the arguments: {}", self.reason)
     }
+}
+
+impl Error for BrokenArguments {}
+
+/// Reads the arguments of a call, and repairs them if there is only one way to read them.
+///
+/// Valid JSON is returned unchanged, whether or not it is an object, unless it is a string of JSON.
+/// A repeated key has the last value, as in every JSON parser. Arguments that are fenced, encoded
+/// as a JSON string (at most twice), repeated or followed by text without JSON are unwrapped. These
+/// mistakes are corrected: a comma or closing brackets too many, single quotation marks, keys
+/// without any, Python's `True`, `False`, `None` and triple quotation marks, backticks, line breaks
+/// in strings, doubled braces, and single backslashes in regular expressions and shell commands
+/// (`\d`, `\.`, `\$`). The result of a repair is an object or an array. Invalid JSON may be nested
+/// 64 levels deep.
+///
+/// No schema is used: the caller validates the result.
+///
+/// # Errors
+///
+/// Returns the reason if the arguments are empty or cut off, since the missing part is unknown, or
+/// if they can be read in several ways: values without quotation marks, quotation marks in a string
+/// that are not escaped, a key that comes twice in JSON that is invalid for another reason, unknown
+/// escapes, or different values one after the other.
+///
+/// # Examples
+///
+/// ```
+/// use serde_json::json;
+/// use tool_call_repair::repair_arguments;
+///
+/// let repaired = repair_arguments("{'path': \"src/main.rs\", 'all': True,}")?;
+/// assert_eq!(repaired, json!({"path": "src/main.rs", "all": true}));
+///
+/// let broken = repair_arguments(r#"{"path": "src/ma"#).unwrap_err();
+/// assert!(broken.reason.starts_with("they are cut off"));
+///
+/// assert!(repair_arguments(r#"{"path": "a"}{"path": "b"}"#).is_err());
+/// # Ok::<(), tool_call_repair::BrokenArguments>(())
+/// ```
+pub fn repair_arguments(raw: &str) -> Result<Value, BrokenArguments> {
+    read(raw).map_err(|reason| BrokenArguments {
+        raw: raw.to_owned(),
+        reason,
+    })
 }
 
 fn read(raw: &str) -> Result<Value, String> {
@@ -105,7 +152,7 @@ fn rubbish(value: &Value, mut tail: &str) -> bool {
 }
 
 /// Explains a failure to the model.
-pub(super) fn explain(fault: JsonError, text: &str) -> String {
+pub(crate) fn explain(fault: JsonError, text: &str) -> String {
     match fault {
         JsonError::Cut => CUT.to_owned(),
         JsonError::Wrong { at, problem } => {
