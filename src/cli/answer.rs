@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vik_api::Verb;
-use vik_base::report::{Exit, Failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Answer;
 use vik_core::ids::StageName;
 
@@ -38,10 +38,12 @@ fn answer(workflow: &Path, args: &AnswerArgs, to_answer: impl FnOnce(Option<Stri
     match client::send_command(workflow, verb, Some(&args.issue))? {
         // The caller expects that something waits: a script must not continue as if it had been
         // answered.
-        Did::Nothing(why) => Err(
-            Failure::new(Exit::Failed, "nothing_waits", format!("issue {id}: {why}"))
-                .hint("`vik status` lists pending requests"),
-        ),
+        Did::Nothing(why) => Err(Failure::new(
+            Exit::Failed,
+            ErrorCode::NothingWaits,
+            format!("issue {id}: {why}"),
+        )
+        .hint("`vik status` lists pending requests")),
         Did::Applied(_) => {
             print(&format!("issue {id}: {result}\n"));
             Ok(Exit::Done)

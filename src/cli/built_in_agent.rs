@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::workflow::{AgentProfile, Runtime, Workflow};
 
 /// What is wrong with a build without the built-in agent.
@@ -28,7 +28,7 @@ pub fn main(_: Vec<OsString>) -> ExitCode {
 
 /// Returns the error of a build without the built-in agent.
 pub fn missing() -> Failure {
-    Failure::new(Exit::Usage, "no_built_in_agent", MISSING).hint(HINT)
+    Failure::new(Exit::Usage, ErrorCode::NoBuiltInAgent, MISSING).hint(HINT)
 }
 
 /// Returns whether an agent profile needs the built-in agent, and this build has none.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use vik_api::{Response, Verb};
-use vik_base::report::{Exit, Failure};
-use vik_control::{STOPPING, ask};
+use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_control::ask;
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_orchestrator::api_view::unknown_issue;
 use vik_workflow::absolute;
@@ -27,7 +27,7 @@ pub fn find(workflow: &Path) -> Result<(Instance, InstanceInfo), Failure> {
 pub fn daemon_starting(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
-        "daemon_starting",
+        ErrorCode::DaemonStarting,
         format!("the daemon for {} is starting or stopping", path.display()),
     )
     .hint("try again in a moment")
@@ -37,7 +37,7 @@ pub fn daemon_starting(path: &Path) -> Failure {
 pub fn no_daemon(path: &Path) -> Failure {
     Failure::new(
         Exit::NoDaemon,
-        "no_daemon",
+        ErrorCode::NoDaemon,
         format!("no daemon is running for {}", path.display()),
     )
     .hint("start one with `vik run -d`, or select another workflow with --workflow FILE")
@@ -49,11 +49,11 @@ pub fn no_daemon(path: &Path) -> Failure {
 /// If the daemon runs but cannot be reached, or refuses.
 pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<Option<Response>, Failure> {
     let failure = match ask(&info.socket, verb) {
-        Ok(Response::Error(body)) if body.code == STOPPING => body.into(),
+        Ok(Response::Error(body)) if body.code == ErrorCode::Stopping.as_str() => body.into(),
         Ok(Response::Error(body)) => return Err(body.into()),
         Ok(response) => return Ok(Some(response)),
         Err(error) => Failure::failed(
-            "daemon_unreachable",
+            ErrorCode::DaemonUnreachable,
             format!("cannot reach the daemon (pid {})", info.process.pid),
             &error,
         ),
@@ -95,7 +95,7 @@ pub fn send_command(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<
 pub fn unexpected_response() -> Failure {
     Failure::new(
         Exit::Bug,
-        "daemon_nonsense",
+        ErrorCode::DaemonNonsense,
         "unexpected response from the daemon",
     )
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use vik_api::Verb;
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_daemon::Instance;
 use vik_workflow::absolute;
 
@@ -28,8 +28,10 @@ pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
         print("vik exited\n");
         return Ok(Exit::Done);
     }
-    Err(
-        Failure::new(Exit::TimedOut, "drain_timeout", "attempts are still running")
-            .hint("`vik status` shows the running attempts; `vik stop` stops them"),
+    Err(Failure::new(
+        Exit::TimedOut,
+        ErrorCode::DrainTimeout,
+        "attempts are still running",
     )
+    .hint("`vik status` shows the running attempts; `vik stop` stops them"))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use vik_base::report::{Exit, Failure, chain, clean, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, clean, one_line};
 use vik_core::attempt::Start;
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::intent::Intent;
@@ -29,10 +29,10 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     let scratch = Scratch::new().map_err(|error| {
         Failure::failed(
-            "temporary",
+            ErrorCode::Temporary,
             format!("cannot create a folder in {}", std::env::temp_dir().display()),
             &error,
         )
@@ -45,7 +45,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
         std::future::pending(),
     ));
     let pull = pull.result.map_err(|error| {
-        Failure::new(Exit::NotFound, "pull_failed", "the pull failed").with_source(&error)
+        Failure::new(Exit::NotFound, ErrorCode::PullFailed, "the pull failed").with_source(&error)
     })?;
     let count = pull.issues.len();
     for item in &pull.skipped {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, Subcommand};
-use vik_base::report::{Exit, Failure, chain, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, one_line};
 use vik_core::ids::IssueId;
 use vik_session::host::ATTEMPT_MARK;
 use vik_workspace::git::{GitError, Record, Remote, SavedRecord, Tracking, View, read_record, write_record};
@@ -193,7 +193,7 @@ pub fn run(workflow: &Path, args: &GitArgs) -> CliResult {
             let branch = branch.clone().or(record.branch.clone()).ok_or_else(|| {
                 Failure::new(
                     Exit::Failed,
-                    "git_no_branch",
+                    ErrorCode::GitNoBranch,
                     "no branch was checked out after `after_create`",
                 )
                 .hint("specify the remote branch with --branch NAME")
@@ -259,7 +259,7 @@ fn unknown(command: &[OsString]) -> Failure {
         .map(|arg| arg.to_string_lossy().into_owned())
         .unwrap_or_default();
     let heading = format!("unknown command `{}` of `vik git`", one_line(&verb, 40));
-    Failure::new(Exit::Usage, "git_no_verb", heading).hint("use plain git in `after_create` or in a hook with `sandbox: true`; `vik git --help` lists the commands")
+    Failure::new(Exit::Usage, ErrorCode::GitNoVerb, heading).hint("use plain git in `after_create` or in a hook with `sandbox: true`; `vik git --help` lists the commands")
 }
 
 impl GitArguments {
@@ -277,7 +277,7 @@ impl GitArguments {
 impl Target {
     fn find(workflow: &Path, args: &GitArgs) -> Result<Self, Failure> {
         let id = args.issue.as_deref().filter(|id| !id.is_empty()).ok_or_else(|| {
-            Failure::new(Exit::Usage, "usage", "no issue given")
+            Failure::new(Exit::Usage, ErrorCode::Usage, "no issue given")
                 .hint("specify it with `vik git --issue ID …`")
         })?;
         let issue = IssueId::new(id);
@@ -288,10 +288,10 @@ impl Target {
         };
         let layout = Layout::at(&vik_workflow::absolute(&workflow), &history::root(&workflow)?);
         let workspace = vik_workspace::open(&layout, &issue)
-            .map_err(|error| Failure::failed("git_workspace", "cannot open the workspace", &error))?
+            .map_err(|error| Failure::failed(ErrorCode::GitWorkspace, "cannot open the workspace", &error))?
             .ok_or_else(|| {
                 let heading = format!("the workspace of issue {issue} is not ready");
-                Failure::new(Exit::Failed, "git_workspace", heading)
+                Failure::new(Exit::Failed, ErrorCode::GitWorkspace, heading)
                     .hint("in `after_create`, use plain git: no agent has worked in the workspace yet")
             })?;
         Ok(Self {
@@ -312,14 +312,14 @@ impl Target {
             Some(SavedRecord::Repository(record)) => Ok(*record),
             Some(SavedRecord::Unusable(why)) => {
                 let heading = "Vik has no record of the git repository in this workspace";
-                Err(Failure::new(Exit::Failed, "git_no_record", heading)
+                Err(Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading)
                     .cause(why)
                     .hint(hint))
             }
             None => {
                 let heading = "Vik has no record of the git repository in this workspace";
                 let why = "the workspace was created by an older version of Vik or not by `after_create`, and the agent may have changed its settings";
-                Err(Failure::new(Exit::Failed, "git_no_record", heading)
+                Err(Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading)
                     .cause(why)
                     .hint(hint))
             }
@@ -336,7 +336,9 @@ impl Target {
                 return Ok(Exit::Done);
             }
             let heading = format!("a record without this URL for the remote `{remote}` exists");
-            return Err(Failure::new(Exit::Failed, "git_recorded", heading).hint("use --force to replace it"));
+            return Err(
+                Failure::new(Exit::Failed, ErrorCode::GitRecorded, heading).hint("use --force to replace it")
+            );
         }
         let mut record = Record::from_remote(&self.layout, &self.workspace, remote, url, branch)
             .map_err(|error| failure(&error))?;
@@ -363,7 +365,7 @@ impl Target {
         let known: Vec<&str> = record.remotes.keys().map(String::as_str).collect();
         let remote = record.remotes.get(name).ok_or_else(|| {
             let heading = format!("no remote `{name}` existed after `after_create`");
-            let failure = Failure::new(Exit::Failed, "git_no_remote", heading);
+            let failure = Failure::new(Exit::Failed, ErrorCode::GitNoRemote, heading);
             match known.as_slice() {
                 [] => failure.hint("record one with `vik git record --force --url URL`"),
                 known => failure.hint(format!("known remotes: {}", known.join(", "))),
@@ -387,7 +389,7 @@ impl Target {
         if inside {
             let heading =
                 "the remote is a repository inside the workspaces, where agents control hooks and settings";
-            return Err(Failure::new(Exit::Failed, "git_unsafe", heading));
+            return Err(Failure::new(Exit::Failed, ErrorCode::GitUnsafe, heading));
         }
         Ok(())
     }
@@ -403,10 +405,10 @@ impl Target {
             (true, false) => usize::MAX,
         };
         let locks = vik_workspace::lock_free_stages(&self.layout, &self.issue, held)
-            .map_err(|error| Failure::failed("git_locked", "cannot lock the workspace", &error))?;
+            .map_err(|error| Failure::failed(ErrorCode::GitLocked, "cannot lock the workspace", &error))?;
         locks.ok_or_else(|| {
             let heading = "another attempt is using this workspace, so its files cannot be changed";
-            Failure::new(Exit::Failed, "git_locked", heading).hint("wait until the attempt has ended")
+            Failure::new(Exit::Failed, ErrorCode::GitLocked, heading).hint("wait until the attempt has ended")
         })
     }
 
@@ -452,8 +454,12 @@ fn fetch(view: &View, remote: &str, commit: Option<&str>, quiet: bool) -> Result
 
 fn reset(view: &View, name: &str, quiet: bool) -> CliResult {
     let missing = || {
-        Failure::new(Exit::Failed, "git_no_commit", format!("unknown commit `{name}`"))
-            .hint("fetch the branches of the remote with `vik git fetch`")
+        Failure::new(
+            Exit::Failed,
+            ErrorCode::GitNoCommit,
+            format!("unknown commit `{name}`"),
+        )
+        .hint("fetch the branches of the remote with `vik git fetch`")
     };
     let commit = view
         .checked_commit(name)
@@ -486,13 +492,13 @@ fn run_git(command: &mut Command) -> CliResult {
     let _ = std::io::stdout().flush();
     let status = command
         .status()
-        .map_err(|error| Failure::failed("git", "cannot run git", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Git, "cannot run git", &error))?;
     if status.success() {
         return Ok(Exit::Done);
     }
     Err(Failure::new(
         Exit::Failed,
-        "git",
+        ErrorCode::Git,
         format!("git failed with {status}"),
     ))
 }
@@ -501,15 +507,15 @@ fn failure(error: &GitError) -> Failure {
     let (code, heading) = match error {
         GitError::Object { .. } => {
             let heading = "the repository of this workspace is not safe to use";
-            return Failure::failed("git_unsafe", heading, error)
+            return Failure::failed(ErrorCode::GitUnsafe, heading, error)
                 .hint("remove the workspace; the next attempt creates it again");
         }
         GitError::Unsafe { .. } => (
-            "git_unsafe",
+            ErrorCode::GitUnsafe,
             "the repository of this workspace is not safe to use",
         ),
-        GitError::NotUsable(_) => ("git_unusable", "git cannot run safely on this system"),
-        GitError::Io { .. } | GitError::Git { .. } => ("git", "the git command failed"),
+        GitError::NotUsable(_) => (ErrorCode::GitUnusable, "git cannot run safely on this system"),
+        GitError::Io { .. } | GitError::Git { .. } => (ErrorCode::Git, "the git command failed"),
     };
     Failure::failed(code, heading, error)
 }

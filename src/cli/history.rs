@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vik_api::{Response, RunView, Status, Verb};
-use vik_base::report::{Failure, chain, ledger_failure};
+use vik_base::report::{ErrorCode, Failure, chain, ledger_failure};
 use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
@@ -24,8 +24,13 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
         return Ok(info.root);
     }
     let loaded = WorkflowFile::valid(&path, |_| {})?;
-    let layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root)
-        .map_err(|error| Failure::failed("home", "cannot determine the home of this workflow", &error))?;
+    let layout = Layout::resolve(&loaded.path, &loaded.workflow.workspace_root).map_err(|error| {
+        Failure::failed(
+            ErrorCode::Home,
+            "cannot determine the home of this workflow",
+            &error,
+        )
+    })?;
     Ok(layout.root().to_owned())
 }
 
@@ -35,7 +40,7 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
 /// If the sessions cannot be read.
 pub fn read(root: &Path) -> Result<History, Failure> {
     let history = History::read(&root.join("sessions"))
-        .map_err(|error| Failure::failed("history", "cannot read the sessions", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::History, "cannot read the sessions", &error))?;
     for path in &history.unreadable {
         super::warn(&format!("warning: cannot read {}\n", path.display()));
     }

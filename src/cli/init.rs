@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use vik_base::report::{Exit, Failure, clean, colored};
+use vik_base::report::{ErrorCode, Exit, Failure, clean, colored};
 use vik_session::host::own_environment;
 use vik_tracker::{NewIssue, Tracker};
 use vik_workflow::absolute;
@@ -56,7 +56,7 @@ fn choose(args: &InitArgs) -> Result<(TrackerKind, AgentKind), Failure> {
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         let (mut input, mut output) = (io::stdin().lock(), io::stderr().lock());
         return ask::ask_tracker_and_agent(&mut input, &mut output, args, found).map_err(|error| {
-            Failure::new(Exit::Usage, "no_answer", "a question was not answered")
+            Failure::new(Exit::Usage, ErrorCode::NoAnswer, "a question was not answered")
                 .with_source(&error)
                 .hint("specify --tracker and --agent")
         });
@@ -122,7 +122,7 @@ fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Str
     if !existing.is_empty() && !force {
         return Err(Failure::new(
             Exit::Failed,
-            "exists",
+            ErrorCode::Exists,
             format!("already exists: {}", existing.join(", ")),
         )
         .hint("overwrite with --force, or write to another folder with --workflow FILE"));
@@ -131,7 +131,11 @@ fn write(path: &Path, folder: &Path, choice: &Choice, force: bool) -> Result<Str
     for file in &files {
         let target = folder.join(&file.path);
         write_file(&target, file, force).map_err(|error| {
-            Failure::failed("init_write", format!("cannot write {}", target.display()), &error)
+            Failure::failed(
+                ErrorCode::InitWrite,
+                format!("cannot write {}", target.display()),
+                &error,
+            )
         })?;
         let _ = writeln!(out, "wrote {}", clean(&file.path.to_string_lossy()));
     }
@@ -185,7 +189,7 @@ fn sample_issue(out: &mut String, folder: &Path) -> Result<(), Failure> {
     };
     let id = tracker
         .create(&issue, jiff::Timestamp::now())
-        .map_err(|error| Failure::failed("init_write", "cannot write a sample issue", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::InitWrite, "cannot write a sample issue", &error))?;
     let _ = writeln!(out, "wrote issue {id} in {}", clean(&dir.display().to_string()));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vik_base::clock;
-use vik_base::report::{Exit, Failure, chain, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, one_line};
 use vik_daemon::Instance;
 use vik_daemon::notify::{Delivery, deliver, test_notification};
 use vik_orchestrator::signals::Signals;
@@ -38,16 +38,16 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         } else {
             format!("known notifiers: {}", known.join(", "))
         };
-        return Err(Failure::new(Exit::Usage, "unknown_notifier", heading).hint(hint));
+        return Err(Failure::new(Exit::Usage, ErrorCode::UnknownNotifier, heading).hint(hint));
     }
     let instance = Instance::of(&loaded.path)?;
     let host = Arc::new(vik_daemon::host(&loaded.path, &loaded.workflow, &instance)?);
     let scratch = Scratch::new()
-        .map_err(|error| Failure::failed("notify", "cannot create a temporary folder", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Notify, "cannot create a temporary folder", &error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     let (mut results, mut exit) = (Vec::new(), Exit::Done);
     for name in named {
         let Some(notifier) = loaded.workflow.notify.get(&name) else {
@@ -61,7 +61,7 @@ pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {
         };
         let result = runtime.block_on(async {
             let mut signals = Signals::listen()
-                .map_err(|error| Failure::failed("notify", "cannot handle signals", &error))?;
+                .map_err(|error| Failure::failed(ErrorCode::Notify, "cannot handle signals", &error))?;
             let interrupt = async {
                 signals.next().await;
             };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
-use vik_base::report::{Exit, Failure, ago, one_line, table};
+use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
@@ -44,7 +44,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     if let Presence::Running(info) = Instance::of(&path)?.presence() {
         return Err(Failure::new(
             Exit::AlreadyRunning,
-            "daemon_running",
+            ErrorCode::DaemonRunning,
             format!("the daemon (pid {}) may be using these files", info.process.pid),
         )
         .hint("stop it first with `vik stop`"));
@@ -110,10 +110,10 @@ fn lock(layout: &Layout, issue: &IssueId) -> Result<WorkspaceLock, Failure> {
     match vik_workspace::lock(layout, issue) {
         Ok(Some(locked)) => Ok(locked),
         Ok(None) => Err(
-            Failure::new(Exit::Failed, "in_use", format!("{heading}: it is in use"))
+            Failure::new(Exit::Failed, ErrorCode::InUse, format!("{heading}: it is in use"))
                 .hint("stop the processes of a dead daemon with `vik stop`"),
         ),
-        Err(error) => Err(Failure::failed("prune", heading, &error)),
+        Err(error) => Err(Failure::failed(ErrorCode::Prune, heading, &error)),
     }
 }
 
@@ -133,7 +133,7 @@ fn before_remove(
     let failure = |error: &dyn std::error::Error| {
         let id = one_line(record.issue_id.as_str(), 60);
         Failure::failed(
-            "before_remove",
+            ErrorCode::BeforeRemove,
             format!("cannot remove the workspace of issue {id}"),
             error,
         )
@@ -182,7 +182,7 @@ fn before_remove(
 fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
     let failure = |error: &dyn std::error::Error| {
         Failure::failed(
-            "prune",
+            ErrorCode::Prune,
             format!(
                 "cannot remove the files of issue {}",
                 one_line(issue.as_str(), 60)

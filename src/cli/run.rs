@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use vik_api::ApiView;
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
 use vik_daemon::logging::Console;
@@ -86,7 +86,7 @@ fn valid(workflow: &Path, args: &RunArgs) -> Result<LoadedWorkflow, Failure> {
                 .collect();
             return Err(Failure::new(
                 Exit::Usage,
-                "unknown_stage",
+                ErrorCode::UnknownStage,
                 format!("the workflow has no stage `{name}`"),
             )
             .hint(format!("known stages: {}", known.join(", "))));

@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 use vik_base::clock;
-use vik_base::report::{Exit, Failure, one_line, table, when};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line, table, when};
 use vik_daemon::schedule::{ScheduleState, Timing};
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
@@ -16,8 +16,13 @@ use super::{CliResult, history, print, print_json};
 pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {
     let loaded = WorkflowFile::valid(&absolute(workflow), super::warn)?;
     let service = history::root(workflow)?.join("service");
-    let mut book = ScheduleState::read(&service)
-        .map_err(|error| Failure::failed("schedule", "cannot read the state of the schedule", &error))?;
+    let mut book = ScheduleState::read(&service).map_err(|error| {
+        Failure::failed(
+            ErrorCode::Schedule,
+            "cannot read the state of the schedule",
+            &error,
+        )
+    })?;
     if super::client::find(workflow).is_err() {
         book.end_running();
     }

@@ -1,6 +1,6 @@
 //! `vik schema`, `vik completions`, `vik man`: output that is generated from the types.
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 
 use super::{CliResult, print, print_json};
 
@@ -31,7 +31,7 @@ pub fn man() -> CliResult {
                 .filter(|verb| !verb.is_hide_set() && verb.get_name() != "help"),
         )
         .try_for_each(&mut render)
-        .map_err(|error| Failure::failed("man", "cannot generate the manual page", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Man, "cannot generate the manual page", &error))?;
     print(&String::from_utf8_lossy(&out));
     Ok(Exit::Done)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use vik_api::{Response, SignInsPage, Verb};
 use vik_base::clock;
-use vik_base::report::{Exit, Failure, ago, one_line, table};
+use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
 
 use super::args::{SignInsArgs, SignInsVerb};
 use super::{CliResult, client, print, print_json};
@@ -38,7 +38,7 @@ fn revoke(workflow: &Path, id: Option<String>) -> CliResult {
         }
         Response::NotFound => Err(Failure::new(
             Exit::NotFound,
-            "no_sign_in",
+            ErrorCode::NoSignIn,
             format!("unknown sign-in `{}`", shown.unwrap_or_default()),
         )
         .hint("`vik sign-ins` lists all sign-ins")),
@@ -55,7 +55,7 @@ fn unexpected(response: Response) -> Failure {
     match response {
         Response::Nothing { why } => Failure::new(
             Exit::Failed,
-            "no_dashboard",
+            ErrorCode::NoDashboard,
             format!("no dashboard is available: {why}"),
         ),
         _ => client::unexpected_response(),

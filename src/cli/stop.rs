@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vik_api::{Response, Verb};
-use vik_base::report::{Exit, Failure};
-use vik_control::{REFUSED, STOPPING, ask};
+use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_control::ask;
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::Graces;
 use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
@@ -89,7 +89,7 @@ pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<De
         Some(_) => {
             return Err(Failure::new(
                 Exit::Failed,
-                "daemon_too_old",
+                ErrorCode::DaemonTooOld,
                 format!(
                     "the daemon (version {}) does not support --keep-sessions",
                     info.version
@@ -111,7 +111,7 @@ pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<De
     // A signal would not speed it up but end the agents.
     Err(Failure::new(
         Exit::TimedOut,
-        "stop_timeout",
+        ErrorCode::StopTimeout,
         "the daemon is stopping but did not exit in time",
     )
     .hint("it waits for running hooks and checks; allow more time with --timeout SECS"))
@@ -201,9 +201,9 @@ fn wait_while_starting(instance: &Instance, mut presence: Presence, timeout: Dur
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
     match ask(&info.socket, Verb::Stop { keep_sessions: false }) {
         // The daemon refuses a stop by its own agents: then no signal is sent either.
-        Ok(Response::Error(body)) if body.code == REFUSED => return Err(body.into()),
+        Ok(Response::Error(body)) if body.code == ErrorCode::Refused.as_str() => return Err(body.into()),
         // It is already stopping; a signal would force it.
-        Ok(Response::Error(body)) if body.code == STOPPING => {}
+        Ok(Response::Error(body)) if body.code == ErrorCode::Stopping.as_str() => {}
         Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
         Ok(_) => {}
     }
@@ -282,7 +282,7 @@ fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     let end = |mark| runtime.block_on(vik_proc::end_marked(mark, &name, &[], &graces));
     // Stuck shims are ended first: otherwise they could start or inherit processes meanwhile.
     let (_, mut left) = end(SHIM_MARK);
@@ -309,15 +309,19 @@ fn end_leftovers(instance: &Instance) -> Result<usize, Failure> {
     let pids: Vec<_> = left.iter().map(|process| process.pid.to_string()).collect();
     Err(Failure::new(
         Exit::TimedOut,
-        "still_alive",
+        ErrorCode::StillAlive,
         format!("processes are still alive: {}", pids.join(", ")),
     )
     .hint("they may be stuck in the kernel; inspect them with `ps -o pid,stat,wchan,cmd -p PID`"))
 }
 
 fn too_slow() -> Failure {
-    Failure::new(Exit::TimedOut, "stop_timeout", "the daemon did not exit in time")
-        .hint("allow more time with --timeout SECS")
+    Failure::new(
+        Exit::TimedOut,
+        ErrorCode::StopTimeout,
+        "the daemon did not exit in time",
+    )
+    .hint("allow more time with --timeout SECS")
 }
 
 /// Stops the daemon, if one runs, for `uninstall` and `restart`.
@@ -336,7 +340,7 @@ pub fn stop_if_running(workflow: &Path, timeout: u64) -> Result<(Instance, Stopp
 pub fn own_daemon() -> Failure {
     Failure::new(
         Exit::Failed,
-        "own_daemon",
+        ErrorCode::OwnDaemon,
         "the daemon is stopping, but this command runs in one of its hooks and cannot wait for it to exit",
     )
     .hint("run the command outside of the daemon's hooks")

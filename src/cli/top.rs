@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_control::http::Keys;
 use vik_tui::{Endpoint, Options, TopError};
 
@@ -14,7 +14,7 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     let link = args.url.as_ref().and_then(|url| url.split_once("/login#code="));
     let endpoint = match (&args.url, link) {
         (_, Some((url, code))) => runtime
@@ -23,9 +23,9 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
         (Some(url), None) => Endpoint::Tcp {
             url: url.clone(),
             token: Keys::from_environment()
-                .map_err(|error| Failure::failed("api_token", "cannot use the token", &error))?
+                .map_err(|error| Failure::failed(ErrorCode::ApiToken, "cannot use the token", &error))?
                 .ok_or_else(|| {
-                    Failure::new(Exit::Usage, "api_token", "`--url` requires the token of that daemon")
+                    Failure::new(Exit::Usage, ErrorCode::ApiToken, "`--url` requires the token of that daemon")
                         .hint("use the link that `vik status` prints there as the URL, or set VIK_API_TOKEN or VIK_API_TOKEN_FILE")
                 })?,
         },
@@ -39,9 +39,9 @@ pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {
 
 fn failure(error: &TopError) -> Failure {
     let (exit, code) = match error {
-        TopError::NotATerminal(_) | TopError::DumbTerminal => (Exit::Usage, "terminal"),
-        TopError::Daemon(cause) if cause.is_unreachable() => (Exit::NoDaemon, "daemon_unreachable"),
-        TopError::Daemon(_) | TopError::Terminal { .. } => (Exit::Failed, "top"),
+        TopError::NotATerminal(_) | TopError::DumbTerminal => (Exit::Usage, ErrorCode::Terminal),
+        TopError::Daemon(cause) if cause.is_unreachable() => (Exit::NoDaemon, ErrorCode::DaemonUnreachable),
+        TopError::Daemon(_) | TopError::Terminal { .. } => (Exit::Failed, ErrorCode::Top),
     };
     let mut failure = Failure::new(exit, code, error.to_string());
     if let Some(cause) = std::error::Error::source(error) {

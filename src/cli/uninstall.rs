@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 
 use super::args::UninstallArgs;
 use super::stop::{Stopped, stop_if_running};
@@ -17,7 +17,11 @@ pub fn run(workflow: &Path, args: &UninstallArgs) -> CliResult {
     if existed {
         instance.dir().remove_socket_dir();
         std::fs::remove_dir_all(dir).map_err(|error| {
-            Failure::failed("uninstall", format!("cannot remove {}", dir.display()), &error)
+            Failure::failed(
+                ErrorCode::Uninstall,
+                format!("cannot remove {}", dir.display()),
+                &error,
+            )
         })?;
     }
     match (existed, stopped) {

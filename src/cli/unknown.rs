@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 
 use super::CliResult;
 
@@ -18,7 +18,7 @@ pub fn refuse(command: &[OsString]) -> CliResult {
         .map(|command| command.get_name())
         .max_by(|a, b| strsim::jaro(a, &verb).total_cmp(&strsim::jaro(b, &verb)))
         .filter(|name| strsim::jaro(name, &verb) > 0.75);
-    let failure = Failure::new(Exit::Usage, "usage", format!("unknown command `{verb}`"));
+    let failure = Failure::new(Exit::Usage, ErrorCode::Usage, format!("unknown command `{verb}`"));
     Err(match close {
         Some(name) => failure.hint(format!("did you mean `vik {name}`? See `vik --help`")),
         None => failure.hint("see `vik --help`"),

@@ -1,6 +1,7 @@
 //! Running attempts and leftovers are compared with the state of the tracker.
 
 use serde_json::{Value, json};
+use vik_core::decision_kind::DecisionKind;
 use vik_store::ledger::Reader;
 
 use crate::support::*;
@@ -26,10 +27,10 @@ fn sessions(world: &World) -> usize {
 }
 
 /// Returns whether the ledger has a decision of this kind about an issue.
-pub fn decided(world: &World, issue: &str, kind: &str) -> bool {
+pub fn decided(world: &World, issue: &str, kind: &DecisionKind) -> bool {
     let ledger = Reader::open(&world.home().join("service")).unwrap().unwrap();
     let decisions = ledger.decisions(Some(&issue.into()), 100).unwrap();
-    decisions.iter().any(|decision| decision.kind == kind)
+    decisions.iter().any(|decision| decision.kind == *kind)
 }
 
 #[test]
@@ -83,10 +84,13 @@ fn workspace_of_an_issue_closed_offline_is_handled_at_start() {
     let daemon = world.daemon();
     eventually("the empty one is gone", || !world.workspace("1").exists());
     eventually("the other one was looked at", || {
-        decided(&world, "2", "workspace_kept")
+        decided(&world, "2", &DecisionKind::WorkspaceKept)
     });
     assert!(world.workspace("2").join("work").exists());
-    assert!(decided(&world, "2", "not_removing_workspace"), "and why");
+    assert!(
+        decided(&world, "2", &DecisionKind::NotRemovingWorkspace),
+        "and why"
+    );
     daemon.stop().expect(0);
 }
 

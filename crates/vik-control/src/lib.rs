@@ -14,4 +14,4 @@ pub mod http;
 mod server;
 
 pub use client::{AskError, ask};
-pub use server::{ControlContext, ControlServer, IsRefused, REFUSED, STOPPING};
+pub use server::{ControlContext, ControlServer, IsRefused};

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interes
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
+use vik_base::report::ErrorCode;
 use vik_core::scheduler::Actor;
 use vik_orchestrator::ControlRequest;
 
@@ -31,12 +32,6 @@ const MAX_REFUSED: usize = 8;
 
 /// How long pending responses may delay the end of the daemon.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-
-/// The error code that an agent receives.
-pub const REFUSED: &str = "refused";
-
-/// The error code while the daemon is about to exit.
-pub const STOPPING: &str = "stopping";
 
 /// Returns whether a peer (by its process id) is refused: agents must not control the daemon that
 /// runs them.
@@ -172,11 +167,14 @@ async fn serve(
         .read_line(&mut line)
         .await?;
     let response = if refused {
-        error(REFUSED, "agents must not control the daemon that runs them")
+        error(
+            ErrorCode::Refused,
+            "agents must not control the daemon that runs them",
+        )
     } else {
         match serde_json::from_str::<Request>(&line) {
             Ok(request) => answer(request, peer, &context).await,
-            Err(problem) => error("bad_request", &format!("invalid request: {problem}")),
+            Err(problem) => error(ErrorCode::BadRequest, &format!("invalid request: {problem}")),
         }
     };
     let text = serde_json::to_string(&response)?;
@@ -211,7 +209,7 @@ async fn answer(request: Request, peer: i32, context: &ControlContext) -> Respon
         };
     }
     let (answer, receiver) = oneshot::channel();
-    let stopping = || error(STOPPING, "the daemon is shutting down");
+    let stopping = || error(ErrorCode::Stopping, "the daemon is shutting down");
     let by = Actor::person(&format!("command line, pid {peer}"));
     if context
         .asks
@@ -239,7 +237,7 @@ fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
                 Response::Done { count }
             }
             Err(problem) => error(
-                "sign_in",
+                ErrorCode::SignIn,
                 &format!(
                     "the revocation applies until the daemon restarts, because it cannot be saved: {problem}"
                 ),
@@ -256,9 +254,9 @@ fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
     }
 }
 
-fn error(code: &str, message: &str) -> Response {
+fn error(code: ErrorCode, message: &str) -> Response {
     Response::Error(ErrorBody {
-        code: code.to_owned(),
+        code: code.to_string(),
         message: message.to_owned(),
         hint: None,
     })

@@ -10,6 +10,7 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::AttemptResult;
+use crate::decision_kind::DecisionKind;
 use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use crate::limits::Spend;
 use crate::machine::IssueMachine;
@@ -83,8 +84,7 @@ pub struct Decision {
     pub run: Option<RunId>,
     #[serde(rename = "session")]
     pub attempt_id: Option<AttemptId>,
-    /// The kind: a stable name in snake case, such as `started`, `parked`, `backing_off`.
-    pub kind: String,
+    pub kind: DecisionKind,
     pub detail: String,
 }
 

@@ -24,6 +24,7 @@ pub mod approval;
 pub mod attempt;
 pub mod backoff;
 pub mod changes;
+pub mod decision_kind;
 pub mod duration;
 pub mod event;
 pub mod file_change;

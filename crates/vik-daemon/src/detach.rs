@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use vik_api::ErrorBody;
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 
 /// The result of the start of a detached daemon.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Ready(());
 /// # Errors
 /// With the daemon's own error when it did not become ready.
 pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
-    let fail = |error: &io::Error| Failure::failed("detach", "cannot start the daemon", error);
+    let fail = |error: &io::Error| Failure::failed(ErrorCode::Detach, "cannot start the daemon", error);
     let program = std::env::current_exe().map_err(|error| fail(&error))?;
     let mut child = Command::new(program)
         .args(args)
@@ -58,7 +58,12 @@ pub fn detach(args: &[OsString]) -> Result<i32, Failure> {
         }
         Err(_) => {
             let how = child.wait().map(|status| status.to_string()).unwrap_or_default();
-            Err(Failure::new(Exit::Bug, "detach", "the daemon exited before it was ready").cause(how))
+            Err(Failure::new(
+                Exit::Bug,
+                ErrorCode::Detach,
+                "the daemon exited before it was ready",
+            )
+            .cause(how))
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_api::Verb;
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_control::ask;
 use vik_proc::{FileLock, ProcessId};
 use vik_workspace::{InstanceDir, fs as private};
@@ -81,8 +81,12 @@ impl Instance {
     /// When the state folder cannot be determined.
     pub fn of(workflow_path: &Path) -> Result<Self, Failure> {
         let dir = InstanceDir::of(workflow_path).map_err(|error| {
-            Failure::failed("no_state_dir", "cannot determine the state folder of Vik", &error)
-                .hint("set XDG_STATE_HOME or HOME")
+            Failure::failed(
+                ErrorCode::NoStateDir,
+                "cannot determine the state folder of Vik",
+                &error,
+            )
+            .hint("set XDG_STATE_HOME or HOME")
         })?;
         Ok(Self { dir })
     }
@@ -112,7 +116,7 @@ impl Instance {
     pub fn acquire(&self) -> Result<FileLock, Failure> {
         let fail = |error: &dyn std::error::Error| {
             Failure::failed(
-                "instance_folder",
+                ErrorCode::InstanceFolder,
                 format!("cannot use {}", self.dir.path().display()),
                 error,
             )
@@ -126,7 +130,7 @@ impl Instance {
             };
             Failure::new(
                 Exit::AlreadyRunning,
-                "already_running",
+                ErrorCode::AlreadyRunning,
                 format!("a daemon{who} is already running for this workflow"),
             )
             .hint("see `vik status`; stop the daemon with `vik stop`")

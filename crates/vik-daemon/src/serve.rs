@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use vik_api::ApiView;
-use vik_base::report::{self, Exit, Failure, chain, ledger_failure};
+use vik_base::report::{self, ErrorCode, Exit, Failure, chain, ledger_failure};
 use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use vik_control::{ControlContext, ControlServer};
 use vik_core::changes::Stored;
@@ -119,7 +119,8 @@ struct Daemon {
 /// # Errors
 /// When the home cannot be determined or created.
 pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
-    let failure = |message: &str, error: &dyn std::error::Error| Failure::failed("home", message, error);
+    let failure =
+        |message: &str, error: &dyn std::error::Error| Failure::failed(ErrorCode::Home, message, error);
     let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
         .map_err(|error| failure("cannot determine the folder of this workflow's files", &error))?;
     let vik = std::env::current_exe()
@@ -149,10 +150,15 @@ impl Daemon {
         let lock = instance.acquire()?;
         let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
         let io = |message: String, error: &std::io::Error| {
-            Failure::failed("home", message, error).hint(WRITABLE_HINT)
+            Failure::failed(ErrorCode::Home, message, error).hint(WRITABLE_HINT)
         };
         host.layout.create().map_err(|error| {
-            Failure::failed("home", "cannot create the folders of this workflow", &error).hint(WRITABLE_HINT)
+            Failure::failed(
+                ErrorCode::Home,
+                "cannot create the folders of this workflow",
+                &error,
+            )
+            .hint(WRITABLE_HINT)
         })?;
         let home_lock = lock_home(&host.layout)?;
         logging::init(
@@ -172,8 +178,13 @@ impl Daemon {
         // The ledger is opened before anything is changed: without it nothing can be stored, so
         // nothing may be done.
         let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
-        vik_workspace::sweep(&host.layout)
-            .map_err(|error| Failure::failed("home", "cannot clean up after an earlier removal", &error))?;
+        vik_workspace::sweep(&host.layout).map_err(|error| {
+            Failure::failed(
+                ErrorCode::Home,
+                "cannot clean up after an earlier removal",
+                &error,
+            )
+        })?;
         if let Err(error) = vik_session::provenance::sweep(&host.layout) {
             // The remaining files only take up space.
             tracing::warn!(error = chain(&error), "cannot remove unused contents of files");
@@ -223,7 +234,7 @@ impl Daemon {
             .max_blocking_threads(8)
             .enable_all()
             .build()
-            .map_err(|error| Failure::failed("runtime", "cannot start", &error));
+            .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error));
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(failure) => {
@@ -260,7 +271,7 @@ impl Daemon {
         serve: ServeOptions,
         ready: &mut Option<Ready>,
     ) -> Result<RunSummary, Failure> {
-        let fail = |message: &str, error: &std::io::Error| Failure::failed("daemon", message, error);
+        let fail = |message: &str, error: &std::io::Error| Failure::failed(ErrorCode::Daemon, message, error);
         let signals = Signals::listen().map_err(|error| fail("cannot listen to signals", &error))?;
         // Agents of the same user must not read the daemon's environment, nor open its files
         // through /proc.
@@ -280,7 +291,7 @@ impl Daemon {
         let tcp = serve.listen.map(listen).transpose()?;
         let keys = Arc::new(match &tcp {
             Some(_) => Keys::load(&self.instance.dir().api_token())
-                .map_err(|error| Failure::failed("api_token", "no token for the HTTP API", &error))?,
+                .map_err(|error| Failure::failed(ErrorCode::ApiToken, "no token for the HTTP API", &error))?,
             None => Keys::closed(),
         });
         let api = tcp.as_ref().map(Tcp::view);
@@ -398,7 +409,7 @@ impl Daemon {
         match &summary.broken {
             None => Ok(summary),
             Some(error) => Err(Failure::failed(
-                "ledger",
+                ErrorCode::Ledger,
                 "Vik has stopped: it can no longer store its decisions",
                 error,
             )
@@ -413,7 +424,7 @@ impl Daemon {
         observer: Box<dyn Observer>,
     ) -> Result<(Option<crate::otel::Traces>, Box<dyn Observer>), Failure> {
         let traces = crate::otel::Traces::start(self.host.layout.clone(), self.instance.name())
-            .map_err(|error| Failure::new(Exit::Failed, "traces", error).hint(TRACES_HINT))?;
+            .map_err(|error| Failure::new(Exit::Failed, ErrorCode::Traces, error).hint(TRACES_HINT))?;
         let observer = match &traces {
             Some(traces) => traces.observe(observer),
             None => observer,
@@ -427,7 +438,7 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
         tracing::warn!(%address, "serving HTTP to other machines without encryption");
     }
     Tcp::bind(address).map_err(|error| {
-        Failure::failed("listen", format!("cannot listen at {address}"), &error)
+        Failure::failed(ErrorCode::Listen, format!("cannot listen at {address}"), &error)
             .hint("another program may be using the port; `--port 0` selects a free one")
     })
 }
@@ -435,7 +446,7 @@ fn listen(address: SocketAddr) -> Result<Tcp, Failure> {
 fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
     Tcp::bind(address).map_err(|error| {
         Failure::failed(
-            "listen",
+            ErrorCode::Listen,
             format!("cannot listen for webhooks at {address}"),
             &error,
         )
@@ -496,13 +507,16 @@ fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(Failure::new(
             Exit::AlreadyRunning,
-            "already_running",
+            ErrorCode::AlreadyRunning,
             format!("another daemon is already using {}", layout.root().display()),
         )
         .hint("it was started with another XDG_STATE_HOME or HOME; stop it with the same environment")),
-        Err(error) => Err(
-            Failure::failed("home", format!("cannot lock {}", path.display()), &error).hint(WRITABLE_HINT),
-        ),
+        Err(error) => {
+            Err(
+                Failure::failed(ErrorCode::Home, format!("cannot lock {}", path.display()), &error)
+                    .hint(WRITABLE_HINT),
+            )
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use vik_api::{
     ApprovalView, DayView, DecisionView, Explanation, HoldView, LifeView, RootCauseView, SpendView,
     StageState, StageView, WaitingView,
 };
-use vik_base::report::{Exit, Failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Request;
 use vik_core::changes::Decision;
 use vik_core::duration::Span;
@@ -282,7 +282,7 @@ pub fn decision(decision: Decision) -> DecisionView {
         stage: decision.stage,
         run_id: decision.run.map(|run| run.to_string()),
         session_id: decision.attempt_id.map(|session| session.to_string()),
-        kind: decision.kind,
+        kind: decision.kind.into(),
         detail: decision.detail,
     }
 }
@@ -290,7 +290,7 @@ pub fn decision(decision: Decision) -> DecisionView {
 pub fn unknown_issue(issue: &str) -> Failure {
     Failure::new(
         Exit::NotFound,
-        "unknown_issue",
+        ErrorCode::UnknownIssue,
         format!("unknown issue `{}`", one_line(issue, 60)),
     )
     .hint("Vik knows only issues that a pull returned in the state of a stage; `vik refresh` pulls now")

@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
+use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input, RetryRequest};
 
@@ -19,7 +20,7 @@ impl Orchestrator {
             return respond(
                 answer_to,
                 error(
-                    "protocol",
+                    ErrorCode::Protocol,
                     format!("this daemon speaks version {PROTOCOL} of the control protocol"),
                     "use the same version of vik, or `vik restart`",
                 ),
@@ -136,7 +137,10 @@ impl Orchestrator {
     fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<Response>) {
         if let Some(broken) = &self.broken {
             let message = vik_base::report::chain(&broken.error);
-            return respond(answer, error("ledger", message, "the daemon is shutting down"));
+            return respond(
+                answer,
+                error(ErrorCode::Ledger, message, "the daemon is shutting down"),
+            );
         }
         self.next_request += 1;
         self.answers.insert(self.next_request, answer);
@@ -173,9 +177,9 @@ pub(super) fn response(answer: &CommandResult) -> Response {
     }
 }
 
-fn error(code: &str, message: String, hint: &str) -> Response {
+fn error(code: ErrorCode, message: String, hint: &str) -> Response {
     Response::Error(ErrorBody {
-        code: code.to_owned(),
+        code: code.to_string(),
         message,
         hint: Some(hint.to_owned()),
     })

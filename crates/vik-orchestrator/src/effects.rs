@@ -7,6 +7,7 @@ use vik_base::failpoint;
 use vik_base::report::one_line;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Decision};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
@@ -359,7 +360,7 @@ impl Orchestrator {
             stage: None,
             run: None,
             attempt_id: None,
-            kind: "not_removing_workspace".to_owned(),
+            kind: DecisionKind::NotRemovingWorkspace,
             detail: one_line(why, 500),
         };
         let changes = Changes {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use vik_api::{DaemonState, ErrorBody, Response};
-use vik_base::report::chain;
+use vik_base::report::{ErrorCode, chain};
 use vik_core::scheduler::Input;
 use vik_session::attempt::StopLevel;
 use vik_store::ledger::CommitError;
@@ -109,7 +109,7 @@ impl Orchestrator {
         });
         for (_, sender) in self.answers.drain() {
             let _ = sender.send(Response::Error(ErrorBody {
-                code: "ledger".to_owned(),
+                code: ErrorCode::Ledger.to_string(),
                 message: format!("the daemon is shutting down: {text}"),
                 hint: None,
             }));

@@ -9,6 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use uuid::Uuid;
 use vik_core::changes::{Changes, Decision, StartedAttempt};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, RunId};
 use vik_store::Ledger;
 
@@ -51,7 +52,7 @@ fn start(number: u64) -> Changes {
             stage: Some("plan".into()),
             run: Some(run),
             attempt_id: Some(attempt_id),
-            kind: "started".to_owned(),
+            kind: DecisionKind::Started,
             detail: "the first of 3 that could start".to_owned(),
         }],
         ..Changes::default()

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vik_base::report::ErrorCode;
+
 /// A file that is no issue, and the place of the error.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}:{line}: {reason}", path = path.display())]
@@ -86,17 +88,21 @@ pub enum TrackerError {
 
 impl TrackerError {
     /// Returns a stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Open { .. } | Self::List { .. } => "issues_folder",
-            Self::Lock { .. } | Self::LockHeld { .. } => "issues_locked",
-            Self::Write { .. } | Self::NotEditable { .. } | Self::ConcurrentWrites { .. } => "issue_write",
-            Self::Broken(_) => "issue_broken",
-            Self::NotFound { .. } => "issue_not_found",
-            Self::Ambiguous { .. } | Self::IdInUse { .. } => "issue_id_taken",
-            Self::BadId { .. } | Self::BadTitle | Self::BadState | Self::EmptyComment => "issue_usage",
-            Self::WrongState { .. } => "issue_wrong_state",
-            Self::Input(_) | Self::Output(_) => "issue_io",
+            Self::Open { .. } | Self::List { .. } => ErrorCode::IssuesFolder,
+            Self::Lock { .. } | Self::LockHeld { .. } => ErrorCode::IssuesLocked,
+            Self::Write { .. } | Self::NotEditable { .. } | Self::ConcurrentWrites { .. } => {
+                ErrorCode::IssueWrite
+            }
+            Self::Broken(_) => ErrorCode::IssueBroken,
+            Self::NotFound { .. } => ErrorCode::IssueNotFound,
+            Self::Ambiguous { .. } | Self::IdInUse { .. } => ErrorCode::IssueIdTaken,
+            Self::BadId { .. } | Self::BadTitle | Self::BadState | Self::EmptyComment => {
+                ErrorCode::IssueUsage
+            }
+            Self::WrongState { .. } => ErrorCode::IssueWrongState,
+            Self::Input(_) | Self::Output(_) => ErrorCode::IssueIo,
         }
     }
 

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use proptest::prelude::*;
+use vik_base::report::ErrorCode;
 
 use super::document::Document;
 use super::*;
@@ -208,9 +209,9 @@ fn verbs_find_the_broken_file_of_their_issue() {
     put(&tracker, "8-b.md", "---\nid: 8\nstate: b\n---\n");
     put(&tracker, "9.md", "---\nid: 9\nstate: |\n  todo\n---\n");
     let code = |id: &str| tracker.move_to(id, "done", None, None, now()).unwrap_err().code();
-    assert_eq!(code("7"), "issue_broken");
-    assert_eq!(code("8"), "issue_id_taken");
-    assert_eq!(code("9"), "issue_write");
+    assert_eq!(code("7"), ErrorCode::IssueBroken);
+    assert_eq!(code("8"), ErrorCode::IssueIdTaken);
+    assert_eq!(code("9"), ErrorCode::IssueWrite);
     for id in [
         "10",
         "",
@@ -222,11 +223,11 @@ fn verbs_find_the_broken_file_of_their_issue() {
         "a\0b",
         "7\n",
     ] {
-        assert_eq!(code(id), "issue_not_found", "{id:?}");
+        assert_eq!(code(id), ErrorCode::IssueNotFound, "{id:?}");
     }
     assert_eq!(
         Tracker::new("/nowhere/at/all").list().unwrap_err().code(),
-        "issues_folder"
+        ErrorCode::IssuesFolder
     );
 }
 
@@ -283,12 +284,16 @@ fn new_issue_refuses_an_invalid_id_or_title() {
                 now(),
             )
             .unwrap_err();
-        assert_eq!((error.code(), error.exit_code()), ("issue_usage", 2), "{id:?}");
+        assert_eq!(
+            (error.code(), error.exit_code()),
+            (ErrorCode::IssueUsage, 2),
+            "{id:?}"
+        );
     }
     for title in ["", " ", "a\nb"] {
         assert_eq!(
             tracker.create(&new(title), now()).unwrap_err().code(),
-            "issue_usage"
+            ErrorCode::IssueUsage
         );
     }
     let named = NewIssue {
@@ -298,7 +303,7 @@ fn new_issue_refuses_an_invalid_id_or_title() {
     assert_eq!(tracker.create(&named, now()).unwrap(), "E-1");
     assert_eq!(
         tracker.create(&named, now()).unwrap_err().code(),
-        "issue_id_taken"
+        ErrorCode::IssueIdTaken
     );
     assert!(tracker.dir().join("E-1-etc-passwd.md").exists());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -28,7 +28,7 @@ pub use sources::FileFindings;
 pub use sources::{Kind, Source, Sources};
 pub use watch::{Reload, Watch};
 
-use vik_base::report::{Exit, Failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_workspace::resolve_path;
 
 use loaded::Texts;
@@ -54,7 +54,7 @@ impl WorkflowFile {
         let text = read_text(&path).map_err(|error| {
             let failure = Failure::new(
                 Exit::Workflow,
-                "workflow_unreadable",
+                ErrorCode::WorkflowUnreadable,
                 format!("cannot read {}", path.display()),
             )
             .with_source(&error);
@@ -167,7 +167,7 @@ impl WorkflowFile {
                 let in_prompts: usize = file.prompts.iter().map(|prompt| prompt.findings.len()).sum();
                 let count = file.loaded.diagnostics.len() + in_prompts;
                 let heading = format!("{} is not valid ({count} findings)", file.path.display());
-                let failure = Failure::new(Exit::Workflow, "workflow_invalid", heading)
+                let failure = Failure::new(Exit::Workflow, ErrorCode::WorkflowInvalid, heading)
                     .rendered(text)
                     .hint("run `vik doctor` for details, or `vik doctor --offline` to run no commands");
                 Err(Rejected {

@@ -35,7 +35,7 @@ pub use text::{json, text};
 
 pub(super) use probe::find as find_program;
 
-use vik_base::report::{Exit, Failure, colored};
+use vik_base::report::{ErrorCode, Exit, Failure, colored};
 use vik_daemon::Instance;
 use vik_orchestrator::intake::PullResult;
 use vik_orchestrator::signals::Signals;
@@ -74,14 +74,14 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::failed("runtime", "cannot start", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Runtime, "cannot start", &error))?;
     runtime.block_on(async {
         let cancel = CancellationToken::new();
         if offline {
             return Ok(run_checks(workflow, true, &cancel).await);
         }
-        let mut signals =
-            Signals::listen().map_err(|error| Failure::failed("doctor", "cannot handle signals", &error))?;
+        let mut signals = Signals::listen()
+            .map_err(|error| Failure::failed(ErrorCode::Doctor, "cannot handle signals", &error))?;
         let mut checks = std::pin::pin!(run_checks(workflow, false, &cancel));
         tokio::select! {
             examination = &mut checks => return Ok(examination),
@@ -91,7 +91,7 @@ pub fn examine(workflow: &Path, offline: bool) -> Result<Examination, Failure> {
         checks.await;
         Err(Failure::new(
             Exit::Interrupted,
-            "interrupted",
+            ErrorCode::Interrupted,
             "doctor was interrupted",
         ))
     })

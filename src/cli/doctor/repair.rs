@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vik_base::report::{Exit, Failure, chain, count, ledger_failure};
+use vik_base::report::{ErrorCode, Exit, Failure, chain, count, ledger_failure};
 use vik_daemon::Instance;
 use vik_store::ledger::{Health, Repaired, check, repair};
 use vik_workflow::absolute;
@@ -34,7 +34,7 @@ pub fn run(workflow: &Path, json: bool) -> CliResult {
         }
     };
     let repaired = repair(&service, &root.join("sessions")).map_err(|error| {
-        Failure::failed("ledger", "cannot repair the ledger", &error).hint(
+        Failure::failed(ErrorCode::Ledger, "cannot repair the ledger", &error).hint(
             error
                 .hint()
                 .unwrap_or("nothing was changed; check the ledger with `vik doctor`"),

@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb};
 use vik_core::changes::Decision;
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 use vik_core::scheduler::{Filter, Hold, Scheduler, nearest};
@@ -202,7 +203,7 @@ fn block(
     let Some(last) = ledger.last_block(issue).map_err(failure)? else {
         return Ok(None);
     };
-    if last.kind == "cycle" {
+    if last.kind == DecisionKind::Cycle {
         let mut view = api_view::hold(&Hold::Cycle {
             issues: Arc::default(),
         });

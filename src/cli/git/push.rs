@@ -1,6 +1,6 @@
 //! `vik git push`
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_workspace::git::{View, output};
 
 use super::{failure, run_git};
@@ -40,13 +40,18 @@ impl Push<'_> {
     pub fn run(&self, tracked: &str, quiet: bool) -> Result<(), Failure> {
         let branch = self.branch;
         let target = format!("refs/heads/{branch}");
-        output(&mut self.view.git(["check-ref-format", &target]))
-            .map_err(|_| Failure::new(Exit::Usage, "usage", format!("invalid branch name `{branch}`")))?;
+        output(&mut self.view.git(["check-ref-format", &target])).map_err(|_| {
+            Failure::new(
+                Exit::Usage,
+                ErrorCode::Usage,
+                format!("invalid branch name `{branch}`"),
+            )
+        })?;
         let commit = self.view.commit("HEAD").map_err(|error| failure(&error))?;
         let commit = commit.ok_or_else(|| {
             Failure::new(
                 Exit::Failed,
-                "git_no_commit",
+                ErrorCode::GitNoCommit,
                 "the workspace has no commit to push",
             )
         })?;
@@ -86,7 +91,7 @@ impl Push<'_> {
             self.branch, self.remote
         );
         Err(
-            Failure::new(Exit::Failed, "git_stale", heading).hint(if is_recorded {
+            Failure::new(Exit::Failed, ErrorCode::GitStale, heading).hint(if is_recorded {
                 "Vik has seen these commits; use --force-with-lease to replace them"
             } else {
                 "someone else pushed them; merge them, or replace them with --force"

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use vik_base::report::{Exit, Failure, one_line};
+use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_workspace::git::submodules::{Submodule, submodules_of_commit};
 use vik_workspace::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
 use vik_workspace::normalize;
@@ -100,7 +100,7 @@ impl Run<'_> {
         });
         if let Some(path) = unknown {
             let heading = format!("`{}` neither is nor contains a submodule", shown(parent, path));
-            return Err(Failure::new(Exit::Failed, "git_no_submodule", heading));
+            return Err(Failure::new(Exit::Failed, ErrorCode::GitNoSubmodule, heading));
         }
         for (path, commit) in &named {
             let full = parent.path.join(path);
@@ -173,7 +173,7 @@ impl Run<'_> {
         );
         let hint = "remove the workspace, so that the next attempt creates it again; or run \
                     `git submodule update --init` in the agent or in a hook with `sandbox: true`";
-        let failure = Failure::new(Exit::Failed, "git_no_record", heading).hint(hint);
+        let failure = Failure::new(Exit::Failed, ErrorCode::GitNoRecord, heading).hint(hint);
         if self.paths.is_empty() {
             warn(&failure.text(false).replacen("error:", "note:", 1));
             return Ok(Exit::Done);

@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vik_base::report::{Exit, Failure, colored, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, colored, stdout_width};
 use vik_store::PastAttempt;
 
 use self::style::OutputStyle;
@@ -59,7 +59,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             return Err(
-                Failure::new(Exit::NotFound, "no_session", "no matching session found")
+                Failure::new(Exit::NotFound, ErrorCode::NoSession, "no matching session found")
                     .hint("`vik runs` lists all runs"),
             );
         }
@@ -87,7 +87,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),
                 Err(error) => {
                     return Err(Failure::failed(
-                        "logs",
+                        ErrorCode::Logs,
                         format!("cannot read {}", path.display()),
                         &error,
                     ));

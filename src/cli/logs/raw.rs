@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_daemon::Instance;
 use vik_session::secrets::Resolver;
 use vik_workflow::WorkflowFile;
@@ -18,7 +18,8 @@ const HINT: &str = "make the secret readable here, or use `--unmasked` if nobody
 pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     let loaded = WorkflowFile::valid(workflow, |_| {}).map_err(|failure| failure.hint(HINT))?;
     let names: Vec<String> = loaded.workflow.secrets.keys().cloned().collect();
-    let failure = |heading: &str, error: &dyn std::error::Error| Failure::failed("secrets", heading, error);
+    let failure =
+        |heading: &str, error: &dyn std::error::Error| Failure::failed(ErrorCode::Secrets, heading, error);
     let host = vik_daemon::host(&loaded.path, &loaded.workflow, &Instance::of(&loaded.path)?)?;
     if names.is_empty() {
         return Ok(());
@@ -36,7 +37,7 @@ pub(super) fn resolve_secrets(workflow: &Path) -> Result<(), Failure> {
     let found = runtime.block_on(resolver.values(&names, std::future::pending()));
     found.map(|_| ()).map_err(|error| {
         let heading = "cannot show the raw output: a secret cannot be read and therefore not masked";
-        Failure::new(Exit::Failed, "secret_unknown", heading)
+        Failure::new(Exit::Failed, ErrorCode::SecretUnknown, heading)
             .with_source(&error)
             .hint(HINT)
     })

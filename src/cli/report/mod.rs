@@ -9,7 +9,7 @@ mod tests;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_base::report::{Exit, Failure, ledger_failure, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, stdout_width};
 use vik_control::figures::{self, Window};
 use vik_store::ledger::Reader;
 
@@ -27,7 +27,7 @@ pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {
     if since > now {
         return Err(Failure::new(
             Exit::Usage,
-            "usage",
+            ErrorCode::Usage,
             format!("--since {since:.0} is in the future"),
         )
         .hint("use a duration such as `7d`, or a time in the past"));

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use vik_api::RunView;
-use vik_base::report::{Exit, Failure, ledger_failure, one_line, stdout_width};
+use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, one_line, stdout_width};
 use vik_core::ids::IssueId;
 use vik_workflow::absolute;
 
@@ -60,7 +60,7 @@ fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure>
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
-            "unknown_issue",
+            ErrorCode::UnknownIssue,
             format!("no runs of issue `{}` found", one_line(issue.as_str(), 60)),
         )
         .hint("`vik runs` lists all runs; `vik explain` shows why an issue does not run"));

@@ -8,6 +8,7 @@ use vik_api::{
     RunState, RunView, SCHEMA, SpendView, StageState, StageView,
 };
 use vik_core::changes::Decision;
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::AttemptId;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
 
@@ -72,19 +73,25 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
     }
 }
 
-fn decision(seconds: i64, stage: Option<&str>, attempt: Option<u64>, kind: &str, detail: &str) -> Decision {
+fn decision(
+    seconds: i64,
+    stage: Option<&str>,
+    attempt: Option<u64>,
+    kind: DecisionKind,
+    detail: &str,
+) -> Decision {
     Decision {
         at: at(seconds),
         issue: Some("42".into()),
         stage: stage.map(Into::into),
         run: None,
         attempt_id: attempt.map(session),
-        kind: kind.to_owned(),
+        kind,
         detail: detail.to_owned(),
     }
 }
 
-fn all(seconds: i64, kind: &str) -> Decision {
+fn all(seconds: i64, kind: DecisionKind) -> Decision {
     Decision {
         issue: None,
         ..decision(seconds, None, None, kind, "about all of them")
@@ -169,41 +176,47 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
 fn decisions() -> Vec<Decision> {
     let stage = Some("implement");
     vec![
-        all(-100, "pause"),
-        decision(0, None, None, "blocked", "waits for 7"),
-        all(10, "pause"),
-        all(20, "continue"),
-        all(30, "reloaded"),
-        decision(40, None, None, "unblocked", "nothing that it waits for is open"),
+        all(-100, DecisionKind::Pause),
+        decision(0, None, None, DecisionKind::Blocked, "waits for 7"),
+        all(10, DecisionKind::Pause),
+        all(20, DecisionKind::Resume),
+        all(30, DecisionKind::Reloaded),
+        decision(
+            40,
+            None,
+            None,
+            DecisionKind::Unblocked,
+            "nothing that it waits for is open",
+        ),
         decision(
             60,
             stage,
             Some(1),
-            "started",
+            DecisionKind::Started,
             "attempt 1; it came first by its priority",
         ),
-        decision(300, stage, Some(1), "ended", "failed: 429"),
+        decision(300, stage, Some(1), DecisionKind::Ended, "failed: 429"),
         decision(
             300,
             stage,
             None,
-            "quota",
+            DecisionKind::Quota,
             "1 attempt used; the next one waits 20m",
         ),
-        decision(1500, stage, Some(2), "started", "attempt 2"),
-        decision(1900, stage, Some(2), "ended", "failed: 429"),
+        decision(1500, stage, Some(2), DecisionKind::Started, "attempt 2"),
+        decision(1900, stage, Some(2), DecisionKind::Ended, "failed: 429"),
         decision(
             1900,
             stage,
             None,
-            "parked",
+            DecisionKind::Parked,
             "attempts_used_up; freed by a change of the issue's title or description, or `vik retry`",
         ),
         decision(
             2000,
             stage,
             Some(9),
-            "ended",
+            DecisionKind::Ended,
             "lost: of this one\u{1b}[31m no file is left",
         ),
     ]

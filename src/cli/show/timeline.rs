@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
 use vik_base::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
 use vik_core::changes::Decision;
+use vik_core::decision_kind::DecisionKind;
 use vik_core::duration::Span;
 use vik_core::ids::AgentName;
 use vik_core::outcome::CostSource;
@@ -17,7 +18,7 @@ use crate::cli::explain;
 
 /// The decisions about all issues that the timeline of an issue has: those of a person. Edits of
 /// the workflow and resource pressure are left out.
-const ABOUT_ALL: [&str; 3] = ["pause", "continue", "drain"];
+const ABOUT_ALL: [DecisionKind; 3] = [DecisionKind::Pause, DecisionKind::Resume, DecisionKind::Drain];
 
 /// Narrower details get their own line.
 const NARROWEST: usize = 34;
@@ -39,7 +40,7 @@ pub struct TimelineInput<'a> {
 struct Item {
     at: Timestamp,
     stage: String,
-    kind: String,
+    kind: DecisionKind,
     detail: Vec<String>,
 }
 
@@ -53,7 +54,11 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
         out.push_str("\nolder decisions are not shown\n");
     }
     let stage_width = items.iter().map(|item| item.stage.width()).max().unwrap_or(0);
-    let kind_width = items.iter().map(|item| item.kind.width()).max().unwrap_or(0);
+    let kind_width = items
+        .iter()
+        .map(|item| label(&item.kind).width())
+        .max()
+        .unwrap_or(0);
     let mut day = String::new();
     for item in &items {
         let text = format!("{:.0}", item.at);
@@ -63,12 +68,13 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
             day = date.to_owned();
         }
         let pad = |text: &str, to: usize| " ".repeat(to.saturating_sub(text.width()));
+        let kind = label(&item.kind);
         let head = format!(
             "{time}  {}{}  {}{}",
             item.stage,
             pad(&item.stage, stage_width),
-            item.kind,
-            pad(&item.kind, kind_width)
+            kind,
+            pad(&kind, kind_width)
         );
         beside(&mut out, &head, &item.detail, width);
     }
@@ -79,6 +85,11 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
         out.push_str(explain::limits(explanation).trim_start());
     }
     out
+}
+
+/// Returns a kind as people read it.
+fn label(kind: &DecisionKind) -> String {
+    one_line(kind.as_str(), 30).replace('_', " ")
 }
 
 /// Writes details beside a heading, or below it if they do not fit.
@@ -122,20 +133,20 @@ fn items(life: &TimelineInput<'_>) -> Vec<Item> {
     for decision in life.decisions {
         let session = decision.attempt_id.map(|session| session.to_string());
         let attempt = session.as_deref().and_then(|session| attempts.get(session));
-        match (decision.kind.as_str(), session, attempt) {
+        match (&decision.kind, session, attempt) {
             // The entry of the attempt has more details.
-            ("started", Some(session), Some(_)) => drop(starts.insert(session, decision)),
-            ("ended", _, Some((_, attempt))) if attempt.ended_at.is_some() => {}
+            (DecisionKind::Started, Some(session), Some(_)) => drop(starts.insert(session, decision)),
+            (DecisionKind::Ended, _, Some((_, attempt))) if attempt.ended_at.is_some() => {}
             _ if decision.issue.is_none()
-                && (!ABOUT_ALL.contains(&&*decision.kind)
-                    || first.is_none_or(|first| decision.at < first)) => {}
+                && (!ABOUT_ALL.contains(&decision.kind) || first.is_none_or(|first| decision.at < first)) => {
+            }
             (kind, ..) => items.push(Item {
                 at: decision.at,
                 stage: decision
                     .stage
                     .as_ref()
                     .map_or_else(|| "-".to_owned(), |stage| one_line(stage.as_str(), 30)),
-                kind: one_line(kind, 30).replace('_', " "),
+                kind: kind.clone(),
                 detail: vec![decision.detail.clone()],
             }),
         }
@@ -147,7 +158,7 @@ fn items(life: &TimelineInput<'_>) -> Vec<Item> {
         items.push(Item {
             at: start.map_or(attempt.started_at, |start| start.at),
             stage: stage.clone(),
-            kind: "started".to_owned(),
+            kind: DecisionKind::Started,
             detail: started(
                 attempt,
                 agent,
@@ -159,15 +170,15 @@ fn items(life: &TimelineInput<'_>) -> Vec<Item> {
             items.push(Item {
                 at: attempt.ended_at.unwrap_or(attempt.started_at),
                 stage,
-                kind: "ended".to_owned(),
+                kind: DecisionKind::Ended,
                 detail,
             });
         }
     }
     // At the same time, an end comes before its consequences, and a start after its causes.
-    let rank = |kind: &str| match kind {
-        "ended" => 0,
-        "started" => 2,
+    let rank = |kind: &DecisionKind| match kind {
+        DecisionKind::Ended => 0,
+        DecisionKind::Started => 2,
         _ => 1,
     };
     items.sort_by_key(|item| (item.at, rank(&item.kind)));

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use vik_api::{Author, BlameView, BlamedLines, SCHEMA};
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::file_change::RelPath;
 use vik_core::ids::IssueId;
 use vik_proc::untrusted;
@@ -93,11 +93,15 @@ fn find_file(root: &Path, file: &Path, issue: Option<&str>) -> Result<BlamedFile
     let issues = root.join("issues");
     let path_text = file.display();
     let missing = || {
-        Failure::new(Exit::NotFound, "not_found", format!("file {path_text} not found"))
-            .hint("use --issue ID for a file in the workspace of an issue")
+        Failure::new(
+            Exit::NotFound,
+            ErrorCode::NotFound,
+            format!("file {path_text} not found"),
+        )
+        .hint("use --issue ID for a file in the workspace of an issue")
     };
     let failure =
-        |error: &std::io::Error| Failure::failed("trace", format!("cannot read {path_text}"), error);
+        |error: &std::io::Error| Failure::failed(ErrorCode::Trace, format!("cannot read {path_text}"), error);
     let (folder, relative_path) = match issue {
         Some(issue) => (folder_name(&IssueId::from(issue)), file.to_owned()),
         None => {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 use vik_api::{BrokenRecord, SCHEMA, TraceCheck};
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::IssueId;
 use vik_session::provenance::{Line, Trace, map};
 use vik_session::secrets;
@@ -130,12 +130,12 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
             let lines = read(&trace, issue.as_deref())?;
             match (format, repo) {
                 (Format::Notes, Some(repo)) => notes::run(&root, &lines, repo),
-                (Format::Notes, None) => {
-                    Err(
-                        Failure::new(Exit::Usage, "usage", "exporting notes requires a repository")
-                            .hint("specify it with --repo FOLDER"),
-                    )
-                }
+                (Format::Notes, None) => Err(Failure::new(
+                    Exit::Usage,
+                    ErrorCode::Usage,
+                    "exporting notes requires a repository",
+                )
+                .hint("specify it with --repo FOLDER")),
                 (Format::Jsonl, _) => {
                     lines
                         .iter()
@@ -162,7 +162,7 @@ pub fn run(workflow: &Path, args: &TraceArgs) -> CliResult {
 const EMPTY: &str = "no attempt has changed files yet\n";
 
 fn unreadable(error: &std::io::Error) -> Failure {
-    Failure::failed("trace", "cannot read the trace", error)
+    Failure::failed(ErrorCode::Trace, "cannot read the trace", error)
 }
 
 /// Reads the records of an issue, or of all issues. A named issue without records is an error.
@@ -174,7 +174,7 @@ fn read(trace: &Trace, issue: Option<&str>) -> Result<Vec<Line>, Failure> {
     lines.retain(|line| line.record.vik().issue == issue);
     if lines.is_empty() {
         let heading = format!("no attempt has changed files for issue {issue}");
-        return Err(Failure::new(Exit::NotFound, "not_found", heading)
+        return Err(Failure::new(Exit::NotFound, ErrorCode::NotFound, heading)
             .hint("`vik trace log` lists all attempts that changed files"));
     }
     Ok(lines)

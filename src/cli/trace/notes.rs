@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use vik_base::report::{Exit, Failure, count};
+use vik_base::report::{ErrorCode, Exit, Failure, count};
 use vik_session::provenance::Line;
 
 use crate::cli::{CliResult, print};
@@ -18,7 +18,7 @@ const REF: &str = "agent-trace";
 pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
     let repo = repo.canonicalize().map_err(|error| {
         Failure::failed(
-            "usage",
+            ErrorCode::Usage,
             format!("cannot find the repository {}", repo.display()),
             &error,
         )
@@ -26,7 +26,7 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
     let issues = root.join("issues");
     if repo.starts_with(issues.canonicalize().unwrap_or(issues)) {
         let heading = "cannot write notes to the workspace of an issue: git could run code of an agent there";
-        return Err(Failure::new(Exit::Usage, "usage", heading).hint("specify another repository"));
+        return Err(Failure::new(Exit::Usage, ErrorCode::Usage, heading).hint("specify another repository"));
     }
     let mut by_commit: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
     let mut without = 0;
@@ -63,7 +63,9 @@ pub fn run(root: &Path, lines: &[Line], repo: &Path) -> CliResult {
                 &["notes", "--ref", REF, "add", "--force", "--file=-", commit],
                 Some(&note),
             )
-            .map_err(|message| Failure::new(Exit::Failed, "git", "cannot write a note").cause(message))?;
+            .map_err(|message| {
+                Failure::new(Exit::Failed, ErrorCode::Git, "cannot write a note").cause(message)
+            })?;
         }
     }
     print(&format!(

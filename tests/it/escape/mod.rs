@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
+use vik_core::decision_kind::DecisionKind;
 use vik_testkit::bins;
 
 use crate::backends::{ELSEWHERE, has_bubblewrap};
@@ -497,7 +498,7 @@ fn hostile_workspace_is_removed_and_the_outside_is_spared() {
     assert!(workspace.join("way-out/there").exists() && workspace.join(".git/hooks-of-its-own").exists());
     let daemon = prison.world.daemon();
     eventually("it was looked at", || {
-        decided(&prison.world, "1", "not_removing_workspace")
+        decided(&prison.world, "1", &DecisionKind::NotRemovingWorkspace)
     });
     daemon.stop().expect(0);
     prison.nothing_came_out();

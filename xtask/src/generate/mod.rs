@@ -1,6 +1,7 @@
 //! `cargo xtask generate`: the files under `docs/reference` that are generated from the code.
 
 mod cli;
+mod codes;
 mod json;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ fn all() -> Vec<Generated> {
             format!("{:#}\n", vik_core::outputs::json_schema()),
         ),
         ("docs/reference/cli.md", cli::markdown()),
+        ("docs/reference/codes.md", codes::markdown()),
         (
             "docs/reference/openapi.json",
             format!("{:#}\n", vik_control::http::openapi()),

@@ -1,5 +1,6 @@
 //! Formats errors for people: heading, causes, hint, stable code, exit code.
 
+mod code;
 mod exit;
 mod process;
 mod table;
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 use vik_api::ErrorBody;
 use vik_store::ledger::LedgerError;
 
+pub use code::ErrorCode;
 pub use exit::Exit;
 pub use process::{describe_exit, describe_overrun};
 pub use table::{stdout_width, table, table_within, wrap};
@@ -38,9 +40,9 @@ pub fn chain(error: &dyn Error) -> String {
 /// # Examples
 ///
 /// ```
-/// use vik_base::report::{Exit, Failure};
+/// use vik_base::report::{ErrorCode, Exit, Failure};
 ///
-/// let failure = Failure::new(Exit::Workflow, "workflow_unreadable", "cannot read workflow.yml")
+/// let failure = Failure::new(Exit::Workflow, ErrorCode::WorkflowUnreadable, "cannot read workflow.yml")
 ///     .cause("permission denied")
 ///     .hint("check the mode of the file");
 /// assert_eq!(failure.exit.code(), 3);
@@ -56,6 +58,7 @@ pub struct Failure {
 
 #[derive(Debug)]
 struct Detail {
+    /// An [`ErrorCode`], or the code that another process sent.
     code: Cow<'static, str>,
     heading: String,
     causes: Vec<String>,
@@ -66,9 +69,9 @@ struct Detail {
 
 impl Failure {
     /// Creates an error with a stable code and a heading that names what failed.
-    pub fn new(exit: Exit, code: &'static str, heading: impl Into<String>) -> Self {
+    pub fn new(exit: Exit, code: ErrorCode, heading: impl Into<String>) -> Self {
         let detail = Detail {
-            code: code.into(),
+            code: code.as_str().into(),
             heading: heading.into(),
             causes: Vec::new(),
             hint: None,
@@ -81,7 +84,7 @@ impl Failure {
     }
 
     /// Creates an error for a failure outside of Vik's control (exit 1).
-    pub fn failed(code: &'static str, heading: impl Into<String>, source: &dyn Error) -> Self {
+    pub fn failed(code: ErrorCode, heading: impl Into<String>, source: &dyn Error) -> Self {
         Self::new(Exit::Failed, code, heading).with_source(source)
     }
 
@@ -173,10 +176,16 @@ impl Failure {
 impl From<ErrorBody> for Failure {
     /// Converts an error that a daemon sent.
     fn from(body: ErrorBody) -> Self {
-        let mut failure = Self::new(Exit::Failed, "", body.message);
-        failure.detail.code = body.code.into();
-        failure.detail.hint = body.hint;
-        failure
+        Self {
+            exit: Exit::Failed,
+            detail: Box::new(Detail {
+                code: body.code.into(),
+                heading: body.message,
+                causes: Vec::new(),
+                hint: body.hint,
+                rendered: None,
+            }),
+        }
     }
 }
 
@@ -185,6 +194,6 @@ pub const LEDGER_HINT: &str = "check the folder and its disk; `vik doctor` check
 
 /// Returns the failure of a daemon without its ledger.
 pub fn ledger_failure(error: &LedgerError) -> Failure {
-    Failure::failed("ledger", "cannot use the ledger of this workflow", error)
+    Failure::failed(ErrorCode::Ledger, "cannot use the ledger of this workflow", error)
         .hint(error.hint().unwrap_or(LEDGER_HINT))
 }

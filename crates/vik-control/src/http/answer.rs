@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use vik_api::{ErrorBody, PROBLEM_JSON, Problem};
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{AttemptId, IssueId};
 
 /// Why a request was refused or failed.
@@ -22,11 +22,11 @@ pub struct Refusal {
 
 impl Refusal {
     /// Creates a refusal with a status, a stable code and a message.
-    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             status,
             error: ErrorBody {
-                code: code.to_owned(),
+                code: code.to_string(),
                 message: message.into(),
                 hint: None,
             },
@@ -49,10 +49,13 @@ impl Refusal {
 
     /// Converts an error of the daemon.
     pub fn of(error: ErrorBody) -> Self {
-        let status = match error.code.as_str() {
-            "bad_request" | "usage" => StatusCode::BAD_REQUEST,
-            "refused" => StatusCode::FORBIDDEN,
-            _ => StatusCode::SERVICE_UNAVAILABLE,
+        let is = |code: ErrorCode| error.code == code.as_str();
+        let status = if is(ErrorCode::BadRequest) || is(ErrorCode::Usage) {
+            StatusCode::BAD_REQUEST
+        } else if is(ErrorCode::Refused) {
+            StatusCode::FORBIDDEN
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
         };
         Self { status, error }
     }
@@ -61,7 +64,7 @@ impl Refusal {
     pub fn unexpected_response() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "daemon_nonsense",
+            ErrorCode::DaemonNonsense,
             "unexpected answer from the daemon",
         )
     }
@@ -130,7 +133,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
             Ok(Query(params)) => Ok(Self(params)),
             Err(rejection) => Err(Refusal::new(
                 StatusCode::BAD_REQUEST,
-                "bad_request",
+                ErrorCode::BadRequest,
                 rejection.body_text(),
             )),
         }
@@ -146,7 +149,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
 
     async fn from_request(request: Request<Body>, state: &S) -> Result<Self, Refusal> {
         let refused = |status, why: String| {
-            Refusal::new(status, "bad_request", why)
+            Refusal::new(status, ErrorCode::BadRequest, why)
                 .hint("send a JSON object with `Content-Type: application/json`, at least `{}`")
         };
         // Requires an object: deserialization of a struct would also accept a list without field
@@ -195,7 +198,7 @@ pub fn unknown_session(id: &str) -> Refusal {
     let shown = vik_base::report::one_line(id, 60);
     Refusal::new(
         StatusCode::NOT_FOUND,
-        "no_session",
+        ErrorCode::NoSession,
         format!("no session `{shown}`"),
     )
     .hint("`GET /api/v1/runs` lists all sessions")
@@ -207,7 +210,7 @@ async fn text_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<St
         Ok(Path(text)) => Ok(text),
         Err(rejection) => Err(Refusal::new(
             rejection.status(),
-            "bad_request",
+            ErrorCode::BadRequest,
             rejection.body_text(),
         )),
     }

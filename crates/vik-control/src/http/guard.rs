@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use vik_base::clock;
+use vik_base::report::ErrorCode;
 use vik_core::scheduler::Actor;
 
 use super::answer::Refusal;
@@ -56,7 +57,9 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
                 }
             }
         }
-        None => return Refusal::new(StatusCode::FORBIDDEN, "refused", "unknown origin").into_response(),
+        None => {
+            return Refusal::new(StatusCode::FORBIDDEN, ErrorCode::Refused, "unknown origin").into_response();
+        }
     };
     request.extensions_mut().insert(by);
     next.run(request).await
@@ -90,14 +93,14 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Refusal> {
     if !is_own_name(host) {
         return Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "host",
+            ErrorCode::Host,
             "the Host header is not an address of this machine",
         )
         .hint("use the address that `vik status` prints"));
     }
     let cross_site = Refusal::new(
         StatusCode::FORBIDDEN,
-        "origin",
+        ErrorCode::Origin,
         "the request comes from another website",
     );
     match text(headers, header::ORIGIN) {
@@ -154,7 +157,7 @@ fn credential(keys: &Keys, headers: &HeaderMap, peer: IpAddr) -> Option<Credenti
 fn unauthorized() -> Refusal {
     Refusal::new(
         StatusCode::UNAUTHORIZED,
-        "unauthorized",
+        ErrorCode::Unauthorized,
         "missing or invalid token: send `Authorization: Bearer …`",
     )
     .hint("`vik status` prints a link for the browser; a program sends the value of VIK_API_TOKEN or of the file `api.token` in the instance folder")

@@ -5,6 +5,7 @@ use std::path::Path;
 use axum::extract;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use vik_base::report::ErrorCode;
 
 use super::answer::Refusal;
 
@@ -81,7 +82,7 @@ pub async fn file(extract::Path(name): extract::Path<String>) -> Response {
 
 fn asset(name: &str) -> Response {
     let Some((_, bytes)) = ASSETS.iter().find(|(known, _)| *known == name) else {
-        return Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such file").into_response();
+        return Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "no such file").into_response();
     };
     let kind = match Path::new(name)
         .extension()

@@ -16,7 +16,7 @@ use vik_api::{
     DaemonState, Decided, DecisionsPage, Explained, Explanation, Health, IssuesPage, PROTOCOL, ReportView,
     Request, Response, RunsPage, SCHEMA, Status, Verb,
 };
-use vik_base::report::{Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Failure, ledger_failure};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Actor;
 use vik_orchestrator::{ControlRequest, api_view};
@@ -86,7 +86,7 @@ impl Daemon {
         let stopping = || {
             Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                crate::STOPPING,
+                ErrorCode::Stopping,
                 "the daemon is shutting down",
             )
         };
@@ -100,7 +100,7 @@ impl Daemon {
             Ok(Err(_)) => Err(stopping()),
             Err(_) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "busy",
+                ErrorCode::Busy,
                 "the daemon did not answer in time",
             )),
         }
@@ -135,7 +135,7 @@ impl Daemon {
         let daemon = Arc::clone(self);
         match tokio::task::spawn_blocking(move || read(&daemon)).await {
             Ok(done) => done,
-            Err(error) => Err(Failure::failed("bug", "a query did not finish", &error).into()),
+            Err(error) => Err(Failure::failed(ErrorCode::Bug, "a query did not finish", &error).into()),
         }
     }
 
@@ -145,7 +145,7 @@ impl Daemon {
             Ok(Some(ledger)) => Ok(ledger),
             Ok(None) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "ledger",
+                ErrorCode::Ledger,
                 "no ledger found",
             )),
             Err(error) => Err(ledger_failure(&error).into()),
@@ -223,7 +223,7 @@ pub async fn issue(State(daemon): State<Arc<Daemon>>, IssueInPath(issue): IssueI
                 .map_err(|error| ledger_failure(&error))?;
             decisions.reverse();
             let runs = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue)
-                .map_err(|error| Failure::failed("history", "cannot read the history", &error))?;
+                .map_err(|error| Failure::failed(ErrorCode::History, "cannot read the history", &error))?;
             let known = decisions.iter().any(|decision| decision.issue.is_some());
             if now.is_none() && runs.is_empty() && !known {
                 return Err(Refusal::unknown_issue(&issue));
@@ -263,8 +263,9 @@ pub async fn runs(State(daemon): State<Arc<Daemon>>, Params(query): Params<PastQ
                     .map_err(|error| ledger_failure(&error))?,
                 Some(issue) => {
                     let found = history::of_issue(&daemon.layout, Some(&ledger), Some(&status), &issue);
-                    let mut runs = found
-                        .map_err(|error| Failure::failed("history", "cannot read the history", &error))?;
+                    let mut runs = found.map_err(|error| {
+                        Failure::failed(ErrorCode::History, "cannot read the history", &error)
+                    })?;
                     runs.reverse();
                     let more = runs.len() > limit as usize;
                     runs.truncate(limit as usize);
@@ -334,7 +335,7 @@ pub async fn report(
     let since: Since = is_valid.then(|| text.parse().ok()).flatten().ok_or_else(|| {
         Refusal::new(
             StatusCode::BAD_REQUEST,
-            "bad_request",
+            ErrorCode::BadRequest,
             "`since` must be a duration (`24h`, `7d`), a date (`2026-03-01`), or a time (`2026-03-01T12:00:00Z`)",
         )
     })?;
@@ -407,6 +408,6 @@ pub async fn metrics(State(daemon): State<Arc<Daemon>>) -> Result<HttpResponse, 
     let text = daemon
         .metrics
         .text(&status, daemon.feed.readers())
-        .map_err(|error| Failure::failed("metrics", "cannot encode the metrics", &error))?;
+        .map_err(|error| Failure::failed(ErrorCode::Metrics, "cannot encode the metrics", &error))?;
     Ok(([(header::CONTENT_TYPE, metrics::TEXT_FORMAT)], text).into_response())
 }

@@ -13,6 +13,7 @@ use vik_api::{
     ReportView, Retry, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered,
     WhichIssue,
 };
+use vik_base::report::ErrorCode;
 
 use super::answer::Refusal;
 use super::openapi::openapi;
@@ -311,7 +312,7 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
 }
 
 async fn unknown() -> Response {
-    Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such path")
+    Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, "no such path")
         .hint("`GET /api/v1/openapi.json` lists all paths")
         .into_response()
 }
@@ -319,7 +320,7 @@ async fn unknown() -> Response {
 async fn wrong_method() -> Response {
     Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "method",
+        ErrorCode::Method,
         "method not allowed for this path",
     )
     .into_response()

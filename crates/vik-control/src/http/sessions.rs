@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vik_api::{DiffView, EventsPage, Excerpt, SCHEMA, ScriptView, SessionDetail, StderrTail};
-use vik_base::report::{Failure, ledger_failure};
+use vik_base::report::{ErrorCode, Failure, ledger_failure};
 use vik_session::attempt::PROMPT;
 use vik_session::secrets::masked;
 use vik_store::ledger::StoredAttempt;
@@ -111,7 +111,9 @@ pub async fn events(
             let page = daemon
                 .logs
                 .page(&files.log(), query.after.unwrap_or(0), limit)
-                .map_err(|error| Failure::failed("logs", "cannot read the log of the session", &error))?;
+                .map_err(|error| {
+                    Failure::failed(ErrorCode::Logs, "cannot read the log of the session", &error)
+                })?;
             Ok(EventsPage {
                 schema: SCHEMA,
                 session_id: session.0.to_string(),
@@ -142,7 +144,7 @@ pub async fn stderr(
     if !(1..=MOST_STDERR).contains(&bytes) {
         return Err(Refusal::new(
             StatusCode::BAD_REQUEST,
-            "bad_request",
+            ErrorCode::BadRequest,
             format!("`bytes` must be a number from 1 to {MOST_STDERR}"),
         ));
     }

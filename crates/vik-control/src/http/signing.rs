@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json as Unmasked};
 use vik_api::{SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
 use vik_base::clock;
-use vik_base::report::Failure;
+use vik_base::report::{ErrorCode, Failure};
 
 use super::answer::{Answer, Input, Json, Refusal};
 use super::read::Daemon;
@@ -28,7 +28,7 @@ pub async fn sign_in(
     let refused = || {
         Refusal::new(
             StatusCode::UNAUTHORIZED,
-            "sign_in",
+            ErrorCode::SignIn,
             "the link was already used, or has expired",
         )
         .hint("`vik status` prints a new one")
@@ -50,7 +50,8 @@ pub async fn sign_in(
     let (token, expires_at) = daemon
         .run_blocking(move |daemon| {
             let sign_in = daemon.keys.sign_ins().create(address, &user_agent, clock::now());
-            sign_in.map_err(|error| Failure::failed("sign_in", "cannot save the sign-in", &error).into())
+            sign_in
+                .map_err(|error| Failure::failed(ErrorCode::SignIn, "cannot save the sign-in", &error).into())
         })
         .await?;
     let id = token.split('.').next().unwrap_or_default().to_owned();
@@ -83,14 +84,14 @@ pub async fn revoke(
     Path(id): Path<String>,
     _: Input<Nothing>,
 ) -> Answer<Steered> {
-    let unknown = Refusal::new(StatusCode::NOT_FOUND, "no_sign_in", "no such sign-in")
+    let unknown = Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NoSignIn, "no such sign-in")
         .hint("`GET /api/v1/sign-ins` lists all sign-ins");
     let count = daemon
         .run_blocking(move |daemon| {
             let revoked = daemon.keys.sign_ins().revoke(Some(&id), clock::now());
             let revoked = revoked.map_err(|error| {
                 Failure::failed(
-                    "sign_in",
+                    ErrorCode::SignIn,
                     "cannot save the revocation: it applies until the daemon restarts",
                     &error,
                 )

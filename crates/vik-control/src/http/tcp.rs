@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use vik_proc::TcpPeer;
 
 use super::answer::Refusal;
-use crate::REFUSED;
+use vik_base::report::ErrorCode;
 
 /// How many connections with a token are served at once.
 const MAX_AUTHORISED: usize = 1024;
@@ -223,20 +223,20 @@ impl TcpConnection {
         match self.admission.get_or_init(|| self.decide_admission()).await {
             Ok(admitted) if admitted.is_hidden && token == Token::Api => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
-                REFUSED,
+                ErrorCode::Refused,
                 "cannot find the process of this connection, so it may belong to an agent",
             )
             .hint("with `ssh -L`, use the link that `vik status` prints, in a browser or with `vik top --url LINK`")),
             Ok(_) => Ok(()),
             Err(Denied::Agent) => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
-                REFUSED,
+                ErrorCode::Refused,
                 "agents must not control the daemon that runs them",
             )
             .hint("the process of this connection belongs to an agent or could not be determined")),
             Err(Denied::Full) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "busy",
+                ErrorCode::Busy,
                 "too many connections are open",
             )),
         }

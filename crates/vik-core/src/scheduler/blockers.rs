@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{DecisionSubject, Hold, LookupResult, Scheduler};
+use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
 use crate::issue::{Issue, UNREADABLE_BLOCKER};
 use crate::machine::RootCause;
@@ -53,7 +54,7 @@ impl Scheduler {
                     "another issue is blocked by it, but no pull returns it; it is ignored as a blocker";
                 self.decide(
                     now,
-                    "blocker_absent",
+                    DecisionKind::BlockerAbsent,
                     DecisionSubject::issue(&id),
                     detail.to_owned(),
                 );
@@ -184,11 +185,11 @@ impl Scheduler {
             let list = |ids: &[IssueId]| ids.iter().map(IssueId::as_str).collect::<Vec<_>>().join(", ");
             let (kind, detail) = match self.blockers.holds.get(&id) {
                 Some(Hold::Cycle { issues }) => (
-                    "cycle",
+                    DecisionKind::Cycle,
                     format!("these issues wait for each other: {}", list(issues)),
                 ),
-                Some(Hold::Blocked { by, .. }) => ("blocked", format!("blocked by {}", list(by))),
-                _ => ("unblocked", "all blockers are closed".to_owned()),
+                Some(Hold::Blocked { by, .. }) => (DecisionKind::Blocked, format!("blocked by {}", list(by))),
+                _ => (DecisionKind::Unblocked, "all blockers are closed".to_owned()),
             };
             self.decide(now, kind, DecisionSubject::issue(&id), detail);
             // The ledger needs the change when no daemon runs that can answer.

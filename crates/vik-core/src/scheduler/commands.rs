@@ -2,6 +2,7 @@
 
 use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest, Scheduler};
 use crate::attempt::StopReason;
+use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
 use crate::machine::{Observation, ParkReason, Phase, Run};
 use crate::plural;
@@ -18,7 +19,7 @@ impl Scheduler {
             Command::Drain => {
                 self.draining = true;
                 let detail = format!("drained by {by}");
-                self.decide(now, "drain", DecisionSubject::default(), detail);
+                self.decide(now, DecisionKind::Drain, DecisionSubject::default(), detail);
                 CommandResult::Done(self.spending.running().count())
             }
         };
@@ -27,9 +28,17 @@ impl Scheduler {
 
     fn pause(&mut self, issue: Option<&IssueId>, paused: bool, by: &Actor, now: Now) -> CommandResult {
         let (kind, detail, same) = if paused {
-            ("pause", format!("paused by {by}"), "it is already paused")
+            (
+                DecisionKind::Pause,
+                format!("paused by {by}"),
+                "it is already paused",
+            )
         } else {
-            ("continue", format!("resumed by {by}"), "it is not paused")
+            (
+                DecisionKind::Resume,
+                format!("resumed by {by}"),
+                "it is not paused",
+            )
         };
         let did = match issue {
             None => std::mem::replace(&mut self.paused, paused) != paused,
@@ -91,7 +100,7 @@ impl Scheduler {
             return CommandResult::NoEffect("the issue has no running or waiting attempt");
         }
         let detail = format!("cancelled by {by}");
-        self.decide(now, "cancel", DecisionSubject::issue(issue), detail);
+        self.decide(now, DecisionKind::Cancel, DecisionSubject::issue(issue), detail);
         self.record(issue, Observation { events, changed }, now);
         CommandResult::Done(count)
     }
@@ -135,7 +144,7 @@ impl Scheduler {
             stage: stage.as_ref(),
             ..DecisionSubject::issue(issue)
         };
-        self.decide(now, "unpark", about, detail);
+        self.decide(now, DecisionKind::Retry, about, detail);
         self.record(
             issue,
             Observation {

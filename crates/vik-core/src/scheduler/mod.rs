@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, Stored};
+use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::issue::Wanted;
 use crate::machine::{IssueMachine, LifetimeUsage, Observation, PullNo, Run, RunEvent};
@@ -280,7 +281,7 @@ impl Scheduler {
         self.update_blocked_holds(now);
         self.free_raised(now);
         self.release_unneeded_approvals(now);
-        self.decide(now, "reloaded", DecisionSubject::default(), detail);
+        self.decide(now, DecisionKind::Reloaded, DecisionSubject::default(), detail);
         // The states of interest may have changed.
         self.effects.push(Effect::Pull);
     }
@@ -289,8 +290,8 @@ impl Scheduler {
         let why: Option<Arc<str>> = why.map(Into::into);
         if why.is_some() != self.pressure.is_some() {
             let (kind, detail) = match &why {
-                Some(why) => ("pressure", why.to_string()),
-                None => ("no_pressure", "memory is available again".to_owned()),
+                Some(why) => (DecisionKind::Pressure, why.to_string()),
+                None => (DecisionKind::NoPressure, "memory is available again".to_owned()),
             };
             self.decide(now, kind, DecisionSubject::default(), detail);
         }
@@ -336,9 +337,14 @@ impl Scheduler {
         self.record_day_total(now);
         if has_restarted {
             let detail = "the previous conversation could not be resumed; a new one was started".to_owned();
-            self.decide(now, "resume_failed", DecisionSubject::start(&start), detail);
+            self.decide(
+                now,
+                DecisionKind::ResumeFailed,
+                DecisionSubject::start(&start),
+                detail,
+            );
         }
-        self.decide(now, "ended", DecisionSubject::start(&start), detail);
+        self.decide(now, DecisionKind::Ended, DecisionSubject::start(&start), detail);
         self.record(issue, observed.unwrap_or_default(), now);
         self.enforce_all(now);
         self.effects.push(Effect::Pull);
@@ -366,14 +372,14 @@ impl Scheduler {
 
     // --- recorded decisions and events
 
-    fn decide(&mut self, now: Now, kind: &str, about: DecisionSubject<'_>, detail: String) {
+    fn decide(&mut self, now: Now, kind: DecisionKind, about: DecisionSubject<'_>, detail: String) {
         self.changes.decisions.push(Decision {
             at: now.wall,
             issue: about.issue.cloned(),
             stage: about.stage.cloned(),
             run: about.run,
             attempt_id: about.attempt_id,
-            kind: kind.to_owned(),
+            kind,
             detail,
         });
     }
@@ -390,19 +396,20 @@ impl Scheduler {
     fn record_event(&mut self, issue: &IssueId, event: RunEvent, now: Now) {
         let (run, stage) = event.about();
         let (kind, detail) = match &event {
-            RunEvent::Ended { succeeded: true, .. } => {
-                ("run_ended", "the issue left the stage's state".to_owned())
-            }
+            RunEvent::Ended { succeeded: true, .. } => (
+                DecisionKind::RunEnded,
+                "the issue left the stage's state".to_owned(),
+            ),
             RunEvent::Ended { .. } => (
-                "run_ended",
+                DecisionKind::RunEnded,
                 "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
             ),
             RunEvent::BackingOff {
                 attempts, wait, why, ..
             } => (
                 match why {
-                    crate::machine::WaitReason::Backoff => "backing_off",
-                    crate::machine::WaitReason::Quota => "quota",
+                    crate::machine::WaitReason::Backoff => DecisionKind::BackingOff,
+                    crate::machine::WaitReason::Quota => DecisionKind::Quota,
                 },
                 format!(
                     "{} used; next attempt in {}",
@@ -410,20 +417,20 @@ impl Scheduler {
                     crate::duration::Span(*wait)
                 ),
             ),
-            RunEvent::Awaiting { request, .. } => ("awaiting_approval", request.message()),
+            RunEvent::Awaiting { request, .. } => (DecisionKind::AwaitingApproval, request.message()),
             RunEvent::Answered {
                 request, answer, by, ..
-            } => ("answered", request.answered(answer, by)),
+            } => (DecisionKind::Answered, request.answered(answer, by)),
             RunEvent::Parked { reason, .. } => (
-                "parked",
+                DecisionKind::Parked,
                 format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
             ),
-            RunEvent::Freed { .. } => ("freed", "the issue changed".to_owned()),
+            RunEvent::Freed { .. } => (DecisionKind::Freed, "the issue changed".to_owned()),
             RunEvent::Closed { .. } => (
-                "closed",
+                DecisionKind::Closed,
                 "the issue was closed and is no longer parked".to_owned(),
             ),
-            RunEvent::Unparked { .. } => ("unparked", "more attempts are allowed now".to_owned()),
+            RunEvent::Unparked { .. } => (DecisionKind::Unparked, "more attempts are allowed now".to_owned()),
         };
         let about = DecisionSubject {
             issue: Some(issue),
@@ -460,7 +467,7 @@ impl Scheduler {
             resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
             at: now.wall,
         });
-        self.decide(now, "started", DecisionSubject::start(start), why);
+        self.decide(now, DecisionKind::Started, DecisionSubject::start(start), why);
     }
 
     /// Stops an attempt, once.
@@ -478,7 +485,7 @@ impl Scheduler {
                 attempt_id: Some(attempt_id),
                 ..DecisionSubject::issue(issue)
             };
-            self.decide(now, "stopped", about, why.to_string());
+            self.decide(now, DecisionKind::Stopped, about, why.to_string());
             self.effects.push(Effect::Stop { attempt_id, why });
         }
         is_first

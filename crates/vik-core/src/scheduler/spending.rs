@@ -11,6 +11,7 @@ use super::{DecisionSubject, Effect, Scheduler};
 use crate::approval::Gate;
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::changes::Estimates;
+use crate::decision_kind::DecisionKind;
 use crate::ids::{AgentName, AttemptId, IssueId, StageName};
 use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::IssueMachine;
@@ -224,7 +225,7 @@ impl Scheduler {
         running.warned.push(of);
         self.decide(
             now,
-            "limit_near",
+            DecisionKind::LimitNear,
             DecisionSubject::start(start),
             limit.to_string(),
         );

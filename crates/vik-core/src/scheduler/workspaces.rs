@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{DecisionSubject, Effect, Scheduler};
 use crate::attempt::StopReason;
+use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
 use crate::issue::{Fingerprint, Issue};
 use crate::machine::{IssueMachine, Phase};
@@ -146,7 +147,7 @@ impl Scheduler {
         let detail = format!("the issue is in the terminal state `{}`", issue.state);
         self.decide(
             now,
-            "removing_workspace",
+            DecisionKind::RemovingWorkspace,
             DecisionSubject::issue(&issue.id),
             detail,
         );
@@ -159,7 +160,7 @@ impl Scheduler {
         }
         let (kind, detail) = if removed {
             self.workspaces.all.remove(issue);
-            ("workspace_removed", "the issue is finished")
+            (DecisionKind::WorkspaceRemoved, "the issue is finished")
         } else {
             let known = self
                 .machines
@@ -168,7 +169,7 @@ impl Scheduler {
             let known = known.unwrap_or_else(|| Issue::bare(issue.clone()).fingerprint());
             self.workspaces.kept.insert(issue.clone(), known);
             (
-                "workspace_kept",
+                DecisionKind::WorkspaceKept,
                 "the workspace could not be removed, or contains unsaved work",
             )
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::changes::{Decision, Stored};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull};
 use vik_core::limits::{LimitScope, LimitUnit, Spend};

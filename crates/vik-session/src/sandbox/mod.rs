@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vik_base::report::{Exit, Failure};
+use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::IssueId;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
@@ -308,7 +308,7 @@ pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
         {
             return Err(Failure::new(
                 Exit::Failed,
-                "sandbox",
+                ErrorCode::Sandbox,
                 ConfineError::NoHome.to_string(),
             ));
         }
@@ -321,7 +321,7 @@ pub fn check(workflow: &Workflow) -> Result<Option<Weakness>, Failure> {
                 "cannot set up the sandbox of the stage `{}` on this system",
                 stage.name
             );
-            Failure::failed("sandbox", message, &error).hint(error.hint().unwrap_or(
+            Failure::failed(ErrorCode::Sandbox, message, &error).hint(error.hint().unwrap_or(
                 "`vik doctor` shows what this system supports; with `sandbox: off` in the agent's profile, its agents run with all the rights of this user",
             ))
         })?;

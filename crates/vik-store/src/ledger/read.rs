@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, OpenFlags, Row, params};
 use vik_core::changes::{Decision, EndedAttempt, Estimates, StartedAttempt, Stored};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 
@@ -109,11 +110,18 @@ impl Reader {
     pub fn last_block(&self, issue: &IssueId) -> Result<Option<Decision>, LedgerError> {
         let found = self.list(
             "SELECT at, issue, stage, run, session, kind, detail FROM decisions
-             WHERE issue = ?1 AND kind IN ('blocked', 'cycle', 'unblocked') ORDER BY id DESC LIMIT 1",
-            [issue.as_str()],
+             WHERE issue = ?1 AND kind IN (?2, ?3, ?4) ORDER BY id DESC LIMIT 1",
+            params![
+                issue.as_str(),
+                DecisionKind::Blocked.as_str(),
+                DecisionKind::Cycle.as_str(),
+                DecisionKind::Unblocked.as_str()
+            ],
             decision,
         )?;
-        Ok(found.into_iter().find(|decision| decision.kind != "unblocked"))
+        Ok(found
+            .into_iter()
+            .find(|decision| decision.kind != DecisionKind::Unblocked))
     }
 
     /// Returns the latest attempts of one issue or of all issues, newest first.
@@ -297,7 +305,7 @@ pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
         stage: read_optional_name(row, 2)?,
         run: read_optional_run(row, 3)?,
         attempt_id: read_optional_attempt_id(row, 4)?,
-        kind: row.get(5)?,
+        kind: row.get::<_, String>(5)?.into(),
         detail: row.get(6)?,
     })
 }

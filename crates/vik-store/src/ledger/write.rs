@@ -239,7 +239,7 @@ fn put_decision(db: &Connection, decision: &Decision) -> rusqlite::Result<()> {
         decision.stage.as_ref().map(|name| name.as_str()),
         decision.run.map(|id| id.to_string()),
         decision.attempt_id.map(|id| id.to_string()),
-        decision.kind,
+        decision.kind.as_str(),
         decision.detail,
     ])?;
     Ok(())

@@ -50,11 +50,8 @@ impl Story {
         self.end(report)
     }
 
-    fn kinds(&self) -> Vec<&str> {
-        self.decisions
-            .iter()
-            .map(|decision| decision.kind.as_str())
-            .collect()
+    fn kinds(&self) -> Vec<&DecisionKind> {
+        self.decisions.iter().map(|decision| &decision.kind).collect()
     }
 }
 
@@ -80,7 +77,7 @@ fn closed_parked_issue_returns_as_a_new_run() {
             }
             assert_eq!(story.parked(), None);
             assert!(story.removes(), "its workspace goes");
-            assert!(story.kinds().contains(&"closed"));
+            assert!(story.kinds().contains(&&DecisionKind::Closed));
             let issue = "1".into();
             story.send(Input::WorkspaceRemoved { issue, removed: true });
             if restart {

@@ -3,10 +3,10 @@
 use super::*;
 
 impl Story {
-    fn decisions_of(&self, kind: &str) -> usize {
+    fn decisions_of(&self, kind: &DecisionKind) -> usize {
         self.decisions
             .iter()
-            .filter(|decision| decision.kind == kind)
+            .filter(|decision| decision.kind == *kind)
             .count()
     }
 }
@@ -30,12 +30,12 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
     for _ in 0..3 {
         story.pull(TO_DO).send(shown(LookupResult::Unknown)).wait(1);
     }
-    assert_eq!(story.decisions_of("show_failed"), 1);
+    assert_eq!(story.decisions_of(&DecisionKind::LookupFailed), 1);
     for _ in 0..3 {
         story.pull(TO_DO).send(shown(LookupResult::Missing)).wait(1);
         assert_eq!(story.hold("1"), Some(Hold::Missing), "the pull did bring it");
     }
-    assert_eq!(story.decisions_of("gone"), 1);
+    assert_eq!(story.decisions_of(&DecisionKind::Missing), 1);
     assert_eq!(story.starts.len(), 0);
     assert_eq!(
         story.scheduler.waiting(story.now, 9).1,
@@ -87,5 +87,5 @@ fn restarted_conversation_is_recorded() {
         ..of(Outcome::Failed)
     };
     story.pull(TO_DO).end(failed).pull(TO_DO);
-    assert_eq!(story.decisions_of("resume_failed"), 1);
+    assert_eq!(story.decisions_of(&DecisionKind::ResumeFailed), 1);
 }

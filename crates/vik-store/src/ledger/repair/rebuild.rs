@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::machine::{IssueMachine, LifetimeUsage, PullNo};
@@ -77,7 +78,7 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
         stage: None,
         run: None,
         attempt_id: None,
-        kind: "repaired".to_owned(),
+        kind: DecisionKind::Repaired,
         detail:
             "the ledger was damaged or missing; it was rebuilt from its readable parts and from the session logs"
                 .to_owned(),

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 use vik_core::attempt::AttemptResult;
 use vik_core::changes::{Decision, EndedAttempt, RunOver, StartedAttempt};
+use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::Spend;
 use vik_core::machine::IssueMachine;
@@ -104,7 +105,7 @@ fn decision(issue: Option<&str>, second: i64) -> Decision {
         stage: Some("plan".into()),
         run: Some(run_id(1)),
         attempt_id: None,
-        kind: "started".to_owned(),
+        kind: DecisionKind::Started,
         detail: format!("decision {second}"),
     }
 }

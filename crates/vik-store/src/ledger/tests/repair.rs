@@ -160,7 +160,10 @@ fn repair_from_logs_alone_keeps_limits_and_open_attempts() {
     let reader = Reader::open(service.path()).unwrap().unwrap();
     assert_eq!(reader.claims().unwrap().len(), 1);
     assert_eq!(reader.attempts(None, 10).unwrap().len(), 5);
-    assert_eq!(reader.decisions(None, 10).unwrap()[0].kind, "repaired");
+    assert_eq!(
+        reader.decisions(None, 10).unwrap()[0].kind,
+        DecisionKind::Repaired
+    );
 }
 
 #[test]

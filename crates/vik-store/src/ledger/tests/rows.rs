@@ -60,6 +60,24 @@ fn reader_returns_attempts_claims_runs_and_decisions() {
 }
 
 #[test]
+fn decision_of_an_unknown_kind_keeps_its_kind() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let unknown = Decision {
+        kind: "postponed".to_owned().into(),
+        ..decision(Some("A-1"), 1)
+    };
+    let changes = Changes {
+        decisions: vec![unknown.clone()],
+        ..Changes::default()
+    };
+    ledger.commit(changes).wait().unwrap();
+    let found = reader(&folder).decisions(None, 10).unwrap();
+    assert_eq!(found, [unknown]);
+    assert_eq!(found[0].kind.as_str(), "postponed");
+}
+
+#[test]
 fn figures_of_a_span_exclude_its_end() {
     let folder = TempDir::new().unwrap();
     let changes = sample(folder.path());
