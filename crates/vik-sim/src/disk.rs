@@ -46,10 +46,11 @@ impl Disk {
         self.paused = changes.paused.unwrap_or(self.paused);
     }
 
-    /// Returns the state that a new daemon reads.
+    /// Returns the state that a new daemon reads: the machines are stored as JSON.
     pub fn stored(&self) -> Stored {
+        let read = |machine| serde_json::from_str(&serde_json::to_string(machine).ok()?).ok();
         Stored {
-            machines: self.machines.values().cloned().collect(),
+            machines: self.machines.values().filter_map(read).collect(),
             days: self.days.iter().map(|(date, spend)| (*date, *spend)).collect(),
             paused: self.paused,
             ..Stored::default()

@@ -65,6 +65,8 @@ faults! {
     ChangesUnread = "changes_unread";
     /// An issue that returns to an earlier state is treated as changed by a person.
     FlapFrees = "flap_frees";
+    /// A stop is lost at a restart.
+    StopForgotten = "stop_forgotten";
     /// A stop is not carried out.
     StopIgnored = "stop_ignored";
     /// The scheduler does not receive the spending of running attempts.

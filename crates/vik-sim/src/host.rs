@@ -56,7 +56,7 @@ enum AgentEnd {
 }
 
 /// The behaviour of a seed's agents.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Temper {
     /// The percentage of successful agents that move the issue.
     pub moves: u64,

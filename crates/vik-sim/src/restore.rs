@@ -22,6 +22,13 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 runs.retain(|run| run["phase"].get("parked").is_none());
             }
         }),
+        Some(Fault::StopForgotten) => patch(stored, |machine| {
+            for run in machine["runs"].as_array_mut().into_iter().flatten() {
+                if let Some(active) = run["phase"].get_mut("active") {
+                    active["stopping"] = Value::Null;
+                }
+            }
+        }),
         Some(Fault::PauseForgotten) => {
             stored.paused = false;
             patch(stored, |machine| machine["paused"] = false.into());

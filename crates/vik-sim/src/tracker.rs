@@ -1,7 +1,7 @@
 //! The tracker: issues that people and agents change, and pulls that may be old, incomplete or
 //! wrong.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -44,13 +44,38 @@ pub struct Item {
     pub blocked_by: Vec<usize>,
     pub scope: &'static [&'static str],
     pub author: &'static str,
-    priority: Option<u8>,
-    created: Option<u8>,
+    pub priority: Option<u8>,
+    /// The day of January 2026 on which it was created.
+    pub created: Option<u8>,
     /// The JSON of a pull.
     text: Arc<str>,
 }
 
 impl Item {
+    pub fn new(issue: usize, state: &'static str) -> Self {
+        let mut item = Self {
+            issue,
+            state,
+            title: 0,
+            description: 0,
+            blocked_by: Vec::new(),
+            scope: &[],
+            author: AUTHORS[0],
+            priority: None,
+            created: None,
+            text: "".into(),
+        };
+        item.write("");
+        item
+    }
+
+    /// Returns the item with this change.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self.write("");
+        self
+    }
+
     /// Returns the item without its blockers.
     pub fn without_blockers(&self) -> Arc<Self> {
         let mut item = self.clone();
@@ -118,24 +143,13 @@ pub struct Tracker {
 impl Tracker {
     pub fn new(issues: usize, rng: &mut Rng) -> Self {
         let item = |issue| {
-            let mut item = Item {
-                issue,
-                state: if rng.percent(70) {
-                    "todo"
-                } else {
-                    rng.pick(&STATES)
-                },
-                title: 0,
-                description: 0,
-                blocked_by: Vec::new(),
-                scope: rng.pick(&SCOPES),
-                author: AUTHORS[0],
-                priority: rng.percent(60).then(|| rng.between(1, 3) as u8),
-                created: rng.percent(60).then(|| rng.between(1, 9) as u8),
-                text: "".into(),
-            };
-            item.write("");
-            Arc::new(item)
+            let is_new = rng.percent(70);
+            let state = if is_new { "todo" } else { rng.pick(&STATES) };
+            Arc::new(Item::new(issue, state).with(|item| {
+                item.scope = rng.pick(&SCOPES);
+                item.priority = rng.percent(60).then(|| rng.between(1, 3) as u8);
+                item.created = rng.percent(60).then(|| rng.between(1, 9) as u8);
+            }))
         };
         Self {
             items: (0..issues).map(item).collect(),
@@ -300,7 +314,7 @@ pub fn read(text: &str, wanted: &Wanted) -> Vec<Issue> {
 
 /// Returns the snapshot with only the first item of each id.
 pub fn distinct(snapshot: &Snapshot) -> Snapshot {
-    let mut seen = [false; 64];
-    let first = |item: &&Arc<Item>| !std::mem::replace(&mut seen[item.issue], true);
+    let mut seen = BTreeSet::new();
+    let first = |item: &&Arc<Item>| seen.insert(item.issue);
     snapshot.iter().filter(first).cloned().collect()
 }

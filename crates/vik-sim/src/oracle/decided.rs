@@ -8,7 +8,7 @@ use vik_core::limits::{LimitScope, Spend};
 use vik_core::machine::{IssueMachine, ParkReason, RunEvent, WaitReason};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome};
-use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
+use vik_core::scheduler::{Command, CommandResult, Effect, RetryRequest, Scheduler};
 use vik_core::time::Now;
 
 use super::books::{Lived, Parked, day};
@@ -54,6 +54,9 @@ impl Oracle {
             )?;
         }
         for effect in effects {
+            if let Effect::RunEvent(_, event) = effect {
+                self.parks(event)?;
+            }
             match effect {
                 Effect::Start(start) => {
                     self.starts(start, scheduler, now)?;
@@ -300,7 +303,7 @@ impl Oracle {
                 }
             }
             Command::Retry(request) if matches!(answer, CommandResult::Done(_)) => {
-                self.unparks(super::number(&request.issue), request.attempts);
+                self.unparks(&request);
             }
             Command::Retry(_) | Command::Answer(_) => {}
         }
@@ -332,6 +335,30 @@ impl Oracle {
         Ok(())
     }
 
+    /// Checks that a parked run does nothing before it is freed.
+    fn parks(&mut self, event: &RunEvent) -> Held {
+        let (run, stage) = event.about();
+        match event {
+            RunEvent::Parked { .. } => {
+                self.parked_runs.insert(run);
+            }
+            RunEvent::Freed { .. }
+            | RunEvent::Unparked { .. }
+            | RunEvent::Ended { .. }
+            | RunEvent::Closed { .. } => {
+                self.parked_runs.remove(&run);
+            }
+            RunEvent::BackingOff { .. } | RunEvent::Awaiting { .. } | RunEvent::Answered { .. } => {
+                ensure(
+                    !self.parked_runs.contains(&run),
+                    "parked stages stay parked",
+                    || format!("run {run} of stage {stage}: {event:?}"),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     fn may_change(&mut self, issue: usize) {
         for ((of, _), (_, may_change)) in &mut self.last_run {
             *may_change |= *of == issue;
@@ -339,15 +366,19 @@ impl Oracle {
     }
 
     /// Checks that an unpark allows the requested number of attempts.
-    fn unparks(&mut self, issue: usize, more: Option<u32>) {
+    fn unparks(&mut self, request: &RetryRequest) {
+        let issue = number(&request.issue);
         self.may_change(issue);
         let policy = &self.policy;
         let life = &mut self.books.lives[issue];
         let mut any = false;
-        for ((_, stage), parked) in self.books.parked.iter().filter(|((of, _), _)| *of == issue) {
+        let freed = |(of, stage): &(usize, StageName)| {
+            *of == issue && request.stage.as_ref().is_none_or(|only| only == stage)
+        };
+        for ((_, stage), parked) in self.books.parked.iter().filter(|(key, _)| freed(key)) {
             any = true;
             let most = policy.stage(stage).map(|stage| stage.retry.max_attempts);
-            let more = more.or(most).unwrap_or(1).max(1);
+            let more = request.attempts.or(most).unwrap_or(1).max(1);
             let (counted, extra) = self.books.runs.entry(parked.run).or_default();
             *extra = (*extra).max((*counted + more).saturating_sub(most.unwrap_or(1)));
             life.extra = life

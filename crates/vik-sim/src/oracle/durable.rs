@@ -76,6 +76,7 @@ impl Oracle {
             known.missing = false;
             known.absent = false;
         }
+        self.parked_runs = self.books.parked.values().map(|parked| parked.run).collect();
         self.pulled.fill(None);
         self.ended.clear();
         self.due.clear();
@@ -96,6 +97,18 @@ impl Oracle {
             |attempt_id: &AttemptId| over.contains(attempt_id) || disk.claims.contains_key(attempt_id);
         self.facts.retain(|attempt_id, _| durable(attempt_id));
         Ok(())
+    }
+
+    /// Checks that a new daemon repeats the stops that an earlier one decided.
+    pub(crate) fn repeats_stops(&self) -> Held {
+        let mut stopping = self.books.active.iter();
+        let forgotten = stopping
+            .find(|(attempt_id, active)| active.stopped.is_some() && !self.stopped.contains(attempt_id));
+        ensure(
+            forgotten.is_none(),
+            "4: a restart repeats the stops of before",
+            || format!("{forgotten:?}"),
+        )
     }
 
     /// Checks that a new daemon recovers exactly these attempts.

@@ -7,7 +7,7 @@ use vik_core::machine::{ParkReason, RunEvent};
 use vik_core::scheduler::{Effect, Hold, Input, Scheduler};
 use vik_core::time::Now;
 use vik_core::trust::Trust;
-use vik_core::workflow::{Stage, Workflow};
+use vik_core::workflow::Workflow;
 
 use super::owned::may_be_followed;
 use super::{Broken, Oracle, ensure, number};
@@ -173,10 +173,6 @@ impl Oracle {
             Hold::BadIntent { .. } => {
                 let stage = self.policy.stage(stage);
                 stage.is_some_and(|stage| !may_be_followed(stage, item))
-            }
-            Hold::Approval { .. } => {
-                let stage = self.policy.stage(stage);
-                stage.is_some_and(Stage::asks_before)
             }
             Hold::Untrusted { .. } => self.trust(item) == Trust::Held,
             Hold::Filtered => true,

@@ -1,7 +1,9 @@
 //! Checks live processes.
 
 use vik_core::attempt::Start;
+use vik_core::machine::Phase;
 use vik_core::scheduler::Scheduler;
+use vik_core::time::Now;
 
 use super::{Broken, Oracle, ensure};
 use crate::disk::Disk;
@@ -9,9 +11,40 @@ use crate::host::{Host, Tree};
 
 type Held = Result<(), Broken>;
 
+/// Checks that a start which waits for an answer is held, and ends with its time limit.
+fn awaits_answers(scheduler: &Scheduler, now: Now) -> Held {
+    for (issue, run) in scheduler.runs() {
+        let Phase::Awaiting { until, .. } = &run.phase else {
+            continue;
+        };
+        let wakeup = scheduler.next_wakeup(now);
+        ensure(
+            wakeup.is_some_and(|wait| wait <= now.mono.until(*until)),
+            "the time limit of an approval is not slept through",
+            || format!("issue {issue}: wakes in {wakeup:?}, but the limit is {until:?}"),
+        )?;
+        let stages = scheduler
+            .explain(issue, now)
+            .into_iter()
+            .flat_map(|explanation| explanation.stages);
+        let mut stages = stages.filter(|one| one.stage == run.stage);
+        ensure(
+            stages.all(|one| one.hold.is_some() && one.attempt_id.is_none()),
+            "no attempt starts until a person approves the current text",
+            || {
+                format!(
+                    "issue {issue}, stage {} waits for an answer, but is not held",
+                    run.stage
+                )
+            },
+        )?;
+    }
+    Ok(())
+}
+
 impl Oracle {
     /// Checks what must hold at every instant.
-    pub(crate) fn standing(&self, host: &Host, disk: &Disk, scheduler: Option<&Scheduler>) -> Held {
+    pub(crate) fn standing(&self, host: &Host, disk: &Disk, scheduler: Option<&Scheduler>, now: Now) -> Held {
         for (attempt_id, tree) in host.trees.iter().filter(|(_, tree)| !tree.given_up) {
             const CLAIM: &str = "1: a claim exists while its process tree is running";
             ensure(disk.claims.contains_key(attempt_id), CLAIM, || {
@@ -25,7 +58,7 @@ impl Oracle {
                 })?;
             }
         }
-        Ok(())
+        scheduler.map_or(Ok(()), |scheduler| awaits_answers(scheduler, now))
     }
 
     /// Checks the start of a shim.

@@ -155,6 +155,8 @@ pub(crate) struct Oracle {
     due: BTreeMap<RunId, Mono>,
     busy: bool,
     draining: bool,
+    /// The parked runs, as the events of this daemon report them.
+    parked_runs: BTreeSet<RunId>,
     /// The attempts that this daemon stopped.
     stopped: BTreeSet<AttemptId>,
     /// Those that were stopped before their end was in their log.
@@ -185,6 +187,7 @@ impl Oracle {
             due: BTreeMap::new(),
             busy: false,
             draining: false,
+            parked_runs: BTreeSet::new(),
             stopped: BTreeSet::new(),
             stopped_in_time: BTreeSet::new(),
             lookups: BTreeSet::new(),

@@ -53,6 +53,17 @@ impl Daemon {
         &self.scheduler
     }
 
+    /// Removes the changes that are not committed, and the effects that are not carried out.
+    #[cfg(test)]
+    pub(super) fn take_decisions(&mut self) -> (Vec<Changes>, Vec<Effect>) {
+        let mut effects: Vec<_> = self.acting.drain(..).collect();
+        let decided = |batch: Batch| {
+            effects.extend(batch.effects);
+            batch.changes
+        };
+        (self.waiting.drain(..).map(decided).collect(), effects)
+    }
+
     /// Returns whether every decision is durable and carried out.
     pub(super) fn is_settled(&self) -> bool {
         self.waiting.is_empty() && self.acting.is_empty()
@@ -112,7 +123,8 @@ impl World {
             .iter()
             .map(|issue| self.tracker.id(*issue).clone());
         let workspaces = Input::Workspaces(workspaces.collect());
-        self.send(workspaces)
+        self.send(workspaces)?;
+        self.oracle.repeats_stops()
     }
 
     /// Returns the workflow as the core sees it.
@@ -129,7 +141,7 @@ impl World {
     }
 
     /// Returns the time that the scheduler receives.
-    fn reported_now(&self) -> Now {
+    pub(super) fn reported_now(&self) -> Now {
         let now = self.clock.now();
         if !self.has(Fault::WallForMono) {
             return now;

@@ -4,6 +4,8 @@ mod attempt;
 mod daemon;
 mod outside;
 mod quiet;
+#[cfg(test)]
+mod scenario;
 
 use std::sync::Arc;
 
@@ -46,6 +48,7 @@ pub struct World {
 }
 
 /// The parameters of a seed's world. Seeds that omit events find what a mix of all would hide.
+#[derive(Default)]
 struct Plan {
     weights: [u32; ACTIONS.len()],
     lies: u64,
@@ -123,21 +126,40 @@ impl World {
             filter.stages = vec!["plan".into(), "review".into()];
         }
         Self {
-            oracle: Oracle::new(issues, Arc::clone(&policy)),
+            filter,
+            plan,
+            fault,
+            trace: Trace::new(kept),
+            ..Self::around(policy, tracker, rng)
+        }
+    }
+
+    /// Creates a world in which nothing happens by itself.
+    fn around(policy: Arc<Workflow>, tracker: Tracker, rng: Rng) -> Self {
+        Self {
+            oracle: Oracle::new(tracker.len(), Arc::clone(&policy)),
             rng,
             clock: Clock::default(),
             tracker,
             host: Host::default(),
             disk: Disk::default(),
             policy,
-            filter,
+            filter: Filter::default(),
             daemon: None,
             busy: false,
             reports: Vec::new(),
-            trace: Trace::new(kept),
-            plan,
-            fault,
+            trace: Trace::new(0),
+            plan: Plan::default(),
+            fault: None,
         }
+    }
+
+    /// Creates a world for scripted events.
+    #[cfg(test)]
+    fn scripted(policy: Arc<Workflow>, issues: usize) -> Self {
+        let mut rng = Rng::new(1);
+        let tracker = Tracker::new(issues, &mut rng);
+        Self::around(policy, tracker, rng)
     }
 
     /// Performs one event, then checks all invariants.
@@ -188,7 +210,8 @@ impl World {
             }
         }
         let scheduler = self.daemon.as_ref().map(Daemon::scheduler);
-        self.oracle.standing(&self.host, &self.disk, scheduler)
+        let now = self.reported_now();
+        self.oracle.standing(&self.host, &self.disk, scheduler, now)
     }
 
     /// Returns the recorded events.

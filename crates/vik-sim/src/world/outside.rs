@@ -6,8 +6,8 @@ use vik_core::scheduler::{Actor, ApprovalReply, Command, Input, LookupResult, Re
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
-use super::World;
 use super::daemon::Pulling;
+use super::{Held, World};
 use crate::fault::Fault;
 use crate::oracle::{Broken, ensure, number};
 use crate::policy;
@@ -75,6 +75,12 @@ impl World {
             Some(printed) => printed,
             None => self.tracker.pulled(self.plan.lies, &mut self.rng),
         };
+        self.pull_succeeds(printed, lie)?;
+        Ok(true)
+    }
+
+    /// Handles the output of a pull, which contains this falsehood.
+    pub(super) fn pull_succeeds(&mut self, printed: Snapshot, lie: &'static str) -> Held {
         let distinct = tracker::distinct(&printed);
         self.trace.note(Event::Pulled {
             brought: distinct.len(),
@@ -83,8 +89,7 @@ impl World {
         let text = tracker::print(&self.spoilt(printed));
         self.oracle.sees(distinct);
         let input = self.read(text)?;
-        self.send(input)?;
-        Ok(true)
+        self.send(input)
     }
 
     /// Returns the input for the output of a pull: unchanged, if it equals the last one.

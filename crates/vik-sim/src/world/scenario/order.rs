@@ -1,0 +1,82 @@
+//! The order of starts, and what many waiting issues cost.
+
+use super::*;
+
+#[test]
+fn older_issues_of_a_priority_start_first() {
+    let of = |issue, priority, created| {
+        todo(issue).with(|item| (item.priority, item.created) = (priority, created))
+    };
+    let mut world = scenario("", "", "");
+    world.pull(&[
+        of(0, Some(1), None),
+        of(1, Some(1), Some(9)),
+        of(2, None, Some(1)),
+        of(3, Some(1), Some(2)),
+    ]);
+    let order = world.starts.iter().map(|start| start.issue.id.as_str());
+    assert_eq!(order.collect::<Vec<_>>(), ["3", "1", "0", "2"]);
+}
+
+#[test]
+fn thousands_that_wait_cost_neither_decisions_nor_changes() {
+    let text = scenario("loop: { max_issue_concurrency: 1 }", "", "").text;
+    let mut world = Scenario::with(&text, 10_000, []);
+    let all: Vec<_> = (0..10_000).map(todo).collect();
+    world.pull(&all);
+    let decisions = world.decisions.len();
+    for _ in 0..3 {
+        world.pass(1);
+        world.pull(&all);
+        assert!(world.effects.is_empty());
+    }
+    assert_eq!(world.decisions.len(), decisions);
+    let (some, waiting) = world.scheduler().waiting(world.now(), 5);
+    assert_eq!((some.len(), waiting), (5, 9_999));
+}
+
+#[test]
+fn work_that_moves_its_issue_comes_to_an_end() {
+    for slots in 1..4 {
+        let mut world = Scenario::new(&format!(
+            "loop: {{ max_issue_concurrency: {slots} }}
+issues: {{ pull: {{ command: list }} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
+issue:
+  stages:
+    code: {{ when: {{ state: todo }}, agent: a, prompt: p }}
+    review: {{ when: {{ state: review }}, agent: a, prompt: p }}
+"
+        ));
+        let mut states = ["todo"; 5];
+        for _ in 0..100 {
+            let items: Vec<_> = states
+                .iter()
+                .enumerate()
+                .map(|(issue, state)| Item::new(issue, state))
+                .collect();
+            world.pull(&items);
+            if world.quiescence() == Quiescence::Idle {
+                break;
+            }
+            for start in world.running() {
+                let issue = crate::oracle::number(&start.issue.id);
+                states[issue] = if states[issue] == "todo" { "review" } else { "done" };
+                world.end_of(&start, ran(Outcome::Succeeded));
+            }
+        }
+        assert_eq!(states, ["done"; 5]);
+        assert_eq!(world.quiescence(), Quiescence::Idle);
+        assert_eq!(world.scheduler().runs().count(), 0);
+        assert_eq!(world.starts.len(), 10);
+    }
+}
+
+#[test]
+fn draining_scheduler_starts_nothing_more() {
+    let mut world = scenario("loop: { max_issue_concurrency: 1 }", "", "");
+    world.pull(&[todo(0), todo(1)]).send(Input::Drain);
+    world.succeed(0).pull(&[todo(0), todo(1)]).wait(10_000);
+    assert_eq!(world.starts.len(), 1);
+    assert_eq!(world.hold(1), Some(Hold::Draining));
+}

@@ -1,0 +1,114 @@
+//! What parks a stage, and what frees it.
+
+use super::*;
+
+/// Tries one issue that keeps its state until nothing starts any more.
+fn exhaust(stage: &str, report: &AttemptResult) -> Scenario {
+    let mut world = scenario("", "", stage);
+    for _ in 0..20 {
+        world.pull(&[todo(0)]);
+        if !world.running().is_empty() {
+            world.end(report.clone()).pull(&[todo(0)]);
+            assert!(world.running().is_empty(), "it backs off");
+        }
+        world.wait(600);
+    }
+    world.pull(&[todo(0)]).wait(100_000);
+    assert!(world.running().is_empty());
+    world
+}
+
+fn is_parked_after(stage: &str, report: &AttemptResult, starts: usize, reason: ParkReason) {
+    let world = exhaust(stage, report);
+    assert_eq!((world.starts.len(), world.parked()), (starts, Some(reason)));
+}
+
+#[test]
+fn success_without_progress_is_parked() {
+    is_parked_after("", &ran(Outcome::Succeeded), 3, ParkReason::NoProgress);
+}
+
+#[test]
+fn failure_without_end_is_parked() {
+    is_parked_after("", &ran(Outcome::Failed), 3, ParkReason::AttemptsUsedUp);
+}
+
+#[test]
+fn unproven_end_parks_the_issue() {
+    is_parked_after("", &failed(FailureClass::UnprovenEnd), 1, ParkReason::UnprovenEnd);
+}
+
+#[test]
+fn lost_attempts_back_off_until_too_many_park_the_issue() {
+    is_parked_after(
+        "retry: { max_attempts: 1 }",
+        &AttemptResult::new(Outcome::Lost),
+        5,
+        ParkReason::Lost,
+    );
+}
+
+#[test]
+fn exhausted_issue_is_freed_only_by_its_change() {
+    let mut world = exhaust("", &ran(Outcome::Failed));
+    world.pull(&[later(0)]).pull(&[todo(0)]);
+    assert!(world.running().is_empty(), "the state goes away and comes back");
+    world.pull(&[titled(todo(0), 1)]);
+    assert_eq!(world.running().len(), 1);
+    assert_eq!(world.running()[0].attempt, 1, "a new run");
+}
+
+#[test]
+fn parked_stage_is_not_freed_by_an_edit_of_its_own_attempt() {
+    let mut world = scenario("", "", "");
+    world.pull(&[todo(0)]).end(failed(FailureClass::Auth));
+    assert_eq!(world.parked(), Some(ParkReason::Auth), "at once");
+    world.crash();
+    // The agent edited the issue before the end.
+    let edited = [titled(todo(0), 1)];
+    world.pull(&edited).pull(&[titled(later(0), 1)]).pull(&edited);
+    assert_eq!(world.starts.len(), 1);
+    world.pull(&[titled(todo(0), 2)]);
+    assert_eq!(world.starts.len(), 2, "a person edits it");
+}
+
+#[test]
+fn retry_of_a_stage_leaves_the_other_parked_stages() {
+    let mut world = two_stages("");
+    let refused = || failed(FailureClass::Auth);
+    world
+        .pull(&[todo(0)])
+        .end(refused())
+        .pull(&[todo(0)])
+        .end(refused());
+    let parked = |world: &Scenario| (world.is_parked("plan"), world.is_parked("code"));
+    assert_eq!(parked(&world), (true, true));
+    assert_eq!(parked(world.retry(Some("other"), None)), (true, true));
+    assert_eq!(parked(world.retry(Some("code"), None)), (true, false));
+    assert_eq!(parked(world.retry(None, None)), (false, false));
+}
+
+#[test]
+fn parked_stage_delays_the_next_stage_until_a_pull() {
+    let mut world = two_stages("");
+    world.pull(&[todo(0)]).end(failed(FailureClass::Auth));
+    assert_eq!((world.starts.len(), world.parked()), (1, Some(ParkReason::Auth)));
+    assert_eq!(world.hold_of(0, "code"), Some(Hold::Settling));
+    assert_eq!(world.quiescence(), Quiescence::NeedsPull);
+    world.pull_fails();
+    assert_eq!(world.starts.len(), 1);
+    world.pull(&[todo(0)]);
+    assert_eq!(world.starts[1].stage.name.as_str(), "code");
+}
+
+#[test]
+fn unparked_stage_waits_until_the_issue_is_seen_again() {
+    let mut world = scenario("", "", "");
+    world
+        .pull(&[todo(0)])
+        .end(failed(FailureClass::Auth))
+        .retry(None, None);
+    assert_eq!((world.starts.len(), world.parked()), (1, None));
+    world.pull(&[todo(0)]).wait(60);
+    assert_eq!(world.starts.len(), 2);
+}
