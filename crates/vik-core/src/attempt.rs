@@ -142,6 +142,12 @@ impl AttemptResult {
         self.answered.unwrap_or(self.ran)
     }
 
+    /// Returns whether the attempt failed because of Vik itself. Such an attempt uses up no attempt
+    /// of its run or its issue.
+    pub fn is_internal(&self) -> bool {
+        self.failure_class == Some(FailureClass::Internal)
+    }
+
     /// Creates a result with nothing but an outcome.
     pub fn new(outcome: Outcome) -> Self {
         Self {

@@ -222,7 +222,7 @@ mod tests {
         Outcome::Lost,
     ];
 
-    const CLASSES: [Option<FailureClass>; 13] = [
+    const CLASSES: [Option<FailureClass>; 14] = [
         None,
         Some(FailureClass::RateLimit),
         Some(FailureClass::Overloaded),
@@ -235,6 +235,7 @@ mod tests {
         Some(FailureClass::Verify),
         Some(FailureClass::Denied),
         Some(FailureClass::Agent),
+        Some(FailureClass::Internal),
         Some(FailureClass::UnprovenEnd),
     ];
 

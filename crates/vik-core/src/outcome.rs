@@ -51,6 +51,8 @@ pub enum FailureClass {
     Denied,
     /// The agent failed in a way that fits no other class.
     Agent,
+    /// Vik itself failed, so the attempt says nothing about the agent or the issue.
+    Internal,
     /// The end of the process tree could not be proven.
     UnprovenEnd,
 }
@@ -79,7 +81,7 @@ snake_display!(Outcome {
 snake_display!(FailureClass {
     RateLimit => "rate_limit", Overloaded => "overloaded", Auth => "auth", Model => "model",
     Context => "context", Network => "network", Usage => "usage", Hook => "hook", Verify => "verify", Denied => "denied",
-    Agent => "agent", UnprovenEnd => "unproven_end",
+    Agent => "agent", Internal => "internal", UnprovenEnd => "unproven_end",
 });
 snake_display!(CostSource { None => "none", Reported => "reported", Price => "price", Estimate => "estimate" });
 

@@ -12,7 +12,7 @@ use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
 use vik_core::limits::Spend;
 use vik_core::machine::RunEvent;
-use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Effect, Input, LookupResult};
 use vik_session::attempt::{
     self, Attempt, AttemptCommands, AttemptEnd, AttemptUpdate, AttemptUpdateKind, Finish, Live, StopLevel,
@@ -156,8 +156,7 @@ impl Orchestrator {
                 Ok(Finish::Detached) => Event::Detached(session),
                 Ok(Finish::StorageFailed(error)) => Event::StorageFailed(session, error),
                 Err(broken) => {
-                    let trouble =
-                        AttemptFailure::failed(FailureClass::Agent, format!("bug in Vik: {broken}"));
+                    let trouble = AttemptFailure::bug(format!("the task of the attempt failed: {broken}"));
                     Event::Ended(
                         session,
                         Box::new(AttemptEnd::broken(&host, &start, trouble).await),

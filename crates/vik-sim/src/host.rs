@@ -235,7 +235,7 @@ impl Files {
 }
 
 /// The failure classes of an agent that ends by itself.
-const CLASSES: [FailureClass; 8] = [
+const CLASSES: [FailureClass; 9] = [
     FailureClass::RateLimit,
     FailureClass::Overloaded,
     FailureClass::Auth,
@@ -244,4 +244,6 @@ const CLASSES: [FailureClass; 8] = [
     FailureClass::Network,
     FailureClass::Usage,
     FailureClass::Agent,
+    // Vik could not store its output.
+    FailureClass::Internal,
 ];

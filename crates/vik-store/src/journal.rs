@@ -28,7 +28,20 @@ pub struct AttemptFailure {
     pub feedback: Option<String>,
 }
 
+/// The end of the reason of a failure of Vik itself.
+const BUG_HINT: &str = "; this is a bug in Vik, please report it";
+
 impl AttemptFailure {
+    /// Creates a failure of Vik itself, and asks to report it.
+    pub fn bug(reason: impl Into<String>) -> Self {
+        Self::failed(FailureClass::Internal, reason.into() + BUG_HINT)
+    }
+
+    /// Returns the reason without the request to report a bug.
+    pub fn plain_reason(&self) -> &str {
+        self.reason.strip_suffix(BUG_HINT).unwrap_or(&self.reason)
+    }
+
     /// Creates a failure of the given class.
     pub fn failed(class: FailureClass, reason: impl Into<String>) -> Self {
         Self {

@@ -12,6 +12,7 @@ mod run;
 mod run_event;
 mod unpark;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -40,6 +41,18 @@ pub struct PullNo(pub u64);
 /// After this many consecutive lost attempts the stage of the issue is parked.
 const MOST_LOST_IN_A_ROW: u32 = 5;
 
+/// After this many consecutive internal failures of a stage it is parked.
+const MOST_INTERNAL_IN_A_ROW: u32 = 3;
+
+/// The consecutive attempts of a stage that ended without counting as attempts.
+#[derive(Clone, Copy, Debug, Default)]
+struct InARow {
+    /// Lost attempts, over all stages of the issue.
+    lost: u32,
+    /// Internal failures.
+    internal: u32,
+}
+
 /// The state of one issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IssueMachine {
@@ -54,6 +67,9 @@ pub struct IssueMachine {
     /// forever.
     #[serde(default)]
     lost_in_a_row: u32,
+    /// Consecutive internal failures of each stage, over all of its runs, until they park it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    internal_in_a_row: BTreeMap<StageName, u32>,
     #[serde(default)]
     paused: bool,
 }
@@ -76,6 +92,7 @@ impl IssueMachine {
             runs: Vec::new(),
             life,
             lost_in_a_row: 0,
+            internal_in_a_row: BTreeMap::new(),
             paused: false,
         }
     }
@@ -135,6 +152,17 @@ impl IssueMachine {
         self.lost_in_a_row
     }
 
+    /// Returns the number of consecutive internal failures of a stage that is not parked for them.
+    pub fn internal_in_a_row(&self, stage: &StageName) -> u32 {
+        self.internal_in_a_row.get(stage).copied().unwrap_or(0)
+    }
+
+    /// Returns whether so many consecutive attempts of a stage failed because of Vik itself that
+    /// it is to be parked.
+    pub fn fails_internally(&self, stage: &StageName) -> bool {
+        self.internal_in_a_row(stage) >= MOST_INTERNAL_IN_A_ROW
+    }
+
     pub fn is_paused(&self) -> bool {
         self.paused
     }
@@ -166,7 +194,7 @@ impl IssueMachine {
 
     /// Returns whether only the lifetime counters must be kept.
     pub fn is_idle(&self) -> bool {
-        self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0
+        self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0 && self.internal_in_a_row.is_empty()
     }
 
     /// Returns the run of a stage.
@@ -198,6 +226,7 @@ impl IssueMachine {
             runs,
             life,
             lost_in_a_row,
+            internal_in_a_row,
             ..
         } = self;
         let is_closed = workflow.is_terminal(&issue.state);
@@ -261,10 +290,15 @@ impl IssueMachine {
                 Phase::Settling { ended, .. } if matching.is_some() => {
                     let ended = *ended;
                     if let Some(stage) = matching {
-                        let so_far = (&*life, *lost_in_a_row);
-                        observed
-                            .events
-                            .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
+                        let in_a_row = InARow {
+                            lost: *lost_in_a_row,
+                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                        };
+                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
+                        if run.park_reason() == Some(ParkReason::Internal) {
+                            internal_in_a_row.remove(&run.stage);
+                        }
+                        observed.events.push(event);
                     }
                     true
                 }
@@ -289,6 +323,7 @@ impl IssueMachine {
             runs,
             life,
             lost_in_a_row,
+            internal_in_a_row,
             ..
         } = self;
         runs.retain_mut(|run| match run.phase {
@@ -297,10 +332,15 @@ impl IssueMachine {
                 let is_there = |stage: &&Stage| stage.when_state == *issue.state && !run.last_succeeded();
                 match stage.filter(is_there) {
                     Some(stage) => {
-                        let so_far = (&*life, *lost_in_a_row);
-                        observed
-                            .events
-                            .push(run.settle(ended, stage, issue, so_far, &workflow.issue, now));
+                        let in_a_row = InARow {
+                            lost: *lost_in_a_row,
+                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                        };
+                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
+                        if run.park_reason() == Some(ParkReason::Internal) {
+                            internal_in_a_row.remove(&run.stage);
+                        }
+                        observed.events.push(event);
                         true
                     }
                     None => {
@@ -484,21 +524,29 @@ impl IssueMachine {
     ) -> Option<Observation> {
         let start = self.active(attempt_id)?.0.clone();
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // A lost host and a drain use no attempt.
+        // A lost host, a failure of Vik and a drain use no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
         let is_lost = report.outcome == Outcome::Lost;
         let is_day_limit =
             matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
-        if !is_lost && !is_drained {
+        let is_internal = report.is_internal();
+        if !is_lost && !is_drained && !is_internal {
             self.life.attempts += 1;
             // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);
         }
         self.life.spend = self.life.spend.plus(charged);
+        // Neither of the two resets the other, so that they cannot alternate for ever.
         if is_lost {
             self.lost_in_a_row += 1;
+        } else if is_internal {
+            *self
+                .internal_in_a_row
+                .entry(start.stage.name.clone())
+                .or_default() += 1;
         } else if !is_drained {
             self.lost_in_a_row = 0;
+            self.internal_in_a_row.remove(&start.stage.name);
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
         run.attempt_ended(&start, stopped, report, after, now);
@@ -521,6 +569,9 @@ impl IssueMachine {
         now: Now,
     ) -> RunEvent {
         let fingerprint = self.issue.fingerprint_in(when_state);
+        if reason == ParkReason::Internal {
+            self.internal_in_a_row.remove(stage);
+        }
         let at = self.run_at(stage, new_run, now);
         let unseen_until = match self.runs[at].phase {
             Phase::Settling { after, .. } if after > PullNo::default() => Some(after),

@@ -23,6 +23,8 @@ pub enum ParkReason {
     Config,
     /// A hook or the prompt failed.
     Hook,
+    /// Several consecutive attempts failed because of Vik itself.
+    Internal,
     /// An attempt crossed its stage's limit.
     OverBudget,
     /// The issue has reached a limit of its whole life.
@@ -44,6 +46,7 @@ impl ParkReason {
             Self::Auth => "auth",
             Self::Config => "config",
             Self::Hook => "hook",
+            Self::Internal => "internal",
             Self::OverBudget => "over_budget",
             Self::IssueLimit => "issue_limit",
             Self::Cancelled => "cancelled",
@@ -67,6 +70,9 @@ impl ParkReason {
             }
             Self::Hook => {
                 "a corrected hook or prompt, then `vik retry`, or a change of the issue's title or description"
+            }
+            Self::Internal => {
+                "a Vik without this bug (please report it), then `vik retry`, or a change of the issue's title or description"
             }
             Self::OverBudget => {
                 "higher `limits` of the stage, then `vik retry`, or a change of the issue's title or description"

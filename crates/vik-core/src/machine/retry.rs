@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{MOST_LOST_IN_A_ROW, ParkReason};
+use super::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, ParkReason};
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
 use crate::ids::AttemptId;
@@ -31,8 +31,8 @@ pub(super) struct RetryInput<'a> {
     pub attempts: u32,
     /// The number of attempts allowed.
     pub allowed: u32,
-    /// Consecutive lost attempts of the issue.
-    pub lost_in_a_row: u32,
+    /// The consecutive attempts that did not count.
+    pub in_a_row: InARow,
     /// Whether a limit of the issue's whole life is reached.
     pub life_used_up: bool,
     pub retry: &'a Retry,
@@ -83,12 +83,18 @@ impl RetryInput<'_> {
             ))
         };
         if report.outcome == Outcome::Lost {
-            return match self.lost_in_a_row {
+            return match self.in_a_row.lost {
                 MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
                 // An interrupted attempt is retried at once; later ones, and attempts whose agent
                 // never ran, wait.
                 0..=1 if report.ran => RetryDecision::After(Duration::ZERO),
                 nth => backoff(nth),
+            };
+        }
+        if report.is_internal() {
+            return match self.in_a_row.internal {
+                MOST_INTERNAL_IN_A_ROW.. => RetryDecision::Park(ParkReason::Internal),
+                nth => backoff(self.attempts.saturating_add(nth)),
             };
         }
         let scope = match self.stopped {
@@ -179,7 +185,7 @@ mod tests {
             stopped: None,
             attempts: 1,
             allowed: 3,
-            lost_in_a_row: 0,
+            in_a_row: InARow::default(),
             life_used_up: false,
             retry: &RETRY,
         }
@@ -207,6 +213,7 @@ mod tests {
             Class::Hook,
             Class::Verify,
             Class::Agent,
+            Class::Internal,
             Class::UnprovenEnd,
         ] {
             let parked = match class {
@@ -286,13 +293,13 @@ mod tests {
 
     #[test]
     fn lost_attempt_is_retried_at_once_and_not_for_ever() {
-        let lost = |ran, lost_in_a_row| {
+        let lost = |ran, lost| {
             let report = AttemptResult {
                 ran,
                 ..AttemptResult::new(Outcome::Lost)
             };
             RetryInput {
-                lost_in_a_row,
+                in_a_row: InARow { lost, internal: 0 },
                 attempts: 3,
                 ..case(&report)
             }
@@ -302,6 +309,25 @@ mod tests {
         waits(lost(false, 1), 100);
         waits(lost(true, 2), 200);
         assert_eq!(lost(true, 5), RetryDecision::Park(ParkReason::Lost));
+    }
+
+    #[test]
+    fn internal_failure_uses_the_usual_backoff_and_parks_after_three() {
+        let report = failed(FailureClass::Internal);
+        let next = |attempts, internal| {
+            RetryInput {
+                in_a_row: InARow { lost: 4, internal },
+                attempts,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        waits(next(0, 1), 100);
+        waits(next(0, 2), 200);
+        waits(next(1, 2), 400);
+        // The failed attempt used up none, so the number of attempts decides nothing.
+        waits(next(3, 1), 400);
+        assert_eq!(next(0, 3), RetryDecision::Park(ParkReason::Internal));
     }
 
     #[test]

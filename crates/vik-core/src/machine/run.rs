@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::retry::{self, RetryDecision, RetryInput};
-use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
+use super::{InARow, LifetimeUsage, MOST_INTERNAL_IN_A_ROW, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
 use crate::attempt::{AttemptResult, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
@@ -271,7 +271,7 @@ impl Run {
         ended: Now,
         stage: &Stage,
         issue: &Issue,
-        (life, lost_in_a_row): (&LifetimeUsage, u32),
+        (life, in_a_row): (&LifetimeUsage, InARow),
         policy: &IssuePolicy,
         now: Now,
     ) -> RunEvent {
@@ -283,7 +283,7 @@ impl Run {
                 stopped: self.last_stopped.as_ref(),
                 attempts: self.attempts,
                 allowed: self.allowed(stage),
-                lost_in_a_row,
+                in_a_row,
                 life_used_up: life.used_up(policy).is_some(),
                 retry: &stage.retry,
             }
@@ -356,6 +356,16 @@ impl Run {
         }
     }
 
+    /// Returns how the last attempt ended, as text.
+    fn last_failure(&self) -> String {
+        let last = self.last.as_ref();
+        let outcome = last.map_or("failed", |report| report.outcome.as_str());
+        let why = last.and_then(|report| report.reason.as_deref());
+        // The text comes from an agent or a hook, so it is cut to a readable length.
+        let why: String = why.unwrap_or("unknown reason").chars().take(500).collect();
+        format!("last attempt {outcome}: {why}")
+    }
+
     fn park_detail(&self, reason: ParkReason, used_up: Option<LimitHit>) -> String {
         let attempts = count(self.attempts.into(), "attempt");
         let last = self.last.as_ref();
@@ -379,13 +389,14 @@ impl Run {
                     |hit| format!("limit reached: {hit}"),
                 )
             }
-            _ => {
-                let outcome = last.map_or("failed", |report| report.outcome.as_str());
-                let why = last.and_then(|report| report.reason.as_deref());
-                // The text comes from an agent or a hook, so it is cut to a readable length.
-                let why: String = why.unwrap_or("unknown reason").chars().take(500).collect();
-                format!("{attempts}; last attempt {outcome}: {why}")
+            ParkReason::Internal => {
+                let attempts = count(MOST_INTERNAL_IN_A_ROW.into(), "attempt");
+                format!(
+                    "{attempts} in a row failed because of Vik itself; {}",
+                    self.last_failure()
+                )
             }
+            _ => format!("{attempts}; {}", self.last_failure()),
         }
     }
 }

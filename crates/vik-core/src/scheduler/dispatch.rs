@@ -262,11 +262,15 @@ impl Scheduler {
 }
 
 /// Returns why a stage that is due has no attempt left: its run has none because an edit of the
-/// workflow lowered the number, or the issue's lifetime limit is reached.
+/// workflow lowered the number, too many attempts in a row failed because of Vik itself, each in
+/// another run, or the issue's lifetime limit is reached.
 pub(super) fn used_up(machine: &IssueMachine, stage: &Stage, workflow: &Workflow) -> Option<ParkReason> {
     let run = machine.run(&stage.name);
     if let Some(run) = run.filter(|run| run.attempts >= run.allowed(stage)) {
         return Some(run.exhausted_reason());
+    }
+    if machine.fails_internally(&stage.name) {
+        return Some(ParkReason::Internal);
     }
     let hit = machine.life().used_up(&workflow.issue);
     hit.map(|_| ParkReason::IssueLimit)

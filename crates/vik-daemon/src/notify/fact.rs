@@ -51,9 +51,11 @@ fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
         // A person parked it, or a change of the issue's text unparks it.
         ParkReason::NoProgress | ParkReason::Cancelled | ParkReason::Denied => vec![Parked],
         ParkReason::AttemptsUsedUp | ParkReason::Lost => vec![Parked, Failed],
-        ParkReason::UnprovenEnd | ParkReason::Auth | ParkReason::Config | ParkReason::Hook => {
-            vec![Parked, Failed, WaitingForPerson]
-        }
+        ParkReason::UnprovenEnd
+        | ParkReason::Auth
+        | ParkReason::Config
+        | ParkReason::Hook
+        | ParkReason::Internal => vec![Parked, Failed, WaitingForPerson],
         ParkReason::OverBudget | ParkReason::IssueLimit => vec![Parked, OverBudget, WaitingForPerson],
     }
 }

@@ -216,7 +216,7 @@ impl AttemptRunner<'_> {
         let log = self
             .log
             .take()
-            .ok_or_else(|| AttemptFailure::failed(FailureClass::Agent, "the session log is missing"))?;
+            .ok_or_else(|| AttemptFailure::bug("the session log is missing"))?;
         let before = self.start().resume.as_ref().map(|resume| PreviousTotal {
             usage: resume.total,
             cost_usd: resume.cost.usd(),
@@ -369,7 +369,12 @@ impl AttemptRunner<'_> {
             *detaching = true;
             self.release(handle);
         } else {
-            let failure = AttemptFailure::failed(FailureClass::Agent, report::chain(error));
+            let reason = report::chain(error);
+            let failure = match error {
+                // The agent violates the protocol.
+                FollowError::Broken(_) => AttemptFailure::failed(FailureClass::Agent, reason),
+                _ => AttemptFailure::bug(reason),
+            };
             *stopping = Some(self.stop(handle, failure));
         }
     }
@@ -476,7 +481,7 @@ impl AttemptRunner<'_> {
         if let Some(record) = &self.exit {
             if let Some(failure) = &record.spawn_error {
                 let class = match failure.kind {
-                    SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Agent,
+                    SpawnFailureKind::NoResources | SpawnFailureKind::Other => FailureClass::Internal,
                     _ => FailureClass::Usage,
                 };
                 return Err(AttemptFailure::failed(
@@ -538,10 +543,7 @@ impl AttemptRunner<'_> {
 }
 
 fn broken(context: &str, error: &dyn std::error::Error) -> AttemptFailure {
-    AttemptFailure::failed(
-        FailureClass::Agent,
-        format!("{context}: {}", report::chain(error)),
-    )
+    AttemptFailure::bug(format!("{context}: {}", report::chain(error)))
 }
 
 fn process_note(process: ProcessId) -> ProcessRecord {

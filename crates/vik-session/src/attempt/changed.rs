@@ -102,7 +102,7 @@ impl AttemptRunner<'_> {
                 Err(halt.map_or_else(|| failed(&error), |halt| halt.failure()))
             }
             Ok(Err(error)) => Err(failed(&error)),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(AttemptFailure::bug(report::chain(&error))),
         }
     }
 
@@ -202,7 +202,7 @@ impl AttemptRunner<'_> {
                 "cannot take a snapshot of the workspace {when}: {}",
                 report::chain(&error)
             );
-            AttemptFailure::failed(FailureClass::Agent, reason)
+            AttemptFailure::failed(FailureClass::Internal, reason)
         };
         let Some(folder) = &self.folder else {
             return Err(failed(io::ErrorKind::NotFound.into()));

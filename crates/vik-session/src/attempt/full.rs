@@ -75,17 +75,21 @@ impl AttemptRunner<'_> {
     }
 
     /// Returns the failure of an attempt whose disk was full. Its class is not that of a hook, as
-    /// failed hooks are not retried.
+    /// failed hooks are not retried, and not that of a bug in Vik.
     pub(super) fn failed_by_full_disk(&self, failure: AttemptFailure) -> AttemptFailure {
         let killed_by_shim = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
         let class = match failure.class {
-            Some(FailureClass::Hook | FailureClass::Agent) => Some(FailureClass::Agent),
+            Some(FailureClass::Hook | FailureClass::Agent | FailureClass::Internal) => {
+                Some(FailureClass::Agent)
+            }
             Some(FailureClass::Verify) => failure.class,
             _ => return failure,
         };
-        let reason = match failure.reason {
-            reason if killed_by_shim => reason,
-            reason => format!("{FULL}{reason}"),
+        let reason = failure.plain_reason();
+        let reason = if killed_by_shim {
+            reason.to_owned()
+        } else {
+            format!("{FULL}{reason}")
         };
         AttemptFailure {
             class,

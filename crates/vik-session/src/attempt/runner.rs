@@ -153,9 +153,11 @@ impl<'a> AttemptRunner<'a> {
             match disk_error {
                 Some(disk_error) if !is_full(&disk_error) => Abort::StorageFailed(Arc::new(disk_error)),
                 disk_error => {
-                    let full = if disk_error.is_some() { FULL } else { "" };
-                    let reason = format!("{full}{context}: {}", report::chain(&error));
-                    Abort::Failed(AttemptFailure::failed(FailureClass::Agent, reason))
+                    let reason = format!("{context}: {}", report::chain(&error));
+                    Abort::Failed(match disk_error {
+                        Some(_) => AttemptFailure::failed(FailureClass::Agent, format!("{FULL}{reason}")),
+                        None => AttemptFailure::bug(reason),
+                    })
                 }
             }
         };
@@ -176,7 +178,7 @@ impl<'a> AttemptRunner<'a> {
         };
         let mut spec = record.kept.ok_or_else(|| {
             AttemptFailure::failed(
-                FailureClass::Agent,
+                FailureClass::Internal,
                 "an older version of Vik wrote the record of the attempt",
             )
         })?;
@@ -255,14 +257,14 @@ impl<'a> AttemptRunner<'a> {
         });
         match noted.await {
             Ok(noted) => noted.map_err(|error| self.cannot_note(&error)),
-            Err(error) => Err(AttemptFailure::failed(FailureClass::Agent, error.to_string())),
+            Err(error) => Err(AttemptFailure::bug(error.to_string())),
         }
     }
 
     fn cannot_note(&self, error: &StoreError) -> AttemptFailure {
         self.note_disk_error(error);
         let reason = format!("cannot write the journal: {}", report::chain(error));
-        AttemptFailure::failed(FailureClass::Agent, reason)
+        AttemptFailure::bug(reason)
     }
 
     /// Records whether an error comes from the disk. Returns whether the disk is broken.

@@ -57,12 +57,17 @@ pub(super) struct Lived {
     pub forgiven: Spend,
 }
 
+/// The number of consecutive internal failures that parks a stage.
+pub(super) const MOST_INTERNAL: u32 = 3;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     pub active: BTreeMap<AttemptId, Active>,
     pub over: BTreeSet<AttemptId>,
     /// The attempts that count for each run, and those that a person allowed beyond.
     pub runs: BTreeMap<RunId, (u32, u32)>,
+    /// The consecutive internal failures of each stage of an issue, until they park it.
+    pub internal: BTreeMap<(usize, StageName), u32>,
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
@@ -154,6 +159,12 @@ impl Books {
                             )
                         },
                     )?;
+                }
+            }
+            for stage in &policy.issue.stages {
+                let in_a_row = machine.internal_in_a_row(&stage.name);
+                if in_a_row > 0 {
+                    books.internal.insert((issue, stage.name.clone()), in_a_row);
                 }
             }
             books.park(machine, policy, None)?;
@@ -287,6 +298,12 @@ impl Books {
         };
         ensure(active(self) == active(read), WHOLE, || {
             format!("claims {:?}, on disk {:?}", active(self), active(read))
+        })?;
+        ensure(self.internal == read.internal, WHOLE, || {
+            format!(
+                "internal failures {:?}, on disk {:?}",
+                self.internal, read.internal
+            )
         })?;
         ensure(self.lives == read.lives, WHOLE, || {
             format!("lives {:?}, on disk {:?}", self.lives, read.lives)

@@ -11,7 +11,7 @@ use vik_core::outcome::{CostSource, FailureClass, Outcome};
 use vik_core::scheduler::{Command, CommandResult, Effect, RetryRequest, Scheduler};
 use vik_core::time::Now;
 
-use super::books::{Lived, Parked, day};
+use super::books::{Lived, MOST_INTERNAL, Parked, day};
 use super::{Broken, Facts, ObservedInput, Oracle, ensure, number};
 
 type Held = Result<(), Broken>;
@@ -107,6 +107,21 @@ impl Oracle {
                         ..
                     },
                 ) => self.answered((issue, stage), request, answer, by, observed)?,
+                Effect::RunEvent(
+                    issue,
+                    RunEvent::Parked {
+                        stage,
+                        reason: ParkReason::Internal,
+                        ..
+                    },
+                ) => {
+                    let in_a_row = self.books.internal.remove(&(number(issue), stage.clone()));
+                    ensure(
+                        in_a_row.is_some_and(|in_a_row| in_a_row >= MOST_INTERNAL),
+                        "a stage is parked for internal failures only after three in a row",
+                        || format!("issue {issue}, stage {stage}: {in_a_row:?}"),
+                    )?;
+                }
                 Effect::RunEvent(_, RunEvent::Unparked { run, .. }) => {
                     self.due.remove(run);
                 }
@@ -205,7 +220,12 @@ impl Oracle {
         let today = self.books.days.entry(day(ended.at)).or_default();
         *today = today.plus(charge);
         let drained = report.outcome == Outcome::Cancelled && active.stopped.is_none();
-        if report.outcome != Outcome::Lost && !drained {
+        let internal = report.failure_class == Some(FailureClass::Internal);
+        let key = (active.issue, active.stage.clone());
+        if internal {
+            *self.books.internal.entry(key).or_default() += 1;
+        } else if report.outcome != Outcome::Lost && !drained {
+            self.books.internal.remove(&key);
             life.attempts += 1;
             let cut = matches!(report.outcome, Outcome::OverBudget | Outcome::Cancelled);
             let by_day = cut

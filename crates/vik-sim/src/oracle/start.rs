@@ -6,7 +6,7 @@ use vik_core::scheduler::Scheduler;
 use vik_core::time::Now;
 use vik_core::workflow::Stage;
 
-use super::books::{Active, day};
+use super::books::{Active, MOST_INTERNAL, day};
 use super::{Broken, Facts, Oracle, ensure, number};
 use crate::tracker::Item;
 
@@ -232,6 +232,17 @@ impl Oracle {
             format!("attempt {} of {most}", start.attempt)
         })?;
         let key = (issue, start.stage.name.clone());
+        let internal = books.internal.get(&key).copied().unwrap_or(0);
+        ensure(
+            internal < MOST_INTERNAL,
+            "three internal failures in a row park the stage",
+            || {
+                format!(
+                    "issue {issue}, stage {} starts after {internal}",
+                    start.stage.name
+                )
+            },
+        )?;
         let same_run = self
             .last_run
             .get(&key)

@@ -118,6 +118,11 @@ impl World {
                     report.failure_class = Some(FailureClass::Hook);
                     report.preparing = true;
                     self.conclude(attempt_id, report)
+                } else if self.rng.percent(3) {
+                    // Vik cannot write a file, or a task panics.
+                    let mut report = AttemptResult::new(Outcome::Failed);
+                    report.failure_class = Some(FailureClass::Internal);
+                    self.conclude(attempt_id, report)
                 } else {
                     self.at(attempt_id, Step::Prepared, "prepared")
                 }

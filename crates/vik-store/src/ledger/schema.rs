@@ -8,7 +8,10 @@ use super::LedgerError;
 
 /// The numbered migrations: the first one turns an empty database into a ledger, the `n`-th one
 /// migrates schema `n - 1` to `n`.
-pub(super) const MIGRATIONS: &[&str] = &[include_str!("migrations/0001-ledger.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001-ledger.sql"),
+    include_str!("migrations/0002-internal.sql"),
+];
 
 /// The application id that marks the file as a ledger of Vik: "VikL".
 pub(super) const APPLICATION_ID: i64 = 0x5669_6b4c;

@@ -112,3 +112,43 @@ fn unparked_stage_waits_until_the_issue_is_seen_again() {
     world.pull(&[todo(0)]).wait(60);
     assert_eq!(world.starts.len(), 2);
 }
+
+#[test]
+fn internal_failures_use_no_attempt_and_three_in_a_row_park_the_stage() {
+    let mut world = scenario("", "", "retry: { max_attempts: 3 }");
+    let internal = || failed(FailureClass::Internal);
+    world.pull(&[todo(0)]);
+    for _ in 0..2 {
+        world.end(internal()).pull(&[todo(0)]).wait(3_600);
+        assert_eq!(world.starts.last().unwrap().attempt, 1);
+    }
+    // Another end resets the count, and a lost attempt does not.
+    world.end(ran(Outcome::Failed)).pull(&[todo(0)]).wait(3_600);
+    for _ in 0..2 {
+        assert_eq!(world.starts.last().unwrap().attempt, 2);
+        world.end(internal()).pull(&[todo(0)]).wait(3_600);
+    }
+    world.end(ran(Outcome::Lost)).pull(&[todo(0)]).wait(3_600);
+    assert_eq!(world.parked(), None);
+    world.crash().end(internal()).pull(&[todo(0)]).wait(3_600);
+    assert_eq!(world.parked(), Some(ParkReason::Internal));
+    let machine = world.scheduler().machine(&id(0)).unwrap();
+    assert_eq!((machine.life().attempts, machine.runs()[0].attempts), (1, 1));
+    // What frees the stage starts a new count.
+    world.retry(None, None).pull(&[todo(0)]);
+    world.end(internal()).pull(&[todo(0)]);
+    assert_eq!(world.parked(), None);
+}
+
+/// Each attempt moves the issue, so that each failure is in another run.
+#[test]
+fn internal_failures_in_different_runs_park_the_stage() {
+    let mut world = scenario("", "", "");
+    for _ in 0..3 {
+        world.pull(&[todo(0)]).end(failed(FailureClass::Internal));
+        world.pull(&[later(0)]).wait(3_600);
+    }
+    world.pull(&[todo(0)]);
+    assert_eq!(world.starts.len(), 3);
+    assert_eq!(world.parked(), Some(ParkReason::Internal));
+}

@@ -130,10 +130,9 @@ fn rebuild_machine(
         let ended = known
             .ended
             .get_or_insert_with(|| lost_attempt(known.started.attempt_id, now));
-        life.attempts += u32::from(!matches!(
-            ended.report.outcome,
-            Outcome::Lost | Outcome::Cancelled
-        ));
+        let is_uncounted =
+            matches!(ended.report.outcome, Outcome::Lost | Outcome::Cancelled) || ended.report.is_internal();
+        life.attempts += u32::from(!is_uncounted);
         life.spend = life.spend.plus(ended.charged);
     }
     machine.raise_usage(&life);

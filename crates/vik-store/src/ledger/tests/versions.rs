@@ -1,5 +1,7 @@
 //! Tests that every released schema migrates to the latest one.
 
+use vik_core::machine::ParkReason;
+
 use super::*;
 
 /// Returns the definition of the schema as text.
@@ -22,7 +24,10 @@ fn fresh() -> Vec<String> {
 
 /// The released schemas, oldest first: the output of `sqlite3 vik.db .dump`, with the two pragmas
 /// that it omits, and without key checks during the load.
-const RELEASED: &[&str] = &[include_str!("fixtures/ledger-1.sql")];
+const RELEASED: &[&str] = &[
+    include_str!("fixtures/ledger-1.sql"),
+    include_str!("fixtures/ledger-2.sql"),
+];
 
 #[test]
 fn released_ledgers_load_with_the_schema_of_a_new_one() {
@@ -45,6 +50,15 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         assert_eq!(stored.machines.len(), 2);
         assert_eq!(stored.machines[1].runs().len(), 1);
         assert!(stored.paused && stored.days[0].1.tokens == 30);
+        let (internal, reason) = match version {
+            1 => (0, ParkReason::NoProgress),
+            _ => (2, ParkReason::Internal),
+        };
+        let [counted, parked] = &stored.machines[..] else {
+            panic!()
+        };
+        assert_eq!(counted.internal_in_a_row(&"plan".into()), internal);
+        assert_eq!(parked.runs()[0].park_reason(), Some(reason));
         ledger.close().unwrap();
         let db = Connection::open(&path).unwrap();
         assert_eq!(schema_of(&db), fresh());

@@ -1,0 +1,2 @@
+-- From here on, reports have the failure class `internal`, parked stages the reason `internal`, and machines the counter
+-- `internal_in_a_row`. A Vik of schema 1 would not read the first two and would drop the counter, so it must refuse the ledger.
