@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use vik_base::report::{Exit, attempt_cost, clean, cost_sum, count, one_line, table, tokens};
-use vik_core::attempt::Start;
+use vik_core::attempt::{AttemptResult, Start};
 use vik_core::duration::Span;
-use vik_core::event::Ended;
 use vik_core::ids::AttemptId;
 use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
@@ -343,12 +342,13 @@ impl Observer for Lines {
 
 fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
     let ended = &end.ended;
-    let (mark, color) = match ended.outcome {
+    let result = &ended.result;
+    let (mark, color) = match result.outcome {
         Outcome::Succeeded => ("✓", "32"),
         Outcome::Cancelled | Outcome::Lost => ("■", "33"),
         _ => ("✗", "31"),
     };
-    let class = ended
+    let class = result
         .failure_class
         .map(|class| format!(" ({class})"))
         .unwrap_or_default();
@@ -356,10 +356,10 @@ fn ended_line(screen: &Screen, start: &Start, end: &AttemptEnd) -> String {
         "{} {} {}{class} in {}",
         screen.paint(color, mark),
         name(start),
-        ended.outcome,
+        result.outcome,
         Span(Duration::from_millis(ended.duration_ms))
     );
-    if let Some(reason) = &ended.reason {
+    if let Some(reason) = &result.reason {
         line.push_str(&format!(
             "\n    {}\n    log: {}",
             indented(reason),
@@ -388,15 +388,15 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             .rows
             .iter()
             .map(|row| {
-                let ended = &row.ended;
+                let ended = &row.end.ended;
                 [
                     one_line(&row.issue, 30),
                     row.stage.clone(),
-                    outcome(ended),
+                    outcome(&ended.result),
                     Span(Duration::from_millis(ended.duration_ms)).to_string(),
-                    tokens(ended.usage),
+                    tokens(ended.result.usage),
                     attempt_cost(ended.cost_usd, ended.cost_source),
-                    row.log.display().to_string(),
+                    row.end.log.display().to_string(),
                 ]
             })
             .collect();
@@ -409,7 +409,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             closing
                 .rows
                 .iter()
-                .filter(|row| row.ended.outcome == outcome)
+                .filter(|row| row.end.ended.result.outcome == outcome)
                 .count()
         };
         let succeeded = ended_as(Outcome::Succeeded);
@@ -417,10 +417,10 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             .rows
             .iter()
             .fold(Default::default(), |sum: vik_core::outcome::Usage, row| {
-                sum.plus(row.ended.usage)
+                sum.plus(row.end.ended.result.usage)
             });
         let rows = closing.rows.iter();
-        let cost = cost_sum(rows.map(|row| (row.ended.cost_usd, row.ended.cost_source)));
+        let cost = cost_sum(rows.map(|row| (row.end.ended.cost_usd, row.end.ended.cost_source)));
         out.push_str(&format!(
             "\n{}: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
             count(as_u64(closing.rows.len()), "attempt"),
@@ -465,9 +465,9 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
     out
 }
 
-fn outcome(ended: &Ended) -> String {
-    match ended.failure_class {
-        Some(class) => format!("{} ({class})", ended.outcome),
-        None => ended.outcome.to_string(),
+fn outcome(result: &AttemptResult) -> String {
+    match result.failure_class {
+        Some(class) => format!("{} ({class})", result.outcome),
+        None => result.outcome.to_string(),
     }
 }

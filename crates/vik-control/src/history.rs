@@ -174,32 +174,23 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
         && live.is_none()
         && !has_shim(attempt)
         && !vik_store::is_awaiting_result_approval(&attempt.files.journal());
+    // A full disk can prevent the end from being logged.
+    let stored_result = stored_end.map(|stored_end| &stored_end.report);
+    let result = ended.map(|ended| &ended.result).or(stored_result);
     AttemptView {
         attempt: record.attempt,
         session_id: id,
-        outcome: ended
-            .map(|ended| ended.outcome)
-            // A full disk can prevent the end from being logged.
-            .or(stored_end.map(|stored_end| stored_end.report.outcome))
+        outcome: result
+            .map(|result| result.outcome)
             .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
-        failure_class: ended.map_or_else(
-            || stored_end.and_then(|stored_end| stored_end.report.failure_class),
-            |ended| ended.failure_class,
-        ),
-        reason: ended.map_or_else(
-            || stored_end.and_then(|stored_end| stored_end.report.reason.clone()),
-            |ended| ended.reason.clone(),
-        ),
-        exit_code: ended.map_or_else(
-            || stored_end.and_then(|stored_end| stored_end.report.exit_code),
-            |ended| ended.exit_code,
-        ),
+        failure_class: result.and_then(|result| result.failure_class),
+        reason: result.and_then(|result| result.reason.clone()),
+        exit_code: result.and_then(|result| result.exit_code),
         started_at: record.started_at,
         ended_at: attempt.ended_at.or(stored_end.map(|stored_end| stored_end.at)),
         duration_ms: ended.map(|ended| ended.duration_ms),
-        usage: ended
-            .map(|ended| ended.usage)
-            .or(stored_end.map(|stored_end| stored_end.report.usage))
+        usage: result
+            .map(|result| result.usage)
             .or(live.map(|live| live.usage))
             .unwrap_or_default(),
         cost_usd: ended.map_or_else(
@@ -223,8 +214,8 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
             .and_then(|stored| stored.started.resumed_from)
             .map(|session| session.to_string()),
         proof: ended
-            .and_then(|ended| ended.proof.clone())
-            .or_else(|| stored_end.and_then(|stored_end| stored_end.report.proof.clone())),
+            .and_then(|ended| ended.result.proof.clone())
+            .or_else(|| stored_result.and_then(|result| result.proof.clone())),
         hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
         outputs: outputs(attempt),
         log: attempt.files.log(),

@@ -34,10 +34,10 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StateChanged => f.write_str("the issue left the state of the stage"),
-            Self::Terminal => f.write_str("the issue reached a terminal state"),
+            Self::Terminal => f.write_str("the issue is in a terminal state"),
             Self::Missing => f.write_str("the tracker no longer has the issue"),
             Self::Cancelled => f.write_str("cancelled by a person"),
-            Self::OverBudget(limit) => write!(f, "over budget: {limit}"),
+            Self::OverBudget(limit) => write!(f, "limit reached: {limit}"),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::ended::Ended;
 use crate::ids::AttemptId;
 use crate::limits::LimitHit;
-use crate::outcome::{CostSource, FailureClass, Outcome, Usage};
+use crate::outcome::{FailureClass, Usage};
 
 /// One event of a session log, without its `seq` and `at`.
 #[derive(Debug, Serialize)]
@@ -214,39 +215,4 @@ pub enum ToolOutput<'a> {
     Text(Cow<'a, str>),
     /// A value as the agent printed it.
     Raw(&'a RawValue),
-}
-
-/// The end of an attempt: the last line of its session log.
-#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
-pub struct Ended {
-    pub outcome: Outcome,
-    /// The class of the failure.
-    pub failure_class: Option<FailureClass>,
-    /// The agent's exit code, if it exited.
-    pub exit_code: Option<i32>,
-    /// The signal that ended the agent, if one did.
-    pub signal: Option<i32>,
-    /// The time from the start of the attempt to the proven end of its process tree, in
-    /// milliseconds.
-    pub duration_ms: u64,
-    pub usage: Usage,
-    /// The cost of this attempt in USD, where known.
-    pub cost_usd: Option<f64>,
-    /// The source of the cost.
-    pub cost_source: CostSource,
-    /// The reason of a failure as text, with the last output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The agent's last message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_message: Option<String>,
-    /// The provider's id of the conversation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider_session_id: Option<String>,
-    /// Whether a commit or file of the workspace changed during the attempt; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace_changed: Option<bool>,
-    /// How the end of the process tree was proven.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<String>,
 }

@@ -26,6 +26,7 @@ pub mod backoff;
 pub mod changes;
 pub mod decision_kind;
 pub mod duration;
+pub mod ended;
 pub mod event;
 pub mod file_change;
 pub mod ids;

@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_core::event::{Ended, Event};
-use vik_core::outcome::{CostSource, Outcome, Usage};
+use vik_core::attempt::AttemptResult;
+use vik_core::ended::Ended;
+use vik_core::event::Event;
+use vik_core::limits::Spend;
+use vik_core::outcome::Outcome;
 use vik_session::host::millis;
 use vik_store::{AttemptRecord, History, PastAttempt, SessionLog, StoreError};
 
@@ -42,20 +45,15 @@ fn end(attempt: &PastAttempt, boot: Timestamp) -> Result<(), StoreError> {
         .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
         .unwrap_or(boot);
     let duration = until.duration_since(attempt.record.started_at);
-    let ended = Ended {
-        outcome: Outcome::Lost,
-        failure_class: None,
+    let result = AttemptResult {
+        reason: Some("the daemon died before the attempt ended".to_owned()),
         exit_code: exit.as_ref().and_then(|exit| exit.code),
+        ..AttemptResult::new(Outcome::Lost)
+    };
+    let ended = Ended {
         signal: exit.as_ref().and_then(|exit| exit.signal),
         duration_ms: millis(duration.unsigned_abs()),
-        usage: Usage::default(),
-        cost_usd: None,
-        cost_source: CostSource::None,
-        reason: Some("the daemon died before the attempt ended".to_owned()),
-        last_message: None,
-        provider_session_id: None,
-        workspace_changed: None,
-        proof: None,
+        ..Ended::new(result, Spend::default())
     };
     let mut log = SessionLog::reopen(&attempt.files.log())?.log;
     log.push(boot, &Event::Ended(ended))?;

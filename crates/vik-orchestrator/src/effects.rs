@@ -201,15 +201,15 @@ impl Orchestrator {
         };
         tracing::info!(
             issue = start.issue.id.as_str(), stage = %start.stage.name, session = %session,
-            outcome = %end.ended.outcome, class = end.ended.failure_class.map(|class| class.as_str()),
-            reason = end.ended.reason, duration_ms = end.ended.duration_ms, "attempt ended"
+            outcome = %end.ended.result.outcome, class = end.ended.result.failure_class.map(|class| class.as_str()),
+            reason = end.ended.result.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
         self.observer.on_progress(&Progress::Ended(&start, &end));
         self.summary.add_attempt(&start, &end);
         self.handle(Input::Ended {
             issue: start.issue.id.clone(),
             attempt_id: session,
-            report: end.report,
+            report: end.ended.result,
         });
         self.notify_day_limit();
     }

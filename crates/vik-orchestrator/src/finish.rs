@@ -1,11 +1,8 @@
 //! The summary and the exit code at the end of the loop.
 
-use std::path::PathBuf;
-
 use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
 use vik_core::attempt::Start;
-use vik_core::event::Ended;
 use vik_core::ids::IssueId;
 use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
 use vik_core::outcome::Outcome;
@@ -26,8 +23,7 @@ pub struct SummaryRow {
     pub stage: String,
     /// The number of the attempt within its run.
     pub attempt: u32,
-    pub ended: Ended,
-    pub log: PathBuf,
+    pub end: AttemptEnd,
 }
 
 /// What the loop has done.
@@ -69,14 +65,13 @@ pub struct RunSummary {
 
 impl RunSummary {
     pub(super) fn add_attempt(&mut self, start: &Start, end: &AttemptEnd) {
-        self.changed |= end.ended.workspace_changed == Some(true);
-        self.succeeded |= end.ended.outcome == Outcome::Succeeded;
+        self.changed |= end.ended.result.changed == Some(true);
+        self.succeeded |= end.ended.result.outcome == Outcome::Succeeded;
         self.rows.push(SummaryRow {
             issue: start.issue.id.to_string(),
             stage: start.stage.name.to_string(),
             attempt: start.attempt,
-            ended: end.ended.clone(),
-            log: end.log.clone(),
+            end: end.clone(),
         });
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::approval::{Gate, Request};
 use vik_core::attempt::AttemptResult;
-use vik_core::event::Ended;
+use vik_core::ended::Ended;
 use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
 
@@ -115,16 +115,26 @@ pub enum Step {
         #[serde(flatten)]
         answered: Answered,
     },
-    /// The attempt is over except for `after_run`. The step holds what its log and the scheduler
-    /// receive.
+    /// The attempt is over except for `after_run`. See [`Step::over`].
     Over {
+        /// The last line of its log.
         ended: Box<Ended>,
-        /// The result for the scheduler.
+        /// The whole result, for the scheduler.
         report: Box<AttemptResult>,
     },
     /// A step of a later version.
     #[serde(other)]
     Unknown,
+}
+
+impl Step {
+    /// Creates the step that records the end of an attempt.
+    pub fn over(ended: &Ended) -> Self {
+        Self::Over {
+            report: Box::new(ended.result.clone()),
+            ended: Box::new(ended.clone()),
+        }
+    }
 }
 
 /// The progress of a command.
@@ -157,11 +167,7 @@ pub enum ResumePoint {
     /// The machine was rebooted before an agent was started, so no process of the attempt runs.
     Rebooted,
     /// The attempt is over; it remains to end its log and to run `after_run`.
-    Over {
-        ended: Box<Ended>,
-        /// The result for the scheduler.
-        report: Box<AttemptResult>,
-    },
+    Over { ended: Box<Ended> },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -347,8 +353,10 @@ fn plan(steps: &[Step], boot: &str) -> ResumePoint {
             Step::Stopping { trouble } => stopping = stopping.or(Some(trouble)),
             Step::Over { ended, report } => {
                 return ResumePoint::Over {
-                    ended: ended.clone(),
-                    report: report.clone(),
+                    ended: Box::new(Ended {
+                        result: (**report).clone(),
+                        ..(**ended).clone()
+                    }),
                 };
             }
             Step::WorkspaceReady

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use vik_core::event::Ended;
+use vik_core::ended::Ended;
 
 use crate::{AttemptFiles, AttemptRecord, StoreError};
 

@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vik_base::report::{attempt_cost, cost, one_line, short};
 use vik_core::duration::Span;
-use vik_core::event::Ended;
+use vik_core::ended::Ended;
 use vik_core::limits::LimitHit;
 use vik_core::outcome::{Outcome, Usage};
 
@@ -273,30 +273,31 @@ fn ended(event: &Value) -> Marked {
             vec![Line::of(TextStyle::Bold, line.trim_end())],
         );
     };
-    let tone = match ended.outcome {
+    let result = &ended.result;
+    let tone = match result.outcome {
         Outcome::Succeeded => TextStyle::Green,
         Outcome::Cancelled => TextStyle::Yellow,
         _ => TextStyle::Red,
     };
-    let mut outcome = ended.outcome.to_string();
-    if let Some(class) = ended.failure_class {
+    let mut outcome = result.outcome.to_string();
+    if let Some(class) = result.failure_class {
         outcome.push_str(&format!(" ({class})"));
     }
     let mut details = format!(" in {}", Span(Duration::from_millis(ended.duration_ms)));
-    match (ended.exit_code, ended.signal) {
+    match (result.exit_code, ended.signal) {
         (_, Some(signal)) => details.push_str(&format!(", signal {signal}")),
         (Some(code), None) if code != 0 => details.push_str(&format!(", exit {code}")),
         _ => {}
     }
-    if ended.usage.total() > 0 {
-        let total = short(ended.usage.total());
-        details.push_str(&format!(" · {total} tokens {}", in_and_out(ended.usage)));
+    if result.usage.total() > 0 {
+        let total = short(result.usage.total());
+        details.push_str(&format!(" · {total} tokens {}", in_and_out(result.usage)));
     }
     if let Some(usd) = ended.cost_usd {
         details.push_str(&format!(" · {}", attempt_cost(Some(usd), ended.cost_source)));
     }
     let mut lines = vec![Line::of(tone, &outcome).and(TextStyle::Plain, &details)];
-    if let Some(reason) = &ended.reason {
+    if let Some(reason) = &result.reason {
         lines.extend(block(tone, reason));
     }
     ((tone, '■'), lines)

@@ -127,7 +127,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
         made.await.unwrap()
     });
     let result = match finish {
-        Finish::Ended(end) => serde_json::to_value(&end.report).unwrap(),
+        Finish::Ended(end) => serde_json::to_value(&end.ended.result).unwrap(),
         Finish::StorageFailed(error) => panic!("{error}"),
         Finish::Detached => json!("detached"),
     };

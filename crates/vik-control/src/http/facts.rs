@@ -114,8 +114,13 @@ fn fact(progress: &Progress<'_>) -> Option<Fact> {
             session_id: start.attempt_id.to_string(),
             issue_id: start.issue.id.clone(),
             stage: start.stage.name.clone(),
-            outcome: end.ended.outcome.to_string(),
-            reason: end.ended.reason.as_deref().map(|reason| one_line(reason, 300)),
+            outcome: end.ended.result.outcome.to_string(),
+            reason: end
+                .ended
+                .result
+                .reason
+                .as_deref()
+                .map(|reason| one_line(reason, 300)),
         },
         Progress::Note(issue, note) => Fact::Issue {
             issue_id: (*issue).clone(),

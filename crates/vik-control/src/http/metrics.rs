@@ -106,12 +106,12 @@ impl Metrics {
                 let (stage, agent) = (start.stage.name.as_str(), start.stage.agent.as_str());
                 let ended = &end.ended;
                 self.attempts
-                    .with_label_values(&[stage, agent, ended.outcome.as_str()])
+                    .with_label_values(&[stage, agent, ended.result.outcome.as_str()])
                     .inc();
                 #[expect(clippy::cast_precision_loss, reason = "milliseconds of an attempt")]
                 let seconds = ended.duration_ms as f64 / 1000.0;
                 self.durations.with_label_values(&[stage]).observe(seconds);
-                let usage = &ended.usage;
+                let usage = &ended.result.usage;
                 for (kind, tokens) in [
                     ("input", usage.input_tokens),
                     ("cached_input", usage.cached_input_tokens),

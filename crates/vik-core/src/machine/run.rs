@@ -373,7 +373,7 @@ impl Run {
             ParkReason::NoProgress => {
                 format!("{attempts} succeeded, but the issue is still in the same state")
             }
-            ParkReason::Cancelled => "cancelled by a person".to_owned(),
+            ParkReason::Cancelled => StopReason::Cancelled.to_string(),
             ParkReason::Denied
                 if last.is_none_or(|last| last.failure_class != Some(FailureClass::Denied)) =>
             {
@@ -386,7 +386,7 @@ impl Run {
                 };
                 used_up.or(stopped).map_or_else(
                     || "the issue has reached a limit of its life".to_owned(),
-                    |hit| format!("limit reached: {hit}"),
+                    |hit| StopReason::OverBudget(hit).to_string(),
                 )
             }
             ParkReason::Internal => {

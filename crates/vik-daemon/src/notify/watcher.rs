@@ -67,7 +67,7 @@ impl Watcher {
             Progress::LedgerFailed { error } => Some(Fact::trouble(clock::now(), "ledger", error)),
             Progress::Ended(start, end) => {
                 let key = (start.issue.id.clone(), start.stage.name.clone());
-                let outcome = end.ended.outcome;
+                let outcome = end.ended.result.outcome;
                 if matches!(
                     outcome,
                     Outcome::Failed | Outcome::TimedOut | Outcome::Stalled | Outcome::Lost
@@ -75,7 +75,7 @@ impl Watcher {
                     let failed = Failed {
                         title: start.issue.title.to_string(),
                         outcome,
-                        reason: end.ended.reason.clone().unwrap_or_default(),
+                        reason: end.ended.result.reason.clone().unwrap_or_default(),
                     };
                     self.failed.insert(key, failed);
                 } else {

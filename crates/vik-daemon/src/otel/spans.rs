@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use vik_base::report::one_line;
-use vik_core::event::Ended;
+use vik_core::ended::Ended;
 use vik_core::ids::RunId;
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_store::{AttemptFiles, AttemptRecord, History, PastAttempt};
@@ -103,7 +103,8 @@ fn run_id(run: RunId) -> SpanId {
 }
 
 fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
-    let succeeded = ended.outcome == Outcome::Succeeded;
+    let result = &ended.result;
+    let succeeded = result.outcome == Outcome::Succeeded;
     let mut attributes = vec![
         KeyValue::new("gen_ai.operation.name", "invoke_agent"),
         KeyValue::new("gen_ai.provider.name", provider(record)),
@@ -113,20 +114,20 @@ fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
         KeyValue::new("vik.session.id", record.session_id.to_string()),
         KeyValue::new("vik.stage", record.stage.to_string()),
         KeyValue::new("vik.attempt", i64::from(record.attempt)),
-        KeyValue::new("vik.outcome", ended.outcome.as_str()),
+        KeyValue::new("vik.outcome", result.outcome.as_str()),
     ];
-    attributes.extend(usage(&ended.usage, ended.cost_usd));
+    attributes.extend(usage(&result.usage, ended.cost_usd));
     attributes.push(KeyValue::new("vik.cost_source", ended.cost_source.as_str()));
     if let Some(model) = &record.model {
         attributes.push(KeyValue::new("gen_ai.request.model", model.clone()));
     }
-    if let Some(conversation) = &ended.provider_session_id {
+    if let Some(conversation) = &result.provider_session_id {
         attributes.push(KeyValue::new("gen_ai.conversation.id", conversation.clone()));
     }
     if !succeeded {
-        let class = ended
+        let class = result
             .failure_class
-            .map_or(ended.outcome.as_str(), |class| class.as_str());
+            .map_or(result.outcome.as_str(), |class| class.as_str());
         attributes.push(KeyValue::new("error.type", class));
     }
     let took = SignedDuration::from_millis(i64::try_from(ended.duration_ms).unwrap_or(i64::MAX));
@@ -140,7 +141,7 @@ fn attempt(record: &AttemptRecord, ended: &Ended, at: Timestamp) -> SpanData {
             start: at.saturating_sub(took).unwrap_or(record.started_at),
             end: at,
             // The reason may quote agent output: the class is sufficient.
-            error: (!succeeded).then(|| ended.outcome.as_str().to_owned()),
+            error: (!succeeded).then(|| result.outcome.as_str().to_owned()),
         },
         attributes,
     )
@@ -274,7 +275,7 @@ fn run_span(layout: &Layout, run: &Run) -> Option<SpanData> {
     // A run without attempts has no span.
     let start = attempts.iter().map(|attempt| attempt.record.started_at).min()?;
     let ended = || attempts.iter().filter_map(|attempt| attempt.ended.as_ref());
-    let tokens = ended().fold(Usage::default(), |sum, ended| sum.plus(ended.usage));
+    let tokens = ended().fold(Usage::default(), |sum, ended| sum.plus(ended.result.usage));
     let cost = ended().filter_map(|ended| ended.cost_usd).reduce(|a, b| a + b);
     let estimated = ended()
         .filter(|ended| ended.cost_source == CostSource::Estimate)

@@ -70,19 +70,8 @@ impl StopCause {
     pub fn failure(&self) -> AttemptFailure {
         let (outcome, reason) = match self {
             Self::All => (Outcome::Cancelled, "Vik was stopped".to_owned()),
-            Self::Own(StopReason::StateChanged) => (
-                Outcome::Cancelled,
-                "the issue left the state of the stage".to_owned(),
-            ),
-            Self::Own(StopReason::Terminal) => {
-                (Outcome::Cancelled, "the issue is in a terminal state".to_owned())
-            }
-            Self::Own(StopReason::Missing) => (
-                Outcome::Cancelled,
-                "the issue is no longer in the tracker".to_owned(),
-            ),
-            Self::Own(StopReason::Cancelled) => (Outcome::Cancelled, "cancelled".to_owned()),
-            Self::Own(StopReason::OverBudget(hit)) => (Outcome::OverBudget, format!("limit reached: {hit}")),
+            Self::Own(reason @ StopReason::OverBudget(_)) => (Outcome::OverBudget, reason.to_string()),
+            Self::Own(reason) => (Outcome::Cancelled, reason.to_string()),
         };
         AttemptFailure::of(outcome, reason)
     }

@@ -6,7 +6,8 @@ use std::path::Path;
 use jiff::{Timestamp, Zoned};
 use vik_agents::{Exit, resume_failure};
 use vik_core::attempt::{AttemptResult, Start};
-use vik_core::event::{Ended, Event};
+use vik_core::ended::Ended;
+use vik_core::event::Event;
 use vik_core::limits::{LimitHit, LimitScope, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Outcome, Usage};
@@ -47,7 +48,7 @@ impl AttemptRunner<'_> {
         self.start().stage.limit.reached(LimitScope::Attempt, spend?)
     }
 
-    pub(super) fn conclude(&self, failure: Option<AttemptFailure>) -> (Ended, AttemptResult) {
+    pub(super) fn conclude(&self, failure: Option<AttemptFailure>) -> Ended {
         let failure = failure.map(|failure| AttemptFailure {
             reason: masked(failure.reason),
             feedback: failure.feedback.map(masked),
@@ -71,11 +72,10 @@ impl AttemptRunner<'_> {
             .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
             .unwrap_or_else(Timestamp::now);
         let took = until.duration_since(self.started_at).as_millis();
-        let proof = self.proof.map(str::to_owned);
-        let report = AttemptResult {
+        let result = AttemptResult {
             outcome,
             failure_class,
-            reason: reason.clone(),
+            reason,
             feedback: failure.and_then(|failure| failure.feedback),
             changed: self.changed,
             ran: self.agent_ran,
@@ -88,37 +88,22 @@ impl AttemptRunner<'_> {
             resume_failed: self.resume_failure.is_some() || self.spec.resume_refused.is_some(),
             preparing: self.preparing,
             exit_code: exit.and_then(|record| record.code),
-            proof: proof.clone(),
+            proof: self.proof.map(str::to_owned),
         };
-        let (charged, source) = report.charge(spend, profile.estimate);
-        let ended = Ended {
-            outcome,
-            failure_class,
-            exit_code: report.exit_code,
+        Ended {
             signal: exit.and_then(|record| record.signal),
             duration_ms: u64::try_from(took).unwrap_or(0),
-            usage: conclusion.usage,
-            cost_usd: (source != CostSource::None).then(|| charged.usd.usd()),
-            cost_source: source,
-            reason,
             last_message: conclusion.last_message.clone(),
-            provider_session_id: conclusion.provider_session_id.clone(),
-            workspace_changed: self.changed,
-            proof,
-        };
-        (ended, report)
+            ..Ended::new(result, profile.estimate)
+        }
     }
 
     /// Writes Vik's own events to the log, before the last one.
-    pub(super) fn write_own_events(
-        &mut self,
-        ended: &Ended,
-        report: &AttemptResult,
-        log: &mut SessionLog,
-    ) -> Result<(), StoreError> {
+    pub(super) fn write_own_events(&mut self, ended: &Ended, log: &mut SessionLog) -> Result<(), StoreError> {
         let now = Timestamp::now();
-        let reason = ended.reason.as_deref();
-        if let Some(resume) = self.start().resume.as_ref().filter(|_| report.resume_failed) {
+        let result = &ended.result;
+        let reason = result.reason.as_deref();
+        if let Some(resume) = self.start().resume.as_ref().filter(|_| result.resume_failed) {
             let why = self.resume_failure.as_deref().or(reason);
             let failed = Event::ResumeFailed {
                 resumed_from: resume.attempt_id,
@@ -134,7 +119,7 @@ impl AttemptRunner<'_> {
             .is_some_and(|halt| halt.limit().is_some());
         let crossed = self
             .reached_limit()
-            .filter(|_| report.outcome == Outcome::OverBudget && !is_logged);
+            .filter(|_| result.outcome == Outcome::OverBudget && !is_logged);
         if let Some(hit) = crossed {
             let percent = hit.percent();
             log.push(now, &Event::Limit { hit, percent })?;
@@ -150,12 +135,12 @@ impl AttemptRunner<'_> {
             log.push(now, &summary.event())?;
         }
         // The agent did not report this failure.
-        let has_no_exit = ended.exit_code.is_none() && ended.signal.is_none();
+        let has_no_exit = result.exit_code.is_none() && ended.signal.is_none();
         if let Some(reason) = reason.filter(|_| has_no_exit) {
             let error = Event::Error {
                 message: reason.into(),
                 fatal: true,
-                failure_class: ended.failure_class,
+                failure_class: result.failure_class,
                 http_status: None,
             };
             log.push(now, &error)?;
@@ -239,31 +224,15 @@ impl AttemptEnd {
             Err(lost) => lost.proof().clone(),
         };
         let failure = unproven_end_failure(&proof).unwrap_or(failure);
-        let ended = Ended {
-            outcome: failure.outcome,
+        let result = AttemptResult {
             failure_class: failure.class,
-            exit_code: None,
-            signal: None,
-            duration_ms: 0,
-            usage: Usage::default(),
-            cost_usd: None,
-            cost_source: CostSource::None,
             reason: Some(failure.reason),
-            last_message: None,
-            provider_session_id: None,
-            workspace_changed: None,
-            proof: Some(proof.name().to_owned()),
-        };
-        let report = AttemptResult {
-            failure_class: ended.failure_class,
-            reason: ended.reason.clone(),
             ran,
-            proof: ended.proof.clone(),
-            ..AttemptResult::new(ended.outcome)
+            proof: Some(proof.name().to_owned()),
+            ..AttemptResult::new(failure.outcome)
         };
         Self {
-            report,
-            ended,
+            ended: Ended::new(result, Spend::default()),
             log: files.log(),
         }
     }

@@ -7,7 +7,7 @@
 //! use vik_session::attempt::{Finish, run};
 //!
 //! match run(attempt).await {
-//!     Finish::Ended(end) => println!("{}", end.report.outcome),
+//!     Finish::Ended(end) => println!("{}", end.ended.result.outcome),
 //!     Finish::Detached => println!("the agent lives on, for the next daemon"),
 //!     Finish::StorageFailed(error) => eprintln!("{error}"),
 //! }

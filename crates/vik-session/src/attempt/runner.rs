@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
 use vik_base::{failpoint, report};
-use vik_core::attempt::{AttemptResult, Start};
-use vik_core::event::{Ended, Event};
+use vik_core::attempt::Start;
+use vik_core::ended::Ended;
+use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::workflow::Workflow;
 use vik_proc::{ExitRecord, FileLock, identity::boot_id};
@@ -61,8 +62,7 @@ pub enum Finish {
 
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    pub report: AttemptResult,
-    /// The last event of the session log.
+    /// The result, and the last event of the session log.
     pub ended: Ended,
     /// The path of the session log.
     pub log: PathBuf,
@@ -283,15 +283,15 @@ impl<'a> AttemptRunner<'a> {
 
     async fn run(mut self) -> Finish {
         let plan = self.journal().plan(&boot_id());
-        let (ended, report) = match plan {
-            ResumePoint::Over { ended, report } => {
-                self.close_log(&ended, &report);
+        let ended = match plan {
+            ResumePoint::Over { ended } => {
+                self.close_log(&ended);
                 if self.storage_failure.get().is_none() && self.needs_after_run(&ended) {
                     // If this fails, `after_run` reports the error.
                     let _ = self.resolve_secrets().await;
                     self.restore_conclusion().await;
                 }
-                (*ended, *report)
+                *ended
             }
             plan => {
                 let failure = match self.execute(plan).await {
@@ -323,12 +323,8 @@ impl<'a> AttemptRunner<'a> {
                     Some(failure) if self.full.get().is_some() => Some(self.failed_by_full_disk(failure)),
                     failure => failure,
                 };
-                let (ended, report) = self.conclude(failure);
-                let over = Step::Over {
-                    ended: Box::new(ended.clone()),
-                    report: Box::new(report.clone()),
-                };
-                if let Err(failure) = self.note(over) {
+                let ended = self.conclude(failure);
+                if let Err(failure) = self.note(Step::over(&ended)) {
                     tracing::error!(
                         session = self.id,
                         error = failure.reason,
@@ -339,8 +335,8 @@ impl<'a> AttemptRunner<'a> {
                     }
                 }
                 self.remove_base_snapshot();
-                self.close_log(&ended, &report);
-                (ended, report)
+                self.close_log(&ended);
+                ended
             }
         };
         self.remove_output_file();
@@ -353,7 +349,6 @@ impl<'a> AttemptRunner<'a> {
             return Finish::StorageFailed(error);
         }
         Finish::Ended(Box::new(AttemptEnd {
-            report,
             ended,
             log: self.files.log(),
         }))
@@ -369,7 +364,7 @@ impl<'a> AttemptRunner<'a> {
     /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
     /// there was a workspace.
     fn needs_after_run(&self, ended: &Ended) -> bool {
-        ended.outcome != Outcome::Cancelled
+        ended.result.outcome != Outcome::Cancelled
             && self.start().stage.after_run.is_some()
             && self.journal().had_workspace()
             && self.script_result(Hook::AfterRun.as_str()).is_none()
@@ -449,7 +444,7 @@ impl<'a> AttemptRunner<'a> {
         Value::Object(stage_context(self.host(), self.start(), workdir))
     }
 
-    fn close_log(&mut self, ended: &Ended, report: &AttemptResult) {
+    fn close_log(&mut self, ended: &Ended) {
         if self.log_is_ended {
             return;
         }
@@ -458,7 +453,7 @@ impl<'a> AttemptRunner<'a> {
             None => SessionLog::reopen(&self.files.log()).map(|reopened| reopened.log),
         };
         let closed = log.and_then(|mut log| {
-            self.write_own_events(ended, report, &mut log)?;
+            self.write_own_events(ended, &mut log)?;
             log.push(Timestamp::now(), &Event::Ended(ended.clone()))?;
             log.flush()
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vik_base::{failpoint, report};
-use vik_core::event::Ended;
+use vik_core::ended::Ended;
 use vik_core::outcome::FailureClass;
 use vik_proc::Graces;
 use vik_store::{AttemptFailure, ScriptProgress, Step};
@@ -66,12 +66,12 @@ impl AttemptRunner<'_> {
         let log = self.files.log().to_string_lossy().into_owned();
         json!({
             "id": self.id,
-            "outcome": ended.outcome.as_str(),
-            "failure_class": ended.failure_class.map_or("", FailureClass::as_str),
-            "reason": ended.reason.as_deref().unwrap_or(""),
-            "exit_code": ended.exit_code,
+            "outcome": ended.result.outcome.as_str(),
+            "failure_class": ended.result.failure_class.map_or("", FailureClass::as_str),
+            "reason": ended.result.reason.as_deref().unwrap_or(""),
+            "exit_code": ended.result.exit_code,
             "last_message": ended.last_message.as_deref().unwrap_or(""),
-            "usage": ended.usage,
+            "usage": ended.result.usage,
             "cost": ended.cost_usd,
             "cost_usd": ended.cost_usd,
             "log": log,

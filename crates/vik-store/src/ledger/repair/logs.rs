@@ -4,10 +4,7 @@ use std::path::Path;
 
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{EndedAttempt, StartedAttempt};
-use vik_core::event::Ended;
 use vik_core::limits::Spend;
-use vik_core::money::MicroUsd;
-use vik_core::outcome::CostSource;
 
 use crate::journal::{Journal, Step};
 use crate::ledger::LedgerError;
@@ -45,7 +42,7 @@ fn found(past: PastAttempt) -> Found {
         .as_ref()
         .map_or_else(Spend::default, |kept| kept.profile.estimate);
     let ended = ended.zip(ended_at).map(|(ended, at)| {
-        let report = result_in_journal(&files.journal()).unwrap_or_else(|| report(&ended));
+        let report = result_in_journal(&files.journal()).unwrap_or(ended.result);
         let (charged, source) = report.charge(report.spend, estimate);
         EndedAttempt {
             attempt_id: record.session_id,
@@ -86,30 +83,4 @@ fn result_in_journal(path: &Path) -> Option<AttemptResult> {
         Step::Over { report, .. } => Some((**report).clone()),
         _ => None,
     })
-}
-
-/// Returns the result that the last line of a log describes. Such a line does not state whether the
-/// agent ran, but its other fields imply it. Whether the model answered follows from the source of
-/// the charge.
-fn report(ended: &Ended) -> AttemptResult {
-    let tokens = ended.usage.total();
-    let ran = ended.exit_code.is_some() || ended.signal.is_some() || tokens > 0;
-    let has_usage = tokens > 0 || ended.cost_usd.is_some();
-    AttemptResult {
-        failure_class: ended.failure_class,
-        reason: ended.reason.clone(),
-        changed: ended.workspace_changed,
-        ran,
-        answered: Some(ended.cost_source == CostSource::Estimate),
-        spend: has_usage.then(|| Spend {
-            tokens,
-            usd: MicroUsd::from_usd(ended.cost_usd.unwrap_or(0.0)),
-        }),
-        cost_source: ended.cost_source,
-        usage: ended.usage,
-        provider_session_id: ended.provider_session_id.clone(),
-        exit_code: ended.exit_code,
-        proof: ended.proof.clone(),
-        ..AttemptResult::new(ended.outcome)
-    }
 }
