@@ -17,7 +17,7 @@ use vik_core::issue::{Issue, Pull};
 use vik_core::scheduler::{Filter, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::{Workflow, load};
-use vik_session::attempt::{KeptOutput, Live, OutputReader};
+use vik_session::attempt::{AttemptHandle, KeptOutput, OutputReader};
 use vik_store::SessionLog;
 use vik_workflow::WorkflowFile;
 
@@ -139,7 +139,8 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
         limit: None,
     };
     let adapter = vik_agents::adapter(profile, None);
-    let mut follower = OutputReader::open(raw, adapter, log, 0, Live::default(), kept).unwrap();
+    let updates = AttemptHandle::new().1.updates;
+    let mut follower = OutputReader::open(raw, adapter, log, 0, updates, kept).unwrap();
     while follower.poll().unwrap() {}
     std::fs::metadata(&path).unwrap().len()
 }

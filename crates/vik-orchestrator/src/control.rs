@@ -5,6 +5,7 @@ use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input, RetryRequest};
+use vik_session::attempt::StopLevel;
 
 use super::{ControlRequest, Orchestrator};
 use crate::api_view;
@@ -41,7 +42,7 @@ impl Orchestrator {
             }
             Verb::Stop { keep_sessions: false } => {
                 // A repeated request does not skip the grace; a second signal does.
-                if !self.stop.1.is_set() {
+                if self.stop == StopLevel::Run {
                     self.stop();
                 }
                 respond(answer_to, Response::Accepted);

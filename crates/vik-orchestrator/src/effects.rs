@@ -10,21 +10,20 @@ use vik_core::changes::{Changes, Decision};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::Issue;
-use vik_core::limits::Spend;
 use vik_core::machine::RunEvent;
 use vik_core::outcome::Outcome;
 use vik_core::scheduler::{Effect, Input, LookupResult};
 use vik_session::attempt::{
-    self, Attempt, AttemptCommands, AttemptEnd, AttemptUpdate, AttemptUpdateKind, Finish, Live, StopLevel,
+    self, Attempt, AttemptEnd, AttemptHandle, AttemptLink, AttemptUpdate, Finish, StopLevel,
 };
 use vik_session::host::millis;
-use vik_store::AttemptFailure;
+use vik_store::ledger::CommitError;
 
 use super::control::response;
 use super::notices::parked;
 use super::progress::Awaiting;
 use super::removal::{self, Removal};
-use super::{Event, Orchestrator, Progress, Running};
+use super::{Event, Orchestrator, Progress};
 use crate::intake;
 
 impl Orchestrator {
@@ -49,27 +48,27 @@ impl Orchestrator {
                     attempt_id: session,
                     why,
                 } => {
-                    if let Some(running) = self.running.get(&session) {
+                    if let Some(commands) = self.attempts.commands(session) {
                         tracing::info!(%session, ?why, "stopping an attempt");
-                        running.control.stop(why);
+                        commands.stop(why);
                     }
                 }
                 Effect::DeliverAnswer {
                     attempt_id: session,
                     answered,
                 } => {
-                    if let Some(running) = self.running.get(&session) {
+                    if let Some(commands) = self.attempts.commands(session) {
                         tracing::info!(%session, by = answered.by, answer = answered.answer.as_str(), "request answered");
-                        running.control.answer(answered);
+                        commands.answer(answered);
                     }
                 }
                 Effect::Warn {
                     attempt_id: session,
                     limit,
                 } => {
-                    if let Some(running) = self.running.get(&session) {
+                    if let Some(commands) = self.attempts.commands(session) {
                         tracing::warn!(%session, ?limit, "a limit is almost reached");
-                        running.control.warn(limit);
+                        commands.warn(limit);
                     }
                 }
                 Effect::LookUp(issue) => self.show(issue),
@@ -94,7 +93,7 @@ impl Orchestrator {
             // Only the decision is on disk: the next daemon finds it and starts the attempt.
             return;
         }
-        if self.stop.1.is_set() {
+        if self.stop != StopLevel::Run {
             let report = AttemptResult {
                 reason: Some("Vik was stopped".to_owned()),
                 ..AttemptResult::new(Outcome::Cancelled)
@@ -114,93 +113,62 @@ impl Orchestrator {
 
     /// Runs an attempt: a new one, or one that an earlier daemon started.
     pub(super) fn spawn_attempt(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
-        let session = start.attempt_id;
-        let live = Live::default();
-        let (control, commands) = AttemptCommands::new(self.stop.1.clone());
+        let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
+        let live = handle.updates.live();
         self.observer.on_progress(&Progress::Started(&start, &live));
-        self.running.insert(
-            session,
-            Running {
-                start: start.clone(),
-                live: live.clone(),
-                control,
-                since,
-                adopted,
-                spent: Spend::default(),
-            },
-        );
-        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
-        let prompts = Arc::clone(&self.prompts);
-        let updates = self.attempt_updates.0.clone();
-        let (events, orphan_grace) = (self.events.0.clone(), self.orphan_grace());
-        tokio::spawn(async move {
-            let attempt = || Attempt {
-                host: Arc::clone(&host),
-                workflow: Arc::clone(&workflow),
-                prompts: Arc::clone(&prompts),
-                start: start.clone(),
-                live: live.clone(),
-                commands: commands.clone(),
-                updates: updates.clone(),
-                orphan_grace,
-            };
-            // The attempt runs in its own task. If the task panics, its agent may still live, so
-            // the attempt is recovered as after a crash of the daemon.
-            let mut end = tokio::spawn(attempt::run(attempt())).await;
-            if let Err(broken) = &end {
-                tracing::error!(%session, %broken, "bug in Vik: recovering the attempt");
-                end = tokio::spawn(attempt::run(attempt())).await;
-            }
-            let event = match end {
-                Ok(Finish::Ended(end)) => Event::Ended(session, end),
-                Ok(Finish::Detached) => Event::Detached(session),
-                Ok(Finish::StorageFailed(error)) => Event::StorageFailed(session, error),
-                Err(broken) => {
-                    let trouble = AttemptFailure::bug(format!("the task of the attempt failed: {broken}"));
-                    Event::Ended(
-                        session,
-                        Box::new(AttemptEnd::broken(&host, &start, trouble).await),
-                    )
-                }
-            };
-            let _ = events.send(event);
+        self.attempts.add(start.clone(), handle, since, adopted);
+        attempt::spawn(Attempt {
+            host: Arc::clone(&self.host),
+            workflow: Arc::clone(&self.workflow),
+            prompts: Arc::clone(&self.prompts),
+            start,
+            commands,
+            updates,
+            orphan_grace: self.orphan_grace(),
         });
     }
 
-    pub(super) fn on_attempt_update(&mut self, update: AttemptUpdate) {
-        let AttemptUpdate {
-            issue,
-            attempt_id: session,
-            kind,
-        } = update;
-        match kind {
-            AttemptUpdateKind::Spent(spend) => {
-                if let Some(running) = self.running.get_mut(&session) {
+    pub(super) fn on_attempt_update(&mut self, attempt_id: AttemptId, update: AttemptUpdate) {
+        match update {
+            AttemptUpdate::Spent(spend) => {
+                if let Some(running) = self.attempts.get_mut(attempt_id) {
                     running.spent = spend;
+                    let issue = running.start.issue.id.clone();
+                    self.handle(Input::Spent {
+                        issue,
+                        attempt_id,
+                        spend,
+                    });
                 }
-                self.handle(Input::Spent {
-                    issue,
-                    attempt_id: session,
-                    spend,
-                });
             }
-            AttemptUpdateKind::Awaits(request) => self.handle(Input::ApprovalPending {
-                issue,
-                attempt_id: session,
-                request,
-            }),
+            AttemptUpdate::Awaits(request) => {
+                if let Some(running) = self.attempts.get_mut(attempt_id) {
+                    let issue = running.start.issue.id.clone();
+                    self.handle(Input::ApprovalPending {
+                        issue,
+                        attempt_id,
+                        request,
+                    });
+                }
+            }
+            AttemptUpdate::Finished(Finish::Ended(end)) => self.on_ended(attempt_id, *end),
+            AttemptUpdate::Finished(Finish::Detached) => self.on_detached(attempt_id),
+            AttemptUpdate::Finished(Finish::StorageFailed(cause)) => {
+                self.on_detached(attempt_id);
+                self.on_ledger_failure(CommitError { cause });
+            }
         }
     }
 
-    pub(super) fn on_ended(&mut self, session: AttemptId, end: AttemptEnd) {
+    fn on_ended(&mut self, attempt_id: AttemptId, end: AttemptEnd) {
         failpoint::reach("reported");
         // The attempt may have filled the disk.
         self.pressure_due = std::time::Instant::now();
-        let Some(Running { start, .. }) = self.running.remove(&session) else {
+        let Some(start) = self.attempts.remove(attempt_id) else {
             return;
         };
         tracing::info!(
-            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %session,
+            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %attempt_id,
             outcome = %end.ended.result.outcome, class = end.ended.result.failure_class.map(|class| class.as_str()),
             reason = end.ended.result.reason, duration_ms = end.ended.duration_ms, "attempt ended"
         );
@@ -208,15 +176,15 @@ impl Orchestrator {
         self.summary.add_attempt(&start, &end);
         self.handle(Input::Ended {
             issue: start.issue.id.clone(),
-            attempt_id: session,
+            attempt_id,
             report: end.ended.result,
         });
         self.notify_day_limit();
     }
 
-    pub(super) fn on_detached(&mut self, session: AttemptId) {
-        if let Some(Running { start, .. }) = self.running.remove(&session) {
-            tracing::info!(issue = start.issue.id.as_str(), %session, "attempt detached: its agent keeps running under its shim");
+    fn on_detached(&mut self, attempt_id: AttemptId) {
+        if let Some(start) = self.attempts.remove(attempt_id) {
+            tracing::info!(issue = start.issue.id.as_str(), session = %attempt_id, "attempt detached: its agent keeps running under its shim");
         }
     }
 
@@ -325,11 +293,11 @@ impl Orchestrator {
     fn remove_workspace(&mut self, issue: Box<Issue>) {
         self.running_tasks += 1;
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
-        let (stop, slots) = (self.stop.1.clone(), Arc::clone(&self.removal_slots));
+        let (kill, slots) = (self.kill.clone(), Arc::clone(&self.removal_slots));
         let events = self.events.0.clone();
         tokio::spawn(async move {
             let _permit = slots.acquire_owned().await;
-            let removal = removal::remove(&host, &workflow, &issue, stop.reached(StopLevel::Kill)).await;
+            let removal = removal::remove(&host, &workflow, &issue, kill.cancelled()).await;
             let _ = events.send(Event::Removed(issue.id, removal));
         });
     }

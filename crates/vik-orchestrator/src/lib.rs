@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod api_view;
+mod attempts;
 mod commit_queue;
 mod control;
 mod effects;
@@ -39,16 +40,15 @@ use vik_core::attempt::Start;
 use vik_core::changes::Stored;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{FieldWarning, Pull};
-use vik_core::limits::Spend;
 use vik_core::machine::Phase;
 use vik_core::scheduler::{Actor, Filter, Input, LookupResult, Quiescence, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
-use vik_session::attempt::{AttemptControl, AttemptEnd, AttemptUpdate, Live, Stop, StopLevel};
+use vik_session::attempt::StopLevel;
 use vik_session::host::Host;
-use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::{LoadedWorkflow, Prompts, Watch};
 
+use self::attempts::Attempts;
 use self::commit_queue::CommitQueue;
 use self::pulls::{LastGoodPull, PullOutput};
 use self::reload::Edits;
@@ -120,22 +120,8 @@ enum Event {
     Printed(PullOutput),
     Pulled(Duration, u64, Pull),
     PullFailed(Duration, PullError),
-    Ended(AttemptId, Box<AttemptEnd>),
-    Detached(AttemptId),
-    StorageFailed(AttemptId, Arc<LedgerError>),
     Shown(IssueId, Result<LookupResult, String>),
     Removed(IssueId, Removal),
-}
-
-struct Running {
-    start: Box<Start>,
-    live: Live,
-    control: AttemptControl,
-    since: Timestamp,
-    /// Whether an earlier daemon started the attempt.
-    adopted: bool,
-    /// What the attempt has spent so far.
-    spent: Spend,
 }
 
 pub struct Setup {
@@ -179,8 +165,10 @@ pub struct Orchestrator {
     workspaces: Vec<IssueId>,
     epoch: Instant,
     events: (mpsc::UnboundedSender<Event>, mpsc::UnboundedReceiver<Event>),
-    stop: (watch::Sender<StopLevel>, Stop),
-    running: HashMap<AttemptId, Running>,
+    stop: StopLevel,
+    /// Cancels the hooks of removals.
+    kill: CancellationToken,
+    attempts: Attempts,
     state: DaemonState,
     started_at: Timestamp,
     pulling: bool,
@@ -202,10 +190,6 @@ pub struct Orchestrator {
     misspelled: Vec<String>,
     summary: RunSummary,
     observer: Box<dyn Observer>,
-    attempt_updates: (
-        mpsc::UnboundedSender<AttemptUpdate>,
-        mpsc::UnboundedReceiver<AttemptUpdate>,
-    ),
     default_grace: Duration,
     /// Cancels pulls and lookups when their results are no longer needed.
     cancel_lookups: CancellationToken,
@@ -280,8 +264,9 @@ impl Orchestrator {
             workspaces,
             epoch,
             events: mpsc::unbounded_channel(),
-            stop: Stop::new(),
-            running: HashMap::new(),
+            stop: StopLevel::Run,
+            kill: CancellationToken::new(),
+            attempts: Attempts::default(),
             state: DaemonState::Running,
             started_at: Timestamp::now(),
             pulling: false,
@@ -298,7 +283,6 @@ impl Orchestrator {
             misspelled: Vec::new(),
             summary: RunSummary::default(),
             observer,
-            attempt_updates: mpsc::unbounded_channel(),
             default_grace: orphan_grace,
             cancel_lookups: CancellationToken::new(),
             keep_agents: false,
@@ -356,7 +340,7 @@ impl Orchestrator {
                     Err(error) => self.on_ledger_failure(error),
                 },
                 Some(event) = self.events.1.recv() => self.on_event(event),
-                Some(update) = self.attempt_updates.1.recv() => self.on_attempt_update(update),
+                (attempt_id, update) = self.attempts.next() => self.on_attempt_update(attempt_id, update),
                 reload = self.edits.next() => self.on_reload(reload),
                 signal = signals.next() => self.on_signal(signal),
                 Some(control_request) = asks.recv() => self.on_control_request(control_request),
@@ -438,12 +422,6 @@ impl Orchestrator {
             Event::Printed(printed) => self.on_printed(printed),
             Event::Pulled(duration, digest, pull) => self.on_pulled(duration, digest, pull),
             Event::PullFailed(duration, error) => self.on_pull_failed(duration, &error),
-            Event::Ended(session, end) => self.on_ended(session, *end),
-            Event::Detached(session) => self.on_detached(session),
-            Event::StorageFailed(session, cause) => {
-                self.on_detached(session);
-                self.on_ledger_failure(CommitError { cause });
-            }
             Event::Shown(issue, result) => self.on_shown(issue, result),
             Event::Removed(issue, removal) => self.on_removed(issue, &removal),
         }
@@ -453,9 +431,9 @@ impl Orchestrator {
 
     fn is_finished(&self) -> bool {
         if let Some(broken) = &self.broken {
-            return self.running.is_empty() || Instant::now() >= broken.until;
+            return self.attempts.is_empty() || Instant::now() >= broken.until;
         }
-        if self.pulling || !self.running.is_empty() || self.running_tasks > 0 || !self.commits.is_settled() {
+        if self.pulling || !self.attempts.is_empty() || self.running_tasks > 0 || !self.commits.is_settled() {
             return false;
         }
         if matches!(self.state, DaemonState::Stopping | DaemonState::Draining) || !self.may_pull() {

@@ -6,7 +6,8 @@ use vik_api::{Daemon, LedgerView, NotifierView, ParkedView, SCHEMA, SessionView,
 use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
 
-use super::{Orchestrator, Running};
+use super::Orchestrator;
+use super::attempts::RunningAttempt;
 use crate::api_view;
 
 /// The maximum number of waiting stages in a status.
@@ -31,9 +32,9 @@ impl NotifierHealth {
 impl Orchestrator {
     pub fn status(&self) -> Status {
         let mut sessions: Vec<_> = self
-            .running
+            .attempts
             .iter()
-            .map(|(id, running)| self.session(id, running))
+            .map(|running| self.session(running))
             .collect();
         sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
         let now = self.now();
@@ -108,11 +109,11 @@ impl Orchestrator {
         }
     }
 
-    fn session(&self, id: &vik_core::ids::AttemptId, running: &Running) -> SessionView {
+    fn session(&self, running: &RunningAttempt) -> SessionView {
         let (start, facts) = (&running.start, running.live.get());
         let profile = self.workflow.agents.get(&start.stage.agent);
         SessionView {
-            session_id: id.to_string(),
+            session_id: start.attempt_id.to_string(),
             issue_id: start.issue.id.clone(),
             issue_title: start.issue.title.to_string(),
             stage: start.stage.name.clone(),

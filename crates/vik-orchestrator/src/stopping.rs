@@ -41,16 +41,20 @@ impl Orchestrator {
     pub(super) fn stop(&mut self) {
         self.summary.stopped = true;
         self.keep_agents = false;
-        let level = match self.stop.1.level() {
+        let level = match self.stop {
             StopLevel::Run => StopLevel::Stop,
             _ => StopLevel::Kill,
         };
-        tracing::info!(running = self.running.len(), ?level, "stopping");
+        tracing::info!(running = self.attempts.len(), ?level, "stopping");
         self.observer.on_progress(&Progress::Stopping {
-            running: self.running.len(),
+            running: self.attempts.len(),
             force: level == StopLevel::Kill,
         });
-        self.stop.0.send_replace(level);
+        self.stop = level;
+        self.attempts.stop_all(level);
+        if level == StopLevel::Kill {
+            self.kill.cancel();
+        }
         self.enter_stopping();
     }
 
@@ -59,12 +63,10 @@ impl Orchestrator {
         if self.state == DaemonState::Stopping {
             return;
         }
-        tracing::info!(running = self.running.len(), "stopping; agents keep running");
+        tracing::info!(running = self.attempts.len(), "stopping; agents keep running");
         self.summary.stopped = true;
         self.keep_agents = true;
-        for running in self.running.values() {
-            running.control.detach();
-        }
+        self.attempts.detach_all();
         self.enter_stopping();
     }
 
@@ -78,7 +80,7 @@ impl Orchestrator {
     /// Starts nothing more, and ends the loop when nothing runs.
     pub(super) fn drain(&mut self) {
         if self.state == DaemonState::Running {
-            tracing::info!(running = self.running.len(), "draining");
+            tracing::info!(running = self.attempts.len(), "draining");
             self.summary.drained = true;
             self.state = DaemonState::Draining;
             self.cancel_lookups.cancel();
@@ -95,7 +97,7 @@ impl Orchestrator {
         let text = chain(&error);
         tracing::error!(
             error = text,
-            running = self.running.len(),
+            running = self.attempts.len(),
             "stopping: decisions can no longer be stored in the ledger"
         );
         self.observer
@@ -118,11 +120,10 @@ impl Orchestrator {
         // ended.
         self.keep_agents = true;
         if self.orphan_grace().is_zero() {
-            self.stop.0.send_replace(StopLevel::Stop);
+            self.stop = StopLevel::Stop;
+            self.attempts.stop_all(StopLevel::Stop);
         } else {
-            for running in self.running.values() {
-                running.control.detach();
-            }
+            self.attempts.detach_all();
         }
     }
 

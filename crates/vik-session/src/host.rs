@@ -60,6 +60,9 @@ pub struct Host {
 }
 
 /// The shims of agents and of scripts that run agent output. Cheap to clone.
+///
+/// A lock, not a message to the loop: an agent may call the API as soon as it runs, so its shim must
+/// be known before that.
 #[derive(Clone, Debug, Default)]
 pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
 

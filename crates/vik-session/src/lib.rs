@@ -1,6 +1,7 @@
 //! An attempt from its claim to its end: hooks, sandbox, secrets, the agent and its outputs.
 //!
-//! [`attempt::run`] runs one [`attempt::Attempt`], or resumes it where an earlier daemon left it.
+//! [`attempt::run`] runs one [`attempt::Attempt`], or resumes it where an earlier daemon left it; the
+//! loop of the daemon holds its [`attempt::AttemptHandle`].
 //! It needs a [`host::Host`]: the paths, the environment and the supervisor of a daemon. [`hooks`]
 //! runs the author's scripts, [`sandbox`] turns the policy of the workflow into paths of this
 //! machine, [`secrets`] looks up values for those that list them, [`outputs`] reads what an agent

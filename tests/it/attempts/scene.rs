@@ -12,7 +12,7 @@ use vik_core::issue::Issue;
 use vik_core::limits::{Limit, LimitHit, LimitScope, LimitUnit};
 use vik_core::workflow::Workflow;
 use vik_proc::Supervisor;
-use vik_session::attempt::{self, Attempt, AttemptCommands, Finish, Live, Stop};
+use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptUpdate, Finish};
 use vik_session::host::{Host, own_environment};
 use vik_workspace::Layout;
 
@@ -40,15 +40,7 @@ fn read_workflow(path: &Path) -> Workflow {
 }
 
 /// Returns the attempt of a scene, to be run in this process.
-fn attempt(
-    folder: &Path,
-    start: Start,
-    grace: Duration,
-) -> (
-    Attempt,
-    attempt::AttemptControl,
-    tokio::sync::mpsc::UnboundedReceiver<attempt::AttemptUpdate>,
-) {
+fn attempt(folder: &Path, start: Start, grace: Duration) -> (Attempt, AttemptHandle) {
     let workflow_path = folder.join("work/workflow.yml");
     let workflow = read_workflow(&workflow_path);
     let mut layout = Layout::resolve(&workflow_path, &workflow.workspace_root).unwrap();
@@ -64,19 +56,17 @@ fn attempt(
         vik,
         agent_shims: Default::default(),
     };
-    let (control, attempt_commands) = AttemptCommands::new(Stop::new().1);
-    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    let (handle, link) = AttemptHandle::new();
     let attempt = Attempt {
         host: Arc::new(host),
         workflow: Arc::new(workflow),
         prompts: Default::default(),
         start: Box::new(start),
-        live: Live::default(),
-        commands: attempt_commands,
-        updates: sender,
+        commands: link.commands,
+        updates: link.updates,
         orphan_grace: grace,
     };
-    (attempt, control, receiver)
+    (attempt, handle)
 }
 
 /// Runs the attempt of a scene to its end, and writes the result to a file.
@@ -92,39 +82,44 @@ fn child_process_runs_the_attempt_of_a_scene() {
         .build()
         .unwrap();
     let finish = runtime.block_on(async {
-        let (attempt, control, mut receiver) = attempt(&folder, start, GRACE);
+        let (attempt, handle) = attempt(&folder, start, GRACE);
+        let AttemptHandle {
+            commands,
+            mut updates,
+        } = handle;
         let detach = folder.join("detach");
         let limit = folder.join("limit");
-        let made = tokio::spawn(attempt::run(attempt));
+        attempt::spawn(attempt);
         let mut warned = false;
         // Sends the commands that an orchestrator would send.
-        while !made.is_finished() {
+        loop {
             if detach.exists() {
-                control.detach();
+                commands.detach();
             }
-            while let Ok(update) = receiver.try_recv() {
-                let attempt::AttemptUpdateKind::Spent(spent) = update.kind else {
-                    continue;
-                };
-                let Ok(max) = std::fs::read_to_string(&limit) else {
-                    continue;
-                };
-                let hit = LimitHit {
-                    scope: LimitScope::Attempt,
-                    unit: LimitUnit::Tokens,
-                    spent: spent.tokens,
-                    limit: max.trim().parse().unwrap(),
-                };
-                if hit.is_reached() {
-                    control.stop(StopReason::OverBudget(hit));
-                } else if hit.is_near() && !warned {
-                    warned = true;
-                    control.warn(hit);
-                }
+            let Ok(update) = tokio::time::timeout(Duration::from_millis(5), updates.next()).await else {
+                continue;
+            };
+            let spent = match update {
+                AttemptUpdate::Finished(finish) => return finish,
+                AttemptUpdate::Awaits(_) => continue,
+                AttemptUpdate::Spent(spent) => spent,
+            };
+            let Ok(max) = std::fs::read_to_string(&limit) else {
+                continue;
+            };
+            let hit = LimitHit {
+                scope: LimitScope::Attempt,
+                unit: LimitUnit::Tokens,
+                spent: spent.tokens,
+                limit: max.trim().parse().unwrap(),
+            };
+            if hit.is_reached() {
+                commands.stop(StopReason::OverBudget(hit));
+            } else if hit.is_near() && !warned {
+                warned = true;
+                commands.warn(hit);
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        made.await.unwrap()
     });
     let result = match finish {
         Finish::Ended(end) => serde_json::to_value(&end.ended.result).unwrap(),

@@ -29,7 +29,6 @@ use super::live::LivePhase;
 use super::runner::{Abort, AttemptRunner};
 use super::timeouts::Timeouts;
 use super::tool_calls::ToolCallApprovals;
-use super::update::AttemptUpdateKind;
 use crate::host::os_env;
 use crate::secrets;
 
@@ -227,7 +226,7 @@ impl AttemptRunner<'_> {
             adapter,
             log,
             self.events_written,
-            self.attempt.live.clone(),
+            self.attempt.updates.clone(),
             self.kept_output(),
         )
         .map_err(|error| broken("cannot follow the agent", &error))
@@ -257,7 +256,9 @@ impl AttemptRunner<'_> {
         started: Instant,
         mut stopping: Option<AttemptFailure>,
     ) -> Result<(), Abort> {
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Running);
+        self.attempt
+            .updates
+            .set_facts(|facts| facts.phase = LivePhase::Running);
         let handle = supervised.handle();
         let stage = self.start().stage.clone();
         let mut timeouts = Timeouts::new(&stage, started, self.files.stderr());
@@ -393,7 +394,7 @@ impl AttemptRunner<'_> {
         let (spend, _) = reported_spend(&self.spec.profile, usage, cost);
         if let Some(spend) = spend.filter(|spend| spend != reported) {
             *reported = spend;
-            self.send_update(AttemptUpdateKind::Spent(spend));
+            self.attempt.updates.spent(spend);
         }
     }
 

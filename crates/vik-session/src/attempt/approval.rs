@@ -17,22 +17,11 @@ use vik_store::{AttemptFailure, Step};
 use super::commands::StopCause;
 use super::live::LivePhase;
 use super::runner::{Abort, AttemptRunner};
-use super::update::{AttemptUpdate, AttemptUpdateKind};
 
 /// The maximum length of a message in a reason.
 const LONGEST_REASON: usize = 2000;
 
 impl AttemptRunner<'_> {
-    /// Sends an update to the scheduler.
-    pub(super) fn send_update(&self, kind: AttemptUpdateKind) {
-        let start = self.start();
-        let _ = self.attempt.updates.send(AttemptUpdate {
-            issue: start.issue.id.clone(),
-            attempt_id: start.attempt_id,
-            kind,
-        });
-    }
-
     /// Waits until a person has accepted the result, if the stage requires it or outputs need
     /// approval.
     ///
@@ -50,11 +39,11 @@ impl AttemptRunner<'_> {
             Some(answered) => answered,
             None => {
                 let request = self.ask_after(id, &policy, outputs).await?;
-                self.attempt.live.set(|facts| {
+                self.attempt.updates.set_facts(|facts| {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
                 });
-                self.send_update(AttemptUpdateKind::Awaits(Some(Box::new(request.clone()))));
+                self.attempt.updates.awaits(Some(Box::new(request.clone())));
                 let answered = self.wait_for_answer(&request).await?;
                 self.note_for_good(Step::Answered {
                     answered: answered.clone(),
@@ -65,7 +54,7 @@ impl AttemptRunner<'_> {
                 answered
             }
         };
-        self.send_update(AttemptUpdateKind::Awaits(None));
+        self.attempt.updates.awaits(None);
         judge(&answered)
     }
 

@@ -7,12 +7,22 @@ use vik_core::machine::Answered;
 use vik_core::outcome::Outcome;
 use vik_store::AttemptFailure;
 
-use super::stop::{Stop, StopLevel};
+/// How urgently an attempt is to stop because its daemon stops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopLevel {
+    #[default]
+    Run,
+    /// Stop by the stop ladder.
+    Stop,
+    Kill,
+}
 
 /// All commands so far.
 #[derive(Clone, Debug, Default)]
 struct CommandState {
-    stop: Option<StopReason>,
+    own_stop: Option<StopReason>,
+    /// The level of the daemon.
+    level: StopLevel,
     detach: bool,
     warnings: Vec<LimitHit>,
     answers: Vec<Answered>,
@@ -21,16 +31,21 @@ struct CommandState {
 /// Sends commands to one attempt. When it is dropped, the attempt continues under the last
 /// commands.
 #[derive(Debug)]
-pub struct AttemptControl(watch::Sender<CommandState>);
+pub struct CommandSender(watch::Sender<CommandState>);
 
-impl AttemptControl {
+impl CommandSender {
     /// Stops the attempt. The first reason wins.
     pub fn stop(&self, reason: StopReason) {
         self.0.send_if_modified(|state| {
-            let first = state.stop.is_none();
-            state.stop.get_or_insert(reason);
+            let first = state.own_stop.is_none();
+            state.own_stop.get_or_insert(reason);
             first
         });
+    }
+
+    /// Stops the attempt because the daemon stops. The level only rises.
+    pub fn stop_with_daemon(&self, level: StopLevel) {
+        self.0.send_modify(|state| state.level = state.level.max(level));
     }
 
     /// Reports that a limit is near, for the session log.
@@ -53,13 +68,11 @@ impl AttemptControl {
 
 /// Receives the commands of one attempt; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct AttemptCommands {
-    all: Stop,
-    own: watch::Receiver<CommandState>,
-}
+pub struct AttemptCommands(watch::Receiver<CommandState>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
+    /// The daemon stops, and all its attempts with it.
     All,
     /// Only this attempt stops.
     Own(StopReason),
@@ -86,61 +99,41 @@ impl StopCause {
 }
 
 impl AttemptCommands {
-    /// Creates the two ends for an attempt that stops on its own command or when all attempts stop.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use vik_core::attempt::StopReason;
-    /// use vik_session::attempt::{AttemptCommands, Stop, StopCause, StopLevel};
-    ///
-    /// let (all, stop) = Stop::new();
-    /// let (control, commands) = AttemptCommands::new(stop);
-    /// assert_eq!(commands.stop_cause(), None);
-    /// all.send_replace(StopLevel::Stop);
-    /// assert_eq!(commands.stop_cause(), Some(StopCause::All));
-    /// // Its own reason wins.
-    /// control.stop(StopReason::Cancelled);
-    /// assert_eq!(commands.stop_cause(), Some(StopCause::Own(StopReason::Cancelled)));
-    /// ```
-    pub fn new(all: Stop) -> (AttemptControl, Self) {
-        let (sender, own) = watch::channel(CommandState::default());
-        (AttemptControl(sender), Self { all, own })
+    /// Creates the two ends of the commands.
+    pub(super) fn channel() -> (CommandSender, Self) {
+        let (sender, receiver) = watch::channel(CommandState::default());
+        (CommandSender(sender), Self(receiver))
     }
 
-    /// Returns why the attempt must stop now, or `None`.
+    /// Returns why the attempt must stop now, or `None`. Its own reason wins.
     pub fn stop_cause(&self) -> Option<StopCause> {
-        let own = self.own.borrow().stop.clone();
-        own.map(StopCause::Own)
-            .or_else(|| self.all.is_set().then_some(StopCause::All))
+        self.0.borrow().stop_cause()
     }
 
     /// Waits until the attempt must stop, and returns why.
     pub async fn stopped(&self) -> StopCause {
-        tokio::select! {
-            why = self.own(|state| state.stop.clone()) => StopCause::Own(why),
-            () = self.all.reached(StopLevel::Stop) => self.stop_cause().unwrap_or(StopCause::All),
-        }
+        self.find(CommandState::stop_cause).await
     }
 
     /// Returns whether all attempts are to be killed.
     pub fn is_killed(&self) -> bool {
-        self.all.level() >= StopLevel::Kill
+        self.0.borrow().level >= StopLevel::Kill
     }
 
     /// Waits until all attempts are to be killed.
     pub async fn killed(&self) {
-        self.all.reached(StopLevel::Kill).await;
+        self.find(|state| (state.level >= StopLevel::Kill).then_some(()))
+            .await;
     }
 
     /// Waits until the attempt is to detach from its agent.
     pub async fn detached(&self) {
-        self.own(|state| state.detach.then_some(())).await;
+        self.find(|state| state.detach.then_some(())).await;
     }
 
     /// Waits until there are more than `seen` warnings, and returns the new ones.
     pub async fn warned(&self, seen: usize) -> Vec<LimitHit> {
-        self.own(|state| {
+        self.find(|state| {
             state
                 .warnings
                 .get(seen..)
@@ -152,15 +145,16 @@ impl AttemptCommands {
 
     /// Waits for the answer to the request with this id.
     pub async fn answered(&self, request: &str) -> Answered {
-        self.own(|state| {
+        self.find(|state| {
             let mut answers = state.answers.iter();
             answers.find(|answered| answered.request == request).cloned()
         })
         .await
     }
 
-    async fn own<T>(&self, select: impl Fn(&CommandState) -> Option<T>) -> T {
-        let mut receiver = self.own.clone();
+    /// Waits until `select` finds something.
+    async fn find<T>(&self, select: impl Fn(&CommandState) -> Option<T>) -> T {
+        let mut receiver = self.0.clone();
         let found = receiver
             .wait_for(|state| select(state).is_some())
             .await
@@ -171,5 +165,12 @@ impl AttemptCommands {
             // The sender was dropped: no command follows.
             None => std::future::pending().await,
         }
+    }
+}
+
+impl CommandState {
+    fn stop_cause(&self) -> Option<StopCause> {
+        let own = self.own_stop.clone().map(StopCause::Own);
+        own.or_else(|| (self.level >= StopLevel::Stop).then_some(StopCause::All))
     }
 }

@@ -16,7 +16,8 @@ use vik_proc::identity::boot_id;
 use vik_proc::{Census, Mark, ProcessId, Proof, ShimSpec};
 use vik_store::{AttemptFailure, AttemptFiles, SessionLog, StoreError};
 
-use super::runner::{AttemptEnd, AttemptRunner};
+use super::finish::AttemptEnd;
+use super::runner::AttemptRunner;
 use crate::host::{ATTEMPT_MARK, Host};
 use crate::secrets::masked::read_tail;
 

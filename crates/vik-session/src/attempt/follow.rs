@@ -27,7 +27,7 @@ pub use self::kept::KeptOutput;
 use vik_workspace::fs as private;
 
 use self::lines::{Line, Lines};
-use super::live::Live;
+use super::updates::UpdateSender;
 
 /// The shortest and the longest wait between two polls.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
@@ -85,7 +85,7 @@ pub struct OutputReader {
     /// again.
     logged: u64,
     lines: Lines,
-    live: Live,
+    updates: UpdateSender,
     poll_wait: Duration,
     last_activity: Instant,
     tools: OpenTools,
@@ -164,7 +164,7 @@ impl OutputReader {
         mut adapter: Box<dyn Adapter>,
         log: SessionLog,
         logged: u64,
-        live: Live,
+        updates: UpdateSender,
         kept: KeptOutput,
     ) -> Result<Self, FollowError> {
         Ok(Self {
@@ -174,7 +174,7 @@ impl OutputReader {
             log,
             logged,
             lines: Lines::default(),
-            live,
+            updates,
             poll_wait: POLL_INTERVAL.0,
             last_activity: Instant::now(),
             tools: OpenTools::default(),
@@ -362,7 +362,7 @@ impl OutputReader {
         self.tools.set_count(self.adapter.open_tools());
         let (usage, cost_usd) = self.adapter.usage();
         let (events, activity) = (self.log.len(), self.adapter.activity().map(str::to_owned));
-        self.live.set(|facts| {
+        self.updates.set_facts(|facts| {
             facts.last_event_at = Some(Timestamp::now());
             facts.events = events;
             facts.activity = activity;

@@ -1,8 +1,7 @@
 //! The current activity of an attempt, for `status` and the progress lines.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use jiff::Timestamp;
+use tokio::sync::watch;
 use vik_core::outcome::Usage;
 
 /// The phase of an attempt.
@@ -48,17 +47,17 @@ pub struct Facts {
     pub after_run_error: Option<String>,
 }
 
-/// A handle to the facts, shared between the attempt and its observers.
-#[derive(Clone, Debug, Default)]
-pub struct Live(Arc<Mutex<Facts>>);
+/// A reader of the facts of an attempt; cheap to clone. After the end it shows the last ones.
+#[derive(Clone, Debug)]
+pub struct Live(watch::Receiver<Facts>);
 
 impl Live {
-    /// Returns a copy of the current facts.
-    pub fn get(&self) -> Facts {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn new(facts: watch::Receiver<Facts>) -> Self {
+        Self(facts)
     }
 
-    pub fn set(&self, change: impl FnOnce(&mut Facts)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Returns a copy of the current facts.
+    pub fn get(&self) -> Facts {
+        self.0.borrow().clone()
     }
 }

@@ -227,7 +227,9 @@ impl AttemptRunner<'_> {
         if let Some(halt) = self.attempt.commands.stop_cause() {
             return Err(halt.failure());
         }
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
+        self.attempt
+            .updates
+            .set_facts(|facts| facts.phase = LivePhase::Finishing);
         for line in &lines {
             let Some(rule) = policy.rules.get(&line.output.kind()) else {
                 continue;

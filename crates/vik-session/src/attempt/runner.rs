@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vik_agents::Conclusion;
 use vik_base::{failpoint, report};
@@ -27,45 +26,25 @@ use vik_workspace::{Fingerprint, Workspace, fs as private};
 
 use super::commands::AttemptCommands;
 use super::context::stage_context;
+use super::finish::{AttemptEnd, Finish};
 use super::full::{FULL, is_full};
-use super::live::Live;
 use super::outputs::OutputSummary;
-use super::update::AttemptUpdate;
+use super::updates::UpdateSender;
 use crate::hooks::Hook;
 use crate::host::Host;
 use crate::secrets::Values;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Attempt {
     pub host: Arc<Host>,
     /// The workflow at the start. Later edits do not affect the attempt.
     pub workflow: Arc<Workflow>,
     pub prompts: Arc<Prompts>,
     pub start: Box<Start>,
-    /// The facts that it publishes while it runs.
-    pub live: Live,
     pub commands: AttemptCommands,
-    pub updates: mpsc::UnboundedSender<AttemptUpdate>,
+    pub updates: UpdateSender,
     /// How long its agent may live without a daemon.
     pub orphan_grace: Duration,
-}
-
-#[derive(Clone, Debug)]
-pub enum Finish {
-    Ended(Box<AttemptEnd>),
-    /// The attempt was detached and its agent lives on. The next daemon recovers it.
-    Detached,
-    /// The disk accepts no more writes. The attempt stays as it is, and the next daemon recovers
-    /// it.
-    StorageFailed(Arc<LedgerError>),
-}
-
-#[derive(Clone, Debug)]
-pub struct AttemptEnd {
-    /// The result, and the last event of the session log.
-    pub ended: Ended,
-    /// The path of the session log.
-    pub log: PathBuf,
 }
 
 /// Why an attempt cannot proceed.

@@ -27,7 +27,9 @@ impl AttemptRunner<'_> {
         let Some(source) = self.start().stage.verify.clone() else {
             return Ok(());
         };
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Verifying);
+        self.attempt
+            .updates
+            .set_facts(|facts| facts.phase = LivePhase::Verifying);
         let context = self.context(workdir);
         self.hook(Hook::Verify, &source, workdir, &context).await
     }
@@ -36,12 +38,16 @@ impl AttemptRunner<'_> {
         let Some(source) = self.start().stage.after_run.clone() else {
             return;
         };
-        self.attempt.live.set(|facts| facts.phase = LivePhase::Finishing);
+        self.attempt
+            .updates
+            .set_facts(|facts| facts.phase = LivePhase::Finishing);
         if let Err(failure) = self.run_after(&source, ended).await {
             let start = self.start();
             let error = failure.reason;
             tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
-            self.attempt.live.set(|facts| facts.after_run_error = Some(error));
+            self.attempt
+                .updates
+                .set_facts(|facts| facts.after_run_error = Some(error));
         }
     }
 

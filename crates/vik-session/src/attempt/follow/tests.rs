@@ -8,6 +8,7 @@ use vik_core::outcome::Usage;
 use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
 
 use super::*;
+use crate::attempt::AttemptHandle;
 
 fn profile() -> AgentProfile {
     AgentProfile {
@@ -82,7 +83,7 @@ impl Files {
             adapter,
             reopened.log,
             reopened.agent_events,
-            Live::default(),
+            AttemptHandle::new().1.updates,
             kept,
         )
         .unwrap()

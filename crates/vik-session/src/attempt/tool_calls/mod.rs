@@ -14,12 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::mpsc;
 use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict};
 use vik_base::report;
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
-use vik_core::ids::{AttemptId, IssueId};
+use vik_core::ids::AttemptId;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
@@ -32,7 +31,7 @@ use self::places::places;
 use self::refusal::Refusal;
 use super::follow::{FollowError, OutputReader};
 use super::runner::AttemptRunner;
-use super::update::{AttemptUpdate, AttemptUpdateKind};
+use super::updates::UpdateSender;
 
 /// The name in `by` if the agent itself withdrew its request.
 const AGENT: &str = "the agent";
@@ -46,9 +45,8 @@ pub(super) struct ToolCallApprovals {
     policy: Option<ApprovePolicy>,
     workdir: PathBuf,
     journal: Arc<Mutex<Journal>>,
-    issue: IssueId,
     session: AttemptId,
-    updates: mpsc::UnboundedSender<AttemptUpdate>,
+    updates: UpdateSender,
     input: Input,
     waited: WaitTime,
     /// The waiting calls in the order of their requests.
@@ -153,7 +151,6 @@ impl AttemptRunner<'_> {
             policy: start.stage.approve.clone(),
             workdir: self.host().layout.issue_dir(&start.issue.id),
             journal,
-            issue: start.issue.id.clone(),
             session: start.attempt_id,
             updates: self.attempt.updates.clone(),
             input: Input::open(&path)?,
@@ -378,12 +375,7 @@ impl ToolCallApprovals {
             return;
         }
         self.shown = first.map(|request| request.id.clone());
-        let kind = AttemptUpdateKind::Awaits(first.cloned().map(Box::new));
-        let _ = self.updates.send(AttemptUpdate {
-            issue: self.issue.clone(),
-            attempt_id: self.session,
-            kind,
-        });
+        self.updates.awaits(first.cloned().map(Box::new));
     }
 }
 

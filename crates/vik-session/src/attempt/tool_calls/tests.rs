@@ -6,8 +6,8 @@ use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission
 use vik_store::SessionLog;
 
 use super::*;
+use crate::attempt::AttemptHandle;
 use crate::attempt::follow::KeptOutput;
-use crate::attempt::live::Live;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
@@ -34,8 +34,8 @@ struct Scene {
     lines: Vec<String>,
     printed: usize,
     daemon: Option<(ToolCallApprovals, OutputReader)>,
-    _receiver: mpsc::UnboundedReceiver<AttemptUpdate>,
-    updates: mpsc::UnboundedSender<AttemptUpdate>,
+    _handle: AttemptHandle,
+    updates: UpdateSender,
 }
 
 fn profile() -> AgentProfile {
@@ -84,14 +84,14 @@ impl Scene {
                 "subtype": "hook_callback", "callback_id": "vik-hook", "input": {"hook_event_name": "PreToolUse",
                 "tool_name": tool, "tool_input": input, "tool_use_id": id}}}));
         }
-        let (updates, receiver) = mpsc::unbounded_channel();
+        let (handle, link) = AttemptHandle::new();
         let mut scene = Self {
             dir,
             lines: lines.iter().map(|line| format!("{line}\n")).collect(),
             printed: 0,
             daemon: None,
-            _receiver: receiver,
-            updates,
+            _handle: handle,
+            updates: link.updates,
         };
         scene.start_daemon();
         scene
@@ -108,13 +108,13 @@ impl Scene {
         };
         let adapter = vik_agents::interactive_adapter(&profile(), None, &initial_input).unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
-        let live = Live::default();
+        let updates = self.updates.clone();
         let kept = KeptOutput {
             files: vec![path("raw")],
             limit: None,
         };
         let reader =
-            OutputReader::open(&path("raw"), adapter, log.log, log.agent_events, live, kept).unwrap();
+            OutputReader::open(&path("raw"), adapter, log.log, log.agent_events, updates, kept).unwrap();
         let policy = json!({"before": false, "after": false, "timeout": "1h", "on_timeout": "deny",
             "calls": [{"tool": [], "command": ["git push"], "path": null}]});
         let approvals = ToolCallApprovals {
@@ -123,7 +123,6 @@ impl Scene {
             workdir: path("ws"),
             waited: WaitTime::of(&journal),
             journal: Arc::new(Mutex::new(journal)),
-            issue: IssueId::new("1"),
             session: AttemptId(uuid::Uuid::nil()),
             updates: self.updates.clone(),
             input: Input::open(&path("stdin")).unwrap(),

@@ -1,0 +1,29 @@
+//! The task of an attempt.
+
+use std::sync::Arc;
+
+use vik_store::AttemptFailure;
+
+use super::finish::{AttemptEnd, Finish};
+use super::runner::{Attempt, run};
+
+/// Runs an attempt in tasks of its own; its last update is its [`Finish`]. If the attempt panics,
+/// its agent may still live, so it is recovered as after a crash of the daemon.
+pub fn spawn(attempt: Attempt) {
+    tokio::spawn(async move {
+        let mut finish = tokio::spawn(run(attempt.clone())).await;
+        if let Err(bug) = &finish {
+            tracing::error!(session = %attempt.start.attempt_id, %bug, "bug in Vik: recovering the attempt");
+            finish = tokio::spawn(run(attempt.clone())).await;
+        }
+        let finish = match finish {
+            Ok(finish) => finish,
+            Err(bug) => {
+                let failure = AttemptFailure::bug(format!("the task of the attempt failed: {bug}"));
+                let host = Arc::clone(&attempt.host);
+                Finish::Ended(Box::new(AttemptEnd::broken(&host, &attempt.start, failure).await))
+            }
+        };
+        attempt.updates.finish(finish);
+    });
+}

@@ -1,0 +1,184 @@
+//! The updates that an attempt sends while it runs.
+
+use tokio::sync::{mpsc, watch};
+use vik_core::approval::Request;
+use vik_core::limits::Spend;
+
+use super::finish::Finish;
+use super::live::{Facts, Live};
+
+/// An update of one attempt.
+#[derive(Clone, Debug)]
+pub enum AttemptUpdate {
+    /// The total spend of the attempt so far.
+    Spent(Spend),
+    /// The request with which the attempt waits for a person; `None` if it no longer waits.
+    Awaits(Option<Box<Request>>),
+    /// The attempt finished. No update follows.
+    Finished(Finish),
+}
+
+/// Sends the updates of one attempt; cheap to clone.
+///
+/// Nothing queues: of each kind, only the latest value is kept until it is received.
+#[derive(Clone, Debug)]
+pub struct UpdateSender {
+    facts: watch::Sender<Facts>,
+    spent: watch::Sender<Spend>,
+    awaits: watch::Sender<Option<Box<Request>>>,
+    finish: mpsc::Sender<Finish>,
+}
+
+impl UpdateSender {
+    /// Changes the facts that [`Live`] shows. This wakes nobody, so it may be called at any rate.
+    pub fn set_facts(&self, change: impl FnOnce(&mut Facts)) {
+        self.facts.send_modify(change);
+    }
+
+    /// Reports the total spend so far.
+    pub fn spent(&self, spend: Spend) {
+        self.spent.send_replace(spend);
+    }
+
+    /// Reports the request with which the attempt waits for a person, or that it no longer waits.
+    pub fn awaits(&self, request: Option<Box<Request>>) {
+        self.awaits.send_replace(request);
+    }
+
+    /// Reports that the attempt finished. Only the first report counts.
+    pub fn finish(&self, finish: Finish) {
+        let _ = self.finish.try_send(finish);
+    }
+}
+
+/// Receives the updates of one attempt.
+#[derive(Debug)]
+pub struct AttemptUpdates {
+    facts: watch::Receiver<Facts>,
+    spent: watch::Receiver<Spend>,
+    awaits: watch::Receiver<Option<Box<Request>>>,
+    finish: mpsc::Receiver<Finish>,
+    /// Received, but not returned yet, because updates that were sent before come first.
+    finished: Option<Finish>,
+}
+
+impl AttemptUpdates {
+    /// Creates the two ends of the updates.
+    pub(super) fn channel() -> (UpdateSender, Self) {
+        let (facts, facts_receiver) = watch::channel(Facts::default());
+        let (spent, spent_receiver) = watch::channel(Spend::default());
+        let (awaits, awaits_receiver) = watch::channel(None);
+        let (finish, finish_receiver) = mpsc::channel(1);
+        let sender = UpdateSender {
+            facts,
+            spent,
+            awaits,
+            finish,
+        };
+        let receiver = Self {
+            facts: facts_receiver,
+            spent: spent_receiver,
+            awaits: awaits_receiver,
+            finish: finish_receiver,
+            finished: None,
+        };
+        (sender, receiver)
+    }
+
+    /// Returns a reader of the current facts.
+    pub fn live(&self) -> Live {
+        Live::new(self.facts.clone())
+    }
+
+    /// Waits for the next update; see [`AttemptHandle`](super::AttemptHandle) for their order.
+    /// Cancelling the call loses nothing.
+    pub async fn next(&mut self) -> AttemptUpdate {
+        if self.finished.is_none() {
+            tokio::select! {
+                biased;
+                Ok(()) = self.spent.changed() => return AttemptUpdate::Spent(*self.spent.borrow()),
+                Ok(()) = self.awaits.changed() => return AttemptUpdate::Awaits(self.awaits.borrow().clone()),
+                // Without a sender, the attempt was dropped, and its agent may live on.
+                finish = self.finish.recv() => self.finished = Some(finish.unwrap_or(Finish::Detached)),
+            }
+        }
+        let spent = self.spent.borrow_and_update();
+        if spent.has_changed() {
+            return AttemptUpdate::Spent(*spent);
+        }
+        let awaits = self.awaits.borrow_and_update();
+        if awaits.has_changed() {
+            return AttemptUpdate::Awaits(awaits.clone());
+        }
+        AttemptUpdate::Finished(self.finished.take().unwrap_or(Finish::Detached))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use vik_core::money::MicroUsd;
+
+    use super::*;
+
+    fn spend(tokens: u64) -> Spend {
+        Spend {
+            tokens,
+            usd: MicroUsd::default(),
+        }
+    }
+
+    /// Returns the updates that can be received now, up to the finish.
+    fn received(updates: &mut AttemptUpdates) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(update) = updates.next().now_or_never() {
+            let is_last = matches!(update, AttemptUpdate::Finished(_));
+            all.push(match update {
+                AttemptUpdate::Spent(spend) => format!("spent {}", spend.tokens),
+                AttemptUpdate::Awaits(request) => format!("awaits {}", request.is_some()),
+                AttemptUpdate::Finished(Finish::Detached) => "detached".to_owned(),
+                AttemptUpdate::Finished(other) => format!("{other:?}"),
+            });
+            if is_last {
+                break;
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn flood_of_updates_keeps_the_latest_value_of_each_kind() {
+        let (sender, mut updates) = AttemptUpdates::channel();
+        for tokens in 1..=1000 {
+            sender.set_facts(|facts| facts.events = tokens);
+            sender.spent(spend(tokens));
+            sender.awaits(None);
+        }
+        assert_eq!(received(&mut updates), ["spent 1000", "awaits false"]);
+        assert_eq!(updates.live().get().events, 1000);
+        assert!(received(&mut updates).is_empty());
+    }
+
+    #[test]
+    fn finish_follows_all_updates_that_were_sent_before_it() {
+        let (sender, mut updates) = AttemptUpdates::channel();
+        sender.finish(Finish::Detached);
+        // The receiver has taken the finish when it sees the others.
+        sender.spent(spend(7));
+        sender.awaits(None);
+        drop(sender);
+        assert_eq!(received(&mut updates), ["spent 7", "awaits false", "detached"]);
+    }
+
+    #[test]
+    fn dropped_attempt_counts_as_detached() {
+        let (sender, mut updates) = AttemptUpdates::channel();
+        let (live, clone) = (updates.live(), sender.clone());
+        drop(sender);
+        assert!(received(&mut updates).is_empty(), "a clone may still send");
+        clone.set_facts(|facts| facts.events = 3);
+        drop(clone);
+        assert_eq!(received(&mut updates), ["detached"]);
+        assert_eq!(live.get().events, 3, "the last facts remain");
+    }
+}
