@@ -16,10 +16,11 @@ use vik_core::event::Event;
 use vik_core::issue::{Issue, Pull};
 use vik_core::scheduler::{Filter, Input, Scheduler};
 use vik_core::time::{Mono, Now};
-use vik_core::workflow::{Workflow, load};
+use vik_core::workflow::Workflow;
 use vik_session::attempt::{AttemptHandle, KeptOutput, OutputReader};
 use vik_store::SessionLog;
 use vik_workflow::WorkflowFile;
+use vik_workflow_reader::load;
 
 const ISSUES: usize = 10_000;
 /// About 40 MB of output.

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use vik_agents::Exit;
-use vik_core::workflow::{AgentProfile, load};
+use vik_core::workflow::AgentProfile;
+use vik_workflow_reader::load;
 
 /// One profile for each kind of output.
 static PROFILES: LazyLock<Vec<AgentProfile>> = LazyLock::new(|| {

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use vik_agents::{AgentRequest, Exit, InitialInput, Verdict};
-use vik_core::workflow::{AgentProfile, load};
+use vik_core::workflow::AgentProfile;
+use vik_workflow_reader::load;
 
 static PROFILES: LazyLock<Vec<AgentProfile>> = LazyLock::new(|| {
     let text = "issues: {pull: {command: x}}

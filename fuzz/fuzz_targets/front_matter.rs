@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use vik_core::intent::Intent;
 use vik_core::issue::Issue;
-use vik_core::workflow::{Stage, load};
+use vik_core::workflow::Stage;
+use vik_workflow_reader::load;
 
 static STAGE: LazyLock<Stage> = LazyLock::new(|| {
     let text = "issues: {pull: {command: x}}

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use vik_core::ids::{IssueId, RunId, StageName};
 use vik_core::outputs::{MAX_BODY, OutputPolicy, Pursuit, check, read};
-use vik_core::workflow::load;
+use vik_workflow_reader::load;
 
 static POLICY: LazyLock<OutputPolicy> = LazyLock::new(|| {
     let text = "issues: {pull: {command: x}}

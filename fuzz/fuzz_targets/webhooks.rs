@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
-use vik_core::workflow::{Hook, load};
+use vik_core::workflow::Hook;
+use vik_workflow_reader::load;
 use vik_daemon::webhooks::verify;
 
 static HOOKS: LazyLock<Vec<Hook>> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use vik_core::workflow::{MAX_DIAGNOSTICS, Severity, load};
+use vik_workflow_reader::{MAX_DIAGNOSTICS, Severity, load};
 
 fuzz_target!(|text: &str| {
     let loaded = load(text);

@@ -64,13 +64,13 @@ issue: { stages: { work: { when: { state: todo }, agent: a, prompt: p } } }
 
     #[test]
     fn build_without_vex_refuses_a_workflow_that_uses_it() {
-        let workflow = vik_core::workflow::load(WORKFLOW).workflow.unwrap();
+        let workflow = vik_workflow_reader::load(WORKFLOW).workflow.unwrap();
         assert_eq!(check(&workflow).is_ok(), cfg!(feature = "vex"));
         let other = WORKFLOW.replace(
             "runtime: vex, provider: replay, model: m",
             "runtime: codex, model: m",
         );
-        let other = vik_core::workflow::load(&other).workflow.unwrap();
+        let other = vik_workflow_reader::load(&other).workflow.unwrap();
         assert!(check(&other).is_ok());
     }
 

@@ -6,7 +6,7 @@ use super::{CliResult, print, print_json};
 
 /// Prints the JSON Schema of the workflow file.
 pub fn workflow() -> CliResult {
-    print_json(&vik_core::workflow::json_schema());
+    print_json(&vik_workflow_reader::json_schema());
     Ok(Exit::Done)
 }
 

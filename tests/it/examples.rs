@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use vik_core::workflow;
 
 use crate::support::*;
 
@@ -183,7 +182,7 @@ fn example_switches_agents_by_two_lines() {
         let changed = lines.iter().fold(text.clone(), |text, line| {
             text.replace(line, &line.replace("*recorded", &format!("*{name}")))
         });
-        let loaded = workflow::load(&changed);
+        let loaded = vik_workflow_reader::load(&changed);
         assert_eq!(loaded.diagnostics, [], "{name}");
         let flow = loaded.workflow.unwrap();
         assert!(

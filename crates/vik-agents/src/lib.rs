@@ -187,7 +187,7 @@ pub struct PreviousTotal {
 /// use vik_agents::{Exit, adapter};
 /// use vik_core::event::Event;
 ///
-/// # let workflow = vik_core::workflow::load(
+/// # let workflow = vik_workflow_reader::load(
 /// #     "
 /// # issues: { pull: { command: list } }
 /// # agents: { coder: { runtime: codex, model: gpt-5.5 } }
@@ -276,7 +276,7 @@ fn not_interactive(profile: &AgentProfile) -> LaunchError {
 ///
 /// use vik_agents::{LaunchContext, launch};
 ///
-/// # let workflow = vik_core::workflow::load(
+/// # let workflow = vik_workflow_reader::load(
 /// #     "
 /// # issues: { pull: { command: list } }
 /// # agents: { coder: { runtime: command, command: [my-agent, fast] } }

@@ -3,7 +3,7 @@
 //! It is deterministic: no I/O, no clock, no async runtime. Time is an argument, and effects are
 //! returned as data.
 //!
-//! [`workflow::load`] reads the policy, [`issue::Pull`] the issues of a tracker. A
+//! [`workflow::Workflow`] is the policy, [`issue::Pull`] the issues of a tracker. A
 //! [`scheduler::Scheduler`] decides: it takes one [`scheduler::Input`] after another and returns
 //! [`scheduler::Effect`]s, with the [`changes::Changes`] that must be on disk before.
 //!

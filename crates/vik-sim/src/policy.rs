@@ -9,8 +9,9 @@ use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
     ApprovePolicy, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent, TrustPolicy,
-    Untrusted, Workflow, load,
+    Untrusted, Workflow,
 };
+use vik_workflow_reader::load;
 
 use crate::rng::Rng;
 use crate::tracker::AUTHORS;

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Severity, Workflow, load, render};
+use vik_core::workflow::{PromptSource, Workflow};
 use vik_proc::untrusted;
+use vik_workflow_reader::{Diagnostic, Loaded, Severity, load, render};
 
 mod loaded;
 mod sources;
@@ -243,7 +244,7 @@ fn time_zones(workflow: &Workflow, loaded: &Loaded) -> Vec<Diagnostic> {
             let message = format!("unknown time zone `{}`", one_line(&notifier.time_zone, 60));
             Diagnostic::error("unknown_time_zone", format!("notify.{name}.time_zone"), message)
                 .hint("use a name such as `Europe/Berlin`; the system needs a time zone database")
-                .at(loaded)
+                .at(loaded.document())
         })
         .collect()
 }

@@ -3,10 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use vik_core::workflow::{Diagnostic, Loaded, PromptSource, Stage, Workflow};
+use vik_core::workflow::{PromptSource, Stage, Workflow};
 use vik_template::{
     self, AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, OUTPUT_NAMES, SHOW_NAMES, TemplateError,
 };
+use vik_workflow_reader::{Diagnostic, Loaded};
 use vik_workspace::resolve_path;
 
 /// The findings in one file.
@@ -166,8 +167,10 @@ impl<'w> Sources<'w> {
         self.workflow.extend(errors.iter().map(|error| {
             let finding = finding(error, &path);
             match error.line() {
-                Some(line) => finding.at_line(loaded, u32::try_from(line).unwrap_or(u32::MAX), None),
-                None => finding.at(loaded),
+                Some(line) => {
+                    finding.at_line(loaded.document(), u32::try_from(line).unwrap_or(u32::MAX), None)
+                }
+                None => finding.at(loaded.document()),
             }
         }));
         let sound = errors.is_empty();
@@ -200,16 +203,22 @@ impl<'w> Sources<'w> {
                     )
                 };
                 let message = format!("cannot read the prompt file {}: {message}", file.display());
-                self.workflow
-                    .push(Diagnostic::error(code, path, message).hint(hint).at(loaded));
+                self.workflow.push(
+                    Diagnostic::error(code, path, message)
+                        .hint(hint)
+                        .at(loaded.document()),
+                );
                 return;
             }
         };
         if text.trim().is_empty() {
             let message = format!("the prompt file {} is empty", file.display());
             let finding = Diagnostic::warning("prompt_empty", path.as_str(), message);
-            self.workflow
-                .push(finding.hint("write the agent's task into the file").at(loaded));
+            self.workflow.push(
+                finding
+                    .hint("write the agent's task into the file")
+                    .at(loaded.document()),
+            );
         }
         let errors = check(Kind::Prompt, &text);
         let sound = errors.is_empty();

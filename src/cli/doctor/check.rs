@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use vik_base::report::{Exit, Failure};
-use vik_core::workflow::{Diagnostic, Severity};
 use vik_workflow::FileFindings;
+use vik_workflow_reader::{Diagnostic, Severity};
 
 /// The name of the check of the workflow file as a whole.
 pub(super) const WORKFLOW: &str = "workflow";

@@ -28,7 +28,8 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 use vik_core::issue::Issue;
-use vik_core::workflow::{Severity, Workflow};
+use vik_core::workflow::Workflow;
+use vik_workflow_reader::Severity;
 
 pub use check::{Check, Examination, Status};
 pub use text::{json, text};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use vik_core::duration::Span;
 use vik_core::issue::Pull;
-use vik_core::workflow::load;
 use vik_orchestrator::intake::{PullError, PullResult};
+use vik_workflow_reader::load;
 
 use super::*;
 

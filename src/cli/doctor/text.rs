@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use vik_base::report::{Exit, clean};
-use vik_core::workflow::render;
+use vik_workflow_reader::render;
 
 use super::check::{Check, Examination, Status};
 

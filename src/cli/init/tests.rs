@@ -3,8 +3,9 @@
 use std::process::{Command, Stdio};
 
 use clap::Parser;
-use vik_core::workflow::{PromptSource, load};
+use vik_core::workflow::PromptSource;
 use vik_template::{AFTER_CREATE_NAMES, AFTER_RUN_NAMES, NAMES, check_prompt, check_script};
+use vik_workflow_reader::load;
 
 use super::*;
 use crate::cli::{Cli, Verb};

@@ -32,7 +32,7 @@ pub struct Scene {
 
 fn read_workflow(path: &Path) -> Workflow {
     let text = std::fs::read_to_string(path).unwrap();
-    let loaded = vik_core::workflow::load(&text);
+    let loaded = vik_workflow_reader::load(&text);
     loaded
         .draft()
         .cloned()

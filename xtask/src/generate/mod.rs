@@ -22,11 +22,11 @@ pub struct GenerateArgs {
 type Generated = (&'static str, String);
 
 fn all() -> Vec<Generated> {
-    let workflow_schema = vik_core::workflow::json_schema();
+    let workflow_schema = vik_workflow_reader::json_schema();
     let mut files = vec![
         (
             "docs/reference/workflow.md",
-            vik_core::workflow::reference_markdown(),
+            vik_workflow_reader::reference_markdown(),
         ),
         (
             "docs/reference/workflow.schema.json",

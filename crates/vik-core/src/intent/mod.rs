@@ -134,6 +134,3 @@ fn join(stage: &Scope, issue: &Scope) -> Result<Scope, BadIntent> {
     }
     Ok(both)
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value};
 use vik_scope::Scope;
+use vik_yaml::{Kind, Node, Sink};
 
 use super::{BadIntent, IssueIntent};
-use crate::workflow::front_matter;
 
 /// The names of the fields.
 const KEYS: [&str; 3] = ["owned_scope", "constraints", "acceptance"];
@@ -113,4 +113,29 @@ fn block(description: &str) -> Option<&str> {
         end += line.len();
     }
     None
+}
+
+/// Parses front matter: a map of texts and lists of texts. Other values become values of another
+/// type than text.
+fn front_matter(text: &str) -> Result<Map<String, Value>, String> {
+    let mut sink = Sink::default();
+    let root = vik_yaml::parse(text, &mut sink);
+    let (Some(root), None) = (root, sink.first_error()) else {
+        let why = sink.first_error().unwrap_or("the front matter is empty");
+        return Err(why.to_owned());
+    };
+    let Kind::Map(entries) = root.kind else {
+        return Err("the front matter is not a map".to_owned());
+    };
+    let entries = entries.into_iter();
+    Ok(entries.map(|entry| (entry.key, json(&entry.value))).collect())
+}
+
+fn json(node: &Node) -> Value {
+    match &node.kind {
+        Kind::Scalar(_) if node.is_null() => Value::Null,
+        Kind::Scalar(scalar) => Value::String(scalar.text.clone()),
+        Kind::List(items) => items.iter().map(json).collect(),
+        Kind::Map(_) => Value::Object(Map::new()),
+    }
 }

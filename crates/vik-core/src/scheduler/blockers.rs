@@ -337,9 +337,6 @@ fn cycles(open: &BTreeMap<IssueId, Vec<IssueId>>) -> HashMap<IssueId, Arc<[Issue
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::issue::Pull;
-    use crate::scheduler::{Filter, Input};
-    use crate::time::Mono;
 
     fn graph(edges: &[(&str, &[&str])]) -> BTreeMap<IssueId, Vec<IssueId>> {
         let ids = |names: &[&str]| names.iter().map(|name| IssueId::from(*name)).collect();
@@ -472,30 +469,5 @@ mod tests {
             })
             .collect();
         assert!(cycles(&chain).is_empty());
-    }
-
-    #[test]
-    fn pull_brings_blockers_in_any_state() {
-        let workflow = "issues: { pull: { command: list } }
-agents: { a: { runtime: codex, model: m } }
-issue: { terminal_states: [done], stages: { work: { when: { state: todo }, agent: a, prompt: p } } }";
-        let workflow = crate::workflow::load(workflow).workflow.unwrap();
-        let mut scheduler = Scheduler::new(workflow.into(), Filter::default(), [1; 6]);
-        let text = br#"[{"id":"b","state":"backlog","blocked_by":"c"},{"id":"x","state":"backlog"},{"id":"c","state":"done"},
-            {"id":"a","state":"todo","blocked_by":["b", 9]},{"id":"bad","state":"todo","blocked_by":[{}]}]"#;
-        let pull = Pull::parse_wanted(text, &scheduler.wanted()).unwrap();
-        let ids: Vec<_> = pull.issues.iter().map(|issue| issue.id.as_str()).collect();
-        assert_eq!(ids, ["a", "bad", "b", "c"]);
-        assert_eq!(pull.warnings[0].field, "blocked_by");
-        let now = Now {
-            wall: jiff::Timestamp::UNIX_EPOCH,
-            mono: Mono::default(),
-        };
-        scheduler.handle(now, Input::PullStarted);
-        scheduler.handle(now, Input::Pulled(pull.issues));
-        let hold = |id: &str| scheduler.explain(&id.into(), now).unwrap().stages[0].hold.clone();
-        assert!(matches!(hold("a"), Some(Hold::Blocked { by, .. }) if *by == [IssueId::from("b")]));
-        // What cannot be read may be anything: it holds.
-        assert!(matches!(hold("bad"), Some(Hold::Blocked { .. })));
     }
 }

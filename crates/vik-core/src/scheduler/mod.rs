@@ -212,7 +212,7 @@ impl Scheduler {
     /// agents: { coder: { runtime: command, command: [agent] } }
     /// issue: { stages: { plan: { when: { state: todo }, agent: coder, prompt: Do it. } } }
     /// ";
-    /// let workflow = vik_core::workflow::load(workflow).workflow.unwrap();
+    /// let workflow = vik_workflow_reader::load(workflow).workflow.unwrap();
     /// let mut scheduler = Scheduler::new(Arc::new(workflow), Filter::default(), [0; 6]);
     /// let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono::default() };
     ///

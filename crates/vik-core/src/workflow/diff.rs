@@ -2,22 +2,20 @@
 //! secrets.
 
 mod leaves;
-
+mod sections;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use leaves::{Leaf, Leaves, Shown};
 use serde::Serialize;
+use vik_yaml::text::quoted;
 
 use super::model::{
     AgentProfile, ArgValue, Intake, IssuePolicy, Notifier, NotifyAddress, NotifyChannel, NotifyEvent,
     Pressure, Price, PromptSource, Retry, SecretSource, Show, Stage, Workflow, WorkspaceRoot,
 };
-use super::text::quoted;
 use super::triggers::{Hook, Job, ScheduleEntry, Webhooks};
 use crate::limits::Spend;
-
-pub(super) use leaves::Leaves;
-use leaves::{Leaf, Shown};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Edit {

@@ -9,14 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
-pub use super::secrets::SecretSource;
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
 use crate::outputs::OutputPolicy;
 use crate::workflow::triggers::{ScheduleEntry, Webhooks};
 
-pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, NotifyKind, TimeOfDay};
+pub use super::notify::{Notifier, NotifyAddress, NotifyChannel, NotifyEvent, TimeOfDay};
 pub use super::sandbox::{
     SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys, SandboxNetwork, SandboxPolicy,
 };
@@ -381,6 +380,18 @@ pub struct Retry {
     /// The wait after the first failure, which doubles with each further one.
     pub initial_backoff: Span,
     pub max_backoff: Span,
+}
+
+/// `secrets.S`: the source of a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretSource {
+    /// A variable of the daemon.
+    Env(String),
+    /// A file, relative to the workflow file.
+    File(String),
+    /// The output of a shell command.
+    Command(String),
 }
 
 impl Workflow {

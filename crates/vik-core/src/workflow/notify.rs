@@ -2,64 +2,10 @@
 
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::Check;
-use super::decode::{Cx, Decode, join};
-use super::diagnostic::Diagnostic;
-use super::section::section;
-use super::text::quoted;
-use super::values::{EnvName, Positive, Text, list};
-use super::yaml::Node;
 use crate::duration::Span;
-
-section! {
-    /// One notifier: its events and its channel.
-    struct Notify;
-    /// The events to report. `parked`: an issue was parked. `failed`: a run was given up after a
-    /// failure. `over_budget`: a limit of an attempt, an issue or the day was reached.
-    /// `waiting_for_person`: an issue was parked for a problem that a person must fix. `trouble`:
-    /// an edit of the workflow was rejected, or the ledger failed. `daily_summary`: once a day.
-    "on" on: defaults Events = Events::default();
-    /// `command`: run a shell command with the notification as JSON on its standard input.
-    /// `webhook`: send the notification as JSON in an HTTP POST.
-    "kind" kind: required NotifyKind;
-    /// For `command`: a shell command that runs in the folder of the workflow file. It is not a
-    /// template: it gets the notification on its standard input and in environment variables such
-    /// as `VIK_EVENT` and `VIK_ISSUE_ID`.
-    "command" command: optional Text;
-    /// For `webhook`: the address. Exactly one of `url` and `url_env`.
-    "url" url: optional Text;
-    /// For `webhook`: the environment variable of the daemon that contains the address, if the
-    /// address is secret.
-    "url_env" url_env: optional EnvName;
-    /// For `webhook`: the environment variable of the daemon that contains the secret for signing
-    /// requests. Without it, requests are not signed.
-    "secret_env" secret_env: optional EnvName;
-    /// The timeout of one delivery attempt.
-    "timeout" timeout: defaults Positive = Positive(Span::secs(10));
-    /// Events within this time are sent as one notification.
-    "debounce" debounce: defaults Span = Span::secs(30);
-    /// The time of the daily summary, such as `08:00`.
-    "daily_at" daily_at: defaults TimeOfDay = TimeOfDay(8 * 60);
-    /// The time zone of `daily_at`, such as `Europe/Berlin`.
-    "time_zone" time_zone: defaults Text = Text("UTC".to_owned());
-    instead {
-        "events" => "did you mean `on`?",
-        "when" => "did you mean `on`?",
-        "type" => "did you mean `kind`?",
-        "run" => "did you mean `command`?",
-        "cmd" => "did you mean `command`?",
-        "webhook" => "write `kind: webhook` and `url`",
-        "secret" => "name the environment variable that contains the secret in `secret_env`",
-        "token" => "name the environment variable that contains the secret in `secret_env`",
-        "headers" => "a webhook sends only Vik's own headers; use `kind: command` to send others",
-        "at" => "did you mean `daily_at`?",
-        "timezone" => "did you mean `time_zone`?",
-        "tz" => "did you mean `time_zone`?",
-    }
-}
 
 /// What a notifier can be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -91,16 +37,6 @@ impl NotifyEvent {
             Self::DailySummary => "daily_summary",
         }
     }
-}
-
-/// `notify.N.kind`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NotifyKind {
-    /// A shell command.
-    Command,
-    /// An HTTP POST.
-    Webhook,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +112,13 @@ impl TimeOfDay {
     }
 }
 
+impl Default for TimeOfDay {
+    /// The default of `daily_at`.
+    fn default() -> Self {
+        Self(8 * 60)
+    }
+}
+
 impl fmt::Display for TimeOfDay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:02}:{:02}", self.0 / 60, self.0 % 60)
@@ -193,152 +136,5 @@ impl TryFrom<String> for TimeOfDay {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         Self::parse(&text).ok_or("no time of day")
-    }
-}
-
-impl Decode for TimeOfDay {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let scalar = cx.scalar(node, "a time of day")?;
-        let time = Self::parse(&scalar.text);
-        if time.is_none() {
-            let message = format!("invalid time of day {}", quoted(&scalar.text));
-            let diagnostic = cx.error("bad_time", node, message).hint("write it as `08:00`");
-            cx.sink.push(diagnostic);
-        }
-        time
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^([01]?[0-9]|2[0-3]):[0-5][0-9]$" })
-    }
-}
-
-#[derive(Clone, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Events(Vec<NotifyEvent>);
-
-impl Default for Events {
-    fn default() -> Self {
-        Self(vec![
-            NotifyEvent::Parked,
-            NotifyEvent::Failed,
-            NotifyEvent::OverBudget,
-            NotifyEvent::WaitingForPerson,
-            NotifyEvent::Trouble,
-        ])
-    }
-}
-
-impl Decode for Events {
-    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-        let items = list(node, cx, "a list of events", "[parked, failed]")?;
-        if items.is_empty() {
-            let diagnostic = cx.error("empty_value", node, "the notifier has no events");
-            cx.sink.push(diagnostic);
-            return None;
-        }
-        let mut events: Vec<_> = items
-            .iter()
-            .filter_map(|item| NotifyEvent::decode(item, cx))
-            .collect();
-        events.sort_unstable();
-        events.dedup();
-        Some(Self(events))
-    }
-
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let item = NotifyEvent::schema(generator);
-        json_schema!({ "type": "array", "minItems": 1, "items": item })
-    }
-}
-
-impl Check<'_> {
-    /// Builds a notifier; `None` if it is invalid, which was reported.
-    pub(super) fn notifier(&mut self, name: &str, notify: Notify) -> Option<Notifier> {
-        let path = join("notify", name);
-        let at = |key: &str| join(&path, key);
-        let kind = notify.kind?;
-        let foreign: &[&str] = match kind {
-            NotifyKind::Command => &["url", "url_env", "secret_env"],
-            NotifyKind::Webhook => &["command"],
-        };
-        let kind_name = match kind {
-            NotifyKind::Command => "command",
-            NotifyKind::Webhook => "webhook",
-        };
-        for key in foreign {
-            self.unused(at(key), format!("`{key}` has no effect with `kind: {kind_name}`"));
-        }
-        if !notify.on.0.contains(&NotifyEvent::DailySummary) {
-            for key in ["daily_at", "time_zone"] {
-                self.unused(
-                    at(key),
-                    format!("`{key}` has no effect without `daily_summary` in `on`"),
-                );
-            }
-        }
-        let missing = |key: &str, hint: &str| {
-            let message = format!("`kind: {kind_name}` needs a `{key}`");
-            Diagnostic::error("missing_key", at(key), message).hint(hint)
-        };
-        let channel = match kind {
-            NotifyKind::Command => {
-                if notify.command.is_none() && self.places.is_absent(&at("command")) {
-                    self.report(missing(
-                        "command",
-                        "add the shell command that delivers the notification",
-                    ));
-                }
-                NotifyChannel::Command(notify.command?.0)
-            }
-            NotifyKind::Webhook => {
-                let (has_url, has_env) = (
-                    !self.places.is_absent(&at("url")),
-                    !self.places.is_absent(&at("url_env")),
-                );
-                if has_url && has_env {
-                    let message = "the webhook has both `url` and `url_env`";
-                    self.report_at_key(
-                        Diagnostic::error("webhook_url", at("url_env"), message).hint("remove one of them"),
-                    );
-                    return None;
-                }
-                if !has_url && !has_env {
-                    self.report(missing(
-                        "url",
-                        "add `url: https://…`, or `url_env: NAME` if the address is secret",
-                    ));
-                }
-                let address = match (notify.url, notify.url_env) {
-                    (Some(Text(url)), _) if !NotifyAddress::is_valid(&url) => {
-                        // It may contain a secret, so the message does not quote it.
-                        let message = "invalid webhook address";
-                        let hint = "write `https://` or `http://`, followed by a host";
-                        self.report(Diagnostic::error("webhook_url", at("url"), message).hint(hint));
-                        return None;
-                    }
-                    (Some(Text(url)), _) => NotifyAddress::Url(url),
-                    (None, name) => NotifyAddress::Env(name?.0),
-                };
-                NotifyChannel::Webhook {
-                    address,
-                    secret_env: notify.secret_env.map(|name| name.0),
-                }
-            }
-        };
-        Some(Notifier {
-            on: notify.on.0,
-            channel,
-            timeout: notify.timeout.0,
-            debounce: notify.debounce,
-            daily_at: notify.daily_at,
-            time_zone: notify.time_zone.0,
-        })
-    }
-
-    fn unused(&mut self, path: String, message: String) {
-        if !self.places.is_absent(&path) {
-            self.report_at_key(Diagnostic::warning("unused_key", path, message));
-        }
     }
 }

@@ -48,7 +48,7 @@ impl Timing {
     /// # Errors
     /// When its pattern or its time zone is invalid.
     pub fn of(entry: &ScheduleEntry) -> Result<Self, TimingError> {
-        let cron = vik_core::workflow::cron(&entry.cron).map_err(|source| TimingError::Cron {
+        let cron = entry.cron.parse::<Cron>().map_err(|source| TimingError::Cron {
             pattern: entry.cron.clone(),
             source,
         })?;

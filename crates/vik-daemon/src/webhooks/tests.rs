@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use sha2::Sha256;
 use tokio::sync::watch;
 use vik_control::http::Metrics;
-use vik_core::workflow::{Hook, HookKind, Workflow, load};
+use vik_core::workflow::{Hook, HookKind, Workflow};
+use vik_workflow_reader::load;
 
 use super::listener::{MAX_BODY, answer};
 use super::pace::{Bucket, Pacer};

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
+use vik_yaml::text::quoted;
 
 use crate::duration::Span;
 use crate::limits::Limit;
-use crate::workflow::text::quoted;
 
 pub(super) struct Leaf {
     /// The complete value, for comparison.

@@ -25,7 +25,8 @@ use vik_core::scheduler::{
     Command, CommandResult, Effect, Explanation, Hold, Input, Quiescence, RetryRequest, Scheduler,
 };
 use vik_core::time::Now;
-use vik_core::workflow::{Workflow, load};
+use vik_core::workflow::Workflow;
+use vik_workflow_reader::load;
 
 use super::daemon::Daemon;
 use super::{Held, World};

@@ -4,7 +4,8 @@ use vik_core::attempt::Start;
 use vik_core::issue::Issue;
 use vik_core::limits::Limit;
 use vik_core::machine::Phase;
-use vik_core::workflow::{Workflow, load};
+use vik_core::workflow::Workflow;
+use vik_workflow_reader::load;
 
 use super::*;
 use crate::{AttemptFiles, AttemptRecord};

@@ -270,7 +270,7 @@ issue:
   stages:
     work: { when: { state: todo }, agent: a, prompt: Work on it. }
 ";
-    let workflow = Arc::new(vik_core::workflow::load(text).workflow.unwrap());
+    let workflow = Arc::new(vik_workflow_reader::load(text).workflow.unwrap());
     let now = Now {
         wall: at(0),
         mono: Mono(Duration::ZERO),

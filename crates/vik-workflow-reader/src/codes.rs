@@ -1,0 +1,122 @@
+//! The codes of findings.
+
+/// The stable codes of all diagnostics of loading a workflow, each with its meaning.
+pub const CODES: &[(&str, &str)] = &[
+    ("bad_address", "An address is not an IP address with a port."),
+    (
+        "bad_alias",
+        "An alias refers to itself, or aliases expand to too much data.",
+    ),
+    ("bad_arg", "A flag name or value in `args` is invalid."),
+    ("bad_character", "The file contains a control character."),
+    ("bad_cron", "A cron pattern is invalid or never matches."),
+    ("bad_duration", "A duration is invalid, negative or too long."),
+    ("bad_env_name", "The name of an environment variable is invalid."),
+    ("bad_glob", "A glob of a scope or an allow-list is invalid."),
+    ("bad_header", "The name of an HTTP header is invalid."),
+    ("bad_host", "A host name, optionally with a port, is invalid."),
+    ("bad_key", "A key is a list or a map."),
+    (
+        "bad_merge",
+        "The value of a merge key `<<` is not a map or a list of maps.",
+    ),
+    (
+        "bad_name",
+        "A name, such as that of a stage or an agent, is invalid.",
+    ),
+    (
+        "bad_path",
+        "A path contains a variable or the home directory of another user, or `..` in a sandbox.",
+    ),
+    (
+        "bad_secret",
+        "A secret has an invalid name, or not exactly one source.",
+    ),
+    ("bad_size", "An amount of bytes is invalid or too large."),
+    ("bad_tag", "A YAML tag is unknown."),
+    ("bad_text", "A string contains an invalid character, such as NUL."),
+    ("bad_time", "A time of day is invalid."),
+    (
+        "bool_word",
+        "`yes`, `no`, `on` or `off` is a string in YAML 1.2; probably `true` or `false` was intended.",
+    ),
+    (
+        "cannot_ask",
+        "`approve.calls` is set for an agent whose calls cannot be approved.",
+    ),
+    ("dashed_arg", "A flag in `args` is written with dashes."),
+    ("duplicate_key", "A map contains the same key twice."),
+    ("empty", "The file contains no workflow."),
+    ("empty_value", "A required value is empty."),
+    ("missing_key", "A required key is missing."),
+    (
+        "multiple_documents",
+        "The file contains more than one YAML document.",
+    ),
+    ("no_agents", "No agent profile is defined."),
+    (
+        "no_price",
+        "A limit in USD applies to an agent that reports no cost and has no price.",
+    ),
+    ("no_stages", "No stage is defined."),
+    (
+        "open_listener",
+        "The webhook server accepts unencrypted connections from other machines.",
+    ),
+    ("out_of_range", "A number or duration is too small or too large."),
+    (
+        "output_credential",
+        "The agent of a stage with `outputs` gets a credential of a tracker or a git remote.",
+    ),
+    (
+        "output_permission",
+        "The agent of a stage with `outputs` has no tool that can write them.",
+    ),
+    (
+        "output_sandbox",
+        "The agent of a stage with `outputs` has no sandbox, or one that permits Unix sockets.",
+    ),
+    (
+        "parallel_writers",
+        "Two agents with write access can run in one workspace at the same time.",
+    ),
+    (
+        "prompt_source",
+        "A stage needs exactly one of `prompt` and `prompt_file`.",
+    ),
+    (
+        "schedule_job",
+        "An entry of the schedule needs exactly one of `command` and `pull: true`.",
+    ),
+    ("syntax", "The file is not valid YAML."),
+    ("terminal_stage", "A stage takes issues in a terminal state."),
+    ("too_deep", "The file is nested too deeply."),
+    ("too_large", "The file is too large."),
+    ("too_many", "There are more diagnostics than Vik prints."),
+    (
+        "unknown_agent",
+        "A stage names an agent profile that does not exist.",
+    ),
+    (
+        "unknown_key",
+        "A key is unknown. Vik ignores it, except in sections that protect something, where it is an error: `sandbox`, `approve`, `outputs`, `intent`, `trust`, `secrets`, `limits`.",
+    ),
+    ("unknown_runtime", "A runtime is unknown."),
+    ("unknown_secret", "A listed secret is not defined."),
+    (
+        "unknown_time_zone",
+        "No time zone of the tz database has this name.",
+    ),
+    ("unknown_value", "A value is not one of the permitted ones."),
+    ("unused_agent", "An agent profile is not used by any stage."),
+    (
+        "unused_key",
+        "A key has no effect in combination with the others.",
+    ),
+    ("unused_secret", "A secret is not used."),
+    (
+        "webhook_url",
+        "A webhook needs exactly one of `url` and `url_env`, with an `http` or `https` address.",
+    ),
+    ("wrong_type", "A value has the wrong type."),
+];

@@ -1,0 +1,233 @@
+//! Checks across sections, which no single value can fail.
+
+use std::collections::{HashMap, HashSet};
+
+use vik_core::workflow::{Permission, Runtime};
+use vik_yaml::{Diagnostic, Spot, join};
+
+use super::check::Check;
+use super::file;
+use super::text::{choices, did_you_mean, quoted};
+use super::values::Text;
+
+fn agents(file: &file::File) -> impl Iterator<Item = &(String, file::Agent)> {
+    file.agents.iter().flat_map(|agents| &agents.0)
+}
+
+fn stages(file: &file::File) -> impl Iterator<Item = &(String, file::Stage)> {
+    file.issue.stages.iter().flat_map(|stages| &stages.0)
+}
+
+/// Profiles by name, because a file may contain thousands of stages.
+type Agents<'f> = HashMap<&'f str, &'f file::Agent>;
+
+fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f file::Agent> {
+    agents.get(stage.agent.as_ref()?.0.as_str()).copied()
+}
+
+fn state_of(stage: &file::Stage) -> Option<&str> {
+    stage.when.state.as_ref().map(|state| state.0.as_str())
+}
+
+impl Check<'_> {
+    pub(crate) fn across(&mut self, file: &file::File) {
+        let agents: Agents<'_> = agents(file).map(|(name, agent)| (name.as_str(), agent)).collect();
+        self.references(file);
+        self.terminal_stages(file);
+        self.prices(file);
+        self.resumable(file, &agents);
+        self.parallel_writers(file, &agents);
+        self.askable(file, &agents);
+        if file.issues.show.command.is_none() && !self.places.is_absent("issues.show.timeout") {
+            self.report_at_key(Diagnostic::warning(
+                "unused_key",
+                "issues.show.timeout",
+                "`timeout` has no effect without a `command`",
+            ));
+        }
+    }
+
+    /// Checks that rules for calls have an agent that can be asked before its calls.
+    fn askable(&mut self, file: &file::File, agents: &Agents<'_>) {
+        for (name, stage) in stages(file) {
+            let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
+            let has_rules = stage
+                .approve
+                .as_ref()
+                .is_some_and(|approve| !approve.calls.is_empty());
+            if has_rules && runtime == Some(Runtime::Command) {
+                let message = "the calls of an agent with the runtime `command` cannot be approved";
+                let hint = "use `before: true` or `after: true`, and restrict the agent with its sandbox";
+                let at = format!("issue.stages.{name}.approve.calls");
+                self.report_at_key(Diagnostic::error("cannot_ask", at, message).hint(hint));
+            }
+        }
+    }
+
+    /// Checks that stages name existing agents, and that each agent is used.
+    fn references(&mut self, file: &file::File) {
+        let names: Vec<&str> = file
+            .agents
+            .iter()
+            .flat_map(|agents| &agents.0)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let known: HashSet<&str> = names.iter().copied().collect();
+        let mut used = HashSet::new();
+        // A stage with an unreadable agent may mean any agent.
+        let mut is_sure = file.issue.stages.is_some();
+        for (stage, settings) in file.issue.stages.iter().flat_map(|stages| &stages.0) {
+            let Some(Text(agent)) = &settings.agent else {
+                is_sure = false;
+                continue;
+            };
+            if known.contains(agent.as_str()) {
+                used.insert(agent.as_str());
+            } else if file.agents.is_some() {
+                is_sure = false;
+                let hint = did_you_mean(agent, names.iter().copied()).or_else(|| {
+                    (!names.is_empty())
+                        .then(|| format!("available: {}", choices(names.iter().copied().take(10))))
+                });
+                self.report(
+                    Diagnostic::error(
+                        "unknown_agent",
+                        format!("issue.stages.{stage}.agent"),
+                        format!("unknown agent {}", quoted(agent)),
+                    )
+                    .hint_opt(hint),
+                );
+            }
+        }
+        if is_sure {
+            for name in names.iter().filter(|name| !used.contains(*name)) {
+                let path = join("agents", name);
+                self.report_at_key(Diagnostic::warning(
+                    "unused_agent",
+                    path,
+                    format!("no stage uses the agent {}", quoted(name)),
+                ));
+            }
+        }
+    }
+
+    /// Checks that no stage takes the issues of a terminal state.
+    fn terminal_stages(&mut self, file: &file::File) {
+        let states = file.issue.terminal_states.0.iter().enumerate();
+        let terminal: HashMap<&str, usize> = states.map(|(index, state)| (state.as_str(), index)).collect();
+        for (name, stage) in stages(file) {
+            let Some(state) = state_of(stage) else { continue };
+            let Some(index) = terminal.get(state) else {
+                continue;
+            };
+            let mut diagnostic = Diagnostic::error(
+                "terminal_stage",
+                format!("issue.stages.{name}.when.state"),
+                format!(
+                    "{} is a terminal state, so this stage can never run",
+                    quoted(state)
+                ),
+            )
+            .hint("remove the state from `issue.terminal_states`, or remove the stage");
+            if let Some((line, column)) = self.places.position(&format!("issue.terminal_states.{index}")) {
+                diagnostic = diagnostic.related(Spot {
+                    line,
+                    column,
+                    message: "declared terminal here".to_owned(),
+                });
+            }
+            self.report(diagnostic);
+        }
+    }
+
+    /// Checks that a limit on money has figures in money.
+    fn prices(&mut self, file: &file::File) {
+        let is_everywhere = file.limits.usd_per_day.is_some() || file.issue.limits.usd.is_some();
+        let limited: HashSet<&str> = stages(file)
+            .filter(|(_, stage)| is_everywhere || stage.limits.usd.is_some())
+            .filter_map(|(_, stage)| Some(stage.agent.as_ref()?.0.as_str()))
+            .collect();
+        for (name, agent) in agents(file) {
+            let reports_cost = match agent.runtime {
+                Some(Runtime::Codex | Runtime::Command) => agent.price.is_some(),
+                Some(Runtime::ClaudeCode | Runtime::Vex) | None => true,
+            };
+            if !reports_cost && limited.contains(name.as_str()) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "no_price",
+                        join("agents", name),
+                        format!(
+                            "the limit in USD cannot be enforced for the agent {}, which reports no cost and has no `price`",
+                            quoted(name)
+                        ),
+                    )
+                    .hint(
+                        "add `price: {input: …, cached_input: …, output: …}` in USD per million tokens, or limit \
+                         `tokens`",
+                    ),
+                );
+            }
+        }
+    }
+
+    /// Warns of `resume` and `resume_prompt` where they have no effect.
+    fn resumable(&mut self, file: &file::File, agents: &Agents<'_>) {
+        for (name, stage) in stages(file) {
+            let runtime = agent_of(agents, stage).and_then(|agent| agent.runtime);
+            let at = |key: &str| join(&join("issue.stages", name), key);
+            let without = |runtime: Option<Runtime>| {
+                format!("with the runtime `{}`", runtime.map_or("", Runtime::as_str))
+            };
+            let has_no_sessions = runtime.is_some_and(|runtime| !runtime.can_resume());
+            if has_no_sessions && stage.resume && !self.places.is_absent(&at("resume")) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "unused_key",
+                        at("resume"),
+                        format!("`resume` has no effect {}", without(runtime)),
+                    )
+                    .hint("every attempt starts a new conversation"),
+                );
+            }
+            if stage.resume_prompt.is_some() && (has_no_sessions || !stage.resume) {
+                let why = if has_no_sessions {
+                    without(runtime)
+                } else {
+                    "if `resume` is false".to_owned()
+                };
+                self.report_at_key(Diagnostic::warning(
+                    "unused_key",
+                    at("resume_prompt"),
+                    format!("`resume_prompt` has no effect {why}"),
+                ));
+            }
+        }
+    }
+
+    /// Warns of parallel stages that write in the shared workspace.
+    fn parallel_writers(&mut self, file: &file::File, agents: &Agents<'_>) {
+        let writes = |stage: &file::Stage| {
+            agent_of(agents, stage).is_some_and(|agent| agent.permission != Permission::ReadOnly)
+        };
+        let mut earlier: HashMap<&str, &str> = HashMap::new();
+        for (name, stage) in stages(file).filter(|(_, stage)| stage.parallel && writes(stage)) {
+            let Some(state) = state_of(stage) else { continue };
+            if let Some(first) = earlier.get(state) {
+                self.report_at_key(
+                    Diagnostic::warning(
+                        "parallel_writers",
+                        format!("issue.stages.{name}.parallel"),
+                        format!(
+                            "the stages {} and {} can run at the same time for one issue, and both can write to its workspace",
+                            quoted(first),
+                            quoted(name)
+                        ),
+                    )
+                    .hint("use an agent with `permission: read-only` in one of them, or remove `parallel`"),
+                );
+            }
+            earlier.insert(state, name);
+        }
+    }
+}

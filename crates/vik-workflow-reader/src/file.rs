@@ -1,0 +1,489 @@
+//! The contents of `workflow.yml`: each key with its type, default and meaning.
+
+use vik_core::duration::Span;
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{
+    ArgsStyle, Home, LogFormat, OnStateChange, OutputFormat, Permission, RemoveWorkspace, Runtime,
+    SandboxChoice, ScopeConflicts,
+};
+
+use super::amounts::{Amount, Attempts, Memory, Percent, SlotLimit, TokenLimit, Tokens, Usd, UsdLimit};
+use super::approve::Approve;
+use super::args::Args;
+use super::decode::Named;
+use super::intent::{Intent, Trust};
+use super::notify::Notify;
+use super::outputs::Outputs;
+use super::secrets::Secret;
+use super::section::section;
+use super::triggers::file::{Entry, Webhooks};
+use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
+
+section! {
+    /// The policy of one Vik daemon: which issues it takes, and which agents work on them.
+    struct File;
+    /// Limits of the scheduling loop.
+    "loop" looping: section Loop;
+    /// Where Vik keeps the files of this workflow. Default: `.vik` next to the workflow file.
+    "workspace" workspace: section Workspace;
+    /// The limits of one day (UTC) for all issues together. When one is reached, no attempt starts
+    /// until the next day.
+    "limits" limits: section DayLimits;
+    /// Agent profiles by name: a program and its settings. A name has 1 to 64 of the characters
+    /// `A-Z a-z 0-9 . _ -` and does not begin with a dot.
+    "agents" agents: required Named<Agent>;
+    /// How Vik gets the issues.
+    "issues" issues: section Issues;
+    /// How Vik works on each issue.
+    "issue" issue: section Issue;
+    /// Webhooks of trackers. Each verified call triggers a pull; its content is never used. Polling
+    /// continues as well.
+    "webhooks" webhooks: optional Webhooks;
+    /// Scheduled commands and pulls by name, for example a command that creates an issue. Nothing
+    /// runs while Vik is paused or draining, or with `run --once`. Names follow the rules for agent
+    /// names.
+    "schedule" schedule: optional Named<Entry>;
+    /// Which issues are trusted. Default: all.
+    "trust" trust: optional Trust;
+    /// Secrets by name. The name is also the name of the environment variable. Only parts that list
+    /// a secret in their `secrets` get it: agents, hooks, the pull command. Vik writes values to no
+    /// file and masks them in all output.
+    "secrets" secrets: optional Named<Secret>;
+    /// Log files of the daemon.
+    "logging" logging: section Logging;
+    /// Notifiers by name. Names follow the rules for agent names.
+    "notify" notify: optional Named<Notify>;
+    instead {
+        "notifications" => "did you mean `notify`?",
+        "webhook" => "did you mean `webhooks`?",
+        "cron" => "did you mean `schedule`?",
+        "schedules" => "did you mean `schedule`?",
+        "agent" => "define profiles in `agents`",
+        "profiles" => "define profiles in `agents`",
+        "stages" => "define stages in `issue.stages`",
+        "hooks" => "define hooks in `issue.hooks` or `issue.stages.NAME.hooks`",
+        "pull" => "use `issues.pull`",
+        "tracker" => "define how to query the tracker in `issues.pull.command`",
+        "secret" => "did you mean `secrets`?",
+        "env" => "define variables in `agents.NAME.env` and secrets in `secrets`",
+        "log" => "use `logging`",
+        "budget" => "did you mean `limits`?",
+        "budgets" => "did you mean `limits`?",
+    }
+}
+
+section! {
+    /// Limits of the scheduling loop.
+    struct Loop;
+    /// The maximum number of issues that are worked on at the same time.
+    "max_issue_concurrency" max_issue_concurrency: defaults Count = Whole(10);
+    /// The number of pulls before the daemon exits; null for no limit.
+    "max_iterations" max_iterations: optional Whole<1, { u64::MAX }>;
+    /// How long an agent continues without a daemon, so that the next daemon can adopt it. Default:
+    /// 10m for a detached daemon, 0 for one in the foreground.
+    "orphan_grace" orphan_grace: optional Span;
+    /// Memory thresholds beyond which no attempt starts. Running attempts continue.
+    "pressure" pressure: section Pressure;
+    instead {
+        "wait_ms" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "wait" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "idle_sec" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "interval" => "set the wait between two pulls in `issues.pull.idle_sec`",
+        "max_concurrency" => "did you mean `max_issue_concurrency`?",
+        "concurrency" => "did you mean `max_issue_concurrency`?",
+    }
+}
+
+section! {
+    /// Memory thresholds beyond which no attempt starts. Running attempts continue.
+    struct Pressure;
+    /// The minimum of available memory, such as `512MiB` or `2GiB`.
+    "min_available_memory" min_available_memory: optional Memory;
+    /// The maximum memory pressure in percent: the share of the last ten seconds in which some
+    /// program waited for memory. Requires Linux with PSI.
+    "max_memory_pressure" max_memory_pressure: optional Percent;
+    instead {
+        "memory" => "did you mean `min_available_memory`?",
+        "min_memory" => "did you mean `min_available_memory`?",
+    }
+}
+
+section! {
+    /// The limits of one day (UTC) for all issues together. When one is reached, no attempt starts
+    /// until the next day.
+    struct DayLimits: strict;
+    /// Money in USD; null for no limit.
+    "usd_per_day" usd_per_day: optional UsdLimit;
+    /// Input and output tokens together; null for no limit.
+    "tokens_per_day" tokens_per_day: optional TokenLimit;
+    instead {
+        "usd" => "did you mean `usd_per_day`? The limits of one issue are set in `issue.limits`",
+        "tokens" => "did you mean `tokens_per_day`? The limits of one issue are set in `issue.limits`",
+        "attempts" => "use `issue.limits.attempts`",
+        "daily_usd" => "did you mean `usd_per_day`?",
+    }
+}
+
+section! {
+    /// Where Vik keeps the files of this workflow.
+    struct Workspace;
+    /// The home folder, relative to the workflow file; `~/` is the home directory. If the section
+    /// exists and this is null: `VIK_HOME`, else `~/.vik`.
+    "root" root: optional PathText;
+    instead {
+        "path" => "did you mean `root`?",
+        "dir" => "did you mean `root`?",
+        "home" => "did you mean `root`?",
+    }
+}
+
+section! {
+    /// One agent profile.
+    struct Agent;
+    /// The agent program, which selects the adapter.
+    "runtime" runtime: required Runtime;
+    /// The model. Required except for the runtime `command`.
+    "model" model: optional Text;
+    /// Additional flags for the agent's command line, without dashes; a name of one letter gets one
+    /// dash. `true` passes the flag without a value, `false` omits it; numbers are passed as
+    /// written; for lists see `args_style`.
+    "args" args: defaults Args = Args::default();
+    /// How a list in `args` becomes flags. Default: `repeat` for codex, `join` for the others.
+    "args_style" args_style: optional ArgsStyle;
+    /// What the agent may do without approval; mapped to the flags of each agent.
+    "permission" permission: defaults Permission = Permission::WorkspaceWrite;
+    /// The restrictions that the operating system enforces on the agent and all of its descendants.
+    /// Default: `on`. `off` disables the sandbox.
+    "sandbox" sandbox: optional SandboxChoice;
+    /// The program and its arguments, such as `[my-agent, --flag]`. Required for the runtime
+    /// `command`, which gets the prompt on stdin; for other runtimes it replaces the program name.
+    "command" command: defaults CommandLine = CommandLine::default();
+    /// The output format of an agent with the runtime `command`.
+    "output" output: defaults OutputFormat = OutputFormat::Text;
+    /// Environment variables for the agent, in addition to the documented allow-list.
+    "env" env: defaults Env = Env::default();
+    /// Names of environment variables of the daemon that are passed to the agent.
+    "env_pass" env_pass: defaults EnvNames = EnvNames::default();
+    /// Names of secrets that are passed to the agent, each in the environment variable of the same
+    /// name.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    /// Whether the agent uses the settings folder of the user (`CODEX_HOME` and similar) or one of
+    /// Vik's.
+    "home" home: defaults Home = Home::User;
+    /// Prices in USD per million tokens, used if the agent reports no cost.
+    "price" price: optional Price;
+    /// For the runtime `vex`: the provider of the model: `anthropic`, `openai`, `openrouter`,
+    /// `ollama`, `local`, `replay`, or one that the settings of vex define.
+    "provider" provider: optional Text;
+    /// The address of the model API, instead of the agent's default. For `vex` with `provider:
+    /// replay`: the folder of the recordings.
+    "base_url" base_url: optional Text;
+    /// The maximum number of attempts of this profile that run at the same time; null for no limit.
+    "max_concurrency" max_concurrency: optional SlotLimit;
+    /// The charge for an attempt that failed or was interrupted after the model's first answer and
+    /// reported no usage. Default for the runtime `command`: nothing.
+    "estimate" estimate: section Estimate;
+    instead {
+        "type" => "did you mean `runtime`?",
+        "adapter" => "did you mean `runtime`?",
+        "flags" => "did you mean `args`?",
+        "environment" => "did you mean `env`?",
+        "approval" => "did you mean `permission`?",
+        "permissions" => "did you mean `permission`?",
+        "concurrency" => "did you mean `max_concurrency`?",
+    }
+}
+
+section! {
+    /// Prices in USD per million tokens.
+    struct Price;
+    /// Fresh input tokens.
+    "input" input: defaults Amount = Amount(0.0);
+    /// Input tokens read from the cache.
+    "cached_input" cached_input: defaults Amount = Amount(0.0);
+    /// Input tokens written to the cache.
+    "cache_write" cache_write: defaults Amount = Amount(0.0);
+    /// Output tokens.
+    "output" output: defaults Amount = Amount(0.0);
+}
+
+section! {
+    /// The charge for an attempt that failed or was interrupted after the model's first answer and
+    /// reported no usage. Default for the runtime `command`: nothing.
+    struct Estimate;
+    /// Money in USD.
+    "usd" usd: defaults Usd = Usd(MicroUsd(500_000));
+    /// Input and output tokens together.
+    "tokens" tokens: defaults Tokens = Whole(100_000);
+}
+
+section! {
+    /// How Vik gets the issues.
+    struct Issues;
+    /// The command that lists the issues.
+    "pull" pull: section Pull;
+    /// The command that reads one issue again.
+    "show" show: section Show;
+    instead {
+        "command" => "use `issues.pull.command`",
+        "idle_sec" => "use `issues.pull.idle_sec`",
+        "stages" => "define stages in `issue.stages`",
+        "hooks" => "define hooks in `issue.hooks`",
+    }
+}
+
+section! {
+    /// The command that lists the issues.
+    struct Pull;
+    /// A shell command that prints a JSON array of issues. It runs in the folder of the workflow
+    /// file.
+    "command" command: required Text;
+    /// Names of secrets that are passed to the command.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    /// The wait between two pulls: a number of seconds, or a duration.
+    "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
+    /// The timeout of a pull.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(60));
+    instead {
+        "idle" => "did you mean `idle_sec`?",
+        "wait_ms" => "did you mean `idle_sec`?",
+        "interval" => "did you mean `idle_sec`?",
+        "poll_interval" => "did you mean `idle_sec`?",
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+    }
+}
+
+section! {
+    /// The command that reads one issue again: before an agent starts for it, and when a pull no
+    /// longer returns it.
+    struct Show;
+    /// A shell command; a template in which only `issue.id` is defined. It prints the issue as
+    /// JSON, or `null` if the issue does not exist; if it fails, the state of the issue is unknown.
+    /// It runs in the folder of the workflow file.
+    "command" command: optional Text;
+    /// Names of secrets that are passed to the command.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    /// The timeout of the command.
+    "timeout" timeout: defaults Positive = Positive(Span::secs(30));
+    instead {
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+    }
+}
+
+section! {
+    /// How Vik works on each issue.
+    struct Issue;
+    /// Shell commands that run when a workspace is created or removed.
+    "hooks" hooks: section IssueHooks;
+    /// Stages by name. The stages of one issue run one at a time, in the order of the file. Names
+    /// follow the rules for agent names.
+    "stages" stages: required Named<Stage>;
+    /// States in which an issue is finished; case-sensitive. Running attempts get `terminal_grace`
+    /// to end, then `remove_workspace` applies to the workspace.
+    "terminal_states" terminal_states: defaults States = States::default();
+    /// How long a run may continue after its issue reached a terminal state.
+    "terminal_grace" terminal_grace: defaults Span = Span::secs(60);
+    /// What happens to the workspace of an issue in a terminal state. `clean`: removed if it is
+    /// empty, or a git work tree with nothing uncommitted or unpushed.
+    "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
+    /// The limits for the life of one issue, over all of its stages and runs.
+    "limits" limits: section IssueLimits;
+    /// Whether two issues with overlapping scopes may run at the same time: `serialize` (no) or
+    /// `allow` (yes). An issue without a scope never conflicts.
+    "scope_conflicts" scope_conflicts: defaults ScopeConflicts = ScopeConflicts::Serialize;
+    instead {
+        "pull" => "use `issues.pull`",
+        "stage" => "did you mean `stages`?",
+        "after_create" => "use `issue.hooks.after_create`",
+        "before_remove" => "use `issue.hooks.before_remove`",
+        "closed_states" => "did you mean `terminal_states`?",
+        "done_states" => "did you mean `terminal_states`?",
+    }
+}
+
+section! {
+    /// The limits for the life of one issue, over all of its stages and runs.
+    struct IssueLimits: strict;
+    /// The maximum number of attempts.
+    "attempts" attempts: defaults Attempts = Attempts(15);
+    /// Money in USD; null for no limit.
+    "usd" usd: optional UsdLimit;
+    /// Input and output tokens together; null for no limit.
+    "tokens" tokens: optional TokenLimit;
+    instead {
+        "max_attempts" => "did you mean `attempts`?",
+        "usd_per_day" => "use `limits.usd_per_day` at the top of the file",
+        "tokens_per_day" => "use `limits.tokens_per_day` at the top of the file",
+    }
+}
+
+section! {
+    /// Shell commands that run when a workspace is created or removed.
+    struct IssueHooks;
+    /// Runs once in each new workspace.
+    "after_create" after_create: optional Text;
+    /// Runs before a workspace is removed.
+    "before_remove" before_remove: optional Text;
+    /// Names of secrets that are passed to these commands.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    /// The timeout of each command.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    /// Whether the commands run in the default sandbox, with a writable workspace. Default: false.
+    "sandbox" sandbox: defaults bool = false;
+    instead {
+        "before_run" => "use `issue.stages.NAME.hooks.before_run`",
+        "after_run" => "use `issue.stages.NAME.hooks.after_run`",
+    }
+}
+
+section! {
+    /// One stage: a named step that runs one agent for the issues in one state.
+    struct Stage;
+    /// Which issues the stage takes.
+    "when" when: section When;
+    /// The name of the agent profile.
+    "agent" agent: required Text;
+    /// The sandbox of this stage. Its keys override those of the agent's profile.
+    "sandbox" sandbox: optional SandboxChoice;
+    /// The file with the prompt, relative to the workflow file. Exactly one of `prompt_file` and
+    /// `prompt`.
+    "prompt_file" prompt_file: optional PathText;
+    /// The prompt itself. Exactly one of `prompt_file` and `prompt`.
+    "prompt" prompt: optional Text;
+    /// Shell commands around each attempt.
+    "hooks" hooks: section StageHooks;
+    /// The scope, constraints and acceptance criteria of this stage.
+    "intent" intent: section Intent;
+    /// What a person must approve: the start, the result, or calls of the agent.
+    "approve" approve: optional Approve;
+    /// The outputs that agents of this stage may request. With this section, agents get no
+    /// credentials of a tracker or git remote: they write requests to a file, which Vik checks and
+    /// carries out with these commands.
+    "outputs" outputs: optional Outputs;
+    /// A shell command that Vik runs in the workspace after the agent reported success. If it
+    /// fails, the attempt fails, and the next attempt gets the end of its output.
+    "verify" verify: optional Text;
+    /// The timeout of an attempt.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(60));
+    /// The maximum time without output from the agent. Open tool calls do not count.
+    "stall_timeout" stall_timeout: defaults Positive = Positive(Span::mins(10));
+    /// The timeout of one tool call.
+    "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
+    /// The number and timing of retries.
+    "retry" retry: section Retry;
+    /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
+    /// and ends with the outcome `over_budget`.
+    "limits" limits: section StageLimits;
+    /// The maximum number of attempts of this stage that run at the same time; null for no limit.
+    "max_concurrency" max_concurrency: optional SlotLimit;
+    /// Whether the stage may run at the same time as another stage of the same issue, in the same
+    /// workspace.
+    "parallel" parallel: defaults bool = false;
+    /// What happens to a running attempt whose issue leaves the state: it continues, or it is
+    /// stopped.
+    "on_state_change" on_state_change: defaults OnStateChange = OnStateChange::Finish;
+    /// Whether the next attempt resumes the conversation of an interrupted one.
+    "resume" resume: defaults bool = true;
+    /// The prompt for a resumed conversation; a template like `prompt`. Default: a built-in prompt
+    /// that contains the output of `verify`.
+    "resume_prompt" resume_prompt: optional Text;
+    instead {
+        "state" => "use `when.state`",
+        "before_run" => "use `hooks.before_run`",
+        "after_run" => "use `hooks.after_run`",
+        "max_attempts" => "use `retry.max_attempts`",
+        "retries" => "use `retry.max_attempts`",
+        "model" => "set the model in the agent profile: `agents.NAME.model`",
+        "runtime" => "set the runtime in the agent profile: `agents.NAME.runtime`",
+        "name" => "the name of a stage is its key in `issue.stages`",
+        "concurrency" => "did you mean `max_concurrency`?",
+        "budget" => "did you mean `limits`?",
+        "owned_scope" => "use `intent.owned_scope`",
+        "scope" => "use `intent.owned_scope`",
+        "constraints" => "use `intent.constraints`",
+        "acceptance" => "use `intent.acceptance`",
+        "on_violation" => "use `intent.on_violation`",
+        "output" => "did you mean `outputs`?",
+        "safe_outputs" => "did you mean `outputs`?",
+        "safe-outputs" => "did you mean `outputs`?",
+    }
+}
+
+section! {
+    /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
+    /// and ends with the outcome `over_budget`.
+    struct StageLimits: strict;
+    /// Money in USD; null for no limit.
+    "usd" usd: optional UsdLimit;
+    /// Input and output tokens together; null for no limit.
+    "tokens" tokens: optional TokenLimit;
+    instead {
+        "attempts" => "use `retry.max_attempts`, or `issue.limits.attempts` for all runs of the issue",
+        "max_attempts" => "use `retry.max_attempts`",
+        "usd_per_day" => "use `limits.usd_per_day` at the top of the file",
+        "tokens_per_day" => "use `limits.tokens_per_day` at the top of the file",
+    }
+}
+
+section! {
+    /// Which issues a stage takes.
+    struct When;
+    /// The state of the issue; case-sensitive.
+    "state" state: required Text;
+    instead {
+        "states" => "a stage takes the issues of one state: use `state`",
+        "status" => "did you mean `state`?",
+    }
+}
+
+section! {
+    /// Shell commands around each attempt.
+    struct StageHooks;
+    /// Runs before the agent. If it fails, the agent is not started.
+    "before_run" before_run: optional Text;
+    /// Runs after every attempt that was not cancelled. A failure does not change the outcome.
+    "after_run" after_run: optional Text;
+    /// Names of secrets that are passed to these commands, to `verify` and to the commands in the
+    /// prompt.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    /// The timeout of each command.
+    "timeout" timeout: defaults Positive = Positive(Span::mins(5));
+    /// Whether these commands and the commands in the prompt run in the sandbox of the stage, with
+    /// a writable workspace. `verify` always does.
+    "sandbox" sandbox: defaults bool = false;
+    instead {
+        "after_create" => "use `issue.hooks.after_create`",
+        "verify" => "move this key out of `hooks`, into the stage",
+    }
+}
+
+section! {
+    /// The number and timing of retries.
+    struct Retry;
+    /// The maximum number of attempts before the stage of the issue is parked.
+    "max_attempts" max_attempts: defaults Count = Whole(3);
+    /// The wait after the first failure, doubled after each further one.
+    "initial_backoff" initial_backoff: defaults Span = Span::secs(10);
+    /// The maximum wait.
+    "max_backoff" max_backoff: defaults Span = Span::mins(5);
+    instead {
+        "attempts" => "did you mean `max_attempts`?",
+        "backoff" => "did you mean `initial_backoff`?",
+        "delay" => "did you mean `initial_backoff`?",
+    }
+}
+
+section! {
+    /// Log files of the daemon.
+    struct Logging;
+    /// The number of days to keep log files.
+    "retention_days" retention_days: defaults Whole<1, 36500> = Whole(7);
+    /// The format of log lines in files and, with `-v`, on stderr. `json`: one object per line.
+    "format" format: defaults LogFormat = LogFormat::Text;
+    instead {
+        "retention" => "did you mean `retention_days`?",
+        "days" => "did you mean `retention_days`?",
+    }
+}

@@ -1,0 +1,296 @@
+//! `outputs`: the outputs of a stage, and the commands that carry them out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use vik_core::ids::AgentName;
+use vik_core::outputs::credentials::is_credential;
+use vik_core::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
+use vik_core::workflow::{AgentProfile, Permission, Runtime, SandboxPolicy, SecretSource, Stage};
+use vik_yaml::{Diagnostic, Node, join};
+
+use super::check::Check;
+use super::decode::{Cx, Decode};
+use super::section::section;
+use super::text::quoted;
+use super::values::{EnvNames, Text, Whole, list};
+
+type Max = Whole<1, { MAX_OUTPUTS as u64 }>;
+
+section! {
+    /// The outputs that agents of this stage may request. With this section, agents get no
+    /// credentials of a tracker or git remote: they write requests to a file, which Vik checks and
+    /// carries out with these commands.
+    struct Outputs: strict;
+    /// A comment on the issue.
+    "comment" comment: optional Plain;
+    /// A label for the issue.
+    "label" label: optional Choice;
+    /// Another state for the issue.
+    "state" state: optional Choice;
+    /// A pull request with the commits in the workspace.
+    "pull_request" pull_request: optional Choice;
+    /// A new issue.
+    "issue" issue: optional Plain;
+    /// Names of secrets that are passed to these commands.
+    "secrets" secrets: defaults EnvNames = EnvNames::default();
+    instead {
+        "comments" => "did you mean `comment`?",
+        "labels" => "did you mean `label`?",
+        "states" => "did you mean `state`?",
+        "pr" => "did you mean `pull_request`?",
+        "merge_request" => "did you mean `pull_request`?",
+        "issues" => "did you mean `issue`?",
+    }
+}
+
+section! {
+    /// One kind of output.
+    struct Plain: strict;
+    /// The maximum number in one run, over all of its attempts.
+    "max" max: defaults Max = Whole(1);
+    /// The shell command that carries out the output; a template in which `output` is also defined.
+    /// It runs in the folder of the workflow file.
+    "run" run: required Text;
+    /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
+    /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
+    "check" check: optional Text;
+    /// Whether a person must approve the output first.
+    "approve" approve: defaults bool = false;
+    instead {
+        "allow" => "this kind of output has no list of allowed values",
+        "command" => "did you mean `run`?",
+        "count" => "did you mean `max`?",
+        "limit" => "did you mean `max`?",
+        "verify" => "did you mean `check`?",
+    }
+}
+
+section! {
+    /// One kind of output with a list of permitted values.
+    struct Choice: strict;
+    /// The maximum number in one run, over all of its attempts.
+    "max" max: defaults Max = Whole(1);
+    /// The permitted labels, states or, for a pull request, base branches: globs in order, `!`
+    /// excludes. Required for `label` and `state`; without it a pull request cannot name a branch.
+    "allow" allow: optional Allowed;
+    /// The shell command that carries out the output; a template in which `output` is also defined.
+    /// It runs in the folder of the workflow file.
+    "run" run: required Text;
+    /// A shell command that checks whether the output was carried out: exit code 0 if it was, 1 if
+    /// not. It runs after `run`, and also before it if an earlier try may have succeeded.
+    "check" check: optional Text;
+    /// Whether a person must approve the output first.
+    "approve" approve: defaults bool = false;
+    instead {
+        "allowed" => "did you mean `allow`?",
+        "base" => "did you mean `allow`?",
+        "command" => "did you mean `run`?",
+        "count" => "did you mean `max`?",
+        "limit" => "did you mean `max`?",
+        "verify" => "did you mean `check`?",
+    }
+}
+
+/// The globs of an allow-list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Allowed(AllowList);
+
+impl Decode for Allowed {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let example = "[needs-review, area/*]";
+        let items = list(node, cx, "a list of globs", example)?;
+        let mut globs = Vec::new();
+        for item in items {
+            let glob = Text::decode(item, cx)?.0;
+            // Each glob separately, so that the invalid one is reported.
+            if let Err(error) = AllowList::new(vec![glob.clone()]) {
+                let message = format!("invalid glob {}: {error}", quoted(&glob));
+                let diagnostic = cx.error("bad_glob", item, message);
+                cx.sink
+                    .push(diagnostic.hint(format!("write it as in `{example}`")));
+                return None;
+            }
+            globs.push(glob);
+        }
+        match AllowList::new(globs) {
+            Ok(list) => Some(Self(list)),
+            Err(error) => {
+                let diagnostic = cx
+                    .error("empty_value", node, error.to_string())
+                    .hint("omit this kind of output to forbid it");
+                cx.sink.push(diagnostic);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_ALLOW,
+            "items": { "type": "string", "minLength": 1 },
+        })
+    }
+}
+
+impl From<Plain> for Option<OutputRule> {
+    fn from(keys: Plain) -> Self {
+        Some(OutputRule {
+            max: keys.max.get(),
+            allow: None,
+            run: keys.run?.0,
+            check: keys.check.map(|check| check.0),
+            approve: keys.approve,
+        })
+    }
+}
+
+impl From<Choice> for Option<OutputRule> {
+    fn from(keys: Choice) -> Self {
+        Some(OutputRule {
+            max: keys.max.get(),
+            allow: keys.allow.map(|allow| allow.0),
+            run: keys.run?.0,
+            check: keys.check.map(|check| check.0),
+            approve: keys.approve,
+        })
+    }
+}
+
+impl Max {
+    fn get(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(MAX_OUTPUTS)
+    }
+}
+
+impl Check<'_> {
+    /// Builds the outputs of a stage; `path` is their path. Missing parts are reported.
+    pub(super) fn outputs(&mut self, path: &str, outputs: Option<Outputs>) -> Option<OutputPolicy> {
+        let outputs = outputs?;
+        let rules: [(OutputKind, Option<OutputRule>); 5] = [
+            (OutputKind::Comment, outputs.comment.and_then(Into::into)),
+            (OutputKind::Label, outputs.label.and_then(Into::into)),
+            (OutputKind::State, outputs.state.and_then(Into::into)),
+            (OutputKind::PullRequest, outputs.pull_request.and_then(Into::into)),
+            (OutputKind::Issue, outputs.issue.and_then(Into::into)),
+        ];
+        let rules: BTreeMap<_, _> = rules
+            .into_iter()
+            .filter_map(|(kind, rule)| Some((kind, rule?)))
+            .collect();
+        for (kind, rule) in &rules {
+            let at = join(path, kind.as_str());
+            let must_choose = matches!(kind, OutputKind::Label | OutputKind::State);
+            if must_choose && rule.allow.is_none() && self.places.is_absent(&join(&at, "allow")) {
+                let message = format!("`{kind}` needs `allow`, the list of permitted values");
+                self.report_at_key(
+                    Diagnostic::error("missing_key", join(&at, "allow"), message)
+                        .hint("add globs, such as `allow: [needs-review, area/*]`"),
+                );
+            }
+        }
+        Some(OutputPolicy {
+            rules,
+            secrets: outputs.secrets.0,
+        })
+    }
+
+    /// Checks that stages with outputs keep credentials of trackers and git remotes from their
+    /// agents.
+    pub(super) fn output_isolation<'w>(
+        &mut self,
+        agents: impl Fn(&AgentName) -> Option<&'w AgentProfile>,
+        stages: impl Iterator<Item = &'w Stage>,
+        secrets: &BTreeMap<String, SecretSource>,
+        of_tracker: &[&[String]],
+    ) {
+        let mut reported = BTreeSet::new();
+        for stage in stages {
+            let (Some(outputs), Some(profile)) = (&stage.outputs, agents(&stage.agent)) else {
+                continue;
+            };
+            self.output_sandbox(stage, profile);
+            self.output_tools(stage, profile);
+            let of_commands: BTreeSet<&String> = of_tracker
+                .iter()
+                .copied()
+                .flatten()
+                .chain(&outputs.secrets)
+                .collect();
+            let named = |name: &String| is_credential(name).then(|| "is the name of a credential".to_owned());
+            let secret = |name: &String| match secrets.get(name) {
+                Some(SecretSource::Env(variable)) if is_credential(variable) => {
+                    Some(format!("comes from {}, a credential", quoted(variable)))
+                }
+                _ if of_commands.contains(name) => Some("gives access to the tracker".to_owned()),
+                _ => named(name),
+            };
+            let agent = join("agents", stage.agent.as_str());
+            let found: Vec<_> = (profile.env.keys())
+                .filter_map(|name| Some((join("env", name), name, named(name)?)))
+                .chain((profile.env_pass.iter().enumerate()).filter_map(|(at, name)| {
+                    Some((
+                        format!("env_pass.{at}"),
+                        name,
+                        named(name).or_else(|| secret(name))?,
+                    ))
+                }))
+                .chain(
+                    (profile.secrets.iter().enumerate())
+                        .filter_map(|(at, name)| Some((format!("secrets.{at}"), name, secret(name)?))),
+                )
+                .collect();
+            for (key, name, why) in found {
+                let path = join(&agent, &key);
+                if reported.insert(path.clone()) {
+                    let message = format!(
+                        "the agent of the stage {} with `outputs` cannot have {}: it {why}",
+                        quoted(stage.name.as_str()),
+                        quoted(name)
+                    );
+                    self.report(
+                        Diagnostic::error("output_credential", path, message)
+                            .hint("pass secrets to the commands of `outputs` with `outputs.secrets`, or use another agent in this stage"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Warns if the profile leaves the agent without a tool that writes files.
+    fn output_tools(&mut self, stage: &Stage, profile: &AgentProfile) {
+        let has_none = matches!(profile.runtime, Runtime::ClaudeCode | Runtime::Vex);
+        if has_none && profile.permission == Permission::ReadOnly {
+            let message = format!(
+                "the agent {} cannot write outputs: `permission: read-only` gives it no tool that writes",
+                quoted(stage.agent.as_str())
+            );
+            let path = format!("issue.stages.{}.outputs", stage.name);
+            self.report_at_key(Diagnostic::warning("output_permission", path, message).hint(
+                "remove `permission` and set `sandbox: {files: read-only}` in the stage, which also protects the workspace",
+            ));
+        }
+    }
+
+    /// Checks the sandbox: without one an agent can read the user's credentials.
+    fn output_sandbox(&mut self, stage: &Stage, profile: &AgentProfile) {
+        let message = match SandboxPolicy::of(profile, stage) {
+            None => {
+                "`outputs` require a sandbox: with `sandbox: off` the agent can read the credentials of this user"
+            }
+            Some(policy) if policy.unix_sockets => {
+                "`outputs` do not permit `unix_sockets`: they give access to ssh-agent and Docker"
+            }
+            Some(_) => return,
+        };
+        let path = format!("issue.stages.{}.outputs", stage.name);
+        self.report_at_key(
+            Diagnostic::error("output_sandbox", path, message)
+                .hint("set `sandbox: on` in the stage, or `sandbox: {unix_sockets: false}`"),
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! `secrets`: sources of secret values, and who uses them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vik_core::workflow::SecretSource;
+use vik_yaml::{Diagnostic, join};
+
+use super::check::Check;
+use super::decode::Named;
+use super::file;
+use super::section::section;
+use super::text::{choices, did_you_mean, quoted};
+use super::values::{EnvName, EnvNames, PathText, Text};
+
+section! {
+    /// The source of one secret. Exactly one of `env`, `file` and `command`.
+    struct Secret: strict;
+    /// The environment variable of the daemon that contains the secret. Vik removes the variable
+    /// from the environment of every process that does not list the secret.
+    "env" env: optional EnvName;
+    /// The file that contains the secret, relative to the workflow file. One trailing line break is
+    /// removed.
+    "file" file: optional PathText;
+    /// A shell command that prints the secret. It runs in the folder of the workflow file for at
+    /// most 30 seconds. One trailing line break is removed.
+    "command" command: optional Text;
+    instead {
+        "value" => "a workflow file never contains secrets: use `env`, `file` or `command`",
+        "var" => "did you mean `env`?",
+        "variable" => "did you mean `env`?",
+        "path" => "did you mean `file`?",
+        "cmd" => "did you mean `command`?",
+        "run" => "did you mean `command`?",
+        "exec" => "did you mean `command`?",
+    }
+}
+
+/// Variables that no secret may set, beside those with the prefix `VIK_`.
+const TAKEN: [&str; 4] = ["PATH", "HOME", "PWD", "IFS"];
+
+impl Check<'_> {
+    /// Builds the secrets; `None` if one is invalid, which was reported.
+    pub(super) fn secrets(
+        &mut self,
+        secrets: Option<Named<Secret>>,
+        listed: &Listed,
+    ) -> Option<BTreeMap<String, SecretSource>> {
+        let Named(secrets) = secrets.unwrap_or(Named(Vec::new()));
+        let names: Vec<String> = secrets.iter().map(|(name, _)| name.clone()).collect();
+        self.known(&names, listed);
+        let lowered: Vec<_> = secrets
+            .into_iter()
+            .map(|(name, secret)| self.secret(&name, secret).map(|source| (name, source)))
+            .collect();
+        lowered.into_iter().collect()
+    }
+
+    fn secret(&mut self, name: &str, secret: Secret) -> Option<SecretSource> {
+        let path = join("secrets", name);
+        let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+        let is_name = name.starts_with(is_start) && name.chars().all(|c| is_start(c) || c.is_ascii_digit());
+        if !is_name || TAKEN.contains(&name) || name.starts_with("VIK_") {
+            let message = format!("invalid secret name {}", quoted(name));
+            self.report_at_key(Diagnostic::error("bad_secret", path.clone(), message).hint(
+                "the name is also the name of its environment variable: use letters, digits and `_`, no digit at the \
+                 start, and no variable that a shell or Vik needs",
+            ));
+        }
+        let written = ["env", "file", "command"]
+            .into_iter()
+            .filter(|key| !self.places.is_absent(&join(&path, key)))
+            .count();
+        if written != 1 {
+            if self.places.is_map(&path) {
+                let message = "a secret needs exactly one of `env`, `file` and `command`";
+                self.report_at_key(Diagnostic::error("bad_secret", path, message).hint(
+                    "write `env: VARIABLE`, `file: PATH`, or `command: …` with a command that prints it",
+                ));
+            }
+            return None;
+        }
+        let env = secret.env.map(|EnvName(variable)| SecretSource::Env(variable));
+        let file = secret.file.map(|PathText(path)| SecretSource::File(path));
+        let command = secret.command.map(|Text(command)| SecretSource::Command(command));
+        env.or(file).or(command)
+    }
+
+    /// Checks that listed secrets are defined, and that each secret is listed somewhere.
+    fn known(&mut self, names: &[String], listed: &Listed) {
+        for (path, wanted) in &listed.0 {
+            for (index, name) in wanted
+                .iter()
+                .enumerate()
+                .filter(|(_, name)| !names.contains(name))
+            {
+                let hint = did_you_mean(name, names.iter().map(String::as_str)).or_else(|| {
+                    let some = names.iter().map(String::as_str).take(10);
+                    (!names.is_empty()).then(|| format!("available: {}", choices(some)))
+                });
+                let hint = hint.unwrap_or_else(|| "define secrets in `secrets`".to_owned());
+                let message = format!("unknown secret {}", quoted(name));
+                self.report(
+                    Diagnostic::error("unknown_secret", format!("{path}.{index}"), message).hint(hint),
+                );
+            }
+        }
+        let used: BTreeSet<&String> = listed.0.iter().flat_map(|(_, wanted)| wanted).collect();
+        for name in names.iter().filter(|name| !used.contains(name)) {
+            self.report_at_key(
+                Diagnostic::warning(
+                    "unused_secret",
+                    join("secrets", name),
+                    format!("the secret {} is not used", quoted(name)),
+                )
+                .hint(format!(
+                    "add `secrets: [{name}]` to an agent, `hooks`, `outputs`, `issues.pull` \
+                     or `issues.show`"
+                )),
+            );
+        }
+    }
+}
+
+/// The lists of secrets, each with its path.
+pub(super) struct Listed(Vec<(String, Vec<String>)>);
+
+impl Listed {
+    pub(super) fn of(file: &file::File) -> Self {
+        let mut listed = vec![
+            ("issues.pull.secrets".to_owned(), &file.issues.pull.secrets),
+            ("issues.show.secrets".to_owned(), &file.issues.show.secrets),
+            ("issue.hooks.secrets".to_owned(), &file.issue.hooks.secrets),
+        ];
+        let agents = file.agents.iter().flat_map(|agents| &agents.0);
+        listed.extend(agents.map(|(name, agent)| (join(&join("agents", name), "secrets"), &agent.secrets)));
+        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        listed.extend(stages.map(|(name, stage)| {
+            (
+                join(&join("issue.stages", name), "hooks.secrets"),
+                &stage.hooks.secrets,
+            )
+        }));
+        let stages = file.issue.stages.iter().flat_map(|stages| &stages.0);
+        listed.extend(stages.filter_map(|(name, stage)| {
+            let path = join(&join("issue.stages", name), "outputs.secrets");
+            Some((path, &stage.outputs.as_ref()?.secrets))
+        }));
+        let lists = listed.into_iter();
+        Self(
+            lists
+                .map(|(path, EnvNames(names))| (path, names.clone()))
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,185 @@
+//! `outputs`: what is refused, and what arrives.
+
+use vik_core::outputs::{OutputKind, OutputPolicy};
+
+use super::*;
+
+/// Returns the minimal workflow with these outputs, and more in its profile and its stage.
+fn with(outputs: &str, profile: &str, stage: &str) -> Loaded {
+    let profile = format!("    {profile}\n    model:");
+    let stage = format!("      outputs: {outputs}\n      {stage}\n      agent:");
+    load(&minimal_with(&[
+        ("    model:", &profile),
+        ("      agent:", &stage),
+    ]))
+}
+
+const COMMENT: &str = "{comment: {run: ./comment}}";
+
+#[track_caller]
+fn one(loaded: &Loaded, code: &str, path: &str) -> Diagnostic {
+    let text = loaded.render("workflow.yml", false);
+    assert_eq!(loaded.diagnostics.len(), 1, "{text}");
+    let finding = &loaded.diagnostics[0];
+    assert_eq!((finding.code, finding.path.as_str()), (code, path), "{text}");
+    finding.clone()
+}
+
+fn policy(outputs: &str) -> Option<OutputPolicy> {
+    let loaded = with(outputs, "args: {}", "parallel: false");
+    assert_eq!(loaded.diagnostics, [], "{}", loaded.render("workflow.yml", false));
+    loaded.workflow.unwrap().issue.stages[0].outputs.clone()
+}
+
+#[test]
+fn output_rules_allow_one_of_each_kind_by_default() {
+    let policy =
+        policy("{comment: {run: a}, label: {allow: [x], run: b}, pull_request: {run: c, check: d}}").unwrap();
+    let kinds: Vec<_> = policy.rules.keys().copied().collect();
+    assert_eq!(
+        kinds,
+        [OutputKind::Comment, OutputKind::Label, OutputKind::PullRequest]
+    );
+    assert!(policy.rules.values().all(|rule| rule.max == 1 && !rule.approve));
+    assert_eq!(
+        policy.rules[&OutputKind::Label].allow.as_ref().unwrap().globs(),
+        ["x"]
+    );
+    assert_eq!(self::policy("{}"), Some(OutputPolicy::default()));
+    assert_eq!(self::policy(""), None);
+}
+
+#[test]
+fn outputs_errors_have_positions() {
+    let plain = |outputs: &str| with(outputs, "args: {}", "parallel: false");
+    let at = |key: &str| format!("issue.stages.plan.outputs.{key}");
+    one(&plain("{comment: {max: 2}}"), "missing_key", &at("comment.run"));
+    one(&plain("{label: {run: a}}"), "missing_key", &at("label.allow"));
+    one(&plain("{state: {run: a}}"), "missing_key", &at("state.allow"));
+    one(
+        &plain("{state: {run: a, allow: []}}"),
+        "empty_value",
+        &at("state.allow"),
+    );
+    one(
+        &plain("{state: {run: a, allow: [\"[a\"]}}"),
+        "bad_glob",
+        &at("state.allow"),
+    );
+    one(
+        &plain("{comment: {run: a, max: 0}}"),
+        "out_of_range",
+        &at("comment.max"),
+    );
+    let finding = one(
+        &plain("{comment: {run: a, allow: [x]}}"),
+        "unknown_key",
+        &at("comment.allow"),
+    );
+    assert_eq!(
+        finding.hint.as_deref(),
+        Some("this kind of output has no list of allowed values")
+    );
+    one(
+        &plain("{pr: {run: a}, comment: {run: a}}"),
+        "unknown_key",
+        &at("pr"),
+    );
+    one(
+        &plain("{comment: {run: a}, secrets: [NO_SUCH]}"),
+        "unknown_secret",
+        &at("secrets.0"),
+    );
+}
+
+#[test]
+fn outputs_need_a_sandbox() {
+    let path = "issue.stages.plan.outputs";
+    one(
+        &with(COMMENT, "sandbox: off", "parallel: false"),
+        "output_sandbox",
+        path,
+    );
+    one(&with(COMMENT, "args: {}", "sandbox: off"), "output_sandbox", path);
+    one(
+        &with(COMMENT, "sandbox: {unix_sockets: true}", "parallel: false"),
+        "output_sandbox",
+        path,
+    );
+    for (profile, stage) in [
+        ("sandbox: off", "sandbox: on"),
+        ("sandbox: {unix_sockets: true}", "sandbox: {unix_sockets: false}"),
+    ] {
+        assert_eq!(with(COMMENT, profile, stage).diagnostics, []);
+    }
+}
+
+#[test]
+fn read_only_agent_with_outputs_is_reported() {
+    let read_only = |runtime: &str| {
+        let text = with(COMMENT, "permission: read-only", "parallel: false")
+            .document()
+            .text()
+            .to_owned();
+        load(&text.replace("runtime: codex", &format!("runtime: {runtime}")))
+    };
+    for runtime in ["claude_code", "vex"] {
+        let path = "issue.stages.plan.outputs";
+        let finding = one(&read_only(runtime), "output_permission", path);
+        assert_eq!(finding.severity, Severity::Warning);
+    }
+    assert_eq!(read_only("codex").diagnostics, []);
+}
+
+#[test]
+fn agent_with_outputs_gets_no_credential() {
+    for (profile, path) in [
+        ("env: {GITHUB_TOKEN: x}", "agents.codex.env.GITHUB_TOKEN"),
+        ("env_pass: [A, SSH_AUTH_SOCK]", "agents.codex.env_pass.1"),
+        ("env_pass: [jira_anything]", "agents.codex.env_pass.0"),
+    ] {
+        one(
+            &with(COMMENT, profile, "parallel: false"),
+            "output_credential",
+            path,
+        );
+    }
+    let secrets = |text: &str, outputs: &str, of_agent: &str| {
+        let loaded = with(
+            outputs,
+            &format!("secrets: [{of_agent}]"),
+            "hooks: {secrets: [S, T]}",
+        );
+        load(&format!("{}secrets: {text}\n", loaded.document().text()))
+    };
+    let both = "{S: {env: GH_TOKEN}, T: {file: t}}";
+    one(
+        &secrets(both, COMMENT, "S"),
+        "output_credential",
+        "agents.codex.secrets.0",
+    );
+    let with_secret = "{comment: {run: a}, secrets: [T]}";
+    let finding = one(
+        &secrets(both, with_secret, "T"),
+        "output_credential",
+        "agents.codex.secrets.0",
+    );
+    assert!(
+        finding.message.ends_with("it gives access to the tracker"),
+        "{finding:?}"
+    );
+    assert_eq!(secrets(both, COMMENT, "T").diagnostics, []);
+    assert_eq!(
+        with("", "env_pass: [GITHUB_TOKEN]", "parallel: false").diagnostics,
+        []
+    );
+}
+
+#[test]
+fn workflow_stored_without_outputs_is_read() {
+    let workflow = load(MINIMAL).workflow.unwrap();
+    let mut kept = serde_json::to_value(&workflow).unwrap();
+    let stage = kept["issue"]["stages"][0].as_object_mut().unwrap();
+    assert!(stage.remove("outputs").is_some());
+    assert_eq!(serde_json::from_value::<Workflow>(kept).unwrap(), workflow);
+}

@@ -1,0 +1,494 @@
+//! The types of values in a workflow file, each with its reader and its schema.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use vik_core::approval::OnTimeout;
+use vik_core::duration::Span;
+use vik_core::workflow::{
+    ArgsStyle, Home, HookKind, LogFormat, NotifyEvent, OnStateChange, OnViolation, OutputFormat, Permission,
+    RemoveWorkspace, Runtime, SandboxBackend, SandboxFiles, ScopeConflicts, Untrusted,
+};
+use vik_yaml::{Diagnostic, Kind, Node, Value};
+
+use super::decode::{Cx, Decode, describe};
+use super::notify::NotifyKind;
+use super::text::{choices, did_you_mean, quoted};
+
+/// The maximum span: adding it to any clock cannot overflow.
+const MAX_SPAN: Duration = Duration::from_secs(10 * 366 * 86_400);
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Text(pub(crate) String);
+
+impl Decode for Text {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let scalar = cx.scalar(node, "a string")?;
+        if scalar.value != Value::Text {
+            let diagnostic = cx
+                .error(
+                    "wrong_type",
+                    node,
+                    format!("expected a string, found {}", describe(node)),
+                )
+                .hint(format!(
+                    "quote the value: \"{}\"",
+                    quoted(&scalar.text).trim_matches('`')
+                ));
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        if scalar.text.trim().is_empty() {
+            let diagnostic = cx.error("empty_value", node, "the string is empty");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        no_nul(&scalar.text, node, cx)?;
+        Some(Self(scalar.text.clone()))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// A path as written: absolute, below the home directory (`~/`), or relative to a folder that
+/// depends on the key.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct PathText(pub(crate) String);
+
+impl Decode for PathText {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(path) = Text::decode(node, cx)?;
+        let why = unexpanded(&path);
+        if let Some(why) = why {
+            let diagnostic = cx.error("bad_path", node, format!("invalid path {}", quoted(&path)));
+            cx.sink.push(diagnostic.hint(why));
+        }
+        why.is_none().then_some(Self(path))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Text::schema(generator)
+    }
+}
+
+/// Returns a hint if a path contains an expression that is not expanded: it would become the name
+/// of a folder.
+pub(crate) fn unexpanded(path: &str) -> Option<&'static str> {
+    let names_variable =
+        |suffix: &str| suffix.starts_with(|c: char| c == '{' || c == '_' || c.is_ascii_alphabetic());
+    if path.starts_with('~') && path != "~" && !path.starts_with("~/") {
+        Some("`~/` is the only home directory that a path can name")
+    } else if path.split('$').skip(1).any(names_variable) {
+        Some("write the full path: variables are not expanded in paths, only `~/`")
+    } else {
+        None
+    }
+}
+
+/// Checks that a text contains no NUL, which would end it in files, arguments and variables.
+pub(crate) fn no_nul(text: &str, node: &Node, cx: &mut Cx<'_>) -> Option<()> {
+    if text.contains('\0') {
+        let diagnostic = cx.error("bad_text", node, "the string contains a NUL character");
+        cx.sink.push(diagnostic);
+        return None;
+    }
+    Some(())
+}
+
+/// Returns a scalar as written, whatever its type in YAML: `1.0` stays `1.0`.
+pub(crate) fn written(node: &Node, cx: &mut Cx<'_>, code: &'static str) -> Option<String> {
+    let scalar = cx.scalar(node, "a string, a number or a boolean")?;
+    if scalar.value == Value::Null {
+        let diagnostic = cx
+            .error(code, node, "the value is missing")
+            .hint("write `\"\"` for an empty string");
+        cx.sink.push(diagnostic);
+        return None;
+    }
+    no_nul(&scalar.text, node, cx)?;
+    Some(scalar.text.clone())
+}
+
+/// A whole number of at least `MIN`.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+
+/// A count that is at least one.
+pub(crate) type Count = Whole<1, { u32::MAX as u64 }>;
+
+impl Count {
+    pub(crate) fn get(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(u32::MAX)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Decode for Whole<MIN, MAX> {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let wanted = "a whole number";
+        match cx.scalar(node, wanted)?.value {
+            Value::Int(number) => match u64::try_from(number) {
+                Ok(number) if (MIN..=MAX).contains(&number) => Some(Self(number)),
+                _ => {
+                    let bound = if number < i128::from(MIN) {
+                        format!("at least {MIN}")
+                    } else {
+                        format!("at most {MAX}")
+                    };
+                    let diagnostic = cx.error("out_of_range", node, format!("expected {bound}"));
+                    cx.sink.push(diagnostic);
+                    None
+                }
+            },
+            _ => {
+                cx.wrong_type(node, wanted);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let mut schema = json_schema!({ "type": "integer", "minimum": MIN });
+        if MAX < u64::MAX {
+            schema.insert("maximum".to_owned(), MAX.into());
+        }
+        schema
+    }
+}
+
+impl Decode for bool {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let wanted = "`true` or `false`";
+        match cx.scalar(node, wanted)?.value {
+            Value::Bool(value) => Some(value),
+            _ => {
+                cx.wrong_type(node, wanted);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "boolean" })
+    }
+}
+
+impl Decode for Span {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        const HINT: &str = "write `30s`, `5m`, `1h30m`, or a number of seconds";
+        let scalar = cx.scalar(node, "a duration")?;
+        let span = match scalar.value {
+            Value::Int(_) | Value::Float(_) => {
+                let seconds = match scalar.value {
+                    Value::Int(number) => number as f64,
+                    Value::Float(number) => number,
+                    _ => f64::NAN,
+                };
+                if seconds < 0.0 {
+                    let diagnostic = cx
+                        .error("out_of_range", node, "the duration is negative")
+                        .hint(HINT);
+                    cx.sink.push(diagnostic);
+                    return None;
+                }
+                Duration::try_from_secs_f64(seconds).map_or(None, |duration| Some(Span(duration)))
+            }
+            Value::Text => scalar.text.parse().ok(),
+            Value::Bool(_) | Value::Null => {
+                cx.wrong_type(node, "a duration");
+                return None;
+            }
+        };
+        let Some(span) = span else {
+            let diagnostic = cx
+                .error(
+                    "bad_duration",
+                    node,
+                    format!("invalid duration {}", quoted(&scalar.text)),
+                )
+                .hint(HINT);
+            cx.sink.push(diagnostic);
+            return None;
+        };
+        if span.0 > MAX_SPAN {
+            let diagnostic = cx.error("out_of_range", node, "the duration is longer than ten years");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(span)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+/// A duration above zero.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Positive(pub(crate) Span);
+
+impl Decode for Positive {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let span = Span::decode(node, cx)?;
+        if span.0.is_zero() {
+            let diagnostic = cx
+                .error("out_of_range", node, "expected a duration longer than zero")
+                .hint("zero does not mean `no limit`; write a long duration, such as `30d`");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(Self(span))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Span::schema(generator)
+    }
+}
+
+/// Returns the variant names of an enum, from its schema.
+fn variant_names<T: JsonSchema>() -> Vec<String> {
+    let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let plain = schema["enum"].as_array().into_iter().flatten().filter_map(text);
+    let documented = schema["oneOf"].as_array().into_iter().flatten();
+    let documented = documented.flat_map(|one| {
+        one["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(one.get("const"))
+            .filter_map(text)
+    });
+    plain.chain(documented).collect()
+}
+
+fn decode_variant<T: JsonSchema + DeserializeOwned>(
+    node: &Node,
+    cx: &mut Cx<'_>,
+    code: &'static str,
+    instead: &[(&str, &str)],
+) -> Option<T> {
+    let variants = variant_names::<T>();
+    let names = || variants.iter().map(String::as_str);
+    let wanted = choices(names());
+    let scalar = cx.scalar(node, &wanted)?;
+    if let Ok(value) = serde_json::from_value(scalar.text.as_str().into()) {
+        return Some(value);
+    }
+    let meant = instead.iter().find(|(old, _)| *old == scalar.text.to_lowercase());
+    let hint = match meant {
+        Some((_, new)) => Some(format!("did you mean {}?", quoted(new))),
+        None => did_you_mean(&scalar.text, names()),
+    };
+    let diagnostic = cx
+        .error(code, node, format!("unknown value {}", quoted(&scalar.text)))
+        .hint(hint.map_or_else(
+            || format!("expected {wanted}"),
+            |hint| format!("{hint} Expected {wanted}"),
+        ));
+    cx.sink.push(diagnostic);
+    None
+}
+
+macro_rules! decode_variants {
+    ($($ty:ty, $code:literal, $instead:expr;)+) => {
+        $(impl Decode for $ty {
+            fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+                decode_variant(node, cx, $code, &$instead)
+            }
+
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                generator.subschema_for::<Self>()
+            }
+        })+
+    };
+}
+
+decode_variants! {
+    Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];
+    Permission, "unknown_value", [("read", "read-only"), ("readonly", "read-only"), ("write", "workspace-write"), ("yolo", "full"), ("danger-full-access", "full")];
+    OutputFormat, "unknown_value", [("json", "jsonl"), ("ndjson", "jsonl"), ("plain", "text")];
+    SandboxBackend, "unknown_value", [("bwrap", "bubblewrap"), ("namespaces", "bubblewrap"), ("seccomp", "landlock")];
+    SandboxFiles, "unknown_value", [("read_only", "read-only"), ("readonly", "read-only"), ("none", "read-only"), ("workspace-write", "workspace"), ("write", "workspace")];
+    Home, "unknown_value", [("own", "private"), ("shared", "user")];
+    RemoveWorkspace, "unknown_value", [("keep", "never"), ("false", "never"), ("true", "always"), ("auto", "clean")];
+    LogFormat, "unknown_value", [("jsonl", "json"), ("ndjson", "json"), ("plain", "text"), ("logfmt", "text")];
+    OnStateChange, "unknown_value", [("stop", "cancel"), ("abort", "cancel"), ("kill", "cancel"), ("continue", "finish"), ("keep", "finish"), ("ignore", "finish")];
+    OnTimeout, "unknown_value", [("denied", "deny"), ("reject", "deny"), ("approved", "approve"), ("allow", "approve"), ("accept", "approve")];
+    OnViolation, "unknown_value", [("error", "fail"), ("reject", "fail"), ("undo", "revert"), ("restore", "revert"), ("reset", "revert")];
+    ScopeConflicts, "unknown_value", [("serial", "serialize"), ("wait", "serialize"), ("queue", "serialize"), ("ignore", "allow"), ("parallel", "allow")];
+    Untrusted, "unknown_value", [("wait", "hold"), ("block", "hold"), ("mark", "fence"), ("quote", "fence"), ("data", "fence")];
+    HookKind, "unknown_value", [("gh", "github"), ("gitea", "hmac"), ("forgejo", "hmac"), ("generic", "hmac"), ("sha256", "hmac")];
+    ArgsStyle, "unknown_value", [("comma", "join"), ("commas", "join")];
+    NotifyKind, "unknown_value", [("shell", "command"), ("script", "command"), ("http", "webhook"), ("https", "webhook"), ("url", "webhook"), ("slack", "webhook")];
+    NotifyEvent, "unknown_value", [("failure", "failed"), ("budget", "over_budget"), ("waiting", "waiting_for_person"), ("daily", "daily_summary"), ("summary", "daily_summary"), ("error", "trouble")];
+}
+
+/// `agents.N.env`: variables and their values.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Env(pub(crate) BTreeMap<String, String>);
+
+const ENV_PATTERN: &str = r"^[^=\u0000-\u001f\u007f]+$";
+
+pub(crate) fn env_name(name: &str) -> Option<Diagnostic> {
+    let is_fine = !name.is_empty() && !name.contains(|c: char| c == '=' || c.is_ascii_control());
+    (!is_fine).then(|| {
+        Diagnostic::error(
+            "bad_env_name",
+            "",
+            format!("invalid variable name {}", quoted(name)),
+        )
+        .hint("use a name that is not empty and contains no `=`, no NUL and no line break")
+    })
+}
+
+impl Decode for Env {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            cx.wrong_type(node, "a map of variable names to values");
+            return None;
+        };
+        let mut env = BTreeMap::new();
+        for entry in entries {
+            cx.under(&entry.key, entry.key_place, |cx| {
+                if let Some(mut diagnostic) = env_name(&entry.key) {
+                    diagnostic.path = cx.path();
+                    cx.sink.push(diagnostic.place(entry.key_place));
+                }
+                if let Some(value) = written(&entry.value, cx, "empty_value") {
+                    env.insert(entry.key.clone(), value);
+                }
+            });
+        }
+        Some(Self(env))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "propertyNames": { "pattern": ENV_PATTERN },
+            "additionalProperties": { "type": ["string", "number", "boolean"] },
+        })
+    }
+}
+
+/// `agents.N.env_pass`: names of variables.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct EnvNames(pub(crate) Vec<String>);
+
+impl Decode for EnvNames {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of names", "[NAME]")?;
+        let mut names = Vec::with_capacity(items.len());
+        for item in items {
+            let Some(name) = Text::decode(item, cx) else {
+                continue;
+            };
+            if let Some(mut diagnostic) = env_name(&name.0) {
+                diagnostic.path = cx.path();
+                cx.sink.push(diagnostic.place(cx.blame(item)));
+            }
+            names.push(name.0);
+        }
+        Some(Self(names))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "pattern": ENV_PATTERN } })
+    }
+}
+
+/// The name of a variable.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvName(pub(crate) String);
+
+impl Decode for EnvName {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let Text(name) = Text::decode(node, cx)?;
+        if let Some(mut diagnostic) = env_name(&name) {
+            diagnostic.path = cx.path();
+            cx.sink.push(diagnostic.place(cx.blame(node)));
+            return None;
+        }
+        Some(Self(name))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": ENV_PATTERN })
+    }
+}
+
+/// `issue.terminal_states`: states of issues.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct States(pub(crate) Vec<String>);
+
+impl Decode for States {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(node, cx, "a list of states", "[done, closed]")?;
+        let states: Vec<_> = items.iter().map(|item| Text::decode(item, cx)).collect();
+        Some(Self(states.into_iter().flatten().map(|state| state.0).collect()))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+    }
+}
+
+/// `agents.N.command`: a program and its arguments.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct CommandLine(pub(crate) Vec<String>);
+
+impl Decode for CommandLine {
+    fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
+        let items = list(
+            node,
+            cx,
+            "a list of a program and its arguments",
+            "[my-agent, --flag]",
+        )?;
+        let args: Vec<_> = items
+            .iter()
+            .map(|item| written(item, cx, "empty_value"))
+            .collect();
+        let args = args.into_iter().collect::<Option<Vec<_>>>()?;
+        if args.first().is_some_and(|program| program.trim().is_empty()) {
+            let diagnostic = cx.error("empty_value", &items[0], "the program name is empty");
+            cx.sink.push(diagnostic);
+            return None;
+        }
+        Some(Self(args))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": ["string", "number", "boolean"] } })
+    }
+}
+
+pub(crate) fn list<'n>(node: &'n Node, cx: &mut Cx<'_>, wanted: &str, example: &str) -> Option<&'n [Node]> {
+    match &node.kind {
+        Kind::List(items) => Some(items),
+        _ => {
+            let diagnostic = cx
+                .error(
+                    "wrong_type",
+                    node,
+                    format!("expected {wanted}, found {}", describe(node)),
+                )
+                .hint(format!("write it as `{example}`"));
+            cx.sink.push(diagnostic);
+            None
+        }
+    }
+}
