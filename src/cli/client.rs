@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use vik_api::{Response, Verb};
+use vik_api::{Action, ErrorBody, Problem, Status};
 use vik_base::report::{ErrorCode, Exit, Failure};
-use vik_control::ask;
+use vik_client::{Client, ClientError, Endpoint, blocking};
 use vik_daemon::{Instance, InstanceInfo, Presence};
-use vik_orchestrator::api_view::unknown_issue;
 use vik_workflow::absolute;
 
 /// Finds the daemon of a workflow by its instance folder alone.
@@ -47,11 +46,26 @@ pub fn no_daemon(path: &Path) -> Failure {
 ///
 /// # Errors
 /// If the daemon runs but cannot be reached, or refuses.
-pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<Option<Response>, Failure> {
-    let failure = match ask(&info.socket, verb) {
-        Ok(Response::Error(body)) if body.code == ErrorCode::Stopping.as_str() => body.into(),
-        Ok(Response::Error(body)) => return Err(body.into()),
+pub fn request<T>(
+    instance: &Instance,
+    info: &InstanceInfo,
+    send: impl AsyncFnOnce(&Client) -> Result<T, ClientError>,
+) -> Result<Option<T>, Failure> {
+    let failure = match blocking(&Endpoint::Unix(info.socket.clone()), send) {
         Ok(response) => return Ok(Some(response)),
+        Err(error) if error.is_unknown_path() => return Err(too_old(info)),
+        Err(ClientError::Refused(problem)) if problem.code != ErrorCode::Stopping.as_str() => {
+            return Err(refused(*problem));
+        }
+        Err(ClientError::Refused(problem)) => refused(*problem),
+        Err(error @ ClientError::Status { .. }) => {
+            return Err(Failure::new(
+                Exit::Bug,
+                ErrorCode::DaemonNonsense,
+                "unexpected response from the daemon",
+            )
+            .with_source(&error));
+        }
         Err(error) => Failure::failed(
             ErrorCode::DaemonUnreachable,
             format!("cannot reach the daemon (pid {})", info.process.pid),
@@ -65,37 +79,59 @@ pub fn request(instance: &Instance, info: &InstanceInfo, verb: Verb) -> Result<O
     Err(failure)
 }
 
-/// The result of a request.
+/// Returns the error for a refusal of the daemon.
+pub fn refused(problem: Problem) -> Failure {
+    let exit = match problem.status {
+        404 => Exit::NotFound,
+        _ => Exit::Failed,
+    };
+    let mut failure = Failure::from(ErrorBody::from(problem));
+    failure.exit = exit;
+    failure
+}
+
+/// Returns the error for a daemon whose API lacks the path of a request.
+fn too_old(info: &InstanceInfo) -> Failure {
+    Failure::new(
+        Exit::Failed,
+        ErrorCode::DaemonTooOld,
+        format!(
+            "the running daemon (version {}) does not support this command",
+            info.version
+        ),
+    )
+    .hint("replace it with `vik restart --keep-sessions`, which leaves its agents running")
+}
+
+/// Returns the status of a running daemon, or `None` if it has exited.
+///
+/// # Errors
+/// The errors of [`request`].
+pub fn status(instance: &Instance, info: &InstanceInfo) -> Result<Option<Status>, Failure> {
+    request(instance, info, async |client| client.state().await)
+}
+
+/// The result of an action.
 #[derive(Debug, PartialEq, Eq)]
-pub enum RequestOutcome {
-    /// The request is carried out and on disk. Holds the number of affected attempts, runs or
+pub enum ActionOutcome {
+    /// The action is carried out and on disk. Holds the number of affected attempts, runs or
     /// issues.
     Applied(usize),
     /// There was nothing to do. Holds the reason.
     Nothing(String),
 }
 
-/// Requests an action of the daemon of a workflow, for one issue or for all.
+/// Requests an action of the daemon of a workflow.
 ///
 /// # Errors
 /// If no daemon runs (exit 4), if it does not know the issue (exit 8), or if it refuses.
-pub fn send_command(workflow: &Path, verb: Verb, issue: Option<&str>) -> Result<RequestOutcome, Failure> {
+pub fn act(workflow: &Path, action: impl Into<Action>) -> Result<ActionOutcome, Failure> {
     let (instance, info) = find(workflow)?;
-    match request(&instance, &info, verb)? {
-        Some(Response::Done { count }) => Ok(RequestOutcome::Applied(count)),
-        Some(Response::Accepted) => Ok(RequestOutcome::Applied(0)),
-        Some(Response::Nothing { why }) => Ok(RequestOutcome::Nothing(why)),
-        Some(Response::NotFound) => Err(unknown_issue(issue.unwrap_or_default())),
-        Some(_) => Err(unexpected_response()),
-        None => Err(no_daemon(&info.workflow_path)),
-    }
-}
-
-/// Returns the error for an answer of the wrong kind.
-pub fn unexpected_response() -> Failure {
-    Failure::new(
-        Exit::Bug,
-        ErrorCode::DaemonNonsense,
-        "unexpected response from the daemon",
-    )
+    let action = action.into();
+    let steered = request(&instance, &info, async |client| client.act(&action).await)?;
+    let steered = steered.ok_or_else(|| no_daemon(&info.workflow_path))?;
+    Ok(match steered.nothing {
+        Some(why) => ActionOutcome::Nothing(why),
+        None => ActionOutcome::Applied(steered.count),
+    })
 }

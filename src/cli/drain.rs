@@ -3,21 +3,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-use vik_api::Verb;
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_core::scheduler::Command;
 use vik_daemon::Instance;
 use vik_workflow::absolute;
 
 use super::args::DrainArgs;
-use super::client::{self, RequestOutcome as Did};
+use super::client::{self, ActionOutcome};
 use super::{CliResult, print, stop};
 
 /// Drains the daemon: lets running attempts end, then ends the daemon.
 pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {
     let instance = Instance::of(&absolute(workflow))?;
-    match client::send_command(workflow, Verb::Drain, None)? {
-        Did::Nothing(why) => print(&format!("nothing to do: {why}\n")),
-        Did::Applied(_) => {
+    match client::act(workflow, Command::Drain)? {
+        ActionOutcome::Nothing(why) => print(&format!("nothing to do: {why}\n")),
+        ActionOutcome::Applied(_) => {
             print("draining: no new attempts start, and vik exits when the running ones have ended\n");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vik_api::{Response, RunView, Status, Verb};
+use vik_api::{RunView, Status};
 use vik_base::report::{ErrorCode, Failure, chain, ledger_failure};
 use vik_control::history::{StoredHistory, join};
 use vik_core::ids::IssueId;
@@ -65,10 +65,7 @@ pub fn censuses(root: &Path) -> Vec<PathBuf> {
 /// Returns the status of the daemon, if one runs.
 pub fn status(workflow: &Path) -> Option<Status> {
     let (instance, info) = client::find(workflow).ok()?;
-    match client::request(&instance, &info, Verb::Status) {
-        Ok(Some(Response::Status(status))) => Some(*status),
-        _ => None,
-    }
+    client::status(&instance, &info).ok()?
 }
 
 /// Opens the ledger of a home. Returns `None` if there is none yet, or with a warning if it cannot

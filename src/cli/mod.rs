@@ -1,10 +1,12 @@
 //! The command line, with one file per verb.
 
 mod answer;
+mod approve;
 mod args;
 mod built_in_agent;
 mod cancel;
 mod client;
+mod deny;
 pub mod doctor;
 mod drain;
 mod dry_run;
@@ -113,8 +115,8 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Resume(args) => resume::run(workflow, args),
         Verb::Cancel(args) => cancel::run(workflow, args),
         Verb::Retry(args) => retry::run(workflow, args),
-        Verb::Approve(args) => answer::approve(workflow, args),
-        Verb::Deny(args) => answer::deny(workflow, args),
+        Verb::Approve(args) => approve::run(workflow, args),
+        Verb::Deny(args) => deny::run(workflow, args),
         Verb::Drain(args) => drain::run(workflow, args),
         Verb::Prune(args) => prune::run(workflow, args),
         Verb::Notify(args) => notify::run(workflow, args),

@@ -2,24 +2,24 @@
 
 use std::path::Path;
 
-use vik_api::Verb;
 use vik_base::report::{Exit, count, one_line};
 use vik_core::ids::StageName;
+use vik_core::scheduler::{Command, RetryRequest};
 
 use super::args::RetryArgs;
-use super::client::{self, RequestOutcome as Did};
+use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
 
 pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
-    let verb = Verb::Retry {
+    let request = RetryRequest {
         issue: args.issue.as_str().into(),
         stage: args.stage.clone().map(StageName::new),
         attempts: args.attempts,
     };
     let id = one_line(&args.issue, 60);
-    print(&match client::send_command(workflow, verb, Some(&args.issue))? {
-        Did::Nothing(why) => format!("nothing to retry: {why}\n"),
-        Did::Applied(stages) => {
+    print(&match client::act(workflow, Command::Retry(request))? {
+        ActionOutcome::Nothing(why) => format!("nothing to retry: {why}\n"),
+        ActionOutcome::Applied(stages) => {
             let stages = match &args.stage {
                 Some(stage) => format!("stage `{}`", one_line(stage, 60)),
                 None => count(stages as u64, "parked stage"),

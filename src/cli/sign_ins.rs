@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_api::{Response, SignInsPage, Verb};
+use vik_api::SignInsPage;
 use vik_base::clock;
 use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
+use vik_client::{Client, ClientError};
 
 use super::args::{SignInsArgs, SignInsVerb};
 use super::{CliResult, client, print, print_json};
@@ -14,52 +15,57 @@ use super::{CliResult, client, print, print_json};
 pub fn run(workflow: &Path, args: &SignInsArgs) -> CliResult {
     match &args.verb {
         None => list(workflow, args.json),
-        Some(SignInsVerb::Revoke { id, .. }) => revoke(workflow, id.clone()),
+        Some(SignInsVerb::Revoke { id, .. }) => revoke(workflow, id.as_deref()),
     }
 }
 
 fn list(workflow: &Path, json: bool) -> CliResult {
-    match ask(workflow, Verb::SignIns)? {
-        Response::SignIns(page) if json => print_json(&page),
-        Response::SignIns(page) if page.sign_ins.is_empty() => print("no browser is signed in\n"),
-        Response::SignIns(page) => print(&text(&page, clock::now())),
-        other => return Err(unexpected(other)),
+    let page = ask(workflow, async |client| client.sign_ins().await)?;
+    if json {
+        print_json(&page);
+    } else if page.sign_ins.is_empty() {
+        print("no browser is signed in\n");
+    } else {
+        print(&text(&page, clock::now()));
     }
     Ok(Exit::Done)
 }
 
-fn revoke(workflow: &Path, id: Option<String>) -> CliResult {
-    let shown = id.as_deref().map(|id| one_line(id, 40));
-    match ask(workflow, Verb::RevokeSignIn { id })? {
-        Response::Done { count } => {
-            let browsers = if count == 1 { "browser" } else { "browsers" };
-            print(&format!("{count} {browsers} signed out\n"));
-            Ok(Exit::Done)
-        }
-        Response::NotFound => Err(Failure::new(
+fn revoke(workflow: &Path, id: Option<&str>) -> CliResult {
+    let steered = ask(workflow, async |client| client.revoke_sign_in(id).await);
+    let count = steered.map_err(|failure| unknown(failure, id))?.count;
+    let browsers = if count == 1 { "browser" } else { "browsers" };
+    print(&format!("{count} {browsers} signed out\n"));
+    Ok(Exit::Done)
+}
+
+/// Replaces the error for an unknown sign-in, whose hint names a path of the API.
+fn unknown(failure: Failure, id: Option<&str>) -> Failure {
+    match id {
+        Some(id) if failure.code() == ErrorCode::NoSignIn.as_str() => Failure::new(
             Exit::NotFound,
             ErrorCode::NoSignIn,
-            format!("unknown sign-in `{}`", shown.unwrap_or_default()),
+            format!("unknown sign-in `{}`", one_line(id, 40)),
         )
-        .hint("`vik sign-ins` lists all sign-ins")),
-        other => Err(unexpected(other)),
+        .hint("`vik sign-ins` lists all sign-ins"),
+        _ => failure,
     }
 }
 
-fn ask(workflow: &Path, verb: Verb) -> Result<Response, Failure> {
+/// Sends a request to a daemon that serves the dashboard.
+fn ask<T>(workflow: &Path, send: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) -> Result<T, Failure> {
     let (instance, info) = client::find(workflow)?;
-    client::request(&instance, &info, verb)?.ok_or_else(|| client::no_daemon(&info.workflow_path))
-}
-
-fn unexpected(response: Response) -> Failure {
-    match response {
-        Response::Nothing { why } => Failure::new(
+    let no_daemon = || client::no_daemon(&info.workflow_path);
+    let status = client::status(&instance, &info)?.ok_or_else(no_daemon)?;
+    if status.api.is_none() {
+        return Err(Failure::new(
             Exit::Failed,
             ErrorCode::NoDashboard,
-            format!("no dashboard is available: {why}"),
-        ),
-        _ => client::unexpected_response(),
+            "no dashboard is available: HTTP is served on the control socket only; `vik run --port N` serves \
+             it on TCP",
+        ));
     }
+    client::request(&instance, &info, send)?.ok_or_else(no_daemon)
 }
 
 fn text(page: &SignInsPage, now: Timestamp) -> String {

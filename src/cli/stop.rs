@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use vik_api::{Response, Verb};
+use vik_api::Action;
 use vik_base::report::{ErrorCode, Exit, Failure};
-use vik_control::ask;
+use vik_client::{ClientError, Endpoint, blocking};
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_proc::Graces;
 use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
@@ -75,33 +75,14 @@ pub enum DetachOutcome {
 /// Ends a daemon and leaves its agents to their shims.
 ///
 /// # Errors
-/// If the daemon is too old to do so, or does not end in time (exit 6).
+/// If the daemon refuses, or does not end in time (exit 6).
 pub fn stop_and_keep_agents(instance: &Instance, timeout: Duration) -> Result<DetachOutcome, Failure> {
     let info = match wait_while_starting(instance, instance.presence_now(), timeout) {
         Presence::Running(info) => info,
         Presence::Starting => return Err(too_slow()),
         Presence::Dead(_) | Presence::None => return Ok(DetachOutcome::Nothing),
     };
-    // A daemon without a ledger would ignore the flag and end all agents.
-    match client::request(instance, &info, Verb::Status)? {
-        Some(Response::Status(status)) if status.ledger.is_some() => {}
-        None => return Ok(DetachOutcome::Nothing),
-        Some(_) => {
-            return Err(Failure::new(
-                Exit::Failed,
-                ErrorCode::DaemonTooOld,
-                format!(
-                    "the daemon (version {}) does not support --keep-sessions",
-                    info.version
-                ),
-            )
-            .hint(
-                "wait until no attempt is running (see `vik status`), or stop the agents too with `vik stop`",
-            ));
-        }
-    }
-    // If the daemon has exited meanwhile, the goal is reached.
-    client::request(instance, &info, Verb::Stop { keep_sessions: true })?;
+    request_stop(instance, &info, true)?;
     if is_own(instance) {
         return Ok(DetachOutcome::Asked);
     }
@@ -170,7 +151,7 @@ pub fn stop(instance: &Instance, timeout: Duration) -> Result<Stopped, Failure> 
         Presence::Running(info) if is_own(instance) => {
             // This is a hook of the daemon. The daemon waits for the hook, so the hook cannot wait
             // for the daemon.
-            client::request(instance, &info, Verb::Stop { keep_sessions: false })?;
+            request_stop(instance, &info, false)?;
             return Ok(Stopped::Asked);
         }
         Presence::Running(info) => Stopped::Daemon {
@@ -199,13 +180,17 @@ fn wait_while_starting(instance: &Instance, mut presence: Presence, timeout: Dur
 }
 
 fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bool, Failure> {
-    match ask(&info.socket, Verb::Stop { keep_sessions: false }) {
-        // The daemon refuses a stop by its own agents: then no signal is sent either.
-        Ok(Response::Error(body)) if body.code == ErrorCode::Refused.as_str() => return Err(body.into()),
-        // It is already stopping; a signal would force it.
-        Ok(Response::Error(body)) if body.code == ErrorCode::Stopping.as_str() => {}
-        Ok(Response::Error(_)) | Err(_) => signal(info, Signal::SIGTERM),
+    let action = Action::Stop { keep_sessions: false };
+    let daemon = Endpoint::Unix(info.socket.clone());
+    match blocking(&daemon, async |client| client.act(&action).await) {
         Ok(_) => {}
+        // The daemon refuses a stop by its own agents: then no signal is sent either.
+        Err(ClientError::Refused(problem)) if problem.code == ErrorCode::Refused.as_str() => {
+            return Err(client::refused(*problem));
+        }
+        // It is already stopping; a signal would force it.
+        Err(ClientError::Refused(problem)) if problem.code == ErrorCode::Stopping.as_str() => {}
+        Err(_) => signal(info, Signal::SIGTERM),
     }
     if wait_until_stopped(instance, Some(timeout)) {
         return Ok(false);
@@ -221,6 +206,12 @@ fn end(instance: &Instance, info: &InstanceInfo, timeout: Duration) -> Result<bo
     } else {
         Err(too_slow())
     }
+}
+
+/// Requests a stop. A daemon that has exited meanwhile needs none.
+fn request_stop(instance: &Instance, info: &InstanceInfo, keep_sessions: bool) -> Result<(), Failure> {
+    let action = Action::Stop { keep_sessions };
+    client::request(instance, info, async |client| client.act(&action).await).map(drop)
 }
 
 /// Returns whether the instance's own daemon started this process.

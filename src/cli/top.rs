@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use vik_base::report::{ErrorCode, Exit, Failure};
+use vik_client::Endpoint;
 use vik_control::http::Keys;
-use vik_tui::{Endpoint, Options, TopError};
+use vik_tui::{Options, TopError};
 
 use super::args::TopArgs;
 use super::{CliResult, client};

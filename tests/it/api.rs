@@ -420,6 +420,22 @@ fn control_socket_serves_http() {
 }
 
 #[test]
+fn stop_and_sign_in_links_are_refused_over_tcp() {
+    let served = done();
+    let socket = HttpClient::unix(instance(&served.world).join("vik.sock"));
+    for path in ["/api/v1/stop", "/api/v1/link", "/api/v1/sign-ins/revoke"] {
+        let refused = served.client().post(path, &json!({})).expect_status(403).json();
+        assert_eq!(refused["code"], "refused", "{path}");
+    }
+    let link = socket.post("/api/v1/link", &json!({})).expect_status(200).json();
+    let start = format!("http://{}/login#code=", served.address);
+    assert!(link["url"].as_str().unwrap().starts_with(&start), "{link}");
+    let stop = json!({"keep_sessions": false});
+    let _ = socket.post("/api/v1/stop", &stop).expect_status(200);
+    served.daemon.done().expect(0);
+}
+
+#[test]
 fn token_is_hidden_from_hooks_and_agents() {
     let world = World::new(&[("1", "todo")])
         .script("dump-env agent-env; ok")

@@ -367,6 +367,20 @@ fn control_socket_refuses_malformed_requests() {
 }
 
 #[test]
+fn previous_version_shows_the_status_and_stops_the_daemon() {
+    let world = World::new(&[("1", "todo")]).script("hang");
+    let daemon = world.daemon();
+    eventually("the agent runs", || {
+        world.status().unwrap()["sessions"][0]["phase"] == "running"
+    });
+    let status: Value = serde_json::from_str(&ask(&world, b"{\"v\":1,\"verb\":\"status\"}\n")).unwrap();
+    assert_eq!(status["status"]["sessions"][0]["issue_id"], "1");
+    assert_eq!(ask(&world, b"{\"v\":1,\"verb\":\"stop\"}\n"), "\"accepted\"\n");
+    daemon.done().expect(0);
+    world.env.assert_nothing_left();
+}
+
+#[test]
 fn agent_may_not_steer_its_own_daemon() {
     let world = World::new(&[("1", "todo")]).script(
         "try vik -w $VIK_WORKFLOW status > status.txt 2>&1

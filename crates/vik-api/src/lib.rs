@@ -1,27 +1,24 @@
-//! Wire types of the control socket, of HTTP and of every `--json`.
+//! Wire types of the HTTP API and of every `--json`.
 //!
 //! Snake case, times RFC 3339 UTC, durations in `_ms`. A schema version only ever gains fields.
 //!
-//! A [`Request`] is one line on the control socket, and a [`Response`] is its answer. [`Status`],
-//! [`Explanation`] and the pages are the bodies of the HTTP API, and [`Problem`] is its error.
+//! An [`Action`] is what a person requests. [`Status`], [`Explanation`] and the pages are the bodies
+//! of the HTTP API, and [`Problem`] is its error.
 //!
 //! ```
-//! use vik_api::{PROTOCOL, Request, Verb};
+//! use vik_api::{Action, WhichIssue};
+//! use vik_core::scheduler::Command;
 //!
-//! let verb = Verb::Pause { issue: Some("7".into()) };
-//! let line = serde_json::to_string(&Request { v: PROTOCOL, verb })?;
-//! assert_eq!(line, r#"{"v":1,"verb":"pause","issue":"7"}"#);
-//!
-//! // A request of an older client, which knows fewer fields.
-//! let request: Request = serde_json::from_str(r#"{"v":1,"verb":"stop"}"#)?;
-//! assert_eq!(request.verb, Verb::Stop { keep_sessions: false });
+//! let action = Action::from(Command::Pause(Some("7".into())));
+//! let body = WhichIssue { issue_id: action.issue().cloned() };
+//! assert_eq!(serde_json::to_string(&body)?, r#"{"issue_id":"7"}"#);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod control;
+mod actions;
 mod error;
 mod explain;
 mod notify;
@@ -36,7 +33,7 @@ mod spend;
 mod status;
 mod trace;
 
-pub use control::{PROTOCOL, Request, Response, Verb};
+pub use actions::{Action, ApprovalDecision, Retry, Steered, Stop, WhichIssue};
 pub use error::ErrorBody;
 pub use explain::{
     DecisionView, Explained, Explanation, HoldView, RootCauseView, StageIntentView, StageState, StageView,
@@ -44,12 +41,12 @@ pub use explain::{
 };
 pub use notify::{Notification, NotifiedItem, NotifierView};
 pub use pages::{Decided, DecisionsPage, EventsPage, Health, IssuesPage, RunsPage, StderrTail};
-pub use problem::{ApprovalDecision, PROBLEM_JSON, Problem, Retry, Steered, WhichIssue};
+pub use problem::{PROBLEM_JSON, Problem};
 pub use report::{AgentFigures, EndFigures, Figures, Part, ReportView, StageFigures};
 pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
-pub use sign_ins::{SignIn, SignInView, SignInsPage, SignedIn};
+pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
 pub use spend::{DayView, LifeView, LimitView, SpendView, cost_text};
 pub use status::{
     ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,

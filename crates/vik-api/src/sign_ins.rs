@@ -12,6 +12,13 @@ pub struct SignIn {
     pub code: String,
 }
 
+/// The answer to `POST /api/v1/link`, on the control socket only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// Opens the dashboard in a browser once.
+    pub url: String,
+}
+
 /// The answer to `POST /api/v1/sign-in`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SignedIn {

@@ -1,4 +1,4 @@
-//! The control socket: answers requests of the command line.
+//! The control socket: refuses agents, and passes all other connections to the HTTP API.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -6,21 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use vik_api::{ApiView, ErrorBody, Request, Response, SCHEMA, SignInsPage, Verb};
-use vik_base::report::ErrorCode;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use vik_core::scheduler::Actor;
 use vik_orchestrator::ControlRequest;
 
-use super::http::{Keys, LogLimit};
+use crate::http::{LogLimit, refuse_agent};
+use crate::line;
 
-/// The maximum size of a request, in bytes.
-const MAX_REQUEST_BYTES: u64 = 64 * 1024;
-
-/// How long a client may take to send its request.
+/// How long a client may take to send the first byte of its request, or all of a line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of concurrent clients.
@@ -40,13 +35,11 @@ pub type IsRefused = Arc<dyn Fn(i32) -> bool + Send + Sync>;
 /// What the control socket needs to answer requests.
 #[derive(Clone)]
 pub struct ControlContext {
-    /// Requests to the daemon's loop.
+    /// Requests to the daemon's loop, of clients of the previous version.
     pub asks: mpsc::Sender<ControlRequest>,
     pub refuse: IsRefused,
     /// Receives the connections that use HTTP, each with the pid of its peer.
     pub http: mpsc::UnboundedSender<(std::os::unix::net::UnixStream, i32)>,
-    /// The address and the credentials of the API on TCP, if it is served there.
-    pub tcp: Option<(ApiView, Arc<Keys>)>,
 }
 
 /// A listening control socket. Dropping it removes the socket.
@@ -137,6 +130,22 @@ impl Default for Agents {
     }
 }
 
+impl Agents {
+    async fn refuse(&self, stream: UnixStream, peer: i32) -> io::Result<()> {
+        if let Some(count) = self.refusals.count() {
+            tracing::warn!(peer, count, "refused a request of an agent to the control socket");
+        }
+        let Ok(_permit) = self.answers.try_acquire() else {
+            return Ok(());
+        };
+        if speaks_http(&stream).await? {
+            refuse_agent(stream).await
+        } else {
+            line::refuse(stream).await
+        }
+    }
+}
+
 async fn serve(
     stream: UnixStream,
     context: ControlContext,
@@ -144,46 +153,21 @@ async fn serve(
     agents: &Agents,
 ) -> io::Result<()> {
     let peer = vik_proc::peer_pid(&stream)?;
-    let refused = (context.refuse)(peer);
-    let mut client_permit = Some(permit);
-    let refusal_permit = refused.then(|| agents.answers.try_acquire());
-    if refused {
-        if let Some(count) = agents.refusals.count() {
-            tracing::warn!(peer, count, "refused a request of an agent to the control socket");
-        }
-        client_permit.take();
-        if !matches!(refusal_permit, Some(Ok(_))) {
-            return Ok(());
-        }
-    } else if speaks_http(&stream).await? {
+    if (context.refuse)(peer) {
+        drop(permit);
+        return agents.refuse(stream, peer).await;
+    }
+    if speaks_http(&stream).await? {
         let stream = stream.into_std()?;
         // While the daemon shuts down, nothing receives the connection, and it is closed.
         let _ = context.http.send((stream, peer));
         return Ok(());
     }
-    let (read, mut write) = stream.into_split();
-    let mut line = String::new();
-    BufReader::new(read.take(MAX_REQUEST_BYTES))
-        .read_line(&mut line)
-        .await?;
-    let response = if refused {
-        error(
-            ErrorCode::Refused,
-            "agents must not control the daemon that runs them",
-        )
-    } else {
-        match serde_json::from_str::<Request>(&line) {
-            Ok(request) => answer(request, peer, &context).await,
-            Err(problem) => error(ErrorCode::BadRequest, &format!("invalid request: {problem}")),
-        }
-    };
-    let text = serde_json::to_string(&response)?;
-    let mut text = vik_mask::mask_json(&text).into_owned();
-    text.push('\n');
-    write.write_all(text.as_bytes()).await
+    let by = Actor::person(&format!("command line, pid {peer}"));
+    line::serve(stream, by, &context.asks).await
 }
 
-/// Returns whether a client speaks HTTP: a request of the control protocol starts with a brace. The
+/// Returns whether a client speaks HTTP: a request of the previous version starts with a brace. The
 /// first byte stays in the stream.
 async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
     let peek = || {
@@ -193,71 +177,4 @@ async fn speaks_http(stream: &UnixStream) -> io::Result<bool> {
     };
     let (count, first) = stream.async_io(Interest::READABLE, peek).await?;
     Ok(count > 0 && first.is_ascii_uppercase())
-}
-
-async fn answer(request: Request, peer: i32, context: &ControlContext) -> Response {
-    if matches!(
-        request.verb,
-        Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. }
-    ) {
-        return match &context.tcp {
-            Some((api, keys)) => dashboard(&request.verb, api, keys),
-            None => Response::Nothing {
-                why: "HTTP is served on the control socket only; `vik run --port N` serves it on TCP"
-                    .to_owned(),
-            },
-        };
-    }
-    let (answer, receiver) = oneshot::channel();
-    let stopping = || error(ErrorCode::Stopping, "the daemon is shutting down");
-    let by = Actor::person(&format!("command line, pid {peer}"));
-    if context
-        .asks
-        .send(ControlRequest { request, by, answer })
-        .await
-        .is_err()
-    {
-        return stopping();
-    }
-    receiver.await.unwrap_or_else(|_| stopping())
-}
-
-/// Answers the requests about browsers.
-fn dashboard(verb: &Verb, api: &ApiView, keys: &Keys) -> Response {
-    let now = Timestamp::now();
-    match verb {
-        Verb::SignIns => Response::SignIns(SignInsPage {
-            schema: SCHEMA,
-            sign_ins: keys.sign_ins().list(now),
-        }),
-        Verb::RevokeSignIn { id } => match keys.sign_ins().revoke(id.as_deref(), now) {
-            Ok(0) if id.is_some() => Response::NotFound,
-            Ok(count) => {
-                tracing::info!(count, "sign-ins to the dashboard were revoked");
-                Response::Done { count }
-            }
-            Err(problem) => error(
-                ErrorCode::SignIn,
-                &format!(
-                    "the revocation applies until the daemon restarts, because it cannot be saved: {problem}"
-                ),
-            ),
-        },
-        _ => Response::Link {
-            url: format!(
-                "http://{}{}#code={}",
-                api.address,
-                super::http::LOGIN,
-                keys.link()
-            ),
-        },
-    }
-}
-
-fn error(code: ErrorCode, message: &str) -> Response {
-    Response::Error(ErrorBody {
-        code: code.to_string(),
-        message: message.to_owned(),
-        hint: None,
-    })
 }

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use vik_api::Verb;
 use vik_base::report::{ErrorCode, Exit, Failure};
-use vik_control::ask;
+use vik_client::{ClientError, Endpoint, blocking};
 use vik_proc::{FileLock, ProcessId};
 use vik_workspace::{InstanceDir, fs as private};
 
@@ -139,7 +138,12 @@ impl Instance {
 
     /// Returns whether a daemon answers requests.
     fn answers(&self) -> bool {
-        matches!(self.presence_now(), Presence::Running(info) if ask(&info.socket, Verb::Status).is_ok())
+        let Presence::Running(info) = self.presence_now() else {
+            return false;
+        };
+        let state = blocking(&Endpoint::Unix(info.socket), async |client| client.state().await);
+        // A refusal is an answer too.
+        matches!(state, Ok(_) | Err(ClientError::Refused(_)))
     }
 
     /// Writes the record of the daemon.

@@ -336,7 +336,7 @@ impl Daemon {
             asks: asks.clone(),
             feed,
             metrics: metrics.clone(),
-            keys: Arc::clone(&keys),
+            keys,
             identify,
             tcp,
         })
@@ -362,7 +362,6 @@ impl Daemon {
             asks,
             refuse,
             http: http.sockets(),
-            tcp: api.clone().map(|api| (api, keys)),
         };
         let server = ControlServer::listen(&socket, context)
             .map_err(|error| fail(&format!("cannot listen at {}", socket.display()), &error))?;

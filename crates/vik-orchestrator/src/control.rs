@@ -1,104 +1,93 @@
-//! Answers the requests of the control socket.
+//! Requests to the loop: of the API, of webhooks and of the schedule.
 
 use tokio::sync::oneshot;
-use vik_api::{ErrorBody, IssuesPage, PROTOCOL, Response, SCHEMA, Verb};
+use vik_api::{Action, ErrorBody, Explanation, IssuesPage, SCHEMA, Status};
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Actor, ApprovalReply, Command, CommandResult, Input, RetryRequest};
+use vik_core::scheduler::{Actor, Command, CommandResult, Input};
 use vik_session::attempt::StopLevel;
 
-use super::{ControlRequest, Orchestrator};
+use super::Orchestrator;
 use crate::api_view;
 
+/// A request to the loop, with the channel for its response.
+#[derive(Debug)]
+pub enum ControlRequest {
+    /// The status of the daemon.
+    Status(oneshot::Sender<Box<Status>>),
+    /// The issues by id.
+    Issues {
+        /// Only issues after this one.
+        after: Option<IssueId>,
+        /// Only issues with this text in their id, title or state, ignoring case.
+        query: Option<String>,
+        /// The maximum number of issues.
+        limit: u32,
+        answer: oneshot::Sender<IssuesPage>,
+    },
+    /// The status of an issue, and when it starts next; `None` if it is unknown.
+    Explain {
+        issue: IssueId,
+        answer: oneshot::Sender<Option<Explanation>>,
+    },
+    /// An action of a person or of a component.
+    Act {
+        action: Action,
+        by: Actor,
+        answer: oneshot::Sender<ActionResult>,
+    },
+}
+
+/// The result of an [`Action`], or why the loop cannot decide it.
+pub type ActionResult = Result<CommandResult, ErrorBody>;
+
 impl Orchestrator {
-    pub(super) fn on_control_request(&mut self, control_request: ControlRequest) {
-        let ControlRequest {
-            request,
-            by,
-            answer: answer_to,
-        } = control_request;
-        if request.v != PROTOCOL {
-            return respond(
-                answer_to,
-                error(
-                    ErrorCode::Protocol,
-                    format!("this daemon speaks version {PROTOCOL} of the control protocol"),
-                    "use the same version of vik, or `vik restart`",
-                ),
-            );
-        }
-        if steers(&request.verb) {
-            tracing::info!(%by, verb = ?request.verb, "request received");
-        }
-        match request.verb {
-            Verb::Status => respond(answer_to, Response::Status(Box::new(self.status()))),
-            Verb::Refresh => {
-                self.refresh();
-                respond(answer_to, Response::Accepted);
+    pub(super) fn on_control_request(&mut self, request: ControlRequest) {
+        // A client may have disconnected, so a response may have no receiver.
+        match request {
+            ControlRequest::Status(answer) => {
+                let _ = answer.send(Box::new(self.status()));
             }
-            Verb::Stop { keep_sessions: true } => {
-                self.stop_keeping_sessions();
-                respond(answer_to, Response::Accepted);
+            ControlRequest::Issues {
+                after,
+                query,
+                limit,
+                answer,
+            } => {
+                let _ = answer.send(self.issues(after.as_ref(), query.as_deref(), limit));
             }
-            Verb::Stop { keep_sessions: false } => {
+            ControlRequest::Explain { issue, answer } => {
+                let now = self.now();
+                let explanation = api_view::explanation(&self.scheduler, &self.workflow, &issue, now);
+                let _ = answer.send(explanation);
+            }
+            ControlRequest::Act { action, by, answer } => {
+                tracing::info!(%by, ?action, "request received");
+                self.act(action, by, answer);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action, by: Actor, answer: oneshot::Sender<ActionResult>) {
+        match action {
+            Action::Command(command) => {
+                let is_drain = command == Command::Drain;
+                self.ask(command, by, answer);
+                if is_drain {
+                    self.drain();
+                }
+                return;
+            }
+            Action::Refresh => self.refresh(),
+            Action::Stop { keep_sessions: true } => self.stop_keeping_sessions(),
+            Action::Stop { keep_sessions: false } => {
                 // A repeated request does not skip the grace; a second signal does.
                 if self.stop == StopLevel::Run {
                     self.stop();
                 }
-                respond(answer_to, Response::Accepted);
-            }
-            Verb::Pause { issue } => self.ask(Command::Pause(issue), by, answer_to),
-            Verb::Resume { issue } => self.ask(Command::Resume(issue), by, answer_to),
-            Verb::Cancel { issue } => self.ask(Command::Cancel(issue), by, answer_to),
-            Verb::Retry {
-                issue,
-                stage,
-                attempts,
-            } => {
-                let request = RetryRequest {
-                    issue,
-                    stage,
-                    attempts,
-                };
-                self.ask(Command::Retry(request), by, answer_to);
-            }
-            Verb::Answer {
-                issue,
-                stage,
-                request,
-                answer,
-            } => {
-                let reply = ApprovalReply {
-                    issue,
-                    stage,
-                    request,
-                    answer,
-                };
-                self.ask(Command::Answer(reply), by, answer_to);
-            }
-            Verb::Drain => {
-                self.ask(Command::Drain, by, answer_to);
-                self.drain();
-            }
-            Verb::Issues { after, query, limit } => {
-                let page = self.issues(after.as_ref(), query.as_deref(), limit);
-                respond(answer_to, Response::Issues(Box::new(page)));
-            }
-            // The control socket answers these itself.
-            Verb::Link | Verb::SignIns | Verb::RevokeSignIn { .. } => respond(
-                answer_to,
-                Response::Nothing {
-                    why: "HTTP is not served on TCP".to_owned(),
-                },
-            ),
-            Verb::Explain { issue } => {
-                let explanation = api_view::explanation(&self.scheduler, &self.workflow, &issue, self.now());
-                let explanation = explanation.map_or(Response::NotFound, |explanation| {
-                    Response::Explanation(Box::new(explanation))
-                });
-                respond(answer_to, explanation);
             }
         }
+        let _ = answer.send(Ok(CommandResult::Done(0)));
     }
 
     /// Returns a page of all known issues.
@@ -135,53 +124,17 @@ impl Orchestrator {
     }
 
     /// Passes a command to the scheduler. The response is sent when the decision is on disk.
-    fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<Response>) {
+    fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<ActionResult>) {
         if let Some(broken) = &self.broken {
-            let message = vik_base::report::chain(&broken.error);
-            return respond(
-                answer,
-                error(ErrorCode::Ledger, message, "the daemon is shutting down"),
-            );
+            let _ = answer.send(Err(ErrorBody {
+                code: ErrorCode::Ledger.to_string(),
+                message: vik_base::report::chain(&broken.error),
+                hint: Some("the daemon is shutting down".to_owned()),
+            }));
+            return;
         }
         self.next_request += 1;
         self.answers.insert(self.next_request, answer);
         self.handle(Input::Command(self.next_request, command, by));
     }
-}
-
-/// Returns whether a verb changes what the daemon does.
-fn steers(verb: &Verb) -> bool {
-    !matches!(
-        verb,
-        Verb::Status
-            | Verb::Issues { .. }
-            | Verb::Explain { .. }
-            | Verb::Link
-            | Verb::SignIns
-            | Verb::RevokeSignIn { .. }
-    )
-}
-
-fn respond(answer: oneshot::Sender<Response>, response: Response) {
-    // The client may have disconnected.
-    let _ = answer.send(response);
-}
-
-/// Converts the result of a command to a response.
-pub(super) fn response(answer: &CommandResult) -> Response {
-    match answer {
-        CommandResult::Done(count) => Response::Done { count: *count },
-        CommandResult::UnknownIssue => Response::NotFound,
-        CommandResult::NoEffect(why) => Response::Nothing {
-            why: (*why).to_owned(),
-        },
-    }
-}
-
-fn error(code: ErrorCode, message: String, hint: &str) -> Response {
-    Response::Error(ErrorBody {
-        code: code.to_string(),
-        message,
-        hint: Some(hint.to_owned()),
-    })
 }

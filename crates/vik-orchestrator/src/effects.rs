@@ -19,7 +19,6 @@ use vik_session::attempt::{
 use vik_session::host::millis;
 use vik_store::ledger::CommitError;
 
-use super::control::response;
 use super::notices::parked;
 use super::progress::Awaiting;
 use super::removal::{self, Removal};
@@ -76,7 +75,7 @@ impl Orchestrator {
                 Effect::CommandResult(number, answer) => {
                     if let Some(sender) = self.answers.remove(&number) {
                         // The client may have disconnected.
-                        let _ = sender.send(response(&answer));
+                        let _ = sender.send(Ok(answer));
                     }
                 }
                 Effect::Pull => self.ask_for_pull(),

@@ -35,13 +35,13 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
-use vik_api::{ApiView, DaemonState, LastPull, PullCounts, Request, Response};
+use vik_api::{ApiView, DaemonState, LastPull, PullCounts};
 use vik_core::attempt::Start;
 use vik_core::changes::Stored;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{FieldWarning, Pull};
 use vik_core::machine::Phase;
-use vik_core::scheduler::{Actor, Filter, Input, LookupResult, Quiescence, Scheduler};
+use vik_core::scheduler::{Filter, Input, LookupResult, Quiescence, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_session::attempt::StopLevel;
@@ -58,6 +58,7 @@ use crate::intake::PullError;
 use crate::signals::Signals;
 
 pub use commit_queue::{CommitLog, Committing};
+pub use control::{ActionResult, ControlRequest};
 pub use finish::{RunSummary, SummaryRow};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
 pub use status::NotifierHealth;
@@ -106,14 +107,6 @@ impl Options {
         let max_iterations = self.max_iterations.map(|max| format!("--max-iterations={max}"));
         issues.chain(stages).chain(max_iterations).collect()
     }
-}
-
-/// A request with the channel for its response.
-#[derive(Debug)]
-pub struct ControlRequest {
-    pub request: Request,
-    pub by: Actor,
-    pub answer: oneshot::Sender<Response>,
 }
 
 enum Event {
@@ -196,7 +189,7 @@ pub struct Orchestrator {
     /// Whether the agents survive the end of the loop.
     keep_agents: bool,
     broken: Option<Broken>,
-    answers: HashMap<u64, oneshot::Sender<Response>>,
+    answers: HashMap<u64, oneshot::Sender<ActionResult>>,
     next_request: u64,
     /// The number of lookups and removals that are running.
     running_tasks: usize,

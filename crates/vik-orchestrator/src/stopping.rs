@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use vik_api::{DaemonState, ErrorBody, Response};
+use vik_api::{DaemonState, ErrorBody};
 use vik_base::report::{ErrorCode, chain};
 use vik_core::scheduler::Input;
 use vik_session::attempt::StopLevel;
@@ -110,7 +110,7 @@ impl Orchestrator {
             until: Instant::now() + LAST_GRACE,
         });
         for (_, sender) in self.answers.drain() {
-            let _ = sender.send(Response::Error(ErrorBody {
+            let _ = sender.send(Err(ErrorBody {
                 code: ErrorCode::Ledger.to_string(),
                 message: format!("the daemon is shutting down: {text}"),
                 hint: None,

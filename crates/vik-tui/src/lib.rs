@@ -6,7 +6,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), vik_tui::TopError> {
-//! use vik_tui::{Endpoint, Options, run};
+//! use vik_client::Endpoint;
+//! use vik_tui::{Options, run};
 //!
 //! let socket = "/run/user/1000/vik/0123456789abcdef/vik.sock";
 //! run(Endpoint::Unix(socket.into()), Options { color: false }).await
@@ -15,8 +16,8 @@
 
 #![forbid(unsafe_code)]
 
+mod action;
 mod app;
-mod client;
 mod error;
 #[cfg(test)]
 mod fixtures;
@@ -28,6 +29,5 @@ mod terminal;
 mod text;
 mod view;
 
-pub use client::Endpoint;
-pub use error::{ClientError, TopError};
+pub use error::TopError;
 pub use run::{Options, run};

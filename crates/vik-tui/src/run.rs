@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use vik_client::{Client, Endpoint, Feed};
 
 use crate::app::App;
-use crate::client::{Client, Endpoint, Feed};
 use crate::error::TopError;
 use crate::msg::{Command, Msg};
 use crate::terminal::{self, Screen};
@@ -51,7 +51,7 @@ type PendingWork = Pin<Box<dyn Future<Output = Msg> + Send>>;
 /// Returns an error without a terminal, if the terminal fails, or if the first request fails.
 pub async fn run(endpoint: Endpoint, options: Options) -> Result<(), TopError> {
     terminal::check()?;
-    let client = Client::new(&endpoint).map_err(TopError::Daemon)?;
+    let client = Client::new(&endpoint, "vik-top").map_err(TopError::Daemon)?;
     let first = client.state().await.map_err(TopError::Daemon)?;
     let signals = Signals::new()?;
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -281,7 +281,7 @@ fn start(commands: Vec<Command>, client: &Client, work: &FuturesUnordered<Pendin
                 Msg::Diff(id, diff)
             }),
             Command::Steer(action) => Box::pin(async move {
-                let steered = client.steer(&action).await;
+                let steered = client.act(&action).await;
                 Msg::Steered(action, steered)
             }),
         };

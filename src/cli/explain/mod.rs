@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, Response, SCHEMA, StageState, Verb};
+use vik_api::{Daemon, DaemonState, Explained, Explanation, HoldView, SCHEMA, StageState};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::IssueId;
@@ -50,45 +50,49 @@ pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
 /// # Errors
 /// If nothing is known of the issue, or nothing can be read.
 pub(super) fn explain(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
-    let instance = Instance::of(path)?;
+    if let Some(explained) = ask(path, issue)? {
+        return Ok(explained);
+    }
     let root = history::root(path)?;
     let ledger = history::ledger(&root);
-    let status = history::status(path);
-    let mut now = match (&status, &ledger) {
-        (Some(_), _) => {
-            let (instance, info) = client::find(path)?;
-            let verb = Verb::Explain { issue: issue.clone() };
-            match client::request(&instance, &info, verb)? {
-                Some(Response::Explanation(explanation)) => Some(*explanation),
-                Some(Response::NotFound) => None,
-                Some(_) => return Err(client::unexpected_response()),
-                None => return Err(client::no_daemon(path)),
-            }
-        }
-        (None, Some(ledger)) => from_ledger(path, ledger, issue)?,
-        (None, None) => None,
-    };
+    let (mut now, mut decisions) = (None, Vec::new());
+    if let Some(ledger) = &ledger {
+        now = from_ledger(path, ledger, issue)?;
+        decisions = self::decisions(ledger, issue)?;
+    }
     if let Some(explanation) = &mut now {
         explain_no_stage(path, explanation);
     }
-    let decisions = match &ledger {
-        Some(ledger) => decisions(ledger, issue)?,
-        None => Vec::new(),
-    };
-    let runs = history::runs_with(&root, ledger.as_ref(), status.as_ref(), Some(issue))?;
+    let runs = history::runs_with(&root, ledger.as_ref(), None, Some(issue))?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));
     }
-    let daemon = status.map_or_else(|| absent(&instance, path), |status| status.daemon);
     Ok(Explained {
         schema: SCHEMA,
-        daemon,
+        daemon: absent(&Instance::of(path)?, path),
         issue_id: issue.clone(),
         now,
         decisions: decisions.into_iter().map(api_view::decision).collect(),
         runs,
     })
+}
+
+/// Returns the explanation of the running daemon, or `None` if none answers.
+fn ask(path: &Path, issue: &IssueId) -> Result<Option<Explained>, Failure> {
+    let Ok((instance, info)) = client::find(path) else {
+        return Ok(None);
+    };
+    match client::request(&instance, &info, async |client| client.issue(issue).await) {
+        Ok(Some(mut explained)) => {
+            if let Some(explanation) = &mut explained.now {
+                explain_no_stage(path, explanation);
+            }
+            Ok(Some(explained))
+        }
+        Err(failure) if failure.exit == Exit::NotFound => Err(unknown(path, issue)),
+        Ok(None) | Err(_) => Ok(None),
+    }
 }
 
 /// Returns the error for an unknown issue. Usually no stage takes issues in its state, so the error

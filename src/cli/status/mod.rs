@@ -8,7 +8,7 @@ mod tests;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_api::{Daemon, DaemonState, Response, Status, Verb};
+use vik_api::{Daemon, DaemonState, Status};
 
 pub use text::text;
 
@@ -44,9 +44,9 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
         print(&text(&status, Timestamp::now(), stdout_width()));
         if status.api.is_some()
             && let Presence::Running(info) = instance.presence()
-            && let Ok(Some(Response::Link { url })) = client::request(&instance, &info, Verb::Link)
+            && let Ok(Some(link)) = client::request(&instance, &info, async |client| client.link().await)
         {
-            print(&format!("open {url} (can be used once)\n"));
+            print(&format!("open {} (can be used once)\n", link.url));
         }
     }
     Ok(if is_absent { Exit::NoDaemon } else { Exit::Done })
@@ -55,9 +55,8 @@ pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {
 fn status_of(instance: &Instance, path: &Path) -> Result<Status, Failure> {
     let mut presence = instance.presence();
     if let Presence::Running(info) = &presence {
-        match client::request(instance, info, Verb::Status)? {
-            Some(Response::Status(status)) => return Ok(*status),
-            Some(_) => return Err(client::unexpected_response()),
+        match client::status(instance, info)? {
+            Some(status) => return Ok(status),
             None => presence = instance.presence(),
         }
     }

@@ -60,12 +60,12 @@ impl Refusal {
         Self { status, error }
     }
 
-    /// Returns the refusal for a response of the daemon that does not match the request.
-    pub fn unexpected_response() -> Self {
+    /// Returns the refusal of an agent.
+    pub fn agent() -> Self {
         Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorCode::DaemonNonsense,
-            "unexpected answer from the daemon",
+            StatusCode::FORBIDDEN,
+            ErrorCode::Refused,
+            "agents must not control the daemon that runs them",
         )
     }
 
@@ -164,6 +164,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Input<T> {
         }
     }
 }
+
+/// An empty body.
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Nothing")]
+pub struct EmptyBody {}
 
 /// The issue id in the path.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use vik_api::{Fact, SessionView, Status};
 use vik_base::report::one_line;
 use vik_orchestrator::{Observer, Progress};
 
+use super::daemon::Daemon;
 use super::feed::Feed;
 use super::metrics::Metrics;
-use super::read::Daemon;
 
 /// The interval at which sessions are checked while the feed has readers.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

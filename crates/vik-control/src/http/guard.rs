@@ -25,7 +25,12 @@ pub async fn guard(State(keys): State<Arc<Keys>>, mut request: Request, next: Ne
     let transport = request.extensions().get::<Transport>().cloned();
     let by = match &transport {
         // The socket is in a folder of the user, and agents are refused when they connect.
-        Some(Transport::Socket { pid }) => Actor::person(&format!("control socket, pid {pid}")),
+        Some(Transport::Socket { pid }) => {
+            let is_vik = text(request.headers(), header::USER_AGENT)
+                .is_some_and(|program| program.starts_with("vik/"));
+            let via = if is_vik { "command line" } else { "control socket" };
+            Actor::person(&format!("{via}, pid {pid}"))
+        }
         Some(Transport::Tcp(connection)) => {
             if let Err(refusal) = check_origin(request.headers()) {
                 return refusal.into_response();

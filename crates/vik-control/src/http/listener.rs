@@ -17,7 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::answer::Refusal;
 use super::keys::Keys;
 use super::tcp::{Identify, LogLimit, TcpConnectionLimits};
 use super::transport::{Connection, Transport};
@@ -42,12 +44,27 @@ pub fn connections() -> http1::Builder {
     connections
 }
 
+/// How long responses that are being sent may delay the end of the daemon.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Answers an agent on the control socket: it is refused.
+///
+/// # Errors
+/// When the connection breaks.
+pub async fn refuse_agent(stream: tokio::net::UnixStream) -> io::Result<()> {
+    let refuse = |_| async { Ok::<_, Infallible>(Refusal::agent().closing()) };
+    let service = hyper::service::service_fn(refuse);
+    let served = connections().serve_connection(TokioIo::new(stream), service);
+    served.await.map_err(io::Error::other)
+}
+
 /// The state that both transports share.
 pub struct ServerContext {
     app: Router,
     tcp: Arc<TcpConnectionLimits>,
     sockets: Arc<Semaphore>,
     trouble: LogLimit,
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -62,6 +79,7 @@ impl ServerContext {
             tcp: Arc::new(TcpConnectionLimits::new(identify)),
             sockets: Arc::new(Semaphore::new(MAX_SOCKETS)),
             trouble: LogLimit::default(),
+            tasks: TaskTracker::new(),
             stop,
         }
     }
@@ -69,6 +87,12 @@ impl ServerContext {
     /// Accepts connections on both transports.
     pub async fn open(&self, tcp: Option<Tcp>, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>) {
         tokio::join!(self.serve_tcp(tcp), self.serve_socket(sockets));
+    }
+
+    /// Waits briefly for the responses that are being sent.
+    pub async fn close(&self) {
+        self.tasks.close();
+        let _ = tokio::time::timeout(LAST_ANSWERS, self.tasks.wait()).await;
     }
 
     async fn serve_tcp(&self, tcp: Option<Tcp>) {
@@ -119,7 +143,7 @@ impl ServerContext {
         let end = self.stop.child_token();
         let connection = Arc::new(self.tcp.enter(peer, local, end.clone()));
         let served = self.serve(stream, Transport::Tcp(Arc::clone(&connection)), end);
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             tokio::select! {
                 () = served => {}
                 () = connection.timed_out() => {}
@@ -133,7 +157,7 @@ impl ServerContext {
         let permit = Arc::clone(&self.sockets).try_acquire_owned();
         let permit = permit.map_err(|_| io::Error::other("too many connections are open"))?;
         let served = self.serve(stream, Transport::Socket { pid }, self.stop.child_token());
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             served.await;
             drop(permit);
         });
@@ -153,12 +177,21 @@ impl ServerContext {
             connection: Connection(end.clone()),
         };
         let served = connections().serve_connection(TokioIo::new(stream), service);
+        let stop = self.stop.clone();
         async move {
-            tokio::select! {
-                served = served => if let Err(error) = served {
-                    tracing::debug!(%error, "a client of the HTTP API disconnected");
-                },
-                () = end.cancelled() => {}
+            let mut served = std::pin::pin!(served);
+            let result = tokio::select! {
+                biased;
+                result = served.as_mut() => result,
+                () = stop.cancelled() => {
+                    // The response that is being sent is completed.
+                    served.as_mut().graceful_shutdown();
+                    served.await
+                }
+                () = end.cancelled() => Ok(()),
+            };
+            if let Err(error) = result {
+                tracing::debug!(%error, "a client of the HTTP API disconnected");
             }
         }
     }

@@ -5,9 +5,11 @@
 //! and the logs itself.
 
 mod answer;
+mod daemon;
 mod facts;
 mod feed;
 mod guard;
+mod health;
 mod keys;
 mod listener;
 mod logs;
@@ -15,13 +17,15 @@ mod metrics;
 mod openapi;
 mod pages;
 mod read;
+mod report;
+mod route;
 mod routes;
 mod sessions;
 mod sign_ins;
 mod signing;
-mod steer;
 mod tcp;
 mod transport;
+mod verbs;
 
 #[cfg(test)]
 mod tests;
@@ -41,13 +45,12 @@ pub use facts::Reporter;
 pub use feed::Feed;
 pub use keys::{KeyError, Keys};
 pub use keys::{constant_time_eq, unhex};
-pub use listener::connections;
+pub use listener::{connections, refuse_agent};
 pub use metrics::Metrics;
 pub use openapi::openapi;
-pub use pages::LOGIN;
 pub use tcp::{Identify, LogLimit};
 
-use self::read::Daemon;
+use self::daemon::Daemon;
 
 /// A bound TCP listener.
 #[derive(Debug)]
@@ -174,6 +177,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         feed.clone(),
         metrics,
         Arc::clone(&keys),
+        tcp.as_ref().map(Tcp::view),
     ));
     let app = routes::router(Arc::clone(&daemon));
     // A slow status response of the daemon's loop must not delay the readers.
@@ -186,4 +190,5 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         () = context.open(tcp, sockets) => {}
         () = stop.cancelled() => {}
     }
+    context.close().await;
 }

@@ -6,7 +6,8 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use vik_api::{PROBLEM_JSON, Problem};
 
-use super::routes::{ResponseBody, Route, routes};
+use super::route::{ResponseBody, Route};
+use super::routes::routes;
 
 /// Returns the OpenAPI document of the HTTP API.
 ///

@@ -4,123 +4,26 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use axum::routing::{get, post};
 use vik_api::{
-    ApprovalDecision, DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage,
-    ReportView, Retry, RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail, Steered,
-    WhichIssue,
+    DecisionsPage, DiffView, EventsPage, Explained, FeedEvent, Health, IssuesPage, Link, ReportView,
+    RunsPage, SessionDetail, SignIn, SignInsPage, SignedIn, Status, StderrTail,
 };
 use vik_base::report::ErrorCode;
 
-use super::answer::Refusal;
+use super::answer::{EmptyBody, Refusal};
+use super::daemon::Daemon;
 use super::openapi::openapi;
-use super::read::{self, Daemon, IssuesQuery, PastQuery, ReportQuery};
+use super::read::{self, IssuesQuery, PastQuery};
+use super::report::{self, ReportQuery};
+use super::route::{ResponseBody, Route, json, schema_of};
 use super::sessions::{self, EventsQuery, StderrQuery};
-use super::steer::{self, Nothing};
-use super::{metrics, pages, signing};
+use super::{health, metrics, pages, signing, verbs};
 
 /// The maximum size of a request body, in bytes.
 const MAX_BODY: usize = 64 * 1024;
-
-/// Generates the schema of a type for the OpenAPI document.
-pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
-
-fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<T>()
-}
-
-/// What a path responds with.
-pub enum ResponseBody {
-    Json(SchemaOf),
-    /// JSON, also with status 503.
-    Health(SchemaOf),
-    /// Server-sent events, each with this type as its data.
-    Events(SchemaOf),
-    /// Text of this media type.
-    Text(&'static str),
-}
-
-pub struct Route {
-    /// The path below `/api/v1`.
-    pub path: &'static str,
-    pub method: Method,
-    pub summary: &'static str,
-    pub query: Option<SchemaOf>,
-    pub body: Option<SchemaOf>,
-    pub response: ResponseBody,
-    /// Whether the path names an item, so that it can respond with 404.
-    pub names_item: bool,
-    pub needs_token: bool,
-    /// Whether another path has replaced this one.
-    pub is_deprecated: bool,
-    handler: MethodRouter<Arc<Daemon>>,
-}
-
-impl Route {
-    fn get(
-        path: &'static str,
-        summary: &'static str,
-        gives: ResponseBody,
-        handler: MethodRouter<Arc<Daemon>>,
-    ) -> Self {
-        Self {
-            path,
-            method: Method::GET,
-            summary,
-            query: None,
-            body: None,
-            response: gives,
-            names_item: path.contains('{'),
-            needs_token: true,
-            is_deprecated: false,
-            handler,
-        }
-    }
-
-    fn post<B: JsonSchema>(
-        path: &'static str,
-        summary: &'static str,
-        handler: MethodRouter<Arc<Daemon>>,
-    ) -> Self {
-        Self {
-            method: Method::POST,
-            body: Some(schema_of::<B>),
-            ..Self::get(path, summary, ResponseBody::Json(schema_of::<Steered>), handler)
-        }
-    }
-
-    fn query<Q: JsonSchema>(mut self) -> Self {
-        self.query = Some(schema_of::<Q>);
-        self
-    }
-
-    fn gives(mut self, gives: ResponseBody) -> Self {
-        self.response = gives;
-        self
-    }
-
-    fn for_anybody(mut self) -> Self {
-        self.needs_token = false;
-        self
-    }
-
-    fn deprecated(mut self) -> Self {
-        self.is_deprecated = true;
-        self
-    }
-
-    fn may_be_unknown(mut self) -> Self {
-        self.names_item = true;
-        self
-    }
-}
-
-fn json<T: JsonSchema>() -> ResponseBody {
-    ResponseBody::Json(schema_of::<T>)
-}
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -187,7 +90,7 @@ pub fn routes() -> Vec<Route> {
             "/report",
             "Report the work and the cost of a period",
             json::<ReportView>(),
-            get(read::report),
+            get(report::report),
         )
         .query::<ReportQuery>(),
         Route::get(
@@ -196,52 +99,23 @@ pub fn routes() -> Vec<Route> {
             ResponseBody::Events(schema_of::<FeedEvent>),
             get(read::events),
         ),
-        Route::post::<Nothing>(
-            "/refresh",
-            "Reload the workflow file and pull issues now",
-            post(steer::refresh),
-        ),
-        Route::post::<WhichIssue>(
-            "/pause",
-            "Pause scheduling for one issue or for all; running attempts continue",
-            post(steer::pause),
+        verbs::refresh::route(),
+        verbs::pause::route(),
+        verbs::resume::route(),
+        verbs::resume::former_route(),
+        verbs::drain::route(),
+        verbs::stop::route(),
+        verbs::cancel::route(),
+        verbs::retry::route(),
+        verbs::retry::former_route(),
+        verbs::approve::route(),
+        verbs::deny::route(),
+        Route::post::<EmptyBody>(
+            "/link",
+            "Create a link that opens the dashboard once; on the control socket only",
+            post(signing::link),
         )
-        .may_be_unknown(),
-        Route::post::<WhichIssue>("/resume", "Resume after a pause", post(steer::resume)).may_be_unknown(),
-        Route::post::<WhichIssue>("/continue", "The former path of `/resume`", post(steer::resume))
-            .may_be_unknown()
-            .deprecated(),
-        Route::post::<Nothing>(
-            "/drain",
-            "Start no more attempts, and exit when none is running",
-            post(steer::drain),
-        ),
-        Route::post::<Nothing>(
-            "/issues/{id}/cancel",
-            "Stop the running attempts of the issue, and park it",
-            post(steer::cancel),
-        ),
-        Route::post::<Retry>(
-            "/issues/{id}/retry",
-            "Free the parked stages of the issue, or one of them, so that they can start again",
-            post(steer::retry),
-        ),
-        Route::post::<Retry>(
-            "/issues/{id}/unpark",
-            "The former path of `/issues/{id}/retry`",
-            post(steer::retry),
-        )
-        .deprecated(),
-        Route::post::<ApprovalDecision>(
-            "/issues/{id}/approve",
-            "Approve a pending request",
-            post(steer::approve),
-        ),
-        Route::post::<ApprovalDecision>(
-            "/issues/{id}/deny",
-            "Deny a pending request; a message says what to do instead",
-            post(steer::deny),
-        ),
+        .gives(json::<Link>()),
         Route::post::<SignIn>(
             "/sign-in",
             "Exchange the code of a sign-in link for a browser token",
@@ -255,28 +129,33 @@ pub fn routes() -> Vec<Route> {
             json::<SignInsPage>(),
             get(signing::list),
         ),
-        Route::post::<Nothing>(
+        Route::post::<EmptyBody>(
             "/sign-ins/{id}/revoke",
             "Sign out a browser and close its event streams",
             post(signing::revoke),
+        ),
+        Route::post::<EmptyBody>(
+            "/sign-ins/revoke",
+            "Sign out all browsers; on the control socket only",
+            post(signing::revoke_all),
         ),
         Route::get(
             "/healthz",
             "Check that the daemon responds and can write its ledger",
             ResponseBody::Health(schema_of::<Health>),
-            get(read::healthz),
+            get(health::healthz),
         ),
         Route::get(
             "/readyz",
             "Check that the daemon accepts work: the age of the last successful pull",
             ResponseBody::Health(schema_of::<Health>),
-            get(read::readyz),
+            get(health::readyz),
         ),
         Route::get(
             "/metrics",
             "Metrics for Prometheus",
             ResponseBody::Text(metrics::TEXT_FORMAT),
-            get(read::metrics),
+            get(health::metrics),
         ),
         Route::get(
             "/openapi.json",
@@ -295,9 +174,9 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
     Router::new()
         .nest("/api/v1", api)
         // The default paths of scrapers and probes.
-        .route("/metrics", get(read::metrics))
-        .route("/healthz", get(read::healthz))
-        .route("/readyz", get(read::readyz))
+        .route("/metrics", get(health::metrics))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
         .route("/", get(pages::index))
         .route("/report", get(pages::index))
         .route("/sign-ins", get(pages::index))

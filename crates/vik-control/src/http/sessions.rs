@@ -16,7 +16,8 @@ use vik_store::{AttemptFiles, Step};
 use vik_workspace::fs as private;
 
 use super::answer::{Answer, Json, Params, Refusal, SessionInPath, unknown_session};
-use super::read::{Daemon, Limit};
+use super::daemon::Daemon;
+use super::read::Limit;
 use crate::history;
 
 /// The maximum size shown of a prompt or of a script's output, in bytes.

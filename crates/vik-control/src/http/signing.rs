@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::{Extension, Json as Unmasked};
-use vik_api::{SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
+use vik_api::{Link, SCHEMA, SignIn, SignInsPage, SignedIn, Steered};
 use vik_base::clock;
 use vik_base::report::{ErrorCode, Failure};
 
-use super::answer::{Answer, Input, Json, Refusal};
-use super::read::Daemon;
+use super::answer::{Answer, EmptyBody, Input, Json, Refusal};
+use super::daemon::Daemon;
+use super::pages::LOGIN;
 use super::sign_ins::SignInRef;
-use super::steer::Nothing;
 use super::tcp::Token;
 use super::transport::Transport;
 
@@ -82,28 +82,62 @@ pub async fn list(
 pub async fn revoke(
     State(daemon): State<Arc<Daemon>>,
     Path(id): Path<String>,
-    _: Input<Nothing>,
+    _: Input<EmptyBody>,
 ) -> Answer<Steered> {
     let unknown = Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NoSignIn, "no such sign-in")
         .hint("`GET /api/v1/sign-ins` lists all sign-ins");
-    let count = daemon
+    match revoke_sign_ins(&daemon, Some(id)).await? {
+        0 => Err(unknown),
+        count => Ok(Json(Steered { count, nothing: None })),
+    }
+}
+
+pub async fn revoke_all(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(transport): Extension<Transport>,
+    _: Input<EmptyBody>,
+) -> Answer<Steered> {
+    transport.require_socket()?;
+    let count = revoke_sign_ins(&daemon, None).await?;
+    Ok(Json(Steered { count, nothing: None }))
+}
+
+/// Signs out one browser, or all, and returns their number.
+async fn revoke_sign_ins(daemon: &Arc<Daemon>, id: Option<String>) -> Result<usize, Refusal> {
+    daemon
         .run_blocking(move |daemon| {
-            let revoked = daemon.keys.sign_ins().revoke(Some(&id), clock::now());
-            let revoked = revoked.map_err(|error| {
+            let revoked = daemon.keys.sign_ins().revoke(id.as_deref(), clock::now());
+            let count = revoked.map_err(|error| {
                 Failure::failed(
                     ErrorCode::SignIn,
                     "cannot save the revocation: it applies until the daemon restarts",
                     &error,
                 )
             })?;
-            if revoked > 0 {
-                tracing::info!(id, "a sign-in to the dashboard was revoked");
+            if count > 0 {
+                tracing::info!(id, count, "sign-ins to the dashboard were revoked");
             }
-            Ok(revoked)
+            Ok(count)
         })
-        .await?;
-    if count == 0 {
-        return Err(unknown);
+        .await
+}
+
+/// Creates a link for a browser. Agents must not get one, so it is given on the control socket only.
+pub async fn link(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(transport): Extension<Transport>,
+    _: Input<EmptyBody>,
+) -> Answer<Link> {
+    transport.require_socket()?;
+    match &daemon.api {
+        Some(api) => Ok(Json(Link {
+            url: format!("http://{}{LOGIN}#code={}", api.address, daemon.keys.link()),
+        })),
+        None => Err(Refusal::new(
+            StatusCode::CONFLICT,
+            ErrorCode::NoDashboard,
+            "HTTP is served on the control socket only",
+        )
+        .hint("`vik run --port N` serves it on TCP")),
     }
-    Ok(Json(Steered { count, nothing: None }))
 }

@@ -228,11 +228,7 @@ impl TcpConnection {
             )
             .hint("with `ssh -L`, use the link that `vik status` prints, in a browser or with `vik top --url LINK`")),
             Ok(_) => Ok(()),
-            Err(Denied::Agent) => Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                ErrorCode::Refused,
-                "agents must not control the daemon that runs them",
-            )
+            Err(Denied::Agent) => Err(Refusal::agent()
             .hint("the process of this connection belongs to an agent or could not be determined")),
             Err(Denied::Full) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use tokio_util::sync::CancellationToken;
+use vik_base::report::ErrorCode;
 
+use super::answer::Refusal;
 use super::tcp::TcpConnection;
 
 /// How a request reached the daemon.
@@ -14,6 +17,21 @@ pub enum Transport {
         /// The process id of the client.
         pid: i32,
     },
+}
+
+impl Transport {
+    /// Refuses a request over TCP.
+    pub fn require_socket(&self) -> Result<(), Refusal> {
+        match self {
+            Self::Socket { .. } => Ok(()),
+            Self::Tcp(_) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                ErrorCode::Refused,
+                "this request is accepted on the control socket only",
+            )
+            .hint("run `vik` on the machine of the daemon")),
+        }
+    }
 }
 
 /// Closes the connection of a request whose client does not read.

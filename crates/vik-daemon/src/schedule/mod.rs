@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
-use vik_api::{DaemonState, LastRun, PROTOCOL, Request, Response, ScheduleResult, SkippedRun, Verb};
+use vik_api::{DaemonState, LastRun, ScheduleResult, SkippedRun};
 use vik_base::clock;
 use vik_base::report::chain;
 use vik_core::scheduler::Actor;
@@ -296,20 +296,12 @@ impl Keeper {
     /// Returns why nothing may start now, if there is a reason.
     async fn hold_reason(&self) -> Option<String> {
         let (answer, receiver) = oneshot::channel();
-        let control_request = ControlRequest {
-            request: Request {
-                v: PROTOCOL,
-                verb: Verb::Status,
-            },
-            by: Actor::default(),
-            answer,
-        };
-        let status = match self.setup.asks.send(control_request).await {
+        let status = match self.setup.asks.send(ControlRequest::Status(answer)).await {
             Ok(()) => receiver.await.ok(),
             Err(_) => None,
         };
         match status {
-            Some(Response::Status(status)) if status.daemon.state == DaemonState::Running => {
+            Some(status) if status.daemon.state == DaemonState::Running => {
                 status.paused.then(|| "everything is paused".to_owned())
             }
             _ => Some("the daemon is shutting down".to_owned()),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use vik_api::{PROTOCOL, Request, Response, Verb};
+use vik_api::Action;
 use vik_control::http::Metrics;
 use vik_core::scheduler::Actor;
 use vik_core::workflow::{Hook, Workflow};
@@ -168,19 +168,12 @@ impl WebhookVerifier {
 /// Asks the daemon's loop to check the workflow and to pull the issues.
 pub async fn refresh(asks: &mpsc::Sender<ControlRequest>, by: Actor) {
     let (answer, receiver) = oneshot::channel();
-    let control_request = ControlRequest {
-        request: Request {
-            v: PROTOCOL,
-            verb: Verb::Refresh,
-        },
-        by,
-        answer,
-    };
-    let response = match asks.send(control_request).await {
+    let action = Action::Refresh;
+    let response = match asks.send(ControlRequest::Act { action, by, answer }).await {
         Ok(()) => receiver.await.ok(),
         Err(_) => None,
     };
-    if !matches!(response, Some(Response::Accepted)) {
+    if !matches!(response, Some(Ok(_))) {
         tracing::debug!("no pull: the daemon is shutting down");
     }
 }

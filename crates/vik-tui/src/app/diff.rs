@@ -1,11 +1,11 @@
 //! The diff of a session's workspace.
 
 use vik_api::{DiffView, FileChange};
+use vik_client::ClientError;
 use vik_core::ids::IssueId;
 
 use super::scroll::Scroll;
 use super::{App, Screen, error_with_hint};
-use crate::error::ClientError;
 use crate::text::count;
 
 /// A diff and its visible part.

@@ -1,10 +1,13 @@
 //! The effects of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use vik_api::ApprovalView;
+use vik_api::{Action, ApprovalView};
+use vik_core::approval::Answer;
+use vik_core::scheduler;
 
 use super::{App, Mode, Screen, Tab};
-use crate::msg::{Action, Command};
+use crate::action;
+use crate::msg::Command;
 
 /// The maximum length of a message, in characters.
 const MAX_MESSAGE_CHARS: usize = 4_000;
@@ -85,13 +88,12 @@ impl App {
     ) {
         match key.code {
             KeyCode::Enter => {
-                let (issue, request) = (approval.issue_id, approval.request.id);
                 let message = Some(text).filter(|text| !text.trim().is_empty());
-                let action = match yes {
-                    true => Action::Approve(issue, request, message),
-                    false => Action::Deny(issue, request, message),
+                let answer = match yes {
+                    true => Answer::Approve { message },
+                    false => Answer::denied(message),
                 };
-                return self.steer(action, commands);
+                return self.steer(action::answer(*approval, answer), commands);
             }
             KeyCode::Esc => return self.notify("no answer was sent".to_owned()),
             KeyCode::Char('u') if control => text.clear(),
@@ -162,11 +164,13 @@ impl App {
             KeyCode::Char('d') => self.open_diff(commands),
             KeyCode::Char('e') => self.open_issue(),
             KeyCode::Char('c') => {
-                self.with_issue(|app, issue| app.mode = Mode::Confirm(Action::Cancel(issue)));
+                self.with_issue(|app, issue| {
+                    app.mode = Mode::Confirm(scheduler::Command::Cancel(issue).into());
+                });
             }
             KeyCode::Char('R' | 'u') => {
                 if let Some(issue) = self.target_issue() {
-                    self.steer(Action::Retry(issue), commands);
+                    self.steer(action::retry(issue), commands);
                 }
             }
             KeyCode::Char('a') => self.start_answer(true),
@@ -315,18 +319,18 @@ impl App {
         match self.status.as_ref().map(|status| status.paused) {
             // The status is unknown, so neither pause nor resume can be chosen.
             None => self.notify_error("the daemon has not answered yet".to_owned()),
-            Some(true) => self.steer(Action::Resume(None), commands),
-            Some(false) => self.steer(Action::Pause(None), commands),
+            Some(true) => self.steer(scheduler::Command::Resume(None).into(), commands),
+            Some(false) => self.steer(scheduler::Command::Pause(None).into(), commands),
         }
     }
 
     fn pause_issue(&mut self, commands: &mut Vec<Command>) {
         if let Some(issue) = self.target_issue() {
-            let action = match self.paused_issues().contains(&issue) {
-                true => Action::Resume(Some(issue)),
-                false => Action::Pause(Some(issue)),
+            let command = match self.paused_issues().contains(&issue) {
+                true => scheduler::Command::Resume(Some(issue)),
+                false => scheduler::Command::Pause(Some(issue)),
             };
-            self.steer(action, commands);
+            self.steer(command.into(), commands);
         }
     }
 
@@ -339,7 +343,7 @@ impl App {
     }
 
     fn steer(&mut self, action: Action, commands: &mut Vec<Command>) {
-        self.set_notice(format!("{} …", action.progress_text()), false, 60);
+        self.set_notice(format!("{} …", action::progress_text(&action)), false, 60);
         commands.push(Command::Steer(action));
     }
 }

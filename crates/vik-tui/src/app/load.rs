@@ -3,10 +3,10 @@
 
 use jiff::Timestamp;
 use vik_api::{Explained, Explanation, IssuesPage};
+use vik_client::ClientError;
 use vik_core::ids::IssueId;
 
 use super::{App, Screen, Tab, error_with_hint};
-use crate::error::ClientError;
 use crate::msg::Command;
 use crate::table::RowContext;
 use crate::text::seconds_between;

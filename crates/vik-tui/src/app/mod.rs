@@ -13,7 +13,8 @@ mod transcript;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use vik_api::{ApprovalView, Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
+use vik_api::{Action, ApprovalView, Explained, Explanation, ParkedView, SessionView, Status, WaitingView};
+use vik_client::ClientError;
 use vik_core::ids::IssueId;
 
 pub(crate) use diff::{DiffScreen, LineKind, change_name};
@@ -22,8 +23,7 @@ pub(crate) use layout::{ScreenLayout, list_rows, live_rows, notices, screen_size
 pub(crate) use scroll::Scroll;
 pub(crate) use transcript::Transcript;
 
-use crate::error::ClientError;
-use crate::msg::{Action, Command, Msg};
+use crate::msg::{Command, Msg};
 use crate::table::{RowContext, Table};
 use crate::text;
 pub(crate) use load::ISSUES_PER_PAGE;
@@ -346,5 +346,4 @@ fn error_with_hint(error: &ClientError) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -1,10 +1,11 @@
 //! Handles responses of the daemon and events of the feed.
 
-use vik_api::{EventsPage, Fact, FeedEvent, Status, Steered};
+use vik_api::{Action, EventsPage, Fact, FeedEvent, Status, Steered};
+use vik_client::ClientError;
 
 use super::{App, Screen, Tab, error_with_hint};
-use crate::error::ClientError;
-use crate::msg::{Action, Command, EventsRequest};
+use crate::action::{command_text, success_text};
+use crate::msg::{Command, EventsRequest};
 use crate::table::RowContext;
 
 impl App {
@@ -69,12 +70,12 @@ impl App {
     ) {
         match result {
             Ok(steered) => match steered.nothing {
-                Some(why) => self.notify(format!("nothing to {}: {why}", action.command_text())),
-                None => self.notify(action.success_text(steered.count)),
+                Some(why) => self.notify(format!("nothing to {}: {why}", command_text(action))),
+                None => self.notify(success_text(action, steered.count)),
             },
             Err(error) => self.notify_error(format!(
                 "cannot {}: {}",
-                action.command_text(),
+                command_text(action),
                 error_with_hint(&error)
             )),
         }

@@ -1,6 +1,8 @@
+mod steering;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
-use vik_api::{Fact, FeedEvent, Problem, Steered};
+use vik_api::{Action, Fact, FeedEvent, Problem, Steered};
 
 use super::*;
 use crate::fixtures::*;
@@ -23,8 +25,8 @@ fn type_keys(app: &mut App, keys: &str) -> Vec<Command> {
         .collect()
 }
 
-fn steer(action: Action) -> Vec<Command> {
-    vec![Command::Steer(action)]
+fn steer(action: impl Into<Action>) -> Vec<Command> {
+    vec![Command::Steer(action.into())]
 }
 
 /// Removes the requests for the selected issue.
@@ -170,119 +172,6 @@ fn filter_is_live_and_matches_every_column() {
     press(&mut app, KeyCode::Backspace);
     assert_eq!(app.filter, "");
     assert_eq!(press(&mut app, KeyCode::Esc), []);
-}
-
-#[test]
-fn cancel_asks_first_and_applies_to_the_named_issue() {
-    let mut app = app(80, 24, 5);
-    assert_eq!(type_keys(&mut app, "c"), []);
-    assert_eq!(app.mode, Mode::Confirm(Action::Cancel("PROJ-104".into())));
-    // Neither moves the selection nor confirms.
-    assert_eq!(type_keys(&mut app, "jxc"), []);
-    assert_eq!(press(&mut app, KeyCode::Enter), []);
-    send(&mut app, Msg::Paste("y".to_owned()));
-    let mut other = status(5);
-    other
-        .sessions
-        .retain(|session| session.issue_id.as_str() != "PROJ-104");
-    send(&mut app, Msg::State(Ok(Box::new(other))));
-    assert_eq!(type_keys(&mut app, "y"), steer(Action::Cancel("PROJ-104".into())));
-    for no in [KeyCode::Char('n'), KeyCode::Esc, KeyCode::Char('q')] {
-        type_keys(&mut app, "c");
-        assert_eq!(press(&mut app, no), []);
-        assert_eq!(app.mode, Mode::Normal);
-    }
-    // Without a selection there is nothing to ask.
-    send(&mut app, Msg::State(Ok(Box::new(status(0)))));
-    type_keys(&mut app, "c");
-    assert_eq!(app.mode, Mode::Normal);
-    assert!(app.notice.as_ref().unwrap().is_error);
-}
-
-#[test]
-fn approval_is_answered_with_or_without_a_message() {
-    let mut app = app(80, 24, 5);
-    type_keys(&mut app, "5");
-    let request = || "31.before".to_owned();
-    assert_eq!(type_keys(&mut app, "a"), []);
-    assert_eq!(
-        press(&mut app, KeyCode::Enter),
-        steer(Action::Approve("31".into(), request(), None))
-    );
-    type_keys(&mut app, "xnot now");
-    assert_eq!(
-        press(&mut app, KeyCode::Enter),
-        steer(Action::Deny("31".into(), request(), Some("not now".to_owned())))
-    );
-    // Letters of a message are not keys.
-    assert_eq!(type_keys(&mut app, "aquit"), []);
-    assert_eq!(press(&mut app, KeyCode::Esc), []);
-    assert_eq!(app.mode, Mode::Normal);
-    // An issue without an approval has nothing to answer.
-    type_keys(&mut app, "1");
-    type_keys(&mut app, "a");
-    assert_eq!(app.mode, Mode::Normal);
-}
-
-#[test]
-fn steering_shows_its_result() {
-    let mut app = app(80, 24, 5);
-    assert_eq!(type_keys(&mut app, "p"), steer(Action::Pause(None)));
-    assert_eq!(
-        type_keys(&mut app, "P"),
-        steer(Action::Pause(Some("PROJ-104".into())))
-    );
-    for key in ["R", "u"] {
-        assert_eq!(type_keys(&mut app, key), steer(Action::Retry("PROJ-104".into())));
-    }
-    assert_eq!(type_keys(&mut app, "r"), steer(Action::Refresh));
-    let mut paused = status(5);
-    paused.paused = true;
-    paused.paused_issues = vec!["PROJ-104".into()];
-    send(&mut app, Msg::State(Ok(Box::new(paused))));
-    assert_eq!(type_keys(&mut app, "p"), steer(Action::Resume(None)));
-    assert_eq!(
-        type_keys(&mut app, "P"),
-        steer(Action::Resume(Some("PROJ-104".into())))
-    );
-
-    let cancel = || Action::Cancel("7".into());
-    let done = Steered {
-        count: 1,
-        nothing: None,
-    };
-    let commands = app.update(later(5), Msg::Steered(cancel(), Ok(done)));
-    assert!(
-        commands.contains(&Command::State),
-        "what it did is looked at: {commands:?}"
-    );
-    assert_eq!(
-        app.notice.as_ref().unwrap().text,
-        "cancelled and parked 7: 1 attempt stopped"
-    );
-    let nothing = Steered {
-        count: 0,
-        nothing: Some("the issue has no parked stage".to_owned()),
-    };
-    send(&mut app, Msg::Steered(Action::Retry("7".into()), Ok(nothing)));
-    assert_eq!(
-        app.notice.as_ref().unwrap().text,
-        "nothing to retry 7: the issue has no parked stage"
-    );
-    let error = refused("the ledger cannot be written", "free space on the disk");
-    send(&mut app, Msg::Steered(cancel(), Err(error)));
-    let notice = app.notice.clone().unwrap();
-    assert!(notice.is_error);
-    assert_eq!(
-        notice.text,
-        "cannot cancel 7: the ledger cannot be written (free space on the disk)"
-    );
-    app.update(later(29), Msg::Tick);
-    assert!(app.notice.is_some());
-    app.update(later(31), Msg::Tick);
-    assert!(app.notice.is_none());
-    // Before the first response neither can be chosen.
-    assert_eq!(type_keys(&mut blank(80, 24), "pPcu"), []);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The last line, the confirmation, and the help.
 
 use ratatui::layout::Rect;
+use vik_api::Action;
+use vik_core::scheduler::Command;
 
 use super::paint::{Paint, side_by_side};
+use crate::action::command_text;
 use crate::app::{App, Mode, Screen, ScreenLayout, Tab};
-use crate::msg::Action;
 use crate::table::{CellText, Tone};
 use crate::text::{fit_end, width, wrap};
 
@@ -86,7 +88,7 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
     let columns = area.width.saturating_sub(4).min(64);
     let inside = usize::from(columns.saturating_sub(4));
     let mut lines = Vec::new();
-    if let Action::Cancel(issue) = action {
+    if let Action::Command(Command::Cancel(issue)) = action {
         let question = format!("Cancel {issue}?");
         lines.extend(
             wrap(&question, inside, 2)
@@ -121,7 +123,7 @@ pub(super) fn confirm(app: &App, action: &Action, area: Rect, paint: &mut Paint<
                 .map(|line| (line, Tone::Plain)),
         );
     } else {
-        lines.push((format!("Really {}?", action.command_text()), Tone::Strong));
+        lines.push((format!("Really {}?", command_text(action)), Tone::Strong));
     }
     lines.push((String::new(), Tone::Plain));
     lines.push(("y yes    n no".to_owned(), Tone::Warn));

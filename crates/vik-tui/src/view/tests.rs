@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::*;
 use crate::app::App;
-use crate::error::ClientError;
 use crate::fixtures::*;
 use crate::msg::{EventsRequest, Msg};
+use vik_client::ClientError;
 
 thread_local! {
     /// The number of rows of lists that were built.
@@ -152,7 +152,7 @@ fn screens_of_a_failing_daemon() {
             json!({"type": "about:blank", "title": "Conflict", "status": 409, "code": "ledger",
             "detail": "the ledger cannot be written", "hint": "free space on the disk"}),
         );
-        let action = crate::msg::Action::Pause(None);
+        let action = vik_api::Action::Command(vik_core::scheduler::Command::Pause(None));
         send(
             app,
             Msg::Steered(action, Err(ClientError::Refused(Box::new(problem)))),

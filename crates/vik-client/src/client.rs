@@ -1,9 +1,5 @@
-//! A client of the daemon's HTTP API: plain HTTP/1.1 over a Unix socket or TCP, one connection per
+//! Connections, requests and responses: plain HTTP/1.1 over a Unix socket or TCP, one connection per
 //! request.
-//!
-//! It uses no proxy and follows no redirect, so the token goes only to this address.
-
-mod endpoint;
 
 use std::io;
 use std::time::Duration;
@@ -18,114 +14,50 @@ use serde::de::DeserializeOwned;
 use sse_stream::SseStream;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
-use vik_api::{
-    ApprovalDecision, DiffView, EventsPage, Explained, FeedEvent, IssuesPage, Problem, Retry, Status,
-    Steered, WhichIssue,
-};
-use vik_core::ids::IssueId;
+use vik_api::{FeedEvent, Problem};
 
+use crate::endpoint::{Endpoint, Target, Transport};
 use crate::error::ClientError;
-use crate::msg::Action;
-pub(crate) use endpoint::Client;
-pub use endpoint::Endpoint;
-
-use endpoint::{Transport, encode};
 
 /// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout of a request that reads the state.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of a request that starts a process in the daemon: a diff, the end of an agent.
-const STEER_TIMEOUT: Duration = Duration::from_secs(40);
+/// The timeout of a request.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum bytes of a response.
 const MAX_BODY: usize = 64 << 20;
 
-impl Endpoint {
-    /// Signs in with the code of a link that `vik status` prints, as a browser does.
-    ///
-    /// # Errors
-    ///
-    /// When the daemon cannot be asked, or refuses the code.
-    pub async fn sign_in(url: &str, code: &str) -> Result<Self, ClientError> {
-        #[derive(serde::Deserialize)]
-        struct SignedIn {
-            token: String,
-        }
-        let client = Client::tcp(url, "none")?;
-        let signed_in: SignedIn = client.post("sign-in", &serde_json::json!({"code": code})).await?;
-        Ok(Self::Tcp {
-            url: url.to_owned(),
-            token: signed_in.token,
-        })
-    }
+/// A client of one daemon.
+#[derive(Clone)]
+pub struct Client {
+    target: Target,
+    program: &'static str,
 }
 
 impl Client {
-    pub(crate) async fn state(&self) -> Result<Status, ClientError> {
-        self.get("state", READ_TIMEOUT).await
+    /// Creates a client. It sends the name of the program to the daemon, which records requests of
+    /// `vik` as those of the command line.
+    ///
+    /// # Errors
+    /// If the address is invalid.
+    pub fn new(endpoint: &Endpoint, program: &'static str) -> Result<Self, ClientError> {
+        Ok(Self {
+            target: Target::of(endpoint)?,
+            program,
+        })
     }
 
-    pub(crate) async fn issues(
-        &self,
-        after: Option<&IssueId>,
-        limit: usize,
-    ) -> Result<IssuesPage, ClientError> {
-        let path = match after {
-            None => format!("issues?limit={limit}"),
-            Some(after) => format!("issues?limit={limit}&after={}", encode(after.as_str())),
-        };
-        self.get(&path, READ_TIMEOUT).await
-    }
-
-    pub(crate) async fn issue(&self, id: &IssueId) -> Result<Explained, ClientError> {
-        self.get(&format!("issues/{}", encode(id.as_str())), READ_TIMEOUT)
-            .await
-    }
-
-    pub(crate) async fn events(&self, id: &str, after: u64, limit: usize) -> Result<EventsPage, ClientError> {
-        let path = format!("sessions/{}/events?after={after}&limit={limit}", encode(id));
-        self.get(&path, READ_TIMEOUT).await
-    }
-
-    pub(crate) async fn diff(&self, id: &str) -> Result<DiffView, ClientError> {
-        self.get(&format!("sessions/{}/diff", encode(id)), STEER_TIMEOUT)
-            .await
-    }
-
-    pub(crate) async fn steer(&self, action: &Action) -> Result<Steered, ClientError> {
-        let nothing = serde_json::Map::new();
-        let which = |issue: &Option<IssueId>| WhichIssue {
-            issue_id: issue.clone(),
-        };
-        match action {
-            Action::Refresh => self.post("refresh", &nothing).await,
-            Action::Pause(issue) => self.post("pause", &which(issue)).await,
-            Action::Resume(issue) => self.post("resume", &which(issue)).await,
-            Action::Cancel(issue) => {
-                self.post(&format!("issues/{}/cancel", encode(issue.as_str())), &nothing)
-                    .await
-            }
-            Action::Retry(issue) => {
-                let path = format!("issues/{}/retry", encode(issue.as_str()));
-                self.post(&path, &Retry::default()).await
-            }
-            Action::Approve(issue, request, message) => {
-                let path = format!("issues/{}/approve", encode(issue.as_str()));
-                self.post(&path, &approval_decision(request, message.as_ref()))
-                    .await
-            }
-            Action::Deny(issue, request, message) => {
-                let path = format!("issues/{}/deny", encode(issue.as_str()));
-                self.post(&path, &approval_decision(request, message.as_ref()))
-                    .await
-            }
-        }
+    /// Returns the address, for display.
+    pub fn target(&self) -> &str {
+        &self.target.name
     }
 
     /// Opens the feed; [`Feed::next`] returns its events.
-    pub(crate) async fn feed(&self) -> Result<Feed, ClientError> {
+    ///
+    /// # Errors
+    /// If the daemon cannot be asked, or refuses.
+    pub async fn feed(&self) -> Result<Feed, ClientError> {
         let request = self.request(&Method::GET, "events", "text/event-stream", Bytes::new())?;
-        let response = self.with_timeout(READ_TIMEOUT, self.send(request)).await?;
+        let response = self.with_timeout(TIMEOUT, self.send(request)).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -134,15 +66,31 @@ impl Client {
         })
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str, limit: Duration) -> Result<T, ClientError> {
+    /// Returns the path of the socket, if the daemon is reached through one.
+    pub(crate) fn socket(&self) -> Option<&std::path::Path> {
+        match &self.target.transport {
+            Transport::Unix(path) => Some(path),
+            Transport::Tcp(..) => None,
+        }
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        limit: Duration,
+    ) -> Result<T, ClientError> {
         let request = self.request(&Method::GET, path, "application/json", Bytes::new())?;
         self.with_timeout(limit, self.request_json(request)).await
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|source| self.decode(source))?;
         let request = self.request(&Method::POST, path, "application/json", body.into())?;
-        self.with_timeout(STEER_TIMEOUT, self.request_json(request)).await
+        self.with_timeout(TIMEOUT, self.request_json(request)).await
     }
 
     fn request(
@@ -154,37 +102,40 @@ impl Client {
     ) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}/api/v1/{path}", self.prefix))
-            .header(HOST, &self.host)
+            .uri(format!("{}/api/v1/{path}", self.target.prefix))
+            .header(HOST, &self.target.host)
             .header(ACCEPT, accept)
-            .header(USER_AGENT, concat!("vik-top/", env!("CARGO_PKG_VERSION")));
-        if let Some(token) = &self.token {
+            .header(
+                USER_AGENT,
+                format!("{}/{}", self.program, env!("CARGO_PKG_VERSION")),
+            );
+        if let Some(token) = &self.target.token {
             request = request.header(AUTHORIZATION, token);
         }
         if *method == Method::POST {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         request.body(Full::new(body)).map_err(|_| ClientError::Address {
-            url: self.target.clone(),
+            url: self.target.name.clone(),
             why: "the request is invalid",
         })
     }
 
-    async fn with_timeout<T>(
+    pub(crate) async fn with_timeout<T>(
         &self,
         limit: Duration,
         work: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
         timeout(limit, work).await.unwrap_or_else(|_| {
             Err(ClientError::TimedOut {
-                target: self.target.clone(),
+                target: self.target.name.clone(),
                 seconds: limit.as_secs(),
             })
         })
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
-        match &self.transport {
+        match &self.target.transport {
             Transport::Unix(path) => {
                 let stream = self.connect_with_timeout(UnixStream::connect(path)).await?;
                 self.send_on(stream, request).await
@@ -198,7 +149,7 @@ impl Client {
         }
     }
 
-    async fn connect_with_timeout<S>(
+    pub(crate) async fn connect_with_timeout<S>(
         &self,
         connecting: impl Future<Output = io::Result<S>>,
     ) -> Result<S, ClientError> {
@@ -207,7 +158,7 @@ impl Client {
             .await
             .unwrap_or_else(|_| Err(late()))
             .map_err(|source| ClientError::Connect {
-                target: self.target.clone(),
+                target: self.target.name.clone(),
                 source,
             })
     }
@@ -252,7 +203,7 @@ impl Client {
         match problem {
             Some(problem) => ClientError::Refused(Box::new(problem)),
             None => ClientError::Status {
-                target: self.target.clone(),
+                target: self.target.name.clone(),
                 status,
             },
         }
@@ -267,7 +218,7 @@ impl Client {
                 Err(other) => {
                     debug_assert!(other.is::<LengthLimitError>());
                     Err(ClientError::TooLong {
-                        target: self.target.clone(),
+                        target: self.target.name.clone(),
                     })
                 }
             },
@@ -276,21 +227,21 @@ impl Client {
 
     fn broken_connection(&self, source: hyper::Error) -> ClientError {
         ClientError::Broken {
-            target: self.target.clone(),
+            target: self.target.name.clone(),
             source,
         }
     }
 
-    fn decode(&self, source: serde_json::Error) -> ClientError {
+    pub(crate) fn decode(&self, source: serde_json::Error) -> ClientError {
         ClientError::Decode {
-            target: self.target.clone(),
+            target: self.target.name.clone(),
             source,
         }
     }
 }
 
 /// The events that the daemon sends by itself.
-pub(crate) struct Feed {
+pub struct Feed {
     stream: SseStream<Incoming>,
 }
 
@@ -298,7 +249,7 @@ impl Feed {
     /// Returns the next event; `None` when the feed broke off.
     ///
     /// An event that this version does not know is `Some(None)`: something changed.
-    pub(crate) async fn next(&mut self) -> Option<Option<FeedEvent>> {
+    pub async fn next(&mut self) -> Option<Option<FeedEvent>> {
         use futures_util::StreamExt as _;
         loop {
             let event = self.stream.next().await?.ok()?;
@@ -308,14 +259,3 @@ impl Feed {
         }
     }
 }
-
-fn approval_decision(request: &str, message: Option<&String>) -> ApprovalDecision {
-    ApprovalDecision {
-        stage: None,
-        request: Some(request.to_owned()),
-        message: message.cloned(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

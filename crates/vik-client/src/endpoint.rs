@@ -13,7 +13,7 @@ use crate::error::ClientError;
 /// # Examples
 ///
 /// ```
-/// use vik_tui::Endpoint;
+/// use vik_client::Endpoint;
 ///
 /// let endpoint = Endpoint::Tcp {
 ///     url: "http://127.0.0.1:8080".to_owned(),
@@ -46,30 +46,30 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A client of one daemon.
+/// An endpoint in the parts that a connection and a request need.
 #[derive(Clone)]
-pub(crate) struct Client {
-    pub(super) transport: Transport,
+pub(crate) struct Target {
+    pub(crate) transport: Transport,
     /// The address, for display.
-    pub(super) target: String,
-    pub(super) host: HeaderValue,
-    pub(super) token: Option<HeaderValue>,
+    pub(crate) name: String,
+    pub(crate) host: HeaderValue,
+    pub(crate) token: Option<HeaderValue>,
     /// The path before `/api/v1`.
-    pub(super) prefix: String,
+    pub(crate) prefix: String,
 }
 
 #[derive(Clone)]
-pub(super) enum Transport {
+pub(crate) enum Transport {
     Unix(PathBuf),
     Tcp(String, u16),
 }
 
-impl Client {
-    pub(crate) fn new(endpoint: &Endpoint) -> Result<Self, ClientError> {
+impl Target {
+    pub(crate) fn of(endpoint: &Endpoint) -> Result<Self, ClientError> {
         match endpoint {
             Endpoint::Unix(path) => Ok(Self {
                 transport: Transport::Unix(path.clone()),
-                target: path.display().to_string(),
+                name: path.display().to_string(),
                 host: HeaderValue::from_static("localhost"),
                 token: None,
                 prefix: String::new(),
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    pub(super) fn tcp(url: &str, token: &str) -> Result<Self, ClientError> {
+    fn tcp(url: &str, token: &str) -> Result<Self, ClientError> {
         let wrong = |why| ClientError::Address {
             url: url.to_owned(),
             why,
@@ -105,21 +105,16 @@ impl Client {
         let name = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
             transport: Transport::Tcp(name.to_owned(), authority.port_u16().unwrap_or(80)),
-            target: authority.to_string(),
+            name: authority.to_string(),
             host,
             token: Some(token),
             prefix: uri.path().trim_end_matches('/').to_owned(),
         })
     }
-
-    /// Returns the address, for display.
-    pub(crate) fn target(&self) -> &str {
-        &self.target
-    }
 }
 
 /// Escapes a part of a path or query: everything but letters, digits, `-`, `_` and `.`.
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let dots_only = text.bytes().all(|b| b == b'.');
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

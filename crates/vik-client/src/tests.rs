@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixListener};
-use vik_api::Fact;
+use vik_api::{Action, Daemon, DaemonState, Fact, FeedEvent, Status};
+use vik_core::approval::Answer;
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{ApprovalReply, Command, RetryRequest};
 
 use super::*;
-use crate::fixtures;
 
 /// The requests that were received: head and body.
 type RecordedRequests = Arc<Mutex<Vec<(String, String)>>>;
@@ -19,6 +21,28 @@ fn raw_response(status: &str, kind: &str, body: &str) -> String {
 
 fn json_response(value: &Value) -> String {
     raw_response("200 OK", "application/json", &value.to_string())
+}
+
+fn state_response() -> String {
+    let daemon = Daemon {
+        state: DaemonState::Running,
+        pid: Some(4711),
+        started_at: None,
+        version: None,
+        workflow_path: "workflow.yml".into(),
+        home: None,
+    };
+    json_response(&json!(Status::of(daemon)))
+}
+
+fn problem(status: u16, code: &str) -> String {
+    let problem =
+        json!({"type": "about:blank", "title": "", "status": status, "detail": "refused", "code": code});
+    raw_response(
+        &format!("{status} Refused"),
+        "application/problem+json",
+        &problem.to_string(),
+    )
 }
 
 /// Reads one request, sends one response, and closes the connection.
@@ -83,7 +107,7 @@ fn tcp(url: &str) -> Client {
         url: url.to_owned(),
         token: "s3cret\n".to_owned(),
     };
-    Client::new(&endpoint).unwrap()
+    Client::new(&endpoint, "vik-top").unwrap()
 }
 
 fn requests(recorded: &RecordedRequests) -> Vec<(String, String)> {
@@ -96,41 +120,39 @@ fn requests(recorded: &RecordedRequests) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn client_sends_every_request_over_a_unix_socket() {
+async fn client_sends_every_query_over_a_unix_socket() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vik.sock");
-    let steered = || json_response(&json!({"count": 2}));
+    let page = || json_response(&json!({"schema": 1, "issues": [], "next": null, "total": 0}));
+    let daemon = json!({"state": "running", "workflow_path": "workflow.yml"});
+    let explained = json!({"schema": 1, "daemon": daemon, "issue_id": "a/b", "decisions": [], "runs": []});
+    let events =
+        json!({"schema": 1, "session_id": "x", "events": [{"seq": 8}], "last_seq": 8, "ended": true});
+    let diff = json!({"schema": 1, "files": [], "files_left_out": 2});
     let answers = vec![
-        json_response(&json!(fixtures::status(3))),
-        json_response(&json!(fixtures::issues())),
-        json_response(&json!(fixtures::issues())),
-        json_response(&json!(fixtures::explained("a/b"))),
-        json_response(&json!(fixtures::page(&fixtures::log(), 12, true))),
-        json_response(&json!(fixtures::diff())),
-        steered(),
-        steered(),
-        steered(),
-        steered(),
-        json_response(&json!({"count": 0, "nothing": "nothing is parked"})),
+        state_response(),
+        page(),
+        page(),
+        json_response(&explained),
+        json_response(&events),
+        json_response(&diff),
+        json_response(&json!({"schema": 1, "sign_ins": []})),
+        json_response(&json!({"url": "http://127.0.0.1/login#code=1"})),
     ];
     let recorded = on_unix(&path, answers);
-    let client = Client::new(&Endpoint::Unix(path)).unwrap();
+    let client = Client::new(&Endpoint::Unix(path), "vik").unwrap();
     let issue = || IssueId::from("a/b ?#%\u{e9}\r\n");
-    assert_eq!(client.state().await.unwrap().sessions.len(), 3);
-    assert_eq!(client.issues(None, 500).await.unwrap().issues.len(), 17);
+    assert_eq!(client.state().await.unwrap().daemon.pid, Some(4711));
+    client.issues(None, 500).await.unwrap();
     client.issues(Some(&issue()), 2).await.unwrap();
     assert_eq!(
         client.issue(&issue()).await.unwrap().issue_id,
         IssueId::from("a/b")
     );
-    assert_eq!(client.events("../x", 7, 500).await.unwrap().events.len(), 12);
-    assert_eq!(client.diff("0198").await.unwrap().files.len(), 3);
-    assert_eq!(client.steer(&Action::Refresh).await.unwrap().count, 2);
-    client.steer(&Action::Pause(None)).await.unwrap();
-    client.steer(&Action::Resume(Some("7".into()))).await.unwrap();
-    client.steer(&Action::Cancel("..".into())).await.unwrap();
-    let nothing = client.steer(&Action::Retry("7".into())).await.unwrap();
-    assert_eq!(nothing.nothing.as_deref(), Some("nothing is parked"));
+    assert_eq!(client.events("../x", 7, 500).await.unwrap().events.len(), 1);
+    assert_eq!(client.diff("0198").await.unwrap().files_left_out, 2);
+    assert!(client.sign_ins().await.unwrap().sign_ins.is_empty());
+    assert!(client.link().await.unwrap().url.ends_with("code=1"));
     let expected = [
         ("GET /api/v1/state HTTP/1.1", ""),
         ("GET /api/v1/issues?limit=500 HTTP/1.1", ""),
@@ -144,43 +166,135 @@ async fn client_sends_every_request_over_a_unix_socket() {
             "",
         ),
         ("GET /api/v1/sessions/0198/diff HTTP/1.1", ""),
-        ("POST /api/v1/refresh HTTP/1.1", "{}"),
-        ("POST /api/v1/pause HTTP/1.1", r#"{"issue_id":null}"#),
-        ("POST /api/v1/resume HTTP/1.1", r#"{"issue_id":"7"}"#),
-        ("POST /api/v1/issues/%2E%2E/cancel HTTP/1.1", "{}"),
-        (
-            "POST /api/v1/issues/7/retry HTTP/1.1",
-            r#"{"stage":null,"attempts":null}"#,
-        ),
+        ("GET /api/v1/sign-ins HTTP/1.1", ""),
+        ("POST /api/v1/link HTTP/1.1", "{}"),
     ];
     let expected = expected.map(|(head, body)| (head.to_owned(), body.to_owned()));
     assert_eq!(requests(&recorded), expected);
     let recorded = recorded.lock().unwrap();
-    assert!(
-        !recorded
-            .iter()
-            .any(|(head, _)| head.to_lowercase().contains("authorization"))
-    );
-    assert!(
-        recorded[6]
-            .0
-            .to_lowercase()
-            .contains("content-type: application/json")
-    );
+    let heads: Vec<_> = recorded.iter().map(|(head, _)| head.to_lowercase()).collect();
+    assert!(!heads.iter().any(|head| head.contains("authorization")));
+    assert!(heads.iter().all(|head| head.contains("user-agent: vik/")));
+    assert!(heads[7].contains("content-type: application/json"));
+}
+
+#[tokio::test]
+async fn client_sends_every_action() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vik.sock");
+    let answer = |answer| {
+        Command::Answer(ApprovalReply {
+            issue: "7".into(),
+            stage: Some("build".into()),
+            request: Some("r".to_owned()),
+            answer,
+        })
+    };
+    let retry = Command::Retry(RetryRequest {
+        issue: "7".into(),
+        stage: None,
+        attempts: Some(2),
+    });
+    let decision = r#"{"stage":"build","request":"r","message":null}"#;
+    let instruction = r#"{"stage":"build","request":"r","message":"no"}"#;
+    let cases = [
+        (Action::Refresh, "refresh", "{}"),
+        (
+            Action::Stop { keep_sessions: true },
+            "stop",
+            r#"{"keep_sessions":true}"#,
+        ),
+        (Command::Pause(None).into(), "pause", r#"{"issue_id":null}"#),
+        (
+            Command::Resume(Some("7".into())).into(),
+            "resume",
+            r#"{"issue_id":"7"}"#,
+        ),
+        (Command::Cancel("..".into()).into(), "issues/%2E%2E/cancel", "{}"),
+        (retry.into(), "issues/7/retry", r#"{"stage":null,"attempts":2}"#),
+        (
+            answer(Answer::Approve { message: None }).into(),
+            "issues/7/approve",
+            decision,
+        ),
+        (answer(Answer::denied(None)).into(), "issues/7/deny", decision),
+        (
+            answer(Answer::denied(Some("no".to_owned()))).into(),
+            "issues/7/deny",
+            instruction,
+        ),
+        (Command::Drain.into(), "drain", "{}"),
+    ];
+    let steered = json_response(&json!({"count": 0, "nothing": "nothing is parked"}));
+    let recorded = on_unix(&path, vec![steered; cases.len()]);
+    let client = Client::new(&Endpoint::Unix(path), "vik").unwrap();
+    for (action, ..) in &cases {
+        let steered = client.act(action).await.unwrap();
+        assert_eq!(steered.nothing.as_deref(), Some("nothing is parked"));
+    }
+    let expected: Vec<_> = cases
+        .iter()
+        .map(|(_, path, body)| (format!("POST /api/v1/{path} HTTP/1.1"), (*body).to_owned()))
+        .collect();
+    assert_eq!(requests(&recorded), expected);
+}
+
+/// Answers a stop over HTTP as the previous version does, and then this line.
+fn previous_daemon(path: &Path, answer: &'static str) -> RecordedRequests {
+    let recorded = RecordedRequests::default();
+    let listener = UnixListener::bind(path).unwrap();
+    let given = Arc::clone(&recorded);
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        serve(stream, problem(404, "not_found"), Arc::clone(&given)).await;
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut line = [0; 256];
+        let count = stream.read(&mut line).await.unwrap();
+        let line = String::from_utf8_lossy(&line[..count]).into_owned();
+        given.lock().unwrap().push((line, String::new()));
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    });
+    recorded
+}
+
+#[tokio::test]
+async fn stop_reaches_a_daemon_of_the_previous_version() {
+    let accepted = "\"accepted\"\n";
+    let refused =
+        "{\"error\":{\"code\":\"stopping\",\"message\":\"the daemon is shutting down\",\"hint\":null}}\n";
+    for (keep_sessions, line, answer) in [
+        (false, "{\"v\":1,\"verb\":\"stop\"}\n", accepted),
+        (
+            true,
+            "{\"v\":1,\"verb\":\"stop\",\"keep_sessions\":true}\n",
+            refused,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("vik.sock");
+        let recorded = previous_daemon(&path, answer);
+        let client = Client::new(&Endpoint::Unix(path), "vik").unwrap();
+        match client.act(&Action::Stop { keep_sessions }).await {
+            Ok(steered) => assert_eq!((steered.count, answer), (0, accepted)),
+            Err(ClientError::Refused(problem)) => assert_eq!(problem.code, "stopping"),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(recorded.lock().unwrap()[1].0, line);
+    }
 }
 
 #[tokio::test]
 async fn client_sends_the_token_over_tcp() {
-    let answers = vec![json_response(&json!(fixtures::status(1))); 2];
+    let answers = vec![state_response(); 2];
     let (address, recorded) = on_tcp(answers).await;
     assert_eq!(
         tcp(&format!("http://{address}"))
             .state()
             .await
             .unwrap()
-            .sessions
-            .len(),
-        1
+            .daemon
+            .pid,
+        Some(4711)
     );
     tcp(&format!("{address}/behind/")).state().await.unwrap();
     let recorded = recorded.lock().unwrap();
@@ -262,7 +376,7 @@ async fn client_errors_name_the_reason() {
 async fn client_reports_a_missing_daemon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vik.sock");
-    let error = Client::new(&Endpoint::Unix(path))
+    let error = Client::new(&Endpoint::Unix(path), "vik")
         .unwrap()
         .state()
         .await
@@ -289,7 +403,7 @@ fn client_refuses_invalid_addresses() {
             url: url.to_owned(),
             token: "t".to_owned(),
         };
-        match Client::new(&endpoint) {
+        match Client::new(&endpoint, "vik") {
             Err(ClientError::Address { why: reported, .. }) => assert_eq!(reported, why, "{url}"),
             _ => panic!("{url} was taken"),
         }
@@ -300,7 +414,7 @@ fn client_refuses_invalid_addresses() {
 #[tokio::test]
 async fn feed_yields_events_until_it_breaks_off() {
     let event = |kind: &str, fields: &Value| {
-        let mut data = json!({"at": fixtures::now().to_string(), "type": kind});
+        let mut data = json!({"at": "2026-03-04T12:00:00Z", "type": kind});
         data.as_object_mut()
             .unwrap()
             .extend(fields.as_object().unwrap().clone());
@@ -310,7 +424,7 @@ async fn feed_yields_events_until_it_breaks_off() {
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n".to_owned(),
         ": still here\n\n".to_owned(),
         event("reset", &json!({})),
-        event("session", &json!(fixtures::session(1))),
+        event("pulled", &json!({"ok": true, "issues": 3})),
         event("news", &json!({"what": "of a later version"})),
         event("issue", &json!({"issue_id": "7", "what": "parked"})),
     ];
@@ -323,9 +437,10 @@ async fn feed_yields_events_until_it_breaks_off() {
     let mut feed = client.feed().await.unwrap();
     let fact = |event: Option<Option<FeedEvent>>| event.unwrap().map(|event| event.fact);
     assert!(matches!(fact(feed.next().await), Some(Fact::Reset)));
-    assert!(
-        matches!(fact(feed.next().await), Some(Fact::Session(session)) if session.issue_id.as_str() == "41")
-    );
+    assert!(matches!(
+        fact(feed.next().await),
+        Some(Fact::Pulled { issues: 3, .. })
+    ));
     assert!(
         fact(feed.next().await).is_none(),
         "something changed, whatever it is"

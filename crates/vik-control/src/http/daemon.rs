@@ -1,0 +1,149 @@
+//! The daemon, as the API accesses it: its loop, its ledger and its files.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use vik_api::{Action, ApiView, Status, Steered};
+use vik_base::report::{ErrorCode, Failure, ledger_failure};
+use vik_core::scheduler::{Actor, CommandResult};
+use vik_orchestrator::ControlRequest;
+use vik_proc::Supervisor;
+use vik_store::ledger::Reader;
+use vik_workspace::Layout;
+
+use super::answer::{Answer, Json, Refusal};
+use super::feed::Feed;
+use super::keys::Keys;
+use super::logs::Logs;
+use super::metrics::Metrics;
+
+/// How long the daemon's loop may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The maximum age of a shared status: many clients cause only a few queries of the loop per
+/// second.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// The daemon, as the API accesses it.
+#[derive(Debug)]
+pub struct Daemon {
+    pub(super) layout: Layout,
+    pub(super) supervisor: Supervisor,
+    pub(super) logs: Logs,
+    pub(super) feed: Feed,
+    pub(super) keys: Arc<Keys>,
+    pub(super) metrics: Metrics,
+    /// The address of the API on TCP, if it is served there.
+    pub(super) api: Option<ApiView>,
+    asks: mpsc::Sender<ControlRequest>,
+    latest: Mutex<Option<(Instant, Arc<Status>)>>,
+}
+
+impl Daemon {
+    pub fn new(
+        layout: Layout,
+        supervisor: Supervisor,
+        asks: mpsc::Sender<ControlRequest>,
+        feed: Feed,
+        metrics: Metrics,
+        keys: Arc<Keys>,
+        api: Option<ApiView>,
+    ) -> Self {
+        Self {
+            keys,
+            api,
+            layout,
+            supervisor,
+            logs: Logs::default(),
+            feed,
+            metrics,
+            asks,
+            latest: Mutex::new(None),
+        }
+    }
+
+    /// Sends a request to the daemon's loop and returns its response.
+    pub async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest,
+    ) -> Result<T, Refusal> {
+        let stopping = || {
+            Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                ErrorCode::Stopping,
+                "the daemon is shutting down",
+            )
+        };
+        let (answer, receiver) = oneshot::channel();
+        self.asks.send(request(answer)).await.map_err(|_| stopping())?;
+        match tokio::time::timeout(ANSWER_WITHIN, receiver).await {
+            Ok(response) => response.map_err(|_| stopping()),
+            Err(_) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                ErrorCode::Busy,
+                "the daemon did not answer in time",
+            )),
+        }
+    }
+
+    /// Requests an action of the daemon's loop.
+    pub async fn act(&self, action: Action, by: Actor) -> Answer<Steered> {
+        let issue = action.issue().cloned();
+        let result = self
+            .ask(|answer| ControlRequest::Act { action, by, answer })
+            .await?;
+        // The shared status is out of date.
+        self.forget_status().await;
+        let done = |count, nothing| Ok(Json(Steered { count, nothing }));
+        match result.map_err(Refusal::of)? {
+            CommandResult::Done(count) => done(count, None),
+            CommandResult::NoEffect(why) => done(0, Some(why.to_owned())),
+            CommandResult::UnknownIssue => Err(Refusal::unknown_issue(&issue.unwrap_or_else(|| "".into()))),
+        }
+    }
+
+    /// Returns the current status. Concurrent callers share one response.
+    pub async fn status(&self) -> Result<Arc<Status>, Refusal> {
+        let mut latest = self.latest.lock().await;
+        if let Some((at, status)) = &*latest
+            && at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(status));
+        }
+        let status = Arc::new(*self.ask(ControlRequest::Status).await?);
+        *latest = Some((Instant::now(), Arc::clone(&status)));
+        Ok(status)
+    }
+
+    /// Discards the shared status.
+    pub async fn forget_status(&self) {
+        *self.latest.lock().await = None;
+    }
+
+    /// Runs `read` on a blocking thread, so that file access does not delay other requests.
+    pub async fn run_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let daemon = Arc::clone(self);
+        match tokio::task::spawn_blocking(move || read(&daemon)).await {
+            Ok(done) => done,
+            Err(error) => Err(Failure::failed(ErrorCode::Bug, "a query did not finish", &error).into()),
+        }
+    }
+
+    /// Opens the ledger for reading. It exists while a daemon runs.
+    pub fn ledger(&self) -> Result<Reader, Refusal> {
+        match Reader::open(&self.layout.service_dir()) {
+            Ok(Some(ledger)) => Ok(ledger),
+            Ok(None) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                ErrorCode::Ledger,
+                "no ledger found",
+            )),
+            Err(error) => Err(ledger_failure(&error).into()),
+        }
+    }
+}

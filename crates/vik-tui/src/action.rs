@@ -1,0 +1,92 @@
+//! The actions of a person: how they are made from keys, and the texts about them.
+
+use vik_api::{Action, ApprovalView};
+use vik_core::approval::Answer;
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{ApprovalReply, Command, RetryRequest};
+
+/// Returns the retry of all parked stages of an issue.
+pub(crate) fn retry(issue: IssueId) -> Action {
+    let request = RetryRequest {
+        issue,
+        stage: None,
+        attempts: None,
+    };
+    Command::Retry(request).into()
+}
+
+/// Returns the answer to a request that the person sees.
+pub(crate) fn answer(approval: ApprovalView, answer: Answer) -> Action {
+    let reply = ApprovalReply {
+        issue: approval.issue_id,
+        stage: None,
+        request: Some(approval.request.id),
+        answer,
+    };
+    Command::Answer(reply).into()
+}
+
+/// Returns the verb of an action, and its form while the action is running.
+fn verb(action: &Action) -> (&'static str, &'static str) {
+    match action {
+        Action::Refresh => ("refresh", "requesting a refresh"),
+        Action::Stop { .. } => ("stop", "stopping"),
+        Action::Command(command) => match command {
+            Command::Pause(_) => ("pause", "pausing"),
+            Command::Resume(_) => ("resume", "resuming"),
+            Command::Cancel(_) => ("cancel", "cancelling"),
+            Command::Retry(_) => ("retry", "retrying"),
+            Command::Answer(reply) => match reply.answer {
+                Answer::Approve { .. } => ("approve", "approving"),
+                Answer::Deny { .. } | Answer::Instruct { .. } => ("deny", "denying"),
+            },
+            Command::Drain => ("drain", "draining"),
+        },
+    }
+}
+
+/// Returns the text while the action is running.
+pub(crate) fn progress_text(action: &Action) -> String {
+    let (_, progress) = verb(action);
+    match (action, action.issue()) {
+        (_, Some(issue)) => format!("{progress} {issue}"),
+        (Action::Command(Command::Pause(_) | Command::Resume(_)), None) => {
+            format!("{progress} all issues")
+        }
+        (_, None) => progress.to_owned(),
+    }
+}
+
+/// Returns the text after the action succeeded.
+pub(crate) fn success_text(action: &Action, count: usize) -> String {
+    let attempts = crate::text::count(count, "attempt");
+    let runs = crate::text::count(count, "run");
+    match action {
+        Action::Refresh => {
+            "refresh requested: the daemon reloads the workflow and pulls the issues".to_owned()
+        }
+        Action::Stop { .. } => "stopping".to_owned(),
+        Action::Command(command) => match command {
+            Command::Pause(None) => "paused: no new attempts start, running attempts continue".to_owned(),
+            Command::Pause(Some(issue)) => format!("paused {issue}: running attempts continue"),
+            Command::Resume(None) => "resumed all issues".to_owned(),
+            Command::Resume(Some(issue)) => format!("resumed {issue}"),
+            Command::Cancel(issue) => format!("cancelled and parked {issue}: {attempts} stopped"),
+            Command::Retry(request) => format!("retrying {}: {runs} freed", request.issue),
+            Command::Answer(reply) => match reply.answer {
+                Answer::Approve { .. } => format!("approved {}", reply.issue),
+                Answer::Deny { .. } | Answer::Instruct { .. } => format!("denied {}", reply.issue),
+            },
+            Command::Drain => "draining: no new attempts start".to_owned(),
+        },
+    }
+}
+
+/// Returns the name of the action, for `cannot …`.
+pub(crate) fn command_text(action: &Action) -> String {
+    let (verb, _) = verb(action);
+    match action.issue() {
+        None => verb.to_owned(),
+        Some(issue) => format!("{verb} {issue}"),
+    }
+}
