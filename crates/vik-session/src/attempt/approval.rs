@@ -8,53 +8,58 @@ use tokio::time::sleep;
 use vik_base::{failpoint, report};
 use vik_core::approval::{Answer, Gate, Request, TIME_LIMIT};
 use vik_core::attempt::Start;
-use vik_core::event::Event;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::ApprovePolicy;
 use vik_store::{AttemptFailure, Step};
 
+use super::acceptance::{Acceptance, Unaccepted};
 use super::commands::StopCause;
 use super::live::LivePhase;
-use super::runner::{Abort, AttemptRunner};
 
 /// The maximum length of a message in a reason.
 const LONGEST_REASON: usize = 2000;
 
-impl AttemptRunner<'_> {
+impl Acceptance<'_> {
     /// Waits until a person has accepted the result, if the stage requires it or outputs need
     /// approval.
     ///
     /// # Errors
-    /// When the person did not accept, or the attempt must stop; [`Abort::Detached`] if the daemon
+    /// When the person did not accept, or the attempt must stop; [`Unaccepted::Detached`] if the daemon
     /// exits: the next one continues to wait.
-    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Abort> {
-        let policy = self.start().stage.approve.clone().unwrap_or_default();
+    pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Unaccepted> {
+        let policy = self.scripts.cx.start().stage.approve.clone().unwrap_or_default();
         if !policy.after && outputs.is_empty() {
             return Ok(());
         }
-        let id = format!("{}.after", self.id);
-        let known = self.journal().answer_to(&id).cloned();
+        let id = format!("{}.after", self.scripts.cx.id);
+        let known = self.scripts.cx.journal().answer_to(&id).cloned();
         let answered = match known {
             Some(answered) => answered,
             None => {
                 let request = self.ask_after(id, &policy, outputs).await?;
-                self.attempt.updates.set_facts(|facts| {
+                self.scripts.cx.attempt.updates.set_facts(|facts| {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
                 });
-                self.attempt.updates.awaits(Some(Box::new(request.clone())));
+                self.scripts
+                    .cx
+                    .attempt
+                    .updates
+                    .awaits(Some(Box::new(request.clone())));
                 let answered = self.wait_for_answer(&request).await?;
-                self.note_for_good(Step::Answered {
-                    answered: answered.clone(),
-                })
-                .await?;
+                self.scripts
+                    .cx
+                    .note_for_good(Step::Answered {
+                        answered: answered.clone(),
+                    })
+                    .await?;
                 failpoint::reach("answered");
-                self.log_note(&answer_text(&answered));
+                self.scripts.cx.log_note(self.log, &answer_text(&answered));
                 answered
             }
         };
-        self.attempt.updates.awaits(None);
+        self.scripts.cx.attempt.updates.awaits(None);
         judge(&answered)
     }
 
@@ -64,7 +69,7 @@ impl AttemptRunner<'_> {
         policy: &ApprovePolicy,
         outputs: Vec<String>,
     ) -> Result<Request, AttemptFailure> {
-        let known = self.journal().request(&id).cloned();
+        let known = self.scripts.cx.journal().request(&id).cloned();
         if let Some(request) = known {
             return Ok(request);
         }
@@ -72,17 +77,21 @@ impl AttemptRunner<'_> {
             outputs,
             ..Request::new(id, Gate::After, policy, Timestamp::now())
         };
-        self.note_for_good(Step::Asked {
-            request: Box::new(request.clone()),
-        })
-        .await?;
+        self.scripts
+            .cx
+            .note_for_good(Step::Asked {
+                request: Box::new(request.clone()),
+            })
+            .await?;
         failpoint::reach("asked");
-        self.log_note("a person must approve the result");
+        self.scripts
+            .cx
+            .log_note(self.log, "a person must approve the result");
         Ok(request)
     }
 
-    async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Abort> {
-        let commands = self.attempt.commands.clone();
+    async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Unaccepted> {
+        let commands = self.scripts.cx.attempt.commands.clone();
         let remaining = SignedDuration::try_from(request.until - Timestamp::now()).ok();
         let remaining = remaining
             .and_then(|remaining| Duration::try_from(remaining).ok())
@@ -92,28 +101,15 @@ impl AttemptRunner<'_> {
             answered = commands.answered(&request.id) => Ok(answered),
             halt = commands.stopped() => Err(match halt {
                 // No process runs, and the finished work is not discarded.
-                StopCause::All => Abort::Detached,
-                StopCause::Own(_) => Abort::Failed(halt.failure()),
+                StopCause::All => Unaccepted::Detached,
+                StopCause::Own(_) => Unaccepted::Failed(halt.failure()),
             }),
-            () = commands.detached() => Err(Abort::Detached),
+            () = commands.detached() => Err(Unaccepted::Detached),
             () = sleep(remaining) => Ok(Answered {
                 request: request.id.clone(),
                 answer: Answer::at_the_limit(request.on_timeout),
                 by: TIME_LIMIT.to_owned(),
             }),
-        }
-    }
-
-    /// Writes a line of Vik itself to the session log.
-    fn log_note(&mut self, text: &str) {
-        let Some(log) = &mut self.log else { return };
-        let written = log
-            .push(Timestamp::now(), &Event::note(text.to_owned()))
-            .and_then(|_| log.flush());
-        if let Err(error) = written {
-            self.note_disk_error(&error);
-            let error = report::chain(&error);
-            tracing::warn!(session = self.id, error, "cannot write a line to the session log");
         }
     }
 }
@@ -155,7 +151,7 @@ fn answer_text(answered: &Answered) -> String {
     }
 }
 
-fn judge(answered: &Answered) -> Result<(), Abort> {
+fn judge(answered: &Answered) -> Result<(), Unaccepted> {
     match &answered.answer {
         Answer::Approve { .. } => Ok(()),
         Answer::Deny { .. } => {

@@ -18,9 +18,9 @@ use vik_core::workflow::SandboxFiles;
 use vik_store::{AttemptFailure, AttemptRecord, StoreError};
 use vik_workspace::changes::{Base, Bounds, Changes, Snapshot, Store};
 use vik_workspace::worktree::{LinkedTree, TakeOverError, take_over};
-use vik_workspace::{Fingerprint, fs as private};
+use vik_workspace::{Fingerprint, Workspace, fs as private};
 
-use super::runner::AttemptRunner;
+use super::opened::AttemptContext;
 use crate::host::Host;
 use crate::provenance::{Record, Trace};
 
@@ -32,13 +32,13 @@ const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 /// taken over after the next attempt.
 const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 
-impl AttemptRunner<'_> {
+impl AttemptContext<'_> {
     /// Takes a snapshot of the workspace before the agent starts, and stores it beside the
     /// attempt's record.
-    pub(super) async fn snapshot_before(&self) -> Result<(), AttemptFailure> {
+    pub(super) async fn snapshot_before(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         let issue = self.start().issue.id.clone();
         let file = self.files.base();
-        self.with_snapshot("before the agent", move |context| {
+        self.with_snapshot(folder, "before the agent", move |context| {
             let earlier = read_snapshot(&context.host.layout.last_snapshot(&issue));
             let base = Base::take(
                 &context.store,
@@ -69,14 +69,12 @@ impl AttemptRunner<'_> {
 
     /// Copies the agent's commits in a linked work tree to the main repository, which the agent
     /// cannot write.
-    pub(super) async fn take_over_commits(&self) -> Result<(), AttemptFailure> {
+    pub(super) async fn take_over_commits(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         if self.start().stage.parallel {
             // The separate repository belongs to the other stage, whose agent may be running.
             return Ok(());
         }
-        let (Some(folder), layout) = (&self.folder, &self.host().layout) else {
-            return Ok(());
-        };
+        let layout = &self.host().layout;
         let record = layout.worktree_record(&self.start().issue.id);
         let (host, workdir) = (Arc::clone(&self.attempt.host), folder.path().to_owned());
         let commands = self.attempt.commands.clone();
@@ -108,14 +106,11 @@ impl AttemptRunner<'_> {
 
     /// Determines what the agent changed and appends it to the trace: once, even if the attempt is
     /// recovered several times.
-    pub(super) async fn trace_changes(&self) -> Result<(), AttemptFailure> {
-        if !self.agent_ran {
-            return Ok(());
-        }
-        self.snapshot_after().await?;
+    pub(super) async fn trace_changes(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
+        self.snapshot_after(folder).await?;
         failpoint::reach("changes_found");
         let (record, changes) = (self.files.record(), self.files.changes());
-        self.with_snapshot("to trace it", move |context| {
+        self.with_snapshot(folder, "to trace it", move |context| {
             let changes: Changes = match private::read(&changes) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -135,17 +130,15 @@ impl AttemptRunner<'_> {
 
     /// Takes the second snapshot once. The result is stored and remains valid even if the workspace
     /// changes later.
-    async fn snapshot_after(&self) -> Result<(), AttemptFailure> {
-        if let Some(folder) = &self.folder {
-            // The next stage works in the folder at this path, which must be the folder of the
-            // snapshot.
-            folder
-                .check(&self.host().layout)
-                .map_err(|error| AttemptFailure::failed(FailureClass::Agent, report::chain(&error)))?;
-        }
+    async fn snapshot_after(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
+        // The next stage works in the folder at this path, which must be the folder of the
+        // snapshot.
+        folder
+            .check(&self.host().layout)
+            .map_err(|error| AttemptFailure::failed(FailureClass::Agent, report::chain(&error)))?;
         let (base, file) = (self.files.base(), self.files.changes());
         let issue = self.start().issue.id.clone();
-        self.with_snapshot("after the agent", move |context| {
+        self.with_snapshot(folder, "after the agent", move |context| {
             if file.exists() {
                 return Ok(());
             }
@@ -189,6 +182,7 @@ impl AttemptRunner<'_> {
 
     async fn with_snapshot<T: Send + 'static>(
         &self,
+        folder: &Workspace,
         when: &'static str,
         operation: impl FnOnce(&SnapshotContext) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AttemptFailure> {
@@ -197,15 +191,12 @@ impl AttemptRunner<'_> {
                 path: self.host().layout.contents_dir(),
                 source: error,
             };
-            self.note_disk_error(&error);
+            self.disk.note(&error);
             let reason = format!(
                 "cannot take a snapshot of the workspace {when}: {}",
                 report::chain(&error)
             );
             AttemptFailure::failed(FailureClass::Internal, reason)
-        };
-        let Some(folder) = &self.folder else {
-            return Err(failed(io::ErrorKind::NotFound.into()));
         };
         let context = SnapshotContext {
             folder: folder.as_fd().try_clone_to_owned().map_err(failed)?,

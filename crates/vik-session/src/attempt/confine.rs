@@ -9,11 +9,11 @@ use vik_core::workflow::{AgentProfile, SandboxPolicy};
 use vik_proc::Sandbox;
 use vik_store::AttemptFailure;
 
-use super::runner::AttemptRunner;
+use super::opened::AttemptContext;
 use crate::hooks::{Hook, ScriptContext};
 use crate::sandbox::{self, ConfineError, SandboxSubject};
 
-impl AttemptRunner<'_> {
+impl AttemptContext<'_> {
     /// Returns the policy of the workflow; `None`: no sandbox.
     pub(super) fn sandbox_policy(&self) -> Option<SandboxPolicy> {
         SandboxPolicy::of(&self.spec.profile, &self.start().stage)

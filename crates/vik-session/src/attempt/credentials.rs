@@ -9,10 +9,10 @@ use vik_proc::Sandbox;
 use vik_store::AttemptFailure;
 use vik_workspace::{fs as private, resolve_path};
 
-use super::runner::AttemptRunner;
+use super::scripts::ScriptRunner;
 use crate::outputs::{CredentialGuard, FILE};
 
-impl AttemptRunner<'_> {
+impl ScriptRunner<'_> {
     /// Withholds credentials from an agent that has outputs, and creates the file in which it
     /// requests them.
     pub(super) fn withhold_credentials(
@@ -21,7 +21,7 @@ impl AttemptRunner<'_> {
         env: &mut BTreeMap<String, String>,
         sandbox: Option<&mut Sandbox>,
     ) -> Result<(), AttemptFailure> {
-        if self.start().stage.outputs.is_none() {
+        if self.cx.start().stage.outputs.is_none() {
             return Ok(());
         }
         let refused = |why: String| AttemptFailure::failed(FailureClass::Usage, why);
@@ -42,8 +42,8 @@ impl AttemptRunner<'_> {
                 "an agent with `outputs` must not have access to a credential: {leak}"
             ))
         })?;
-        let folder = self.files.outputs_dir();
-        let file = self.output_file();
+        let folder = self.cx.files.outputs_dir();
+        let file = self.cx.output_file();
         private::create_private_dir_all(&folder)
             .and_then(|()| private::write_private(&file, b""))
             .map_err(|error| {
@@ -62,7 +62,7 @@ impl AttemptRunner<'_> {
         env: &mut BTreeMap<String, String>,
         sandbox: Option<&mut Sandbox>,
     ) -> Result<(), AttemptFailure> {
-        if self.start().stage.outputs.is_none() {
+        if self.cx.start().stage.outputs.is_none() {
             return Ok(());
         }
         self.with_guard(workdir, |guard| {
@@ -78,9 +78,10 @@ impl AttemptRunner<'_> {
     }
 
     fn with_guard<T>(&self, workdir: &Path, act: impl FnOnce(&CredentialGuard<'_>) -> T) -> T {
-        let workflow = &self.attempt.workflow;
-        let listed = &self.spec.profile.secrets;
+        let workflow = &self.cx.attempt.workflow;
+        let listed = &self.cx.spec.profile.secrets;
         let of_outputs = self
+            .cx
             .start()
             .stage
             .outputs
@@ -96,12 +97,12 @@ impl AttemptRunner<'_> {
         let files: Vec<_> = (workflow.secrets.iter())
             .filter(|(name, _)| !listed.contains(name))
             .filter_map(|(_, source)| match source {
-                SecretSource::File(file) => Some(resolve_path(&self.host().workflow_dir, file)),
+                SecretSource::File(file) => Some(resolve_path(&self.cx.host().workflow_dir, file)),
                 SecretSource::Env(_) | SecretSource::Command(_) => None,
             })
             .collect();
         act(&CredentialGuard {
-            host: self.host(),
+            host: self.cx.host(),
             workdir,
             names: &names,
             secrets: &self.secret_variables(&owned),

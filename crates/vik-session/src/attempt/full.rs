@@ -1,17 +1,17 @@
 //! Attempts that exceed their disk limit, or whose disk is full.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::task::spawn_blocking;
 use vik_base::report::describe_overrun;
 use vik_core::outcome::FailureClass;
-use vik_proc::Overrun;
-use vik_store::AttemptFailure;
+use vik_proc::{ExitRecord, Overrun};
 use vik_store::ledger::LedgerError;
+use vik_store::{AttemptFailure, StoreError};
 use vik_workspace::fs as private;
 
 use super::follow::KeptOutput;
-use super::runner::AttemptRunner;
+use super::opened::AttemptContext;
 
 /// The start of the reason of an attempt that failed because of a full disk.
 pub(super) const FULL: &str = "the disk is full: ";
@@ -28,7 +28,49 @@ pub(super) fn is_full(disk: &LedgerError) -> bool {
     matches!(disk, LedgerError::Full { .. })
 }
 
-impl AttemptRunner<'_> {
+/// What the steps of an attempt found out about the disk.
+#[derive(Debug, Default)]
+pub(super) struct DiskFaults {
+    /// Set when the disk is broken. The attempt then gets no end.
+    broken: OnceLock<Arc<LedgerError>>,
+    /// Set when the disk was full. This fails the attempt, and the daemon continues.
+    full: OnceLock<()>,
+}
+
+impl DiskFaults {
+    /// Records whether an error comes from the disk. Returns whether the disk is broken.
+    pub(super) fn note(&self, error: &StoreError) -> bool {
+        if let StoreError::Write { path, source } = error
+            && let Some(fault) = LedgerError::of_disk(path, source)
+        {
+            self.add(fault);
+        }
+        self.is_broken()
+    }
+
+    fn add(&self, fault: LedgerError) {
+        if is_full(&fault) {
+            let _ = self.full.set(());
+        } else {
+            let _ = self.broken.set(Arc::new(fault));
+        }
+    }
+
+    /// Returns the error of the broken disk.
+    pub(super) fn broken(&self) -> Option<Arc<LedgerError>> {
+        self.broken.get().cloned()
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.get().is_some()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.full.get().is_some()
+    }
+}
+
+impl AttemptContext<'_> {
     /// Returns the files that are kept of the agent, and their limit on the disk.
     pub(super) fn kept_output(&self) -> KeptOutput {
         let files = self.files;
@@ -60,41 +102,34 @@ impl AttemptRunner<'_> {
         });
         if let Ok(Some((probe, error))) = written.await {
             let folder = probe.parent().unwrap_or(&probe);
-            let failure = LedgerError::of_own_file(folder, &error);
-            if is_full(&failure) {
-                let _ = self.full.set(());
-            } else {
-                let _ = self.storage_failure.set(Arc::new(failure));
-            }
+            self.disk.add(LedgerError::of_own_file(folder, &error));
         }
         let space = vik_proc::Space::of(self.files.dir());
         if space.is_some_and(|space| space.is_scarce()) {
-            let _ = self.full.set(());
+            let _ = self.disk.full.set(());
         }
-        self.storage_failure.get().is_some() || self.full.get().is_some()
+        self.disk.is_broken() || self.disk.is_full()
     }
+}
 
-    /// Returns the failure of an attempt whose disk was full. Its class is not that of a hook, as
-    /// failed hooks are not retried, and not that of a bug in Vik.
-    pub(super) fn failed_by_full_disk(&self, failure: AttemptFailure) -> AttemptFailure {
-        let killed_by_shim = self.exit.as_ref().is_some_and(|record| record.overrun.is_some());
-        let class = match failure.class {
-            Some(FailureClass::Hook | FailureClass::Agent | FailureClass::Internal) => {
-                Some(FailureClass::Agent)
-            }
-            Some(FailureClass::Verify) => failure.class,
-            _ => return failure,
-        };
-        let reason = failure.plain_reason();
-        let reason = if killed_by_shim {
-            reason.to_owned()
-        } else {
-            format!("{FULL}{reason}")
-        };
-        AttemptFailure {
-            class,
-            reason,
-            ..failure
-        }
+/// Returns the failure of an attempt whose disk was full. Its class is not that of a hook, as
+/// failed hooks are not retried, and not that of a bug in Vik.
+pub(super) fn failed_by_full_disk(failure: AttemptFailure, exit: Option<&ExitRecord>) -> AttemptFailure {
+    let killed_by_shim = exit.is_some_and(|record| record.overrun.is_some());
+    let class = match failure.class {
+        Some(FailureClass::Hook | FailureClass::Agent | FailureClass::Internal) => Some(FailureClass::Agent),
+        Some(FailureClass::Verify) => failure.class,
+        _ => return failure,
+    };
+    let reason = failure.plain_reason();
+    let reason = if killed_by_shim {
+        reason.to_owned()
+    } else {
+        format!("{FULL}{reason}")
+    };
+    AttemptFailure {
+        class,
+        reason,
+        ..failure
     }
 }

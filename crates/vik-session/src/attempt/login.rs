@@ -16,7 +16,7 @@ use vik_core::workflow::Home;
 use vik_workspace::changes::small_file;
 use vik_workspace::fs::{create_private_dir_all, write_atomic};
 
-use super::runner::AttemptRunner;
+use super::opened::AttemptContext;
 
 /// How often a running agent's login is compared with the profile's.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl LoginSync {
     }
 }
 
-impl AttemptRunner<'_> {
+impl AttemptContext<'_> {
     /// Creates the private home of the agent and its login, if the profile uses one.
     pub(super) async fn private_home(&self) -> io::Result<Option<PathBuf>> {
         if self.spec.profile.home == Home::User {

@@ -14,30 +14,45 @@
 //! # }
 //! ```
 
-mod agent;
+mod acceptance;
+mod agent_end;
+mod apply;
 mod approval;
+mod broken;
 mod changed;
 mod commands;
-mod conclude;
+mod concluded;
 mod confine;
 mod context;
 mod credentials;
+mod exited;
 mod finish;
+mod finished;
 mod follow;
 mod full;
 mod handle;
 pub mod intent;
+mod judged;
 mod live;
 mod login;
+mod opened;
 mod outputs;
 mod prepare;
+mod prepared;
+mod prompt;
+mod reader;
+mod recover;
 mod runner;
+mod running;
 mod scope;
 mod scripts;
+mod session_log;
 mod task;
 mod timeouts;
 mod tool_calls;
 mod updates;
+mod verdict;
+mod workplace;
 
 pub use commands::{AttemptCommands, CommandSender, StopCause, StopLevel};
 pub use context::{issue_context, stage_context};
@@ -47,8 +62,9 @@ pub use handle::{AttemptHandle, AttemptLink};
 pub use live::{Facts, Live, LivePhase};
 #[cfg(test)]
 pub use login::read_login;
+pub use opened::Attempt;
 pub use outputs::sample as sample_output;
-pub use runner::{Attempt, run};
+pub use runner::run;
 pub use scripts::PROMPT;
 pub use task::spawn;
 pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender};

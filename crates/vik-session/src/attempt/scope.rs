@@ -26,10 +26,10 @@ use vik_store::AttemptFailure;
 use vik_workspace::changes::{
     Base, Changes, Mark, Restored, Snapshot, Store, is_below, restore, restore_mark,
 };
-use vik_workspace::fs as private;
+use vik_workspace::{Workspace, fs as private};
 
 use super::intent::globs;
-use super::runner::{Abort, AttemptRunner};
+use super::opened::AttemptContext;
 
 /// The number of paths in a reason, and in the feedback for the next attempt.
 const NAMED: usize = 5;
@@ -72,33 +72,25 @@ impl Owed {
     }
 }
 
-impl AttemptRunner<'_> {
-    /// Determines the agent's changes and compares them with the scope. A failure of the agent
-    /// takes precedence.
-    pub(super) async fn check_changes(&mut self, result: Result<(), Abort>) -> Result<(), Abort> {
-        if let Err(failure) = self.take_over_commits().await {
-            return result.and(Err(failure.into()));
+impl AttemptContext<'_> {
+    /// Determines the changes of an agent, if it ran, and compares them with the scope.
+    pub(super) async fn check_changes(&self, folder: &Workspace, ran: bool) -> Result<(), AttemptFailure> {
+        self.take_over_commits(folder).await?;
+        if !ran {
+            return Ok(());
         }
-        if let Err(failure) = self.trace_changes().await {
-            return result.and(Err(failure.into()));
-        }
-        match self.keep_to_scope().await {
-            Ok(()) => result,
-            Err(failure) => result.and(Err(failure.into())),
-        }
+        self.trace_changes(folder).await?;
+        self.keep_to_scope(folder).await
     }
 
-    async fn keep_to_scope(&self) -> Result<(), AttemptFailure> {
+    async fn keep_to_scope(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         let intent = self.start().intent.clone();
-        let (Some(scope), true) = (intent.scope, self.agent_ran) else {
+        let Some(scope) = intent.scope else {
             return Ok(());
         };
         let failed = |error: io::Error| {
             let reason = format!("cannot check the scope of the attempt: {}", report::chain(&error));
             AttemptFailure::failed(FailureClass::Verify, reason)
-        };
-        let Some(folder) = &self.folder else {
-            return Err(failed(io::ErrorKind::NotFound.into()));
         };
         let (issue, stage) = (&self.start().issue.id, &self.start().stage.name);
         let judge = Judge {

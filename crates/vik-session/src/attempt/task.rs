@@ -5,7 +5,8 @@ use std::sync::Arc;
 use vik_store::AttemptFailure;
 
 use super::finish::{AttemptEnd, Finish};
-use super::runner::{Attempt, run};
+use super::opened::Attempt;
+use super::runner::run;
 
 /// Runs an attempt in tasks of its own; its last update is its [`Finish`]. If the attempt panics,
 /// its agent may still live, so it is recovered as after a crash of the daemon.

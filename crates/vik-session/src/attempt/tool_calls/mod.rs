@@ -30,7 +30,7 @@ use self::input::Input;
 use self::places::places;
 use self::refusal::Refusal;
 use super::follow::{FollowError, OutputReader};
-use super::runner::AttemptRunner;
+use super::opened::AttemptContext;
 use super::updates::UpdateSender;
 
 /// The name in `by` if the agent itself withdrew its request.
@@ -102,7 +102,7 @@ struct Waiting {
     request: Request,
 }
 
-impl AttemptRunner<'_> {
+impl AttemptContext<'_> {
     /// Returns whether the agent is to ask before each call.
     pub(super) fn asks_before_calls(&self) -> bool {
         let start = self.start();

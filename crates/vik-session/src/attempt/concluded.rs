@@ -1,0 +1,161 @@
+//! A concluded attempt: its end is recorded, and `after_run` and the report are left.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use vik_base::failpoint;
+use vik_core::ended::Ended;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_store::{AttemptFailure, Reopened};
+
+use super::agent_end::AgentEnd;
+use super::context::stage_context;
+use super::finish::{AttemptEnd, Finish};
+use super::live::LivePhase;
+use super::opened::{AttemptContext, Opened};
+use super::scripts::ScriptRunner;
+use super::workplace::Acquired;
+use crate::hooks::Hook;
+
+/// An attempt whose end is recorded.
+pub(super) struct Concluded<'a> {
+    pub(super) cx: &'a AttemptContext<'a>,
+    pub(super) ended: Ended,
+    /// The structured result of the agent, if there is one.
+    pub(super) result: Option<Box<RawValue>>,
+    pub(super) acquired: Acquired,
+}
+
+impl<'a> Concluded<'a> {
+    /// Resumes an attempt whose end an earlier daemon recorded.
+    pub(super) async fn resume(opened: Opened<'a>, ended: Ended) -> Self {
+        let Opened { cx, log } = opened;
+        let agent = AgentEnd::default();
+        cx.close_log(log.into(), &ended, &agent, &cx.output_summaries(Vec::new()));
+        let mut concluded = Self {
+            cx,
+            ended,
+            result: None,
+            acquired: Acquired::default(),
+        };
+        if !cx.disk.is_broken() && concluded.needs_after_run() {
+            // If this fails, `after_run` reports the error.
+            concluded.acquired.secrets = cx.resolve_secrets().await.ok();
+            concluded.result = cx.mapped_result().await;
+        }
+        concluded
+    }
+
+    /// Runs `after_run`, and reports the end.
+    pub(super) async fn hand_over(mut self) -> Finish {
+        let cx = self.cx;
+        cx.remove_output_file();
+        failpoint::reach("log_ended");
+        // The lock is held until the end.
+        let acquired = std::mem::take(&mut self.acquired);
+        if !cx.disk.is_broken() && self.needs_after_run() {
+            self.after_run(acquired).await;
+        }
+        if let Some(error) = cx.disk.broken() {
+            // The next daemon runs `after_run`.
+            return Finish::StorageFailed(error);
+        }
+        Finish::Ended(Box::new(AttemptEnd {
+            ended: self.ended,
+            log: cx.files.log(),
+        }))
+    }
+
+    /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
+    /// there was a workspace.
+    fn needs_after_run(&self) -> bool {
+        self.ended.result.outcome != Outcome::Cancelled
+            && self.cx.start().stage.after_run.is_some()
+            && self.cx.journal().had_workspace()
+            && self.cx.script_result(Hook::AfterRun.as_str()).is_none()
+    }
+
+    async fn after_run(&self, acquired: Acquired) {
+        let start = self.cx.start();
+        let Some(source) = &start.stage.after_run else {
+            return;
+        };
+        let updates = &self.cx.attempt.updates;
+        updates.set_facts(|facts| facts.phase = LivePhase::Finishing);
+        if let Err(failure) = self.run_after(source, acquired).await {
+            let error = failure.reason;
+            tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
+            updates.set_facts(|facts| facts.after_run_error = Some(error));
+        }
+    }
+
+    async fn run_after(&self, source: &str, acquired: Acquired) -> Result<(), AttemptFailure> {
+        let cx = self.cx;
+        let lock = match acquired.lock {
+            Some(lock) => lock,
+            None => cx.lock_workspace().await?,
+        };
+        let secrets = match acquired.secrets {
+            Some(secrets) => secrets,
+            None => cx.resolve_secrets().await?,
+        };
+        let folder = match acquired.folder {
+            Some(folder) => folder,
+            None => cx.reenter_workspace().await?,
+        };
+        let mut context = stage_context(cx.host(), cx.start(), folder.path());
+        context.insert("session".to_owned(), self.session_value());
+        let scripts = ScriptRunner {
+            cx,
+            secrets: &secrets,
+            lock: &lock,
+            folder: Some(&folder),
+        };
+        let context = Value::Object(context);
+        scripts
+            .hook(Hook::AfterRun, source, folder.path(), &context)
+            .await
+    }
+
+    fn session_value(&self) -> Value {
+        let ended = &self.ended;
+        let result = self.result.as_ref();
+        let result = result
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or(Value::Null);
+        let log = self.cx.files.log().to_string_lossy().into_owned();
+        json!({
+            "id": self.cx.id,
+            "outcome": ended.result.outcome.as_str(),
+            "failure_class": ended.result.failure_class.map_or("", FailureClass::as_str),
+            "reason": ended.result.reason.as_deref().unwrap_or(""),
+            "exit_code": ended.result.exit_code,
+            "last_message": ended.last_message.as_deref().unwrap_or(""),
+            "usage": ended.result.usage,
+            "cost": ended.cost_usd,
+            "cost_usd": ended.cost_usd,
+            "log": log,
+            "log_path": log,
+            "result": result,
+        })
+    }
+}
+
+impl AttemptContext<'_> {
+    /// Maps the agent's output again to get its structured result. The log already contains every
+    /// event.
+    async fn mapped_result(&self) -> Option<Box<RawValue>> {
+        let log = vik_store::SessionLog::reopen(&self.files.log()).ok()?.log;
+        let reader = self.open_reader(Reopened {
+            log,
+            agent_events: u64::MAX,
+            is_ended: true,
+        });
+        let mut finished = reader.ok()?.finish().await.ok()?;
+        let mut agent = AgentEnd {
+            exit: vik_proc::read_exit_record(&self.files.exit()).ok(),
+            ..AgentEnd::default()
+        };
+        self.evaluate_output(&mut *finished.adapter, &mut agent);
+        agent.conclusion.result
+    }
+}

@@ -1,0 +1,173 @@
+//! A judged attempt: its outcome is known, and nothing of it is recorded yet.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::{Timestamp, Zoned};
+use vik_core::attempt::AttemptResult;
+use vik_core::ended::Ended;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_store::ledger::LedgerError;
+use vik_store::{AttemptFailure, Step};
+
+use super::agent_end::{AgentEnd, reported_spend};
+use super::concluded::Concluded;
+use super::full::failed_by_full_disk;
+use super::opened::AttemptContext;
+use super::outputs::OutputSummary;
+use super::session_log::ClosableLog;
+use super::verdict::Verdict;
+use super::workplace::Acquired;
+
+/// An attempt whose outcome is known.
+pub(super) struct Judged<'a> {
+    pub(super) cx: &'a AttemptContext<'a>,
+    pub(super) log: ClosableLog,
+    pub(super) agent: AgentEnd,
+    pub(super) verdict: Verdict,
+    /// Whether `after_create` failed, which is retried in a clean folder.
+    pub(super) by_after_create: bool,
+    /// Whether the workspace changed; `None` if that is unknown.
+    pub(super) changed: Option<bool>,
+    /// The results of the outputs that the agent requested.
+    pub(super) outputs: Vec<OutputSummary>,
+    pub(super) acquired: Acquired,
+}
+
+impl<'a> Judged<'a> {
+    /// Creates an attempt that failed before it had an agent.
+    pub(super) fn without_agent(
+        cx: &'a AttemptContext<'a>,
+        log: impl Into<ClosableLog>,
+        failure: AttemptFailure,
+        acquired: Acquired,
+    ) -> Self {
+        Self {
+            cx,
+            log: log.into(),
+            agent: AgentEnd::default(),
+            verdict: failure.into(),
+            by_after_create: false,
+            changed: None,
+            outputs: Vec::new(),
+            acquired,
+        }
+    }
+
+    /// Records the end in the journal and in the session log.
+    ///
+    /// # Errors
+    /// When the disk is broken: the attempt stays as it is.
+    pub(super) async fn conclude(mut self) -> Result<Concluded<'a>, Arc<LedgerError>> {
+        let cx = self.cx;
+        let failure = std::mem::take(&mut self.verdict).into_failure();
+        let failed = failure
+            .as_ref()
+            .filter(|failure| failure.outcome == Outcome::Failed);
+        if let Some(failure) = failed
+            && !cx.disk.is_broken()
+            && cx.disk_fails().await
+            && cx.disk.is_broken()
+            && !matches!(failure.class, Some(FailureClass::Hook | FailureClass::Verify))
+        {
+            cx.excuse_agent();
+        }
+        if let Some(error) = cx.disk.broken() {
+            return Err(error);
+        }
+        let failure = match failure {
+            Some(failure) if cx.disk.is_full() => {
+                Some(failed_by_full_disk(failure, self.agent.exit.as_ref()))
+            }
+            failure => failure,
+        };
+        let ended = self.ended(failure);
+        if let Err(failure) = cx.note(Step::over(&ended)) {
+            tracing::error!(
+                session = cx.id,
+                error = failure.reason,
+                "cannot write the end of the journal"
+            );
+            if let Some(error) = cx.disk.broken() {
+                return Err(error);
+            }
+        }
+        cx.remove_base_snapshot();
+        let outputs = cx.output_summaries(self.outputs);
+        cx.close_log(self.log, &ended, &self.agent, &outputs);
+        Ok(Concluded {
+            cx,
+            ended,
+            result: self.agent.conclusion.result,
+            acquired: self.acquired,
+        })
+    }
+
+    fn ended(&self, failure: Option<AttemptFailure>) -> Ended {
+        let (cx, agent) = (self.cx, &self.agent);
+        let failure = failure.map(|failure| AttemptFailure {
+            reason: masked(failure.reason),
+            feedback: failure.feedback.map(masked),
+            ..failure
+        });
+        let (conclusion, profile) = (&agent.conclusion, &cx.spec.profile);
+        let outcome = failure
+            .as_ref()
+            .map_or(Outcome::Succeeded, |failure| failure.outcome);
+        let failure_class = failure.as_ref().and_then(|failure| failure.class);
+        let (spend, cost_source) = reported_spend(profile, conclusion.usage, conclusion.cost_usd);
+        let reason = failure.as_ref().map(|failure| failure.reason.clone());
+        let resets_at = (failure_class == Some(FailureClass::RateLimit))
+            .then(|| {
+                let from_reason = || vik_agents::reset_time(reason.as_deref()?, &Zoned::now());
+                conclusion.resets_at.or_else(from_reason)
+            })
+            .flatten();
+        let exit = agent.exit.as_ref();
+        let until = exit
+            .and_then(|exit| Timestamp::from_millisecond(exit.ended_at_ms.try_into().ok()?).ok())
+            .unwrap_or_else(Timestamp::now);
+        let took = until.duration_since(cx.started_at).as_millis();
+        let result = AttemptResult {
+            outcome,
+            failure_class,
+            reason,
+            feedback: failure.and_then(|failure| failure.feedback),
+            changed: self.changed,
+            ran: agent.ran,
+            answered: agent.answered,
+            spend,
+            cost_source,
+            usage: conclusion.usage,
+            resets_at,
+            provider_session_id: conclusion.provider_session_id.clone(),
+            resume_failed: agent.resume_failure.is_some() || cx.spec.resume_refused.is_some(),
+            preparing: self.by_after_create,
+            exit_code: exit.and_then(|record| record.code),
+            proof: agent.proof.map(str::to_owned),
+        };
+        Ended {
+            signal: exit.and_then(|record| record.signal),
+            duration_ms: u64::try_from(took).unwrap_or(0),
+            last_message: conclusion.last_message.clone(),
+            ..Ended::new(result, profile.estimate)
+        }
+    }
+}
+
+impl AttemptContext<'_> {
+    /// Notes in the journal, if there is still space, that the agent is not the cause of the
+    /// failure. The next daemon runs the scripts again.
+    fn excuse_agent(&self) {
+        let failure = AttemptFailure::of(Outcome::Lost, "the disk refused further writes");
+        let _ = self.journal().record(Step::Stopping { trouble: failure });
+    }
+}
+
+/// Returns the text with its secrets masked.
+fn masked(text: String) -> String {
+    match vik_mask::mask(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(masked) => masked,
+    }
+}

@@ -1,0 +1,145 @@
+//! A prepared attempt: all that its agent needs exists, and the agent starts under the shim.
+
+use std::path::Path;
+
+use vik_agents::LaunchContext;
+use vik_base::report;
+use vik_core::outcome::FailureClass;
+use vik_core::workflow::AgentProfile;
+use vik_proc::{Output, ShimSpec, Stdin};
+use vik_store::{AttemptFailure, Reopened};
+use vik_workspace::fs as private;
+
+use super::exited::{Detached, Exited};
+use super::finished::Finished;
+use super::opened::{AttemptContext, broken};
+use super::running::Running;
+use super::session_log::ClosableLog;
+use super::workplace::Workplace;
+use crate::host::os_env;
+use crate::secrets::{self, Values};
+
+/// An attempt whose workspace and prompt are ready.
+pub(super) struct Prepared<'a> {
+    pub(super) cx: &'a AttemptContext<'a>,
+    pub(super) log: Reopened,
+    pub(super) secrets: Values,
+    pub(super) workplace: Workplace,
+}
+
+impl<'a> Prepared<'a> {
+    /// Starts the agent, and watches it until no process of it is alive. A start that fails is the
+    /// end too.
+    ///
+    /// # Errors
+    /// When the attempt was detached.
+    pub(super) async fn run_agent(self) -> Result<Finished<'a>, Detached> {
+        let launched = self.launch().await;
+        let Self {
+            cx,
+            log,
+            secrets,
+            workplace,
+        } = self;
+        let is_ended = log.is_ended;
+        let exited = match launched {
+            Err(failure) => Exited::without_agent(cx, log, failure),
+            Ok(spec) => match cx.open_reader(log) {
+                Err(failure) => Exited::without_agent(cx, ClosableLog::new(None, is_ended), failure),
+                Ok(reader) => match Running::start(cx, &spec, reader, &workplace, is_ended).await {
+                    Err(failure) => Exited::without_agent(cx, ClosableLog::new(None, is_ended), failure),
+                    Ok(running) => running.watch().await?,
+                },
+            },
+        };
+        Ok(exited.with(Some(secrets), workplace))
+    }
+
+    /// Returns the specification of the process to start.
+    async fn launch(&self) -> Result<ShimSpec, AttemptFailure> {
+        let (cx, workdir) = (self.cx, self.workplace.workdir());
+        let scripts = self.workplace.scripts(cx, &self.secrets);
+        let (start, host) = (cx.start(), cx.host());
+        let asks = cx.asks_before_calls();
+        if asks {
+            // The shim reads this file, and its existence tells the next daemon that the agent asks
+            // before calls.
+            private::write_private(&cx.files.stdin(), b"")
+                .map_err(|error| broken("cannot create the agent's input", &error))?;
+        }
+        let home = cx
+            .private_home()
+            .await
+            .map_err(|error| broken("cannot create the agent's home", &error))?;
+        let mut profile = cx.spec.profile.clone();
+        resolve_base_url(&mut profile, &host.workflow_dir);
+        let launch = vik_agents::launch(&LaunchContext {
+            profile: &profile,
+            workdir,
+            vik: &host.vik,
+            private_home: home.as_deref(),
+            session_id: start.attempt_id.0,
+            resume: start
+                .resume
+                .as_ref()
+                .map(|resume| resume.provider_session_id.as_str()),
+            budget: start.budget,
+            in_sandbox: cx.sandbox_policy().is_some(),
+            interactive: asks,
+            scope: start.intent.scope.as_ref(),
+            is_root: nix::unistd::geteuid().is_root(),
+            environment: &host.environment.shared(),
+        })
+        .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
+        let mut env = launch.env;
+        cx.add_vik_variables(&mut env);
+        let secret_variables = scripts.secret_variables(&profile.secrets);
+        if !secret_variables.is_empty() {
+            let names: Vec<&str> = secret_variables.iter().map(|(name, _)| name.as_str()).collect();
+            env.insert(secrets::NAMES.to_owned(), names.join(","));
+        }
+        env.extend(secret_variables);
+        let Some((program, args)) = launch.argv.split_first() else {
+            return Err(AttemptFailure::failed(
+                FailureClass::Usage,
+                "the agent has no command",
+            ));
+        };
+        let mut spec = cx.shim_spec(program, workdir);
+        spec.args = args.iter().map(Into::into).collect();
+        spec.sandbox = cx.confine_agent(workdir, &mut env)?;
+        cx.separate_commits(workdir)
+            .await
+            .map_err(|error| broken("cannot create a repository for the linked work tree", &error))?;
+        scripts.withhold_credentials(workdir, &mut env, spec.sandbox.as_mut())?;
+        spec.env = os_env(env);
+        spec.stdin = if asks {
+            Stdin::Follow(cx.files.stdin())
+        } else {
+            Stdin::File(cx.files.prompt())
+        };
+        spec.stdout = Output::Append(cx.files.raw());
+        spec.stderr = Output::Append(cx.files.stderr());
+        spec.refusals = Some(cx.files.refusals());
+        spec.kept = cx.kept_output().files;
+        spec.orphan_grace = cx.attempt.orphan_grace;
+        if spec.orphan_grace.is_zero() {
+            spec.control = None;
+        }
+        // The file must exist before the reader opens it and before the agent writes.
+        private::write_private(&cx.files.raw(), b"")
+            .map_err(|error| broken("cannot create the raw file", &error))?;
+        Ok(spec)
+    }
+}
+
+/// Makes the path of a recorded conversation absolute: it is relative to the folder of the
+/// workflow, and the agent runs in the issue workspace.
+fn resolve_base_url(profile: &mut AgentProfile, workflow_dir: &Path) {
+    if profile.provider.as_deref() == Some("replay")
+        && let Some(path) = &mut profile.base_url
+    {
+        let plain = path.strip_prefix("file://").unwrap_or(path);
+        *path = workflow_dir.join(plain).to_string_lossy().into_owned();
+    }
+}

@@ -1,0 +1,138 @@
+//! The prompt of an attempt, with the commands that it contains.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use vik_base::report;
+use vik_core::outcome::FailureClass;
+use vik_core::workflow::PromptSource;
+use vik_store::{AttemptFailure, Step};
+use vik_template::{Fence, Part};
+use vik_workspace::fs as private;
+
+use super::approval::human_message;
+use super::intent;
+use super::opened::AttemptContext;
+use super::scripts::{PROMPT, ScriptRunner};
+use crate::hooks::{self, Hook};
+
+/// The prompt of an agent that resumes an earlier conversation, if the workflow does not define
+/// one.
+const RESUME_PROMPT: &str = "\
+Your work on this issue was cut off before it was done. Go on where you were: look at what is in the working directory \
+first, and do not do again what is done already.
+{% if attempt.feedback %}
+What you had done did not pass the check. The end of what it printed:
+
+{{ attempt.feedback }}
+{% endif %}";
+
+impl ScriptRunner<'_> {
+    /// Renders the prompt. Its commands may have side effects, so they run only once.
+    pub(super) async fn prompt(&self, workdir: &Path, context: &Value) -> Result<(), AttemptFailure> {
+        match self.cx.script_result(PROMPT) {
+            Some(None) => return Ok(()),
+            Some(Some(failure)) => return Err(failure),
+            None => {}
+        }
+        let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
+        let (source, name) = self.cx.prompt_template().await?;
+        let fence = Fence::of(context, self.cx.start().fenced);
+        let prompt = vik_template::fenced_prompt(&source, context, &fence).map_err(|error| {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            failed(format!("{name}: {}{hint}", report::chain(&error)))
+        })?;
+        let has_commands = prompt
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Command { .. }));
+        if has_commands {
+            self.cx.note_started(PROMPT).await?;
+        }
+        let mut added = intent::section(&self.cx.start().intent, &source, &fence);
+        added.push_str(&human_message(self.cx.start(), &source));
+        added.push_str(&self.cx.output_section(&source, &fence));
+        let written = self.write_prompt(workdir, &prompt.parts, &fence, &added).await;
+        if written.is_err() && self.cx.disk_fails().await {
+            return written;
+        }
+        if has_commands {
+            self.cx
+                .note_for_good(Step::Finished {
+                    script: PROMPT.to_owned(),
+                    trouble: written.as_ref().err().cloned(),
+                })
+                .await?;
+        }
+        written
+    }
+
+    async fn write_prompt(
+        &self,
+        workdir: &Path,
+        parts: &[Part],
+        fence: &Fence,
+        added: &str,
+    ) -> Result<(), AttemptFailure> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Text(piece) => text.push_str(piece),
+                Part::Command { script, has_data, .. } => {
+                    let names = &self.cx.start().stage.hook_secrets;
+                    let mut place = self.place(workdir, Duration::ZERO, names);
+                    // These commands run in the workspace like `before_run`.
+                    self.cx.confine_script(Hook::BeforeRun, workdir, &mut place)?;
+                    let file = self.cx.files.hook(PROMPT).with_extension("sh");
+                    let stop = async {
+                        self.cx.attempt.commands.stopped().await;
+                    };
+                    let output = hooks::prompt_command(self.cx.host(), script, place, &file, stop).await;
+                    let output = output.map_err(|error| self.cx.hook_failure(&error))?;
+                    if *has_data && fence.is_closed() {
+                        text.push_str(&fence.data(&output));
+                    } else {
+                        text.push_str(&output);
+                    }
+                }
+            }
+        }
+        text.push_str(added);
+        let text = fence.with_explanation(text);
+        // The prompt is sent to a provider and shown to people.
+        let text = vik_mask::mask(&text);
+        private::write_private(&self.cx.files.prompt(), text.as_bytes()).map_err(|error| {
+            AttemptFailure::failed(FailureClass::Hook, format!("cannot write the prompt: {error}"))
+        })
+    }
+}
+
+impl AttemptContext<'_> {
+    /// Returns the prompt's template and its name in messages.
+    async fn prompt_template(&self) -> Result<(String, String), AttemptFailure> {
+        let stage = &self.start().stage;
+        if self.start().resume.is_some() {
+            let template = stage.resume_prompt.as_deref().unwrap_or(RESUME_PROMPT);
+            return Ok((template.to_owned(), "the resume prompt".to_owned()));
+        }
+        let (host, prompts) = (Arc::clone(&self.attempt.host), Arc::clone(&self.attempt.prompts));
+        let prompt = stage.prompt.clone();
+        let name = match &prompt {
+            PromptSource::File(file) => format!("the prompt {file}"),
+            PromptSource::Inline(_) => "the prompt".to_owned(),
+        };
+        let failed = |text: String| AttemptFailure::failed(FailureClass::Hook, text);
+        // The file is read again after a restart. It may be on a disk that does not answer, and
+        // stopping must not wait for that.
+        tokio::select! {
+            read = spawn_blocking(move || prompts.source(&host.workflow_dir, &prompt)) => match read {
+                Ok(source) => Ok((source.map_err(failed)?, name)),
+                Err(error) => Err(failed(format!("{name}: {error}"))),
+            },
+            halt = self.attempt.commands.stopped() => Err(halt.failure()),
+        }
+    }
+}
