@@ -121,7 +121,7 @@ pub(crate) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
 
 /// Returns a raw value as a tool's output, unless it is absent or `null`.
 pub(crate) fn output(raw: Option<&RawValue>) -> Option<ToolOutput<'_>> {
-    present(raw).map(ToolOutput::Raw)
+    present(raw).map(|raw| ToolOutput::Raw(raw.into()))
 }
 
 /// Returns the trimmed line as text. Invalid UTF-8 is replaced: a broken byte in a tool's output
@@ -136,7 +136,7 @@ pub(crate) fn line_text(line: &[u8]) -> Cow<'_, str> {
 /// Emits a line of unknown meaning: as a JSON value if possible, otherwise as text.
 pub(crate) fn emit_unparsed(line: &str, sink: &mut Sink<'_>) {
     match serde_json::from_str::<&RawValue>(line) {
-        Ok(raw) => sink(Event::Unknown { raw }),
+        Ok(raw) => sink(Event::Unknown { raw: raw.into() }),
         Err(_) => sink(Event::Malformed {
             line: Cow::Borrowed(line),
             bytes: None,

@@ -1,11 +1,21 @@
 //! The events of a session, in one form for all agents.
 //!
 //! Events borrow from the line they were parsed from, because the daemon maps millions of them.
+//! Events that are read back from a log ([`LogLine`]) own their content.
+
+mod kind;
+mod log_line;
+mod raw_json;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+
+pub use self::kind::EventKind;
+pub use self::log_line::{LogLine, LoggedEvent, OtherEvent};
+pub use self::raw_json::RawJson;
 
 use crate::ended::Ended;
 use crate::ids::AttemptId;
@@ -13,7 +23,7 @@ use crate::limits::LimitHit;
 use crate::outcome::{FailureClass, Usage};
 
 /// One event of a session log, without its `seq` and `at`.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Event<'a> {
     /// The agent opened (or resumed) a conversation.
@@ -41,7 +51,7 @@ pub enum Event<'a> {
         tool: Cow<'a, str>,
         /// The input as the agent printed it.
         #[serde(skip_serializing_if = "Option::is_none")]
-        input: Option<&'a RawValue>,
+        input: Option<RawJson<'a>>,
     },
     /// A tool call was closed.
     ToolResult {
@@ -114,7 +124,7 @@ pub enum Event<'a> {
         http_status: Option<u16>,
     },
     /// A line of JSON that the adapter does not know. It is never dropped.
-    Unknown { raw: &'a RawValue },
+    Unknown { raw: RawJson<'a> },
     /// A line that is not JSON although JSON was expected, or that is too long. It does not end the
     /// attempt.
     Malformed {
@@ -136,7 +146,7 @@ pub enum Event<'a> {
         message: Option<Cow<'a, str>>,
         /// The structured result, where the agent prints one.
         #[serde(skip_serializing_if = "Option::is_none")]
-        result: Option<&'a RawValue>,
+        result: Option<RawJson<'a>>,
         /// The reason for the end, as given by the provider.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Cow<'a, str>>,
@@ -205,14 +215,11 @@ impl Event<'_> {
     }
 }
 
-/// The kinds of events that Vik itself writes; all others come from the agent.
-pub const OWN_KINDS: [&str; 5] = ["resumed", "resume_failed", "limit", "output", "ended"];
-
 /// The output of a tool.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ToolOutput<'a> {
     Text(Cow<'a, str>),
     /// A value as the agent printed it.
-    Raw(&'a RawValue),
+    Raw(RawJson<'a>),
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use vik_core::event::{Event, OWN_KINDS};
+use vik_core::event::{Event, EventKind};
 
 use crate::StoreError;
 
@@ -287,33 +287,32 @@ impl LogScan {
             found.whole += read.bytes;
             found.lines += 1;
             let kind = kind_of(&line);
-            found.own += u64::from(is_own(kind, &line));
-            found.ended = kind == b"ended";
+            found.own += u64::from(kind.is_some_and(|kind| is_own(kind, &line)));
+            found.ended = kind == Some(EventKind::Ended);
         }
     }
 }
 
 /// Returns whether the line is one of Vik's own events.
-fn is_own(kind: &[u8], line: &[u8]) -> bool {
+fn is_own(kind: EventKind, line: &[u8]) -> bool {
     const OWN_APPROVAL: &[u8] = b"\"kind\":\"approval\",\"by\":";
     let head = &line[..line.len().min(HEAD_BYTES)];
-    OWN_KINDS.iter().any(|own| own.as_bytes() == kind)
-        || (kind == b"approval"
+    kind.is_own()
+        || (kind == EventKind::Approval
             && head
                 .windows(OWN_APPROVAL.len())
                 .any(|window| window == OWN_APPROVAL))
 }
 
-/// Returns the kind of a line, which follows its number and its time; empty if the line has none.
-fn kind_of(line: &[u8]) -> &[u8] {
+/// Returns the kind of a line, which follows its number and its time; `None` if the line has none,
+/// or one of another version.
+fn kind_of(line: &[u8]) -> Option<EventKind> {
     const KEY: &[u8] = b"\"kind\":\"";
     let head = &line[..line.len().min(HEAD_BYTES)];
-    let Some(at) = head.windows(KEY.len()).position(|window| window == KEY) else {
-        return &[];
-    };
+    let at = head.windows(KEY.len()).position(|window| window == KEY)?;
     let kind = &head[at + KEY.len()..];
-    let end = kind.iter().position(|&byte| byte == b'"').unwrap_or(0);
-    &kind[..end]
+    let end = kind.iter().position(|&byte| byte == b'"')?;
+    EventKind::from_name(std::str::from_utf8(&kind[..end]).ok()?)
 }
 
 #[cfg(test)]

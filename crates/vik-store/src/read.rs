@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use vik_core::ended::Ended;
+use vik_core::event::{Event, LogLine, LoggedEvent};
 
 use crate::{AttemptFiles, AttemptRecord, StoreError};
 
@@ -102,15 +103,11 @@ fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 
 /// Returns the `ended` line of a session log and its time, if the log has one.
 pub fn read_ended(log: &Path) -> Option<(jiff::Timestamp, Ended)> {
-    #[derive(serde::Deserialize)]
-    struct Line {
-        at: jiff::Timestamp,
-        kind: String,
-        #[serde(flatten)]
-        ended: Ended,
+    let line: LogLine = serde_json::from_slice(&last_line(log).ok()??).ok()?;
+    match line.event {
+        LoggedEvent::Known(Event::Ended(ended)) => Some((line.at?, ended)),
+        _ => None,
     }
-    let line: Line = serde_json::from_slice(&last_line(log).ok()??).ok()?;
-    (line.kind == "ended").then_some((line.at, line.ended))
 }
 
 /// The result of [`read_line`].

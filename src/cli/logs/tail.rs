@@ -6,6 +6,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use vik_base::report::clean;
+use vik_core::event::LogLine;
 use vik_core::visible;
 use vik_session::secrets;
 use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
@@ -185,8 +186,9 @@ impl Output {
         let mut line = raw::masked(line).into_owned();
         if let Some(bytes) = length {
             let start = String::from_utf8_lossy(&line[..line.len().min(LONG_EVENT_BYTES)]);
-            let malformed = serde_json::json!({ "kind": "malformed", "line": start, "bytes": bytes });
-            line = format!("{malformed}\n").into_bytes();
+            let malformed = LogLine::malformed(None, start.into_owned(), Some(bytes));
+            line = serde_json::to_vec(&malformed).unwrap_or_default();
+            line.push(b'\n');
         }
         if !self.is_terminal {
             return line;

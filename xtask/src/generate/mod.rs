@@ -1,8 +1,10 @@
-//! `cargo xtask generate`: the files under `docs/reference` that are generated from the code.
+//! `cargo xtask generate`: the files under `docs/reference`, and the tables of the dashboard, that
+//! are generated from the code.
 
 mod cli;
 mod codes;
 mod json;
+mod web;
 
 use std::path::PathBuf;
 
@@ -38,6 +40,7 @@ fn all() -> Vec<Generated> {
         ),
         ("docs/reference/cli.md", cli::markdown()),
         ("docs/reference/codes.md", codes::markdown()),
+        ("crates/vik-control/src/web/event_kinds.js", web::event_kinds()),
         (
             "docs/reference/openapi.json",
             format!("{:#}\n", vik_control::http::openapi()),

@@ -172,7 +172,7 @@ impl ClaudeCode {
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool: name.0,
-                    input: wire::present(block.input),
+                    input: wire::present(block.input).map(Into::into),
                 });
             }
             (kind, ..) if kind.ends_with("tool_result") => {
@@ -424,7 +424,7 @@ impl ClaudeCode {
             sink(Event::Completed {
                 ok,
                 message,
-                result: structured,
+                result: structured.map(Into::into),
                 reason,
             });
         } else {
@@ -445,7 +445,7 @@ impl ClaudeCode {
             sink(Event::Completed {
                 ok,
                 message,
-                result: structured,
+                result: structured.map(Into::into),
                 reason,
             });
         }

@@ -188,7 +188,11 @@ impl Codex {
         let call_id = id(item);
         self.session.clear_fault();
         self.session.open_tools.open(&call_id);
-        sink(Event::ToolCall { call_id, tool, input });
+        sink(Event::ToolCall {
+            call_id,
+            tool,
+            input: input.map(Into::into),
+        });
     }
 
     pub(super) fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {

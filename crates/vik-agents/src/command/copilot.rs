@@ -154,7 +154,7 @@ impl Copilot {
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool: tool.0,
-                    input: wire::present(data.arguments),
+                    input: wire::present(data.arguments).map(Into::into),
                 });
             }
             "tool.execution_complete" => {

@@ -108,7 +108,7 @@ impl Gemini {
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool,
-                    input: wire::present(parsed.parameters),
+                    input: wire::present(parsed.parameters).map(Into::into),
                 });
             }
             ("tool_result", Some(id)) => {

@@ -251,7 +251,11 @@ impl Generic {
             self.session.open_tools.open(&call_id);
         }
         self.session.set_tool_activity(&tool, input);
-        sink(Event::ToolCall { call_id, tool, input });
+        sink(Event::ToolCall {
+            call_id,
+            tool,
+            input: input.map(Into::into),
+        });
         true
     }
 
@@ -348,7 +352,7 @@ impl Generic {
         sink(Event::Completed {
             ok,
             message,
-            result,
+            result: result.map(Into::into),
             reason: wire::text(line.reason).or(wire::text(line.status)),
         });
     }

@@ -211,7 +211,7 @@ impl OpenCode {
         sink(Event::ToolCall {
             call_id: id.0.clone(),
             tool: tool.0,
-            input: wire::present(state.input),
+            input: wire::present(state.input).map(Into::into),
         });
         if let "pending" | "running" = status {
             self.session.open_tools.open(id.as_str());

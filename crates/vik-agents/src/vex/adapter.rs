@@ -157,7 +157,7 @@ impl Vex {
                 sink(Event::ToolCall {
                     call_id: id.0,
                     tool,
-                    input: wire::present(parsed.input),
+                    input: wire::present(parsed.input).map(Into::into),
                 });
             }
             ("tool_result", _, Some(id)) => {
@@ -271,7 +271,7 @@ impl Vex {
                 sink(Event::ToolCall {
                     call_id: call_id.clone().into(),
                     tool: "verify".into(),
-                    input: line.command,
+                    input: line.command.map(Into::into),
                 });
                 sink(Event::ToolResult {
                     call_id: call_id.into(),
@@ -342,7 +342,7 @@ impl Vex {
         sink(Event::Completed {
             ok,
             message,
-            result,
+            result: result.map(Into::into),
             reason,
         });
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::value::RawValue;
+use vik_core::event::LogLine;
 use vik_workspace::fs as private;
 
 /// The number of lines between two indexed offsets.
@@ -164,7 +165,7 @@ fn event(line: &str, seq: u64, is_cut: bool) -> io::Result<Box<RawValue>> {
     {
         return Ok(value);
     }
-    let malformed = serde_json::json!({ "seq": seq, "kind": "malformed", "line": line });
+    let malformed = LogLine::malformed(Some(seq), line.to_owned(), None);
     serde_json::value::to_raw_value(&malformed).map_err(io::Error::other)
 }
 

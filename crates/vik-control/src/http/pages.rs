@@ -34,6 +34,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "board_rows.js",
     "board_stages.js",
     "dom.js",
+    "event_kinds.js",
     "event_store.js",
     "event_view.js",
     "evidence.js",
@@ -120,4 +121,25 @@ pub async fn headers(mut response: Response) -> Response {
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use vik_core::event::EventKind;
+
+    #[test]
+    fn each_kind_of_event_has_a_view() {
+        let script = include_str!("../web/event_view.js");
+        let (_, views) = script.split_once("const BODIES = {\n").unwrap();
+        let (views, _) = views.split_once("\n};\n").unwrap();
+        let seen: BTreeSet<_> = views
+            .lines()
+            .filter_map(|line| line.strip_prefix("  ")?.split_once(':'))
+            .map(|(name, _)| name)
+            .filter(|name| name.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()))
+            .collect();
+        assert_eq!(seen, EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    }
 }

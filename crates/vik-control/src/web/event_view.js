@@ -1,6 +1,7 @@
 // One event of a session log as a row.
 
 import { h } from "./dom.js";
+import { EVENT_LABELS } from "./event_kinds.js";
 import {
   formatCost,
   formatDateTime,
@@ -14,26 +15,6 @@ import {
 import { truncate } from "./visible.js";
 import { collapsibleText, diffLines, fencedText } from "./text.js";
 
-const LABELS = {
-  session_started: "Started",
-  message: "Message",
-  reasoning: "Reasoning",
-  tool_call: "Tool",
-  tool_result: "Result",
-  subagent: "Sub-agent",
-  token_usage: "Usage",
-  rate_limit: "Rate limit",
-  approval: "Permission",
-  error: "Error",
-  unknown: "Unknown",
-  malformed: "Malformed",
-  completed: "Completed",
-  resumed: "Resumed",
-  resume_failed: "Not resumed",
-  limit: "Limit",
-  output: "Output",
-  ended: "Ended",
-};
 /** The keys of a tool's input that summarize it best, in order of preference. */
 const SUMMARY_KEYS = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
 
@@ -137,6 +118,7 @@ const resultBody = (result, expanded, redraw) =>
 
 const textLine = (...children) => h("p", { class: "note" }, children);
 
+/** The view of each kind of event. */
 const BODIES = {
   message: (event, { expanded, redraw }) => fencedText(event.text, `text ${event.seq}`, expanded, redraw),
   reasoning: (event, { expanded, redraw }) =>
@@ -267,7 +249,7 @@ export function eventRow(seq, event, options) {
       h("span", { class: "seq num" }, seq),
     );
   }
-  const label = Object.hasOwn(LABELS, event.kind) ? LABELS[event.kind] : humanize(event.kind);
+  const label = Object.hasOwn(EVENT_LABELS, event.kind) ? EVENT_LABELS[event.kind] : humanize(event.kind);
   let body;
   try {
     body = Object.hasOwn(BODIES, event.kind)

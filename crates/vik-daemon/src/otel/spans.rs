@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use vik_base::report::one_line;
 use vik_core::ended::Ended;
+use vik_core::event::{Event, LogLine, LoggedEvent};
 use vik_core::ids::RunId;
 use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_store::{AttemptFiles, AttemptRecord, History, PastAttempt};
@@ -179,20 +179,6 @@ fn provider(record: &AttemptRecord) -> String {
     }
 }
 
-/// The fields of a log line that are read.
-#[derive(Deserialize)]
-struct Line<'a> {
-    at: Timestamp,
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow, default)]
-    call_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    tool: Option<Cow<'a, str>>,
-    #[serde(default)]
-    is_error: bool,
-}
-
 /// A call without a result so far.
 struct OpenCall {
     call: String,
@@ -229,27 +215,49 @@ fn tools(record: &AttemptRecord, log: &Path, end: Timestamp) -> std::io::Result<
     let mut bytes = Vec::new();
     let mut calls = 0;
     while vik_store::read_line(&mut reader, vik_store::LONGEST_EVENT, &mut bytes)?.bytes > 0 {
-        // A line of another kind holds no tool call.
-        if let Ok(line) = serde_json::from_slice::<Line<'_>>(&bytes)
-            && let Some(call) = line.call_id.as_deref()
-        {
-            match &*line.kind {
-                "tool_call" if calls < TOOL_CALLS => {
-                    calls += 1;
-                    open.push(OpenCall {
-                        call: one_line(call, MAX_TEXT_CHARS),
-                        tool: one_line(line.tool.as_deref().unwrap_or("unknown"), MAX_TEXT_CHARS),
-                        at: line.at,
-                    });
-                }
-                "tool_result" => {
-                    let call = one_line(call, MAX_TEXT_CHARS);
-                    if let Some(at) = open.iter().position(|open| open.call == call) {
-                        close(open.remove(at), line.at, line.is_error.then_some("tool_error"));
-                    }
-                }
-                _ => {}
+        let Ok(LogLine {
+            at: Some(at),
+            event: LoggedEvent::Known(event),
+            ..
+        }) = serde_json::from_slice(&bytes)
+        else {
+            continue;
+        };
+        match event {
+            Event::ToolCall { call_id, tool, .. } if calls < TOOL_CALLS => {
+                calls += 1;
+                open.push(OpenCall {
+                    call: one_line(&call_id, MAX_TEXT_CHARS),
+                    tool: one_line(&tool, MAX_TEXT_CHARS),
+                    at,
+                });
             }
+            Event::ToolResult {
+                call_id, is_error, ..
+            } => {
+                let call = one_line(&call_id, MAX_TEXT_CHARS);
+                if let Some(started) = open.iter().position(|open| open.call == call) {
+                    close(open.remove(started), at, is_error.then_some("tool_error"));
+                }
+            }
+            // Events that are not part of a tool call have no span.
+            Event::ToolCall { .. }
+            | Event::SessionStarted { .. }
+            | Event::Message { .. }
+            | Event::Reasoning { .. }
+            | Event::Subagent { .. }
+            | Event::TokenUsage { .. }
+            | Event::RateLimit { .. }
+            | Event::Approval { .. }
+            | Event::Error { .. }
+            | Event::Unknown { .. }
+            | Event::Malformed { .. }
+            | Event::Completed { .. }
+            | Event::Resumed { .. }
+            | Event::ResumeFailed { .. }
+            | Event::Limit { .. }
+            | Event::Output { .. }
+            | Event::Ended(_) => {}
         }
     }
     for call in open {
