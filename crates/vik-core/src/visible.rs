@@ -5,15 +5,23 @@
 //! written as `⟦U+202E⟧`. Characters that real text needs are kept: joined emoji and their
 //! variants, joiners between letters, and text from right to left.
 
+mod javascript;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::iter::Peekable;
+use std::str::Chars;
+
+pub use javascript::javascript_pattern;
 
 /// Returns the text with all hidden characters made visible.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    rewritten(text, |out, c| {
-        // Writing to a String does not fail.
-        let _ = write!(out, "⟦U+{:04X}⟧", u32::from(c));
-    })
+    rewritten(text, |out, c| out.push_str(&escape(c)))
+}
+
+/// Returns the text that stands for a hidden character: `⟦U+202E⟧`.
+pub fn escape(c: char) -> String {
+    format!("⟦U+{:04X}⟧", u32::from(c))
 }
 
 /// Returns equivalent JSON with hidden characters escaped (`\u009b`), so that a terminal obeys none
@@ -21,55 +29,69 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 pub fn escaped(json: &str) -> Cow<'_, str> {
     rewritten(json, |out, c| {
         for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String does not fail.
             let _ = write!(out, "\\u{unit:04x}");
         }
     })
 }
 
 fn rewritten(text: &str, write: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    let Some(at) = first_hidden(text) else {
+    if is_visible(text) {
         return Cow::Borrowed(text);
-    };
+    }
     let mut out = String::with_capacity(text.len() + 16);
-    out.push_str(&text[..at]);
-    let mut before = text[..at].chars().next_back();
-    let mut remaining = text[at..].chars().peekable();
-    while let Some(c) = remaining.next() {
-        let is_shown = (c == '\r' && remaining.peek() == Some(&'\n'))
-            || !is_hidden(c, before, remaining.peek().copied());
-        if is_shown {
-            out.push(c);
-        } else {
+    for (c, is_hidden) in characters(text) {
+        if is_hidden {
             write(&mut out, c);
+        } else {
+            out.push(c);
         }
-        // The next character follows the replacement.
-        before = Some(if is_shown { c } else { '⟧' });
     }
     Cow::Owned(out)
 }
 
 /// Returns whether [`visible`] would change nothing.
 pub fn is_visible(text: &str) -> bool {
-    first_hidden(text).is_none()
+    let is_plain = |byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    text.bytes().all(is_plain) || !characters(text).any(|(_, is_hidden)| is_hidden)
 }
 
-fn first_hidden(text: &str) -> Option<usize> {
-    if text
-        .bytes()
-        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
-    {
-        return None;
+/// Returns each character, and whether it is hidden.
+///
+/// # Examples
+///
+/// ```
+/// use vik_core::visible::characters;
+///
+/// let hidden = characters("a\u{202e}b").filter(|(_, is_hidden)| *is_hidden);
+/// assert_eq!(hidden.collect::<Vec<_>>(), [('\u{202e}', true)]);
+/// ```
+pub fn characters(text: &str) -> Characters<'_> {
+    Characters {
+        before: None,
+        remaining: text.chars().peekable(),
     }
-    let mut before = None;
-    let mut remaining = text.char_indices().peekable();
-    while let Some((at, c)) = remaining.next() {
-        let next = remaining.peek().map(|(_, next)| *next);
-        if !(c == '\r' && next == Some('\n')) && is_hidden(c, before, next) {
-            return Some(at);
-        }
-        before = Some(c);
+}
+
+/// The iterator that [`characters`] returns.
+#[derive(Clone, Debug)]
+pub struct Characters<'a> {
+    /// The character before the next one, or what replaces it.
+    before: Option<char>,
+    remaining: Peekable<Chars<'a>>,
+}
+
+impl Iterator for Characters<'_> {
+    type Item = (char, bool);
+
+    fn next(&mut self) -> Option<(char, bool)> {
+        let c = self.remaining.next()?;
+        let next = self.remaining.peek().copied();
+        let is_line_break = c == '\r' && next == Some('\n');
+        let is_hidden = !is_line_break && is_hidden(c, self.before, next);
+        self.before = Some(if is_hidden { '⟧' } else { c });
+        Some((c, is_hidden))
     }
-    None
 }
 
 /// Returns whether a character is invisible or has an invisible effect.
@@ -131,39 +153,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_and_direction_characters_are_made_visible() {
-        for (text, shown) in [
-            ("a\u{202e}b", "a⟦U+202E⟧b"),
-            ("a\u{200f}b\u{200e}\u{61c}", "a⟦U+200F⟧b⟦U+200E⟧⟦U+061C⟧"),
-            ("a\u{2066}b\u{2069}", "a⟦U+2066⟧b⟦U+2069⟧"),
-            ("in\u{200b}visible", "in⟦U+200B⟧visible"),
-            ("a\u{200d}b", "a⟦U+200D⟧b"),
-            ("x\u{fe0f}\u{fe0f}", "x⟦U+FE0F⟧⟦U+FE0F⟧"),
-            ("hi\u{e0049}\u{e007f}", "hi⟦U+E0049⟧⟦U+E007F⟧"),
-            ("v\u{e0100}", "v⟦U+E0100⟧"),
-            ("\u{1b}[31m\u{7f}\u{9b}\0", "⟦U+001B⟧[31m⟦U+007F⟧⟦U+009B⟧⟦U+0000⟧"),
-            ("a\rb\r\n", "a⟦U+000D⟧b\r\n"),
-            ("\u{e000}\u{fff9}\u{feff}", "⟦U+E000⟧⟦U+FFF9⟧⟦U+FEFF⟧"),
-            ("\u{3164}\u{2800}\u{ad}", "⟦U+3164⟧⟦U+2800⟧⟦U+00AD⟧"),
-        ] {
-            assert_eq!(visible(text), shown, "{text:?}");
-            assert!(!is_visible(text));
+    fn hidden_characters_are_shown_and_real_text_is_unchanged() {
+        // The test of the dashboard has the same cases.
+        let cases: Vec<(String, String)> = serde_json::from_str(include_str!("visible/cases.json")).unwrap();
+        for (text, shown) in cases {
+            assert_eq!(visible(&text), shown, "{text:?}");
+            let is_same = text == shown;
+            assert_eq!(is_visible(&text), is_same, "{text:?}");
+            assert_eq!(matches!(visible(&text), Cow::Borrowed(_)), is_same, "{text:?}");
         }
-    }
-
-    #[test]
-    fn real_text_stays_as_it_is() {
-        for text in [
-            "plain text\n\twith a tab",
-            "👩\u{200d}💻 👨\u{200d}👩\u{200d}👧 ❤\u{fe0f} 🏳\u{fe0f}\u{200d}🌈 1\u{fe0f}\u{20e3} 👍🏽",
-            "שלום עולם، مرحبا\u{200f} (abc)",
-            "می\u{200c}خواهم",
-            "क्\u{200d}ष, क्\u{200c}ष",
-            "naïve café ﬁ 日本語 Ω",
-        ] {
-            assert_eq!(visible(text), text);
-            assert!(matches!(visible(text), Cow::Borrowed(_)), "{text}");
-        }
+        assert_eq!(visible("a\r\nb"), "a\r\nb");
     }
 
     proptest::proptest! {

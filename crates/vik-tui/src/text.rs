@@ -1,10 +1,10 @@
 //! Makes text safe for a terminal, and cuts and wraps it by columns.
 
 use std::cmp::Ordering;
-use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthChar;
+use vik_core::visible::{characters, escape};
 
 /// The maximum number of combining marks on one character: some languages need two; more could grow
 /// into other lines.
@@ -19,25 +19,16 @@ const TAB: usize = 4;
 fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     let mut marks = MAX_COMBINING_MARKS;
     let mut small = [0; 4];
-    let mut escape = String::new();
-    for c in text.chars() {
-        let width = c.width();
-        let proceed = match (c, width) {
+    for (c, is_hidden) in characters(text) {
+        let proceed = match (c, c.width()) {
             ('\t', _) => push(&"    "[..TAB], TAB),
             // Line breaks are handled by the caller; here they are only a gap.
             ('\n', _) => push(" ", 1),
-            ('\r', _) => true,
-            _ if is_joiner(c) => true,
-            (_, None) | (_, Some(0)) if c.is_control() || is_invisible(c) => {
-                escape.clear();
-                let _ = write!(escape, "{}", c.escape_unicode());
-                push(&escape, escape.len())
+            _ if is_hidden => {
+                let escape = escape(c);
+                push(&escape, escape.chars().count())
             }
-            _ if is_invisible(c) => {
-                escape.clear();
-                let _ = write!(escape, "{}", c.escape_unicode());
-                push(&escape, escape.len())
-            }
+            _ if is_left_out(c) => true,
             (_, None) => true,
             (_, Some(0)) => {
                 if marks >= MAX_COMBINING_MARKS {
@@ -58,20 +49,11 @@ fn for_each_safe(text: &str, mut push: impl FnMut(&str, usize) -> bool) {
     }
 }
 
-/// Returns whether a character is a joiner, a variation selector or a skin tone. Terminals disagree
-/// on the width of joined characters, so they are drawn separately.
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
-}
-
-/// Returns whether a character reorders or hides text: directions, zero-width spaces, tags, and
-/// line separators.
-fn is_invisible(c: char) -> bool {
+/// Returns whether a character is a joiner, a direction mark, a variation selector or a skin tone.
+/// Terminals disagree on the width of joined characters, so they are drawn separately.
+fn is_left_out(c: char) -> bool {
     matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
-        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{34f}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        '\r' | '\u{61c}' | '\u{200c}'..='\u{200f}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
 /// Returns safe text on one line, cut to `width` columns with an ellipsis. Reads no more of the

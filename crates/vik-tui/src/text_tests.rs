@@ -4,14 +4,18 @@ use super::*;
 
 #[test]
 fn fit_removes_control_characters() {
-    assert_eq!(fit("a\x1b[31mb\u{202e}c\rd", 80), "a\\u{1b}[31mb\\u{202e}cd");
+    assert_eq!(
+        fit("a\x1b[31mb\u{202e}c\rd\r\n", 80),
+        "a⟦U+001B⟧[31mb⟦U+202E⟧c⟦U+000D⟧d "
+    );
+    assert_eq!(fit("👩\u{200d}💻 ❤\u{fe0f} א\u{200f}", 80), "👩💻 ❤ א");
     assert_eq!(fit("one\ntwo\tthree", 80), "one two    three");
     assert_eq!(
         fit("e\u{301}\u{301}\u{301}\u{301}\u{301}", 80),
         "e\u{301}\u{301}\u{301}"
     );
     assert_eq!(fit("\u{301}a", 80), "a");
-    assert_eq!(fit("a\u{feff}\u{e0041}", 80), "a\\u{feff}\\u{e0041}");
+    assert_eq!(fit("a\u{feff}\u{e0041}", 80), "a⟦U+FEFF⟧⟦U+E0041⟧");
 }
 
 #[test]

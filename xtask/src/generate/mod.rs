@@ -42,6 +42,10 @@ fn all() -> Vec<Generated> {
         ("docs/reference/codes.md", codes::markdown()),
         ("crates/vik-control/src/web/event_kinds.js", web::event_kinds()),
         (
+            "crates/vik-control/src/web/hidden_characters.js",
+            web::hidden_characters(),
+        ),
+        (
             "docs/reference/openapi.json",
             format!("{:#}\n", vik_control::http::openapi()),
         ),

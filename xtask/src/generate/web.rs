@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use vik_core::event::EventKind;
+use vik_core::visible::javascript_pattern;
 
 const HEADER: &str = "// Made by `cargo xtask generate` from the program. Do not edit.\n\n";
 
@@ -15,4 +16,13 @@ pub fn event_kinds() -> String {
     }
     module.push_str("};\n");
     module
+}
+
+/// Returns the module with the characters that hide or reorder text.
+pub fn hidden_characters() -> String {
+    format!(
+        "{HEADER}/** Matches a character that is invisible, or that reorders its surroundings. */\n\
+        export const HIDDEN =\n  /{}/u;\n",
+        javascript_pattern()
+    )
 }

@@ -41,6 +41,7 @@ const ASSETS: &[(&str, &[u8])] = assets![
     "feed.js",
     "format.js",
     "heights.js",
+    "hidden_characters.js",
     "icon.svg",
     "index.html",
     "issue.js",

@@ -1,25 +1,26 @@
 // Text of trackers and agents is untrusted: invisible characters, and characters that reorder their surroundings, are
 // shown as escapes.
 
-const UNSAFE =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/u;
-const UNSAFE_RUN = new RegExp(`(?:${UNSAFE.source})+`, "gu");
+import { HIDDEN } from "./hidden_characters.js";
 
-const escapeRun = (run) => Array.from(run, (c) => `\\u{${c.codePointAt(0).toString(16)}}`).join("");
+const HIDDEN_RUN = new RegExp(`(?:${HIDDEN.source})+`, "gu");
+
+const escapeRun = (run) =>
+  Array.from(run, (c) => `⟦U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟧`).join("");
 
 /** Returns the text with unsafe characters escaped. */
 export function escapeUnsafe(text) {
   const plain = text.includes("\r\n") ? text.replaceAll("\r\n", "\n") : text;
-  return UNSAFE.test(plain) ? plain.replace(UNSAFE_RUN, escapeRun) : plain;
+  return HIDDEN.test(plain) ? plain.replace(HIDDEN_RUN, escapeRun) : plain;
 }
 
 /** Splits the text into `{ text }` segments and `{ escape }` segments of escaped characters. */
 export function splitUnsafe(text) {
   const plain = text.includes("\r\n") ? text.replaceAll("\r\n", "\n") : text;
-  if (!UNSAFE.test(plain)) return [{ text: plain }];
+  if (!HIDDEN.test(plain)) return [{ text: plain }];
   const segments = [];
   let position = 0;
-  for (const match of plain.matchAll(UNSAFE_RUN)) {
+  for (const match of plain.matchAll(HIDDEN_RUN)) {
     if (match.index > position) segments.push({ text: plain.slice(position, match.index) });
     segments.push({ escape: escapeRun(match[0]) });
     position = match.index + match[0].length;
