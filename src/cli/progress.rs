@@ -394,7 +394,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
                     row.stage.clone(),
                     outcome(&ended.result),
                     Span(Duration::from_millis(ended.duration_ms)).to_string(),
-                    tokens(ended.result.usage),
+                    tokens(ended.result.usage.total()),
                     attempt_cost(ended.cost_usd, ended.cost_source),
                     row.end.log.display().to_string(),
                 ]
@@ -425,7 +425,7 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             "\n{}: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
             count(as_u64(closing.rows.len()), "attempt"),
             closing.rows.len() - succeeded,
-            tokens(usage)
+            tokens(usage.total())
         ));
     } else if once && closing.any_pull && closing.exit() == Exit::Done {
         out.push_str("nothing to do: no pulled issue is in the state of a stage\n");

@@ -56,7 +56,7 @@ fn text(runs: &[RunView]) -> String {
                 outcome,
                 run.attempts.len().to_string(),
                 Span(Duration::from_millis(took)).to_string(),
-                tokens(usage),
+                tokens(usage.total()),
                 cost_sum(costs),
                 one_line(&run.issue_title, 50),
             ]

@@ -47,7 +47,7 @@ pub use runs::{AttemptView, OutputView, RunState, RunView};
 pub use schedule::{LastRun, ScheduleResult, ScheduleView, ScheduledView, SkippedRun};
 pub use sessions::{DiffView, Excerpt, Fact, FeedEvent, FileChange, FileDiff, ScriptView, SessionDetail};
 pub use sign_ins::{Link, SignIn, SignInView, SignInsPage, SignedIn};
-pub use spend::{DayView, LifeView, LimitView, SpendView, cost_text};
+pub use spend::{DayView, LifeView, LimitView, SpendView};
 pub use status::{
     ApiView, ApprovalView, Daemon, DaemonState, LastPull, LedgerView, ParkedView, PullCounts, RejectedEdit,
     SCHEMA, SessionView, StageDef, Status, WaitingView, WorkflowView,

@@ -49,39 +49,6 @@ impl From<Spend> for SpendView {
     }
 }
 
-/// Returns a cost for display, with its estimated part: `$1.20 + ~$0.50 estimated`; a dash if it is
-/// unknown.
-///
-/// # Examples
-///
-/// ```
-/// use vik_api::cost_text;
-///
-/// assert_eq!(cost_text(Some(1.7), 0.5), "$1.20 + ~$0.50 estimated");
-/// assert_eq!(cost_text(None, 0.0), "-");
-/// ```
-pub fn cost_text(usd: Option<f64>, estimated_usd: f64) -> String {
-    let money = |usd: f64| {
-        if usd > 0.0 && usd < 0.01 {
-            format!("${usd:.4}")
-        } else {
-            format!("${usd:.2}")
-        }
-    };
-    // Sums of fractions are not exact: less than a millionth counts as zero.
-    const NOTHING: f64 = 5e-7;
-    match usd {
-        None => "-".to_owned(),
-        Some(usd) if estimated_usd < NOTHING => money(usd),
-        Some(usd) if usd - estimated_usd < NOTHING => format!("~{} estimated", money(estimated_usd)),
-        Some(usd) => format!(
-            "{} + ~{} estimated",
-            money(usd - estimated_usd),
-            money(estimated_usd)
-        ),
-    }
-}
-
 /// A limit; `null` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
@@ -130,24 +97,4 @@ pub struct LifeView {
     pub spent: SpendView,
     /// The limit.
     pub limit: LimitView,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cost_shows_its_estimated_part_apart() {
-        for (usd, estimated, text) in [
-            (None, 0.0, "-"),
-            (Some(0.0), 0.0, "$0.00"),
-            (Some(1.2), 0.0, "$1.20"),
-            (Some(0.0031), 0.0, "$0.0031"),
-            (Some(1.7), 0.5, "$1.20 + ~$0.50 estimated"),
-            (Some(0.5), 0.5, "~$0.50 estimated"),
-            (Some(0.1 + 0.2), 0.3, "~$0.30 estimated"),
-        ] {
-            assert_eq!(cost_text(usd, estimated), text);
-        }
-    }
 }

@@ -221,7 +221,7 @@ pub(crate) fn log() -> Vec<Value> {
         event(
             10,
             "limit",
-            json!({"scope": "attempt", "unit": "usd", "spent": 4, "limit": 5, "percent": 80}),
+            json!({"scope": "attempt", "unit": "usd", "spent": 4_000_000, "limit": 5_000_000, "percent": 80}),
         ),
         event(11, "unknown", json!({"raw": {"type": "news"}})),
         event(

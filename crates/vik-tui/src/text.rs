@@ -202,36 +202,12 @@ fn wrap_line(line: &str, width: usize, max_lines: usize, lines: &mut Vec<String>
     false
 }
 
-/// Returns a cost, or a dash if it is unknown.
-pub(crate) fn cost(usd: Option<f64>) -> String {
-    vik_api::cost_text(usd, 0.0)
-}
-
 /// Formats a limit of money: `$5`, `$2.50`.
 pub(crate) fn money_limit(usd: f64) -> String {
     if usd.fract().abs() < 0.005 {
         format!("${usd:.0}")
     } else {
         format!("${usd:.2}")
-    }
-}
-
-/// Formats a number with a unit: `12.3k`.
-pub(crate) fn short_number(number: u64) -> String {
-    match number {
-        n if n < 1_000 => n.to_string(),
-        n if n < 999_950 => format!("{:.1}k", n as f64 / 1e3),
-        n if n < 999_950_000 => format!("{:.1}M", n as f64 / 1e6),
-        n => format!("{:.1}G", n as f64 / 1e9),
-    }
-}
-
-/// Formats a count of tokens; a dash for zero.
-pub(crate) fn tokens(count: u64) -> String {
-    if count == 0 {
-        "-".to_owned()
-    } else {
-        short_number(count)
     }
 }
 

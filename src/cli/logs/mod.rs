@@ -1,10 +1,8 @@
 //! `vik logs`: prints session logs as a transcript, as JSON lines, or as the agent printed them.
 
-mod event;
 mod raw;
 mod style;
 mod tail;
-mod tool;
 mod transcript;
 
 #[cfg(test)]

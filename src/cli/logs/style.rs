@@ -1,122 +1,15 @@
-//! Coloured lines, laid out for a terminal.
+//! Lays lines out for a terminal.
 
 use std::fmt::Write as _;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
-use vik_base::report::clean;
+use vik_text::transcript::Mark;
+use vik_text::{Line, TextStyle};
 
 /// The column where the text of an event starts: after its time and mark.
 const GUTTER: usize = 11;
 
 /// The minimum width of a text, whatever the width of the terminal.
 const NARROWEST: usize = 24;
-
-/// The meaning of a piece of text, shown by its colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextStyle {
-    Plain,
-    Dim,
-    Bold,
-    /// A failure, or removed text.
-    Red,
-    /// A success, or added text.
-    Green,
-    Yellow,
-    /// A position in a file.
-    Cyan,
-}
-
-impl TextStyle {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Plain => "",
-            Self::Dim => "2",
-            Self::Bold => "1",
-            Self::Red => "31",
-            Self::Green => "32",
-            Self::Yellow => "33",
-            Self::Cyan => "36",
-        }
-    }
-}
-
-/// One line of pieces of text that are safe for a terminal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line {
-    indent: usize,
-    pieces: Vec<(TextStyle, String)>,
-}
-
-impl Line {
-    /// Creates a line of one piece.
-    pub fn of(tone: TextStyle, text: &str) -> Self {
-        Self::default().and(tone, text)
-    }
-
-    /// Appends a piece. The text may be hostile; its newlines are replaced.
-    #[must_use]
-    pub fn and(mut self, tone: TextStyle, text: &str) -> Self {
-        let text = clean(text).replace('\t', "    ").replace('\n', " ");
-        if !text.is_empty() {
-            self.pieces.push((tone, text));
-        }
-        self
-    }
-
-    /// Indents the line by more columns.
-    #[must_use]
-    pub fn indented(mut self, by: usize) -> Self {
-        self.indent += by;
-        self
-    }
-
-    /// Breaks the line into lines of at most `max_width` columns, at spaces unless that wastes much
-    /// space. Spaces are kept.
-    fn folded(self, max_width: usize) -> Vec<Vec<(TextStyle, String)>> {
-        let width: usize = self.pieces.iter().map(|(_, text)| text.width()).sum();
-        if width <= max_width {
-            return vec![self.pieces];
-        }
-        let chars = self
-            .pieces
-            .iter()
-            .flat_map(|(tone, text)| text.chars().map(|c| (*tone, c)));
-        let mut lines = Vec::new();
-        let (mut line, mut used): (Vec<(TextStyle, char)>, usize) = (Vec::new(), 0);
-        for (tone, c) in chars {
-            let char_width = c.width().unwrap_or(0);
-            if used + char_width > max_width && !line.is_empty() {
-                let blank = line.iter().rposition(|(_, c)| *c == ' ');
-                let tail = match blank.filter(|at| *at >= line.len() / 2) {
-                    Some(at) => {
-                        let tail = line.split_off(at + 1);
-                        line.pop();
-                        tail
-                    }
-                    None => Vec::new(),
-                };
-                lines.push(joined(std::mem::replace(&mut line, tail)));
-                used = line.iter().map(|(_, c)| c.width().unwrap_or(0)).sum();
-            }
-            line.push((tone, c));
-            used += char_width;
-        }
-        lines.push(joined(line));
-        lines
-    }
-}
-
-/// Joins characters into pieces of one colour each.
-fn joined(chars: Vec<(TextStyle, char)>) -> Vec<(TextStyle, String)> {
-    let mut pieces: Vec<(TextStyle, String)> = Vec::new();
-    for (tone, c) in chars {
-        match pieces.last_mut() {
-            Some((last, text)) if *last == tone => text.push(c),
-            _ => pieces.push((tone, c.into())),
-        }
-    }
-    pieces
-}
 
 /// The output medium of a transcript.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +33,7 @@ impl OutputStyle {
     }
 
     /// Formats an event: time and mark before its first line, further lines below.
-    pub fn event(&self, time: &str, mark: (TextStyle, char), lines: Vec<Line>) -> String {
+    pub fn event(&self, time: &str, mark: Mark, lines: Vec<Line>) -> String {
         let mut out = String::new();
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
@@ -154,7 +47,7 @@ impl OutputStyle {
     }
 
     /// Formats lines that belong to the event above: the mark is in the column of its text.
-    pub fn below(&self, mark: (TextStyle, char), lines: Vec<Line>) -> String {
+    pub fn below(&self, mark: Mark, lines: Vec<Line>) -> String {
         let mut out = String::new();
         for (index, line) in lines.into_iter().enumerate() {
             let head = (index == 0).then(|| {
@@ -182,9 +75,22 @@ impl OutputStyle {
 
     fn painted(&self, tone: TextStyle, text: &str) -> String {
         if self.color && tone != TextStyle::Plain {
-            format!("\x1b[{}m{text}\x1b[0m", tone.code())
+            format!("\x1b[{}m{text}\x1b[0m", code(tone))
         } else {
             text.to_owned()
         }
+    }
+}
+
+/// Returns the colour of a style as the parameter of an escape sequence.
+fn code(style: TextStyle) -> &'static str {
+    match style {
+        TextStyle::Plain => "",
+        TextStyle::Dim => "2",
+        TextStyle::Bold => "1",
+        TextStyle::Red => "31",
+        TextStyle::Green => "32",
+        TextStyle::Yellow => "33",
+        TextStyle::Cyan => "36",
     }
 }

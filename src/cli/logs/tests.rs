@@ -4,7 +4,7 @@ use uuid::Uuid;
 use vik_core::ids::{AttemptId, RunId};
 use vik_store::AttemptRecord;
 
-use super::style::{Line, OutputStyle, TextStyle};
+use super::style::OutputStyle;
 use super::transcript::Transcript;
 
 const PLAIN: OutputStyle = OutputStyle {
@@ -82,7 +82,7 @@ fn lines(count: usize) -> String {
 fn session() -> Vec<Value> {
     vec![
         json!({"kind": "session_started", "model": "gpt-5", "agent_version": "1.2", "provider_session_id": "abc"}),
-        json!({"kind": "resumed", "resumed_from": "x", "provider_session_id": "abc"}),
+        json!({"kind": "resumed", "resumed_from": Uuid::from_u64_pair(2, 0), "provider_session_id": "abc"}),
         json!({"kind": "reasoning", "text": "The test fails.\nLook at the parser first."}),
         json!({"kind": "message", "text": "I look at it.\n\n    an indented line\nand the last one"}),
         call(
@@ -228,16 +228,17 @@ fn transcript_escapes_hostile_agent_text() {
             &json!({"path": hostile, "old_string": hostile, "new_string": hostile}),
         ),
         result("2", &json!({"stdout": hostile})),
+        json!({"kind": "error", "message": hostile, "fatal": true}),
         json!({"kind": "error", "message": hostile, "fatal": true, "failure_class": hostile}),
         json!({"kind": "approval", "tool": hostile, "decision": hostile, "detail": hostile}),
         json!({"kind": "subagent", "status": hostile, "description": hostile}),
         json!({"kind": "rate_limit", "status": hostile}),
-        json!({"kind": "resumed", "provider_session_id": hostile}),
-        json!({"kind": "resume_failed", "reason": hostile}),
+        json!({"kind": "resumed", "resumed_from": Uuid::nil(), "provider_session_id": hostile}),
+        json!({"kind": "resume_failed", "resumed_from": Uuid::nil(), "reason": hostile}),
         json!({"kind": "output", "output": hostile, "status": hostile, "summary": hostile, "reason": hostile}),
         json!({"kind": "completed", "ok": false, "reason": hostile}),
         json!({"kind": "malformed", "line": hostile}),
-        json!({"kind": hostile}),
+        json!({"kind": hostile, hostile: hostile}),
         json!({"kind": "ended", "outcome": hostile, "failure_class": hostile}),
     ];
     for full in [false, true] {
@@ -317,18 +318,5 @@ fn usage_is_shown_only_after_large_changes() {
     assert!(
         printed[0].contains("21.0k") && printed[1].contains("50.0k") && printed[2].contains("80.0k"),
         "{printed:?}"
-    );
-}
-
-#[test]
-fn lines_wrap_between_words_and_inside_overlong_words() {
-    let paper = OutputStyle { width: 24, ..PLAIN };
-    let line = Line::of(
-        TextStyle::Plain,
-        "some words that do not fit 京京京京京京京京京京京京京京京京 end",
-    );
-    assert_eq!(
-        paper.lines(vec![line]),
-        "some words that do not\nfit 京京京京京京京京京京\n京京京京京京 end\n"
     );
 }

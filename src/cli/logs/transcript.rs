@@ -2,20 +2,16 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-use vik_base::report::one_line;
+use vik_core::event::LogLine;
 use vik_core::ids::AttemptId;
 use vik_store::AttemptRecord;
+use vik_text::transcript::{Entry, Importance, reasoning};
+use vik_text::{Line, TextStyle, one_line};
 
-use super::event;
-use super::style::{Line, OutputStyle, TextStyle};
-use super::tool::{Call, text};
+use super::style::OutputStyle;
 
 /// A token count is printed again once it has grown by at least this number and by half.
 const TOKENS_STEP: u64 = 20_000;
-
-/// How many characters of a call the label of its result repeats.
-const LABEL: usize = 60;
 
 /// The state of the transcript so far.
 #[derive(Debug)]
@@ -78,39 +74,49 @@ impl Transcript {
 
 impl SessionState {
     fn line(&mut self, paper: OutputStyle, line: &[u8]) -> Option<String> {
-        let Ok(event) = serde_json::from_slice::<Value>(line) else {
+        let Ok(line) = serde_json::from_slice::<LogLine>(line) else {
             let text = one_line(&String::from_utf8_lossy(line), 200);
             return Some(paper.event("", (TextStyle::Dim, '?'), vec![Line::of(TextStyle::Dim, &text)]));
         };
-        if let Some(tokens) = event::tokens(&event) {
-            let is_significant = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
-            if !is_significant && !paper.full {
-                return None;
+        let mut open = None;
+        let (mark, lines) = match Entry::of(line.event) {
+            Entry::Usage { tokens, line } => {
+                let is_significant = tokens >= self.tokens.saturating_add(TOKENS_STEP.max(self.tokens / 2));
+                if !is_significant && !paper.full {
+                    return None;
+                }
+                self.tokens = tokens;
+                ((TextStyle::Dim, '·'), vec![line])
             }
-            self.tokens = tokens;
-        }
-        let id = text(&event["call_id"]);
-        let kind = event["kind"].as_str().unwrap_or("");
-        let (call, is_below) = match kind {
-            "tool_result" => {
-                let label = self.calls.remove(&id).unwrap_or_else(|| "a tool".to_owned());
-                (Some(label), self.open.as_ref() == Some(&id))
+            Entry::Message(text) => ((TextStyle::Plain, ' '), Line::block(TextStyle::Plain, &text)),
+            Entry::Reasoning(text) => {
+                let lines = reasoning(&text, paper.full);
+                if lines.is_empty() {
+                    return None;
+                }
+                ((TextStyle::Dim, '~'), lines)
             }
-            _ => (None, false),
+            Entry::Note(note) if note.importance == Importance::Detail && !paper.full => return None,
+            Entry::Note(note) => (note.mark, note.lines),
+            Entry::Call(call) => {
+                self.calls.insert(call.id.clone(), call.label());
+                let lines = call.lines(paper.full);
+                open = Some(call.id);
+                ((TextStyle::Cyan, '→'), lines)
+            }
+            Entry::Result(result) => {
+                let label = self.calls.remove(&result.id);
+                if self.open.as_ref() == Some(&result.id) {
+                    self.open = None;
+                    let (mark, lines) = result.lines(None, paper.full);
+                    return Some(paper.below(mark, lines));
+                }
+                result.lines(Some(label.as_deref().unwrap_or("a tool")), paper.full)
+            }
         };
-        let (mark, lines) = event::event(&event, call.as_deref().filter(|_| !is_below), paper.full)?;
-        self.open = None;
-        if kind == "tool_call" {
-            let about = Call::of(&event["input"]).summary;
-            let label = format!("{} {}", text(&event["tool"]), one_line(&about, LABEL));
-            self.calls.insert(id.clone(), label.trim_end().to_owned());
-            self.open = Some(id);
-        }
-        if is_below {
-            return Some(paper.below(mark, lines));
-        }
-        let time = text(&event["at"]);
-        Some(paper.event(time.get(11..19).unwrap_or(""), mark, lines))
+        self.open = open;
+        let time = line.at.map(|at| at.strftime("%T").to_string());
+        Some(paper.event(&time.unwrap_or_default(), mark, lines))
     }
 }
 

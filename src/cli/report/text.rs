@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vik_api::{Figures, Part, ReportView, cost_text};
-use vik_base::report::{count, count_short, one_line, short, spent_cost, table_within, wrap};
+use vik_api::{Figures, Part, ReportView};
+use vik_base::report::{cost_text, count, count_short, one_line, short, spent_cost, table_within, wrap};
 use vik_core::duration::Span;
 
 /// Tables of narrower terminals have only the most important columns.

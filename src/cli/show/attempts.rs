@@ -43,7 +43,7 @@ fn attempt_text(attempt: &AttemptView, run: RunState) -> String {
         attempt.started_at,
         attempt.attempt,
         took(attempt),
-        tokens(attempt.usage),
+        tokens(attempt.usage.total()),
         cost_text(attempt)
     );
     if let Some(reason) = &attempt.reason {

@@ -231,7 +231,7 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
         text,
         "{}, {} tokens, {}",
         took(attempt),
-        tokens(attempt.usage),
+        tokens(attempt.usage.total()),
         cost_text(attempt)
     );
     let mut detail = vec![text];

@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("crates/vik-proc", "nobody", "the user `nobody`"),
     ("crates/vik-proc/src/tcp_peer", "word", "words of 32 bits"),
     ("crates/vik-tui", "word", "words of a text"),
-    ("src/cli/logs", "word", "words of a text"),
+    ("crates/vik-text", "word", "words of a text"),
     (
         "crates/vik-session/src/hooks/outside",
         "word",

@@ -19,10 +19,9 @@ pub use process::{describe_exit, describe_overrun};
 pub use table::{stdout_width, table, table_within, wrap};
 pub use vik_core::plural::count;
 
-pub use text::{
-    ago, attempt_cost, clean, colored, cost, cost_sum, count_short, elapsed_suffix, one_line, short, spent,
-    spent_cost, tail_lines, tokens, until, when,
-};
+pub use vik_text::{attempt_cost, clean, cost, cost_text, count_short, one_line, short, tokens};
+
+pub use text::{ago, colored, cost_sum, elapsed_suffix, spent, spent_cost, tail_lines, until, when};
 
 /// Returns an error and its causes on one line, outermost first.
 pub fn chain(error: &dyn Error) -> String {

@@ -1,13 +1,12 @@
 //! Formats small pieces of text for people.
 
-use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use vik_api::{LimitView, SpendView, cost_text};
+use vik_api::{LimitView, SpendView};
 use vik_core::duration::Span;
-use vik_core::outcome::{CostSource, Usage};
-use vik_core::visible::visible;
+use vik_core::outcome::CostSource;
+use vik_text::{cost, cost_text, count_short, short};
 
 /// Returns whether a stream gets colours: it is a terminal, and `NO_COLOR` is not set.
 pub fn colored(stream: &impl IsTerminal) -> bool {
@@ -16,55 +15,10 @@ pub fn colored(stream: &impl IsTerminal) -> bool {
     !unwanted && stream.is_terminal()
 }
 
-/// Makes text from outside safe for a terminal: shows control characters and characters that hide
-/// or reorder text. Newlines stay.
-///
-/// # Examples
-///
-/// ```
-/// use vik_base::report::clean;
-///
-/// assert_eq!(clean("two\nlines"), "two\nlines");
-/// assert!(!clean("\u{1b}[31mred").contains('\u{1b}'));
-/// ```
-pub fn clean(text: &str) -> Cow<'_, str> {
-    match visible(text) {
-        Cow::Owned(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),
-        Cow::Borrowed(text) if text.contains('\r') => Cow::Owned(text.replace("\r\n", "\n")),
-        text => text,
-    }
-}
-
-/// As [`clean`], on one line and cut to `width` characters.
-pub fn one_line(text: &str, width: usize) -> String {
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let flat = clean(&flat);
-    if flat.chars().count() <= width {
-        return flat.into_owned();
-    }
-    let mut cut: String = flat.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
 /// Returns the last `count` lines of a text.
 pub fn tail_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
-/// Formats a cost, or a dash if it is unknown.
-pub fn cost(usd: Option<f64>) -> String {
-    cost_text(usd, 0.0)
-}
-
-/// Formats the cost of one attempt with its source, or a dash if it is unknown.
-pub fn attempt_cost(usd: Option<f64>, source: CostSource) -> String {
-    match source {
-        CostSource::Estimate => cost_text(usd, usd.unwrap_or_default()),
-        CostSource::Price => format!("{} (price)", cost(usd)),
-        CostSource::None | CostSource::Reported => cost(usd),
-    }
 }
 
 /// Formats the cost of several attempts with estimates apart, or a dash if it is unknown.
@@ -86,29 +40,6 @@ pub fn spent_cost(spent: &SpendView) -> String {
         (spent.cost_usd > 0.0).then_some(spent.cost_usd),
         spent.estimated_usd,
     )
-}
-
-/// Formats a number of tokens, as in `12.3k`, or a dash for none.
-pub fn tokens(usage: Usage) -> String {
-    match usage.total() {
-        0 => "-".to_owned(),
-        count => short(count),
-    }
-}
-
-/// Formats a number, as in `12.3k`.
-pub fn short(number: u64) -> String {
-    match number {
-        n if n < 1_000 => n.to_string(),
-        n if n < 1_000_000 => format!("{:.1}k", n as f64 / 1e3),
-        n => format!("{:.1}M", n as f64 / 1e6),
-    }
-}
-
-/// Formats a number of things, as in `1 token` or `12.3k tokens`.
-pub fn count_short(number: u64, noun: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{end}", short(number))
 }
 
 /// Formats spending, with its limit if there is one.
@@ -180,7 +111,6 @@ mod tests {
             sum(&[(Some(1.2), Reported), (Some(0.5), Estimate), (None, Unknown)]),
             "$1.20 + ~$0.50 estimated"
         );
-        assert_eq!(attempt_cost(Some(0.5), Estimate), "~$0.50 estimated");
         let day = SpendView {
             tokens: 150_000,
             cost_usd: 1.7,
@@ -224,12 +154,5 @@ mod tests {
             ("now".into(), "in 5m".into())
         );
         assert_eq!(when(later, then), "just now", "a clock that was set back");
-    }
-
-    #[test]
-    fn control_characters_are_shown() {
-        assert_eq!(clean("a\x1b[31mb\u{202e}\r\n"), "a⟦U+001B⟧[31mb⟦U+202E⟧\n");
-        assert_eq!(one_line("a\n b\tc", 9), "a b c");
-        assert_eq!(one_line("abcdef", 4), "abc…");
     }
 }

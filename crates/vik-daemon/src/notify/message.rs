@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_api::{LimitView, Notification, NotifiedItem, ReportView, SCHEMA, cost_text};
-use vik_base::report::{count, one_line, spent};
+use vik_api::{LimitView, Notification, NotifiedItem, ReportView, SCHEMA};
+use vik_base::report::{cost_text, count, one_line, spent};
 use vik_core::workflow::NotifyEvent;
 
 use super::debounce::Batch;

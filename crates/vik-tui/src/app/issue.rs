@@ -3,17 +3,15 @@
 use jiff::Timestamp;
 use vik_api::{
     AttemptView, DayView, Explained, Explanation, HoldView, LifeView, LimitView, RunState, SpendView,
-    cost_text,
 };
 use vik_core::ids::IssueId;
 use vik_core::outcome::{CostSource, Outcome};
+use vik_text::{cost, cost_text, short};
 
 use super::scroll::Scroll;
 use crate::rows::{issue_status, stage_state};
 use crate::table::{CellText, Tone};
-use crate::text::{
-    cost, count, duration, humanize, money_limit, seconds_between, short_duration, short_number, wrap,
-};
+use crate::text::{count, duration, humanize, money_limit, seconds_between, short_duration, wrap};
 
 /// The maximum number of decisions that are shown.
 const MAX_DECISIONS: usize = 200;
@@ -245,7 +243,7 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
         CellText::plain(format!(
             "  {}  {} tokens  {}",
             duration(took),
-            short_number(attempt.usage.total()),
+            short(attempt.usage.total()),
             cost_text(attempt.cost_usd, estimated)
         )),
         CellText::new(
@@ -268,8 +266,8 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
 /// Returns the spent amount and, if there is one, the limit.
 pub(crate) fn spent(spent: &SpendView, limit: &LimitView) -> String {
     let tokens = match limit.tokens {
-        None => format!("{} tokens", short_number(spent.tokens)),
-        Some(limit) => format!("{} of {} tokens", short_number(spent.tokens), short_number(limit)),
+        None => format!("{} tokens", short(spent.tokens)),
+        Some(limit) => format!("{} of {} tokens", short(spent.tokens), short(limit)),
     };
     let all = cost(Some(spent.cost_usd));
     let parts = cost_text(Some(spent.cost_usd), spent.estimated_usd);

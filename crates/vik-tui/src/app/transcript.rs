@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use jiff::tz::TimeZone;
 use vik_api::EventsPage;
 use vik_core::ids::IssueId;
+use vik_text::transcript::Entry as Content;
 
 use super::scroll::Scroll;
 use crate::msg::{Command, EventsRequest};
 use crate::table::CellText;
 
-use events::{Item, ItemKind};
+use events::Item;
 
 /// The number of events in one request.
 const EVENTS_PER_PAGE: u64 = 500;
@@ -187,19 +188,19 @@ impl Transcript {
     /// Adds an entry for an event, or adds the event to the entry of its call.
     fn add_entry(&mut self, at: usize) {
         let entry = self.entries.len();
-        match &self.items[at].kind {
-            ItemKind::Hidden => return,
-            ItemKind::Call(call) => {
+        match &self.items[at].content {
+            Content::Usage { .. } => return,
+            Content::Call(call) => {
                 self.calls.insert(call.id.clone(), entry);
             }
-            ItemKind::Result(result) => {
+            Content::Result(result) => {
                 if let Some(&entry) = self.calls.get(&result.id) {
                     self.entries[entry].result = Some(at);
                     self.stale_from = self.stale_from.min(entry);
                     return;
                 }
             }
-            _ => {}
+            Content::Message(_) | Content::Reasoning(_) | Content::Note(_) => {}
         }
         self.entries.push(Entry {
             item: at,

@@ -1,10 +1,11 @@
 //! The columns of the issues.
 
-use vik_api::{Explanation, cost_text};
+use vik_api::Explanation;
+use vik_text::{cost_text, tokens};
 
 use super::{compare_numbers, issue_status, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{humanize, money_limit, natural_order, tokens};
+use crate::text::{humanize, money_limit, natural_order};
 
 fn stages(issue: &Explanation) -> String {
     let names: Vec<&str> = issue.stages.iter().map(|stage| stage.stage.as_str()).collect();

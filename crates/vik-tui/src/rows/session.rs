@@ -1,12 +1,11 @@
 //! The columns of the sessions.
 
 use vik_api::SessionView;
+use vik_text::{cost, short, tokens};
 
 use super::{activity, budget_share, compare_numbers, issue_cell, share_tone};
 use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{
-    cost, duration, money_limit, natural_order, seconds_between, short_duration, short_number, tokens,
-};
+use crate::text::{duration, money_limit, natural_order, seconds_between, short_duration};
 
 /// After this time without output a session is highlighted.
 const QUIET_SECONDS: u64 = 300;
@@ -126,7 +125,7 @@ impl Row for SessionView {
             width: Width::Fixed(6),
             min_terminal_width: 170,
             right: true,
-            cell: |row, _| CellText::new(short_number(row.events), Tone::Faint),
+            cell: |row, _| CellText::new(short(row.events), Tone::Faint),
             order: |a, b| a.events.cmp(&b.events),
         },
         Column {

@@ -2,13 +2,14 @@
 
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use vik_text::{cost, tokens};
 
 use super::paint::{Paint, side_by_side};
 use crate::app;
 use crate::app::{App, DiffScreen, IssueScreen, LineKind, ScreenLayout, Scroll, Transcript, change_name};
 use crate::rows::activity;
 use crate::table::{CellText, Tone};
-use crate::text::{cost, duration, fit_at, fit_end, seconds_between, short_duration, tokens, wrap};
+use crate::text::{duration, fit_at, fit_end, seconds_between, short_duration, wrap};
 
 /// The minimum number of columns for the file list beside a diff.
 const FILES_MIN_COLUMNS: u16 = 120;

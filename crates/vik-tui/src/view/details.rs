@@ -2,12 +2,13 @@
 
 use ratatui::layout::Rect;
 use vik_api::{ApprovalView, Explained, HoldView, SessionView};
+use vik_text::short;
 
 use super::paint::Paint;
 use crate::app::{App, Tab, life, spent};
 use crate::rows::{activity, budget_share, issue_status, share_tone, stage_state, starts_in};
 use crate::table::{CellText, RowContext, Tone};
-use crate::text::{count, duration, fit_end, humanize, seconds_between, short_duration, short_number, wrap};
+use crate::text::{count, duration, fit_end, humanize, seconds_between, short_duration, wrap};
 
 /// The minimum number of columns for two halves.
 const TWO_HALVES_MIN_COLUMNS: u16 = 120;
@@ -257,12 +258,12 @@ fn session(app: &App, row: &SessionView, known: Option<&Explained>, out: &mut Li
     let usage = row.usage;
     let cached = match usage.cached_input_tokens {
         0 => String::new(),
-        count => format!(" ({} cached)", short_number(count)),
+        count => format!(" ({} cached)", short(count)),
     };
     let text = format!(
         "{} in{cached}, {} out",
-        short_number(usage.input_tokens),
-        short_number(usage.output_tokens)
+        short(usage.input_tokens),
+        short(usage.output_tokens)
     );
     out.put("tokens", &text, Tone::Plain, 1);
     if let Some(before) = &row.resumed_from {

@@ -1,14 +1,13 @@
 //! The daemon in two lines, and the important notices.
 
-use vik_api::{DaemonState, DayView, Status, cost_text};
+use vik_api::{DaemonState, DayView, Status};
+use vik_text::{cost, cost_text, short};
 
 use super::paint::{Paint, side_by_side};
 use crate::app::{App, ScreenLayout, notices};
 use crate::rows::share_tone;
 use crate::table::{CellText, Tone};
-use crate::text::{
-    cost, count, duration, fit_end, money_limit, seconds_between, short_duration, short_number, width,
-};
+use crate::text::{count, duration, fit_end, money_limit, seconds_between, short_duration, width};
 
 pub(super) fn draw(app: &App, rows: &ScreenLayout, paint: &mut Paint<'_>) {
     let columns = app.size.0;
@@ -125,12 +124,8 @@ fn work(app: &App, status: &Status, room: usize) -> Vec<CellText> {
     if let Some(day) = &status.day {
         parts.push((1, today(day, room)));
         let tokens = match day.limit.tokens {
-            None => format!("{} tokens", short_number(day.spent.tokens)),
-            Some(limit) => format!(
-                "{} of {} tokens",
-                short_number(day.spent.tokens),
-                short_number(limit)
-            ),
+            None => format!("{} tokens", short(day.spent.tokens)),
+            Some(limit) => format!("{} of {} tokens", short(day.spent.tokens), short(limit)),
         };
         let tone = day
             .limit

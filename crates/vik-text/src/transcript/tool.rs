@@ -1,8 +1,11 @@
 //! Formats the input and the output of a tool as lines.
 
 use serde_json::{Map, Value};
+use vik_core::event::{RawJson, ToolOutput};
 
-use super::style::{Line, TextStyle};
+use super::{Mark, truncate};
+use crate::line::Piece;
+use crate::{Line, TextStyle, one_line};
 
 /// How many lines of a tool's input are shown: the first and the last ones.
 const INPUT: (usize, usize) = (8, 2);
@@ -25,31 +28,52 @@ const PATCHES: [&str; 3] = ["patch", "diff", "input"];
 const CONTENTS: [&str; 3] = ["content", "file_text", "contents"];
 const TEXTS: [&str; 6] = ["text", "content", "output", "stdout", "stderr", "message"];
 
+/// How many characters of a call the label of its result repeats.
+const LABEL: usize = 60;
+
 /// A tool call: short values for the line of the tool's name, and a body below.
 #[derive(Debug, Default)]
-pub struct Call {
+pub struct ToolCall {
+    /// Connects the call with its result.
+    pub id: String,
+    pub tool: String,
     /// The most informative value, such as the command or the file.
     pub summary: String,
+    /// The values beside it, as `name=value`.
     pub more: String,
-    body: Vec<(TextStyle, String)>,
+    body: Vec<Piece>,
 }
 
-impl Call {
-    /// Parses the input of a tool.
-    pub fn of(input: &Value) -> Self {
-        let mut call = Self::default();
-        match input {
-            Value::Null => {}
-            Value::Object(fields) => call.fields(fields.clone()),
-            Value::Array(items) => call.summary = list(items),
-            value => call.text(&text(value)),
+/// The end of a tool call.
+#[derive(Debug)]
+pub struct ToolResult {
+    /// The call that it answers.
+    pub id: String,
+    pub is_error: bool,
+    /// The exit code, where the tool is a command.
+    pub exit_code: Option<i64>,
+    output: Vec<Piece>,
+}
+
+impl ToolCall {
+    pub(super) fn new(id: String, tool: String, input: Option<&RawJson<'_>>) -> Self {
+        let mut call = Self {
+            id,
+            tool,
+            ..Self::default()
+        };
+        match input.map(RawJson::value) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(fields)) => call.fields(fields),
+            Some(Value::Array(items)) => call.summary = list(&items),
+            Some(value) => call.text(&text(&value)),
         }
         call
     }
 
     /// Returns the lines, with the tool's name first.
-    pub fn lines(&self, tool: &str, full: bool) -> Vec<Line> {
-        let mut first = Line::of(TextStyle::Bold, tool);
+    pub fn lines(&self, full: bool) -> Vec<Line> {
+        let mut first = Line::of(TextStyle::Bold, &self.tool);
         if !self.summary.is_empty() {
             first = first
                 .and(TextStyle::Plain, "  ")
@@ -65,6 +89,24 @@ impl Call {
                 .map(|line| line.indented(2)),
         );
         lines
+    }
+
+    /// Returns the lines below the tool's name.
+    pub fn body(&self) -> impl Iterator<Item = Line> {
+        self.body.iter().map(|(style, text)| Line::of(*style, text))
+    }
+
+    /// Returns a short text that names the call.
+    pub fn label(&self) -> String {
+        let label = format!("{} {}", self.tool, one_line(&self.summary, LABEL));
+        label.trim_end().to_owned()
+    }
+
+    pub(super) fn truncate(&mut self, max_bytes: usize) {
+        for text in [&mut self.id, &mut self.tool, &mut self.summary, &mut self.more] {
+            truncate(text, max_bytes);
+        }
+        truncate_body(&mut self.body, max_bytes);
     }
 
     /// Adds a text without a field name.
@@ -161,24 +203,90 @@ impl Call {
     }
 }
 
-/// Formats the output of a tool.
-pub fn output(value: &Value, is_error: bool, full: bool) -> Vec<Line> {
-    let text = plain(value);
-    let text = text.trim_end();
-    let body: Vec<_> = if text.is_empty() {
-        Vec::new()
-    } else if is_diff(text) {
-        diff(text).collect()
-    } else {
-        let tone = if is_error { TextStyle::Red } else { TextStyle::Dim };
-        text.lines().map(|line| (tone, line.to_owned())).collect()
-    };
-    shortened(&body, if is_error { FAILURE } else { OUTPUT }, full)
+impl ToolResult {
+    pub(super) fn new(
+        id: String,
+        is_error: bool,
+        exit_code: Option<i64>,
+        output: Option<&ToolOutput<'_>>,
+    ) -> Self {
+        let text = match output {
+            None => String::new(),
+            Some(ToolOutput::Text(text)) => text.to_string(),
+            Some(ToolOutput::Raw(raw)) => plain(&raw.value()),
+        };
+        let text = text.trim_end();
+        let output = if is_diff(text) {
+            diff(text).collect()
+        } else {
+            let style = if is_error { TextStyle::Red } else { TextStyle::Dim };
+            text.lines().map(|line| (style, line.to_owned())).collect()
+        };
+        Self {
+            id,
+            is_error,
+            exit_code,
+            output,
+        }
+    }
+
+    /// Returns the lines of the output.
+    pub fn output(&self) -> impl DoubleEndedIterator<Item = Line> + ExactSizeIterator {
+        self.output.iter().map(|(style, text)| Line::of(*style, text))
+    }
+
+    /// Returns the mark and the lines. They begin with the label of the call, if there is one.
+    pub fn lines(&self, call: Option<&str>, full: bool) -> (Mark, Vec<Line>) {
+        let (mark, style) = if self.is_error {
+            ('✗', TextStyle::Red)
+        } else {
+            ('←', TextStyle::Dim)
+        };
+        let ends = if self.is_error { FAILURE } else { OUTPUT };
+        let mut lines = shortened(&self.output, ends, full);
+        let exit = match self.exit_code {
+            Some(code) if code != 0 => format!("exit {code}"),
+            _ if lines.is_empty() && self.is_error => "failed".to_owned(),
+            _ if lines.is_empty() => "done".to_owned(),
+            _ => String::new(),
+        };
+        let mut heading = call.map_or_else(Line::default, |call| Line::of(TextStyle::Bold, call));
+        if !exit.is_empty() {
+            if call.is_some() {
+                heading = heading.and(TextStyle::Plain, "  ");
+            }
+            heading = heading.and(style, &exit);
+        }
+        if !heading.is_empty() {
+            if call.is_some() {
+                lines = lines.into_iter().map(|line| line.indented(2)).collect();
+            }
+            lines.insert(0, heading);
+        }
+        ((style, mark), lines)
+    }
+
+    pub(super) fn truncate(&mut self, max_bytes: usize) {
+        truncate(&mut self.id, max_bytes);
+        truncate_body(&mut self.output, max_bytes);
+    }
+}
+
+fn truncate_body(body: &mut Vec<Piece>, max_bytes: usize) {
+    let mut room = max_bytes;
+    for (index, (_, text)) in body.iter_mut().enumerate() {
+        if text.len() >= room {
+            truncate(text, room);
+            body.truncate(index + 1);
+            return;
+        }
+        room -= text.len();
+    }
 }
 
 /// Returns the first and the last lines, with the number of omitted lines between.
-pub fn shortened(body: &[(TextStyle, String)], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
-    let line = |(tone, text): &(TextStyle, String)| cut(*tone, text, full);
+pub(super) fn shortened(body: &[Piece], (head, tail): (usize, usize), full: bool) -> Vec<Line> {
+    let line = |(tone, text): &Piece| cut(*tone, text, full);
     // Omitting a single line would save nothing.
     if full || body.len() <= head + tail + 1 {
         return body.iter().map(line).collect();
@@ -215,7 +323,7 @@ fn is_diff(text: &str) -> bool {
     })
 }
 
-fn diff(text: &str) -> impl Iterator<Item = (TextStyle, String)> {
+fn diff(text: &str) -> impl Iterator<Item = Piece> {
     text.trim_end().lines().map(|line| {
         let tone = match line.as_bytes() {
             [b'+', b'+', b'+', b' ', ..] | [b'-', b'-', b'-', b' ', ..] | [b'*', b'*', b'*', ..] => {
@@ -239,7 +347,7 @@ fn take(fields: &mut Map<String, Value>, names: &[&str]) -> Option<Value> {
 }
 
 /// Returns a value as text: a string without quotes, everything else as JSON.
-pub fn text(value: &Value) -> String {
+fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
