@@ -1,13 +1,16 @@
 //! The writer of session logs.
 
+mod scan;
+
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use vik_core::event::{Event, EventKind};
+use vik_core::event::Event;
 
+use self::scan::LogScan;
 use crate::StoreError;
 
 /// The size at which buffered events are written.
@@ -19,9 +22,6 @@ pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
 
 /// The number of bytes kept of an event that is too long.
 const TRUNCATED_EVENT_BYTES: usize = 64 * 1024;
-
-/// The length of the part of a line that contains its kind.
-const HEAD_BYTES: usize = 128;
 
 /// The buffer capacity that an idle log keeps.
 const KEPT_BYTES: usize = 4 * 1024;
@@ -259,60 +259,6 @@ pub struct Reopened {
     pub agent_events: u64,
     /// Whether the last line is `ended`.
     pub is_ended: bool,
-}
-
-/// The result of scanning a log.
-#[derive(Debug, Default)]
-struct LogScan {
-    lines: u64,
-    /// The number of lines that are Vik's own events.
-    own: u64,
-    ended: bool,
-    /// The number of bytes in complete lines.
-    whole: u64,
-    torn: bool,
-}
-
-impl LogScan {
-    fn read(file: &mut File) -> std::io::Result<Self> {
-        let mut found = Self::default();
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
-        let mut line = Vec::new();
-        loop {
-            let read = crate::read_line(&mut reader, HEAD_BYTES, &mut line)?;
-            if !read.is_whole {
-                found.torn = read.bytes > 0;
-                return Ok(found);
-            }
-            found.whole += read.bytes;
-            found.lines += 1;
-            let kind = kind_of(&line);
-            found.own += u64::from(kind.is_some_and(|kind| is_own(kind, &line)));
-            found.ended = kind == Some(EventKind::Ended);
-        }
-    }
-}
-
-/// Returns whether the line is one of Vik's own events.
-fn is_own(kind: EventKind, line: &[u8]) -> bool {
-    const OWN_APPROVAL: &[u8] = b"\"kind\":\"approval\",\"by\":";
-    let head = &line[..line.len().min(HEAD_BYTES)];
-    kind.is_own()
-        || (kind == EventKind::Approval
-            && head
-                .windows(OWN_APPROVAL.len())
-                .any(|window| window == OWN_APPROVAL))
-}
-
-/// Returns the kind of a line, which follows its number and its time; `None` if the line has none,
-/// or one of another version.
-fn kind_of(line: &[u8]) -> Option<EventKind> {
-    const KEY: &[u8] = b"\"kind\":\"";
-    let head = &line[..line.len().min(HEAD_BYTES)];
-    let at = head.windows(KEY.len()).position(|window| window == KEY)?;
-    let kind = &head[at + KEY.len()..];
-    let end = kind.iter().position(|&byte| byte == b'"')?;
-    EventKind::from_name(std::str::from_utf8(&kind[..end]).ok()?)
 }
 
 #[cfg(test)]

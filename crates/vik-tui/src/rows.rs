@@ -6,17 +6,11 @@ mod parked;
 mod session;
 mod waiting;
 
-use std::cmp::Ordering;
-
 use vik_api::{Explanation, SessionView, StageState};
 use vik_core::ids::IssueId;
 
 use crate::table::{CellText, RowContext, Tone};
 pub(crate) use waiting::starts_in;
-
-fn compare_numbers(a: f64, b: f64) -> Ordering {
-    a.total_cmp(&b)
-}
 
 fn issue_cell(issue: &IssueId, context: &RowContext<'_>) -> CellText {
     if context.paused.contains(issue) {

@@ -16,6 +16,19 @@ pub(crate) struct RowContext<'a> {
     pub(crate) paused: &'a [IssueId],
 }
 
+impl RowContext<'_> {
+    /// Returns the seconds since a time; negative for a future time.
+    pub(crate) fn elapsed(&self, since: Timestamp) -> f64 {
+        self.now.duration_since(since).as_secs_f64()
+    }
+
+    /// Returns the cell of the time since a start.
+    pub(crate) fn since(&self, start: Timestamp, tone: Tone) -> Cell {
+        let seconds = text::seconds_between(start, self.now);
+        CellText::new(text::duration(seconds), tone).ranked(self.elapsed(start))
+    }
+}
+
 /// How a cell is highlighted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -48,6 +61,37 @@ impl CellText {
     pub(crate) fn plain(text: impl Into<String>) -> Self {
         Self::new(text, Tone::Plain)
     }
+
+    /// Creates a cell that is ordered by a number.
+    pub(crate) fn ranked(self, rank: f64) -> Cell {
+        Cell {
+            content: self,
+            rank: Some(rank),
+        }
+    }
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) content: CellText,
+    /// The value for the order of the column; `None` orders by the text.
+    rank: Option<f64>,
+}
+
+impl From<CellText> for Cell {
+    fn from(content: CellText) -> Self {
+        Self { content, rank: None }
+    }
+}
+
+impl Cell {
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self.rank, other.rank) {
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            _ => text::natural_order(&self.content.text, &other.content.text),
+        }
+    }
 }
 
 /// The width of a column.
@@ -60,24 +104,47 @@ pub(crate) enum Width {
     Fill(usize, usize),
 }
 
-pub(crate) struct Column<T: 'static> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) width: Width,
     /// The minimum number of terminal columns for showing it.
     pub(crate) min_terminal_width: u16,
-    pub(crate) right: bool,
-    pub(crate) cell: fn(&T, &RowContext<'_>) -> CellText,
-    pub(crate) order: fn(&T, &T) -> Ordering,
+    /// Whether the text is aligned to the right.
+    pub(crate) is_right: bool,
+}
+
+/// Creates a column that is shown from a width of the terminal on.
+pub(crate) const fn column(name: &'static str, width: Width, min_terminal_width: u16) -> Column {
+    Column {
+        name,
+        width,
+        min_terminal_width,
+        is_right: false,
+    }
+}
+
+impl Column {
+    /// Aligns the text to the right.
+    pub(crate) const fn right(self) -> Self {
+        Self {
+            is_right: true,
+            ..self
+        }
+    }
 }
 
 /// A row of a table.
 pub(crate) trait Row: Sized + 'static {
-    const COLUMNS: &'static [Column<Self>];
+    const COLUMNS: &'static [Column];
     /// The column of the initial order, and whether it is reversed; `None` keeps the given order.
     const SORT: Option<(usize, bool)>;
 
     /// Returns the key that identifies the row after a refresh.
     fn key(&self) -> String;
+
+    /// Returns one cell for each column.
+    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell>;
 }
 
 /// Rows with their order and selection.
@@ -165,33 +232,36 @@ impl<T: Row> Table<T> {
         let needles: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
         self.content_widths.fill(0);
         self.order.clear();
+        let mut sorted_cells = Vec::new();
         for (at, row) in self.rows.iter().enumerate() {
-            let mut hay = String::new();
-            for (fit, column) in self.content_widths.iter_mut().zip(T::COLUMNS) {
-                if needles.is_empty() && !matches!(column.width, Width::Fit(..)) {
-                    continue;
-                }
-                let cell = (column.cell)(row, context);
+            let cells = row.cells(context);
+            for (fit, (column, cell)) in self.content_widths.iter_mut().zip(T::COLUMNS.iter().zip(&cells)) {
                 if let Width::Fit(_, most) = column.width {
                     // The column is never wider than that, so the remaining text need not be read.
-                    *fit = (*fit).max(text::width(&text::fit(&cell.text, most)));
+                    *fit = (*fit).max(text::width(&text::fit(&cell.content.text, most)));
                 }
-                hay.push_str(&cell.text.to_lowercase());
-                hay.push('\n');
             }
+            let mut hay = String::new();
             if !needles.is_empty() {
+                for cell in &cells {
+                    hay.push_str(&cell.content.text.to_lowercase());
+                    hay.push('\n');
+                }
                 hay.push_str(&row.key().to_lowercase());
+            }
+            if let Some((column, _)) = self.sort {
+                sorted_cells.push(cells.into_iter().nth(column));
             }
             if needles.iter().all(|needle| hay.contains(needle)) {
                 self.order.push(at);
             }
         }
-        if let Some((column, reverse)) = self.sort
-            && let Some(column) = T::COLUMNS.get(column)
-        {
-            let rows = &self.rows;
+        if let Some((_, reverse)) = self.sort {
             self.order.sort_by(|&a, &b| {
-                let order = (column.order)(&rows[a], &rows[b]);
+                let order = match (&sorted_cells[a], &sorted_cells[b]) {
+                    (Some(a), Some(b)) => a.compare(b),
+                    _ => Ordering::Equal,
+                };
                 if reverse { order.reverse() } else { order }
             });
         }

@@ -9,6 +9,7 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+mod body;
 mod note;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,8 @@ mod tool;
 use vik_core::event::{Event, LoggedEvent};
 
 use crate::{Line, TextStyle};
+use body::shortened;
 pub use note::{Importance, Note};
-use tool::shortened;
 pub use tool::{ToolCall, ToolResult};
 
 /// How many lines of reasoning are shown: the first and the last ones.

@@ -52,14 +52,18 @@ fn implied_events_are_details() {
 #[test]
 fn call_and_result_have_a_label_and_lines() {
     let input = json!({"command": "make\ncheck", "description": "Build"});
-    let Entry::Call(call) = entry(&json!({"kind": "tool_call", "call_id": "1", "tool": "Bash", "input": input}))
+    let Entry::Call(call) =
+        entry(&json!({"kind": "tool_call", "call_id": "1", "tool": "Bash", "input": input}))
     else {
         panic!()
     };
     assert_eq!(call.label(), "Bash make");
     assert_eq!(rows(call.lines(false)), ["Bash  make  # Build", "check"]);
-    let result = json!({"kind": "tool_result", "call_id": "1", "is_error": true, "exit_code": 2, "output": "no"});
-    let Entry::Result(result) = entry(&result) else { panic!() };
+    let result =
+        json!({"kind": "tool_result", "call_id": "1", "is_error": true, "exit_code": 2, "output": "no"});
+    let Entry::Result(result) = entry(&result) else {
+        panic!()
+    };
     let (mark, lines) = result.lines(Some(&call.label()), false);
     assert_eq!(mark.1, '✗');
     assert_eq!(rows(lines), ["Bash make  exit 2", "no"]);
@@ -73,7 +77,7 @@ fn truncated_entries_keep_their_start() {
     let output = "one\ntwo\nthree\nfour";
     let mut result =
         entry(&json!({"kind": "tool_result", "call_id": "1", "is_error": false, "output": output}));
-    result.truncate(8);
+    result.truncate(10);
     let Entry::Result(result) = result else { panic!() };
     assert_eq!(rows(result.output().collect()), ["one", "two", "th…"]);
 }

@@ -3,9 +3,9 @@
 use vik_api::Explanation;
 use vik_text::{cost_text, tokens};
 
-use super::{compare_numbers, issue_status, share_tone};
-use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{humanize, money_limit, natural_order};
+use super::{issue_status, share_tone};
+use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
+use crate::text::{humanize, money_limit};
 
 fn stages(issue: &Explanation) -> String {
     let names: Vec<&str> = issue.stages.iter().map(|stage| stage.stage.as_str()).collect();
@@ -25,101 +25,53 @@ fn hold_text(issue: &Explanation) -> String {
     }
 }
 
+fn life_cost(issue: &Explanation) -> CellText {
+    let spent = &issue.life.spent;
+    let text = cost_text(Some(spent.cost_usd), spent.estimated_usd);
+    match issue.life.limit.usd {
+        None => CellText::plain(text),
+        Some(limit) => {
+            let tone = if limit > 0.0 {
+                share_tone(spent.cost_usd / limit)
+            } else {
+                Tone::Bad
+            };
+            CellText::new(format!("{text}/{}", money_limit(limit)), tone)
+        }
+    }
+}
+
 impl Row for Explanation {
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column {
-            name: "ISSUE",
-            width: Width::Fit(6, 14),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, _| CellText::new(row.issue_id.as_str(), Tone::Strong),
-            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
-        },
-        Column {
-            name: "STATE",
-            width: Width::Fit(5, 14),
-            min_terminal_width: 50,
-            right: false,
-            cell: |row, _| CellText::plain(row.issue_state.as_str()),
-            order: |a, b| a.issue_state.cmp(&b.issue_state),
-        },
-        Column {
-            name: "NOW",
-            width: Width::Fixed(7),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, _| {
-                let (name, tone) = issue_status(row);
-                CellText::new(name, tone)
-            },
-            order: |a, b| issue_status(a).0.cmp(issue_status(b).0),
-        },
-        Column {
-            name: "TITLE",
-            width: Width::Fill(12, 3),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, _| CellText::plain(row.issue_title.as_str()),
-            order: |a, b| a.issue_title.cmp(&b.issue_title),
-        },
-        Column {
-            name: "STAGES",
-            width: Width::Fit(6, 16),
-            min_terminal_width: 90,
-            right: false,
-            cell: |row, _| CellText::new(stages(row), Tone::Name),
-            order: |a, b| stages(a).cmp(&stages(b)),
-        },
-        Column {
-            name: "HELD BY",
-            width: Width::Fill(14, 3),
-            min_terminal_width: 110,
-            right: false,
-            cell: |row, _| CellText::plain(hold_text(row)),
-            order: |a, b| hold_text(a).cmp(&hold_text(b)),
-        },
-        Column {
-            name: "ATTEMPTS",
-            width: Width::Fixed(8),
-            min_terminal_width: 64,
-            right: true,
-            cell: |row, _| CellText::plain(row.life.attempts.to_string()),
-            order: |a, b| a.life.attempts.cmp(&b.life.attempts),
-        },
-        Column {
-            name: "TOKENS",
-            width: Width::Fixed(7),
-            min_terminal_width: 100,
-            right: true,
-            cell: |row, _| CellText::plain(tokens(row.life.spent.tokens)),
-            order: |a, b| a.life.spent.tokens.cmp(&b.life.spent.tokens),
-        },
-        Column {
-            name: "COST",
-            width: Width::Fit(5, 16),
-            min_terminal_width: 56,
-            right: true,
-            cell: |row, _| {
-                let spent = &row.life.spent;
-                let spent = cost_text(Some(spent.cost_usd), spent.estimated_usd);
-                match row.life.limit.usd {
-                    None => CellText::plain(spent),
-                    Some(limit) => {
-                        let tone = if limit > 0.0 {
-                            share_tone(row.life.spent.cost_usd / limit)
-                        } else {
-                            Tone::Bad
-                        };
-                        CellText::new(format!("{spent}/{}", money_limit(limit)), tone)
-                    }
-                }
-            },
-            order: |a, b| compare_numbers(a.life.spent.cost_usd, b.life.spent.cost_usd),
-        },
+    const COLUMNS: &'static [Column] = &[
+        column("ISSUE", Width::Fit(6, 14), 0),
+        column("STATE", Width::Fit(5, 14), 50),
+        column("NOW", Width::Fixed(7), 0),
+        column("TITLE", Width::Fill(12, 3), 0),
+        column("STAGES", Width::Fit(6, 16), 90),
+        column("HELD BY", Width::Fill(14, 3), 110),
+        column("ATTEMPTS", Width::Fixed(8), 64).right(),
+        column("TOKENS", Width::Fixed(7), 100).right(),
+        column("COST", Width::Fit(5, 16), 56).right(),
     ];
     const SORT: Option<(usize, bool)> = Some((0, false));
 
     fn key(&self) -> String {
         self.issue_id.as_str().to_owned()
+    }
+
+    fn cells(&self, _: &RowContext<'_>) -> Vec<Cell> {
+        let (status, tone) = issue_status(self);
+        let spent = &self.life.spent;
+        vec![
+            CellText::new(self.issue_id.as_str(), Tone::Strong).into(),
+            CellText::plain(self.issue_state.as_str()).into(),
+            CellText::new(status, tone).into(),
+            CellText::plain(self.issue_title.as_str()).into(),
+            CellText::new(stages(self), Tone::Name).into(),
+            CellText::plain(hold_text(self)).into(),
+            CellText::plain(self.life.attempts.to_string()).into(),
+            CellText::plain(tokens(spent.tokens)).ranked(spent.tokens as f64),
+            life_cost(self).ranked(spent.cost_usd),
+        ]
     }
 }

@@ -3,9 +3,9 @@
 use vik_api::SessionView;
 use vik_text::{cost, short, tokens};
 
-use super::{activity, budget_share, compare_numbers, issue_cell, share_tone};
-use crate::table::{CellText, Column, Row, Tone, Width};
-use crate::text::{duration, money_limit, natural_order, seconds_between, short_duration};
+use super::{activity, budget_share, issue_cell, share_tone};
+use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
+use crate::text::{money_limit, seconds_between, short_duration};
 
 /// After this time without output a session is highlighted.
 const QUIET_SECONDS: u64 = 300;
@@ -24,137 +24,58 @@ fn session_cost(session: &SessionView) -> CellText {
     }
 }
 
+fn idle(session: &SessionView, context: &RowContext<'_>) -> Cell {
+    let Some(at) = session.last_event_at else {
+        return CellText::new("-", Tone::Faint).ranked(f64::INFINITY);
+    };
+    let seconds = seconds_between(at, context.now);
+    let tone = if seconds > QUIET_SECONDS {
+        Tone::Warn
+    } else {
+        Tone::Faint
+    };
+    CellText::new(short_duration(seconds), tone).ranked(context.elapsed(at))
+}
+
 impl Row for SessionView {
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column {
-            name: "ISSUE",
-            width: Width::Fit(6, 14),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, context| issue_cell(&row.issue_id, context),
-            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
-        },
-        Column {
-            name: "TITLE",
-            width: Width::Fill(12, 3),
-            min_terminal_width: 110,
-            right: false,
-            cell: |row, _| CellText::plain(row.issue_title.as_str()),
-            order: |a, b| a.issue_title.cmp(&b.issue_title),
-        },
-        Column {
-            name: "STAGE",
-            width: Width::Fit(5, 12),
-            min_terminal_width: 44,
-            right: false,
-            cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
-            order: |a, b| a.stage.cmp(&b.stage),
-        },
-        Column {
-            name: "AGENT",
-            width: Width::Fit(5, 10),
-            min_terminal_width: 72,
-            right: false,
-            cell: |row, _| CellText::plain(row.agent.as_str()),
-            order: |a, b| a.agent.cmp(&b.agent),
-        },
-        Column {
-            name: "MODEL",
-            width: Width::Fit(5, 20),
-            min_terminal_width: 150,
-            right: false,
-            cell: |row, _| CellText::new(row.model.as_deref().unwrap_or("-"), Tone::Faint),
-            order: |a, b| a.model.cmp(&b.model),
-        },
-        Column {
-            name: "TRY",
-            width: Width::Fixed(4),
-            min_terminal_width: 120,
-            right: true,
-            cell: |row, _| {
-                let tone = if row.attempt > 1 { Tone::Warn } else { Tone::Faint };
-                CellText::new(row.attempt.to_string(), tone)
-            },
-            order: |a, b| a.attempt.cmp(&b.attempt),
-        },
-        Column {
-            name: "ACTIVITY",
-            width: Width::Fill(8, 4),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, _| {
-                let tone = if row.phase == "running" {
-                    Tone::Plain
-                } else {
-                    Tone::Good
-                };
-                CellText::new(activity(row), tone)
-            },
-            order: |a, b| activity(a).cmp(&activity(b)),
-        },
-        Column {
-            name: "TIME",
-            width: Width::Fixed(7),
-            min_terminal_width: 0,
-            right: true,
-            cell: |row, context| CellText::plain(duration(seconds_between(row.since, context.now))),
-            // A later start means a shorter run time.
-            order: |a, b| b.since.cmp(&a.since),
-        },
-        Column {
-            name: "IDLE",
-            width: Width::Fixed(6),
-            min_terminal_width: 60,
-            right: true,
-            cell: |row, context| match row.last_event_at {
-                None => CellText::new("-", Tone::Faint),
-                Some(at) => {
-                    let ago = seconds_between(at, context.now);
-                    let tone = if ago > QUIET_SECONDS {
-                        Tone::Warn
-                    } else {
-                        Tone::Faint
-                    };
-                    CellText::new(short_duration(ago), tone)
-                }
-            },
-            order: |a, b| b.last_event_at.cmp(&a.last_event_at),
-        },
-        Column {
-            name: "EVENTS",
-            width: Width::Fixed(6),
-            min_terminal_width: 170,
-            right: true,
-            cell: |row, _| CellText::new(short(row.events), Tone::Faint),
-            order: |a, b| a.events.cmp(&b.events),
-        },
-        Column {
-            name: "TOKENS",
-            width: Width::Fixed(7),
-            min_terminal_width: 76,
-            right: true,
-            cell: |row, _| CellText::plain(tokens(row.usage.total().max(row.charged.tokens))),
-            order: |a, b| {
-                let total = |s: &Self| s.usage.total().max(s.charged.tokens);
-                total(a).cmp(&total(b))
-            },
-        },
-        Column {
-            name: "COST",
-            width: Width::Fit(5, 16),
-            min_terminal_width: 52,
-            right: true,
-            cell: |row, _| session_cost(row),
-            order: |a, b| {
-                let cost = |s: &Self| s.cost_usd.unwrap_or(s.charged.cost_usd);
-                compare_numbers(cost(a), cost(b))
-            },
-        },
+    const COLUMNS: &'static [Column] = &[
+        column("ISSUE", Width::Fit(6, 14), 0),
+        column("TITLE", Width::Fill(12, 3), 110),
+        column("STAGE", Width::Fit(5, 12), 44),
+        column("AGENT", Width::Fit(5, 10), 72),
+        column("MODEL", Width::Fit(5, 20), 150),
+        column("TRY", Width::Fixed(4), 120).right(),
+        column("ACTIVITY", Width::Fill(8, 4), 0),
+        column("TIME", Width::Fixed(7), 0).right(),
+        column("IDLE", Width::Fixed(6), 60).right(),
+        column("EVENTS", Width::Fixed(6), 170).right(),
+        column("TOKENS", Width::Fixed(7), 76).right(),
+        column("COST", Width::Fit(5, 16), 52).right(),
     ];
     // The longest run time comes first.
     const SORT: Option<(usize, bool)> = Some((7, true));
 
     fn key(&self) -> String {
         self.session_id.clone()
+    }
+
+    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+        let of = |is_highlighted, highlight| if is_highlighted { highlight } else { Tone::Faint };
+        let is_running = self.phase == "running";
+        let total = self.usage.total().max(self.charged.tokens);
+        vec![
+            issue_cell(&self.issue_id, context).into(),
+            CellText::plain(self.issue_title.as_str()).into(),
+            CellText::new(self.stage.as_str(), Tone::Name).into(),
+            CellText::plain(self.agent.as_str()).into(),
+            CellText::new(self.model.as_deref().unwrap_or("-"), Tone::Faint).into(),
+            CellText::new(self.attempt.to_string(), of(self.attempt > 1, Tone::Warn)).into(),
+            CellText::new(activity(self), if is_running { Tone::Plain } else { Tone::Good }).into(),
+            context.since(self.since, Tone::Plain),
+            idle(self, context),
+            CellText::new(short(self.events), Tone::Faint).ranked(self.events as f64),
+            CellText::plain(tokens(total)).ranked(total as f64),
+            session_cost(self).ranked(self.cost_usd.unwrap_or(self.charged.cost_usd)),
+        ]
     }
 }

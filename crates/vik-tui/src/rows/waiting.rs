@@ -3,8 +3,8 @@
 use vik_api::WaitingView;
 
 use super::issue_cell;
-use crate::table::{CellText, Column, Row, RowContext, Tone, Width};
-use crate::text::{duration, humanize, natural_order, seconds_between};
+use crate::table::{Cell, CellText, Column, Row, RowContext, Tone, Width, column};
+use crate::text::{duration, humanize, seconds_between};
 
 /// Returns when a waiting issue starts: `in 42s`, `now`, or nothing if unknown.
 pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
@@ -16,60 +16,30 @@ pub(crate) fn starts_in(row: &WaitingView, context: &RowContext<'_>) -> String {
 }
 
 impl Row for WaitingView {
-    const COLUMNS: &'static [Column<Self>] = &[
-        Column {
-            name: "ISSUE",
-            width: Width::Fit(6, 14),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, context| issue_cell(&row.issue_id, context),
-            order: |a, b| natural_order(a.issue_id.as_str(), b.issue_id.as_str()),
-        },
-        Column {
-            name: "STAGE",
-            width: Width::Fit(5, 12),
-            min_terminal_width: 44,
-            right: false,
-            cell: |row, _| CellText::new(row.stage.as_str(), Tone::Name),
-            order: |a, b| a.stage.cmp(&b.stage),
-        },
-        Column {
-            name: "STARTS",
-            width: Width::Fixed(7),
-            min_terminal_width: 0,
-            right: true,
-            cell: |row, context| CellText::plain(starts_in(row, context)),
-            // Unknown times come last.
-            order: |a, b| (a.until.is_none(), a.until).cmp(&(b.until.is_none(), b.until)),
-        },
-        Column {
-            name: "ATTEMPTS",
-            width: Width::Fixed(8),
-            min_terminal_width: 60,
-            right: true,
-            cell: |row, _| CellText::new(row.attempts.to_string(), Tone::Faint),
-            order: |a, b| a.attempts.cmp(&b.attempts),
-        },
-        Column {
-            name: "REASON",
-            width: Width::Fit(6, 18),
-            min_terminal_width: 0,
-            right: false,
-            cell: |row, _| CellText::new(humanize(&row.reason), Tone::Warn),
-            order: |a, b| a.reason.cmp(&b.reason),
-        },
-        Column {
-            name: "DETAIL",
-            width: Width::Fill(10, 1),
-            min_terminal_width: 60,
-            right: false,
-            cell: |row, _| CellText::plain(row.detail.as_str()),
-            order: |a, b| a.detail.cmp(&b.detail),
-        },
+    const COLUMNS: &'static [Column] = &[
+        column("ISSUE", Width::Fit(6, 14), 0),
+        column("STAGE", Width::Fit(5, 12), 44),
+        column("STARTS", Width::Fixed(7), 0).right(),
+        column("ATTEMPTS", Width::Fixed(8), 60).right(),
+        column("REASON", Width::Fit(6, 18), 0),
+        column("DETAIL", Width::Fill(10, 1), 60),
     ];
     const SORT: Option<(usize, bool)> = Some((2, false));
 
     fn key(&self) -> String {
         format!("{}\u{1}{}", self.issue_id, self.stage)
+    }
+
+    fn cells(&self, context: &RowContext<'_>) -> Vec<Cell> {
+        // Unknown times come last.
+        let start = self.until.map_or(f64::INFINITY, |until| -context.elapsed(until));
+        vec![
+            issue_cell(&self.issue_id, context).into(),
+            CellText::new(self.stage.as_str(), Tone::Name).into(),
+            CellText::plain(starts_in(self, context)).ranked(start),
+            CellText::new(self.attempts.to_string(), Tone::Faint).into(),
+            CellText::new(humanize(&self.reason), Tone::Warn).into(),
+            CellText::plain(self.detail.as_str()).into(),
+        ]
     }
 }

@@ -159,14 +159,14 @@ fn table<T: Row>(app: &App, table: &Table<T>, head: u16, body: Rect, paint: &mut
             paint.tone(0, y, 2, "> ", Tone::Strong);
         }
         let mut x = 2;
+        let cells = row.cells(&context);
         for &(at, size) in &columns {
-            let column = &T::COLUMNS[at];
-            let cell = (column.cell)(row, &context);
+            let cell = &cells[at].content;
             let size = u16::try_from(size)
                 .unwrap_or(u16::MAX)
                 .min(body.width.saturating_sub(x));
             let style = paint.theme.tone(cell.tone);
-            if column.right {
+            if T::COLUMNS[at].is_right {
                 paint.put_right(x, y, size, &cell.text, style);
             } else {
                 paint.put(x, y, size, &cell.text, style);
@@ -197,7 +197,7 @@ fn titles<T: Row>(table: &Table<T>, columns: &[(usize, usize)], y: u16, width: u
         let name = &column.name[..column.name.len().min(room)];
         let text = format!("{name}{mark}");
         let style = paint.theme.tone(Tone::Faint);
-        if column.right {
+        if column.is_right {
             paint.put_right(x, y, size, &text, style);
         } else {
             paint.put(x, y, size, &text, style);
