@@ -1,18 +1,133 @@
-//! The values of a workflow by their keys, for comparison and display.
+//! The values of a serialised workflow, by their keys in the file.
 
-use std::fmt;
+use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
-use vik_yaml::text::quoted;
+use serde_json::Value;
+use vik_yaml::text::{push_escaped, quoted};
 
-use crate::duration::Span;
-use crate::limits::Limit;
+use crate::money::MicroUsd;
+use crate::scope::Scope;
+use crate::workflow::{SandboxChoice, Workflow, WorkspaceRoot};
 
-pub(super) struct Leaf {
-    /// The complete value, for comparison.
-    pub(super) exact: String,
-    pub(super) shown: Shown,
-    pub(super) needs_restart: bool,
+/// Values that may contain a secret and are never shown. `*` is a name of the user.
+const SECRET: &[&str] = &[
+    "agents.*.args.*",
+    "agents.*.command",
+    "agents.*.env.*",
+    // Whoever knows the address can post to it.
+    "notify.*.url",
+];
+
+/// Texts of several lines and commands, of which only the number of lines is shown.
+const TEXTS: &[&str] = &[
+    "issue.hooks.after_create",
+    "issue.hooks.before_remove",
+    "issue.stages.*.hooks.after_run",
+    "issue.stages.*.hooks.before_run",
+    "issue.stages.*.outputs.*.check",
+    "issue.stages.*.outputs.*.run",
+    "issue.stages.*.prompt",
+    "issue.stages.*.resume_prompt",
+    "issue.stages.*.verify",
+    "issues.pull.command",
+    "issues.show.command",
+    "notify.*.command",
+    "schedule.*.command",
+    "secrets.*.command",
+];
+
+/// Short texts of the user, which are shown in quotes. All others are words of Vik.
+const QUOTED: &[&str] = &[
+    "agents.*.base_url",
+    "agents.*.model",
+    "agents.*.provider",
+    "issue.stages.*.agent",
+    "issue.stages.*.prompt_file",
+    "issue.stages.*.when.state",
+    "notify.*.secret_env",
+    "notify.*.time_zone",
+    "notify.*.url_env",
+    "schedule.*.cron",
+    "schedule.*.time_zone",
+    "secrets.*.env",
+    "secrets.*.file",
+    "webhooks.hooks.*.header",
+    "webhooks.hooks.*.id_header",
+    "webhooks.hooks.*.secret_env",
+];
+
+/// Values that a running daemon keeps until it is restarted.
+const RESTART: &[&str] = &[
+    "logging.format",
+    "logging.retention_days",
+    "webhooks.listen",
+    "workspace.root",
+];
+
+/// Paths of the model whose keys in the file have other names.
+const KEYS: &[(&str, &str)] = &[
+    ("day_limit.tokens", "limits.tokens_per_day"),
+    ("day_limit.usd", "limits.usd_per_day"),
+    ("issue.after_create", "issue.hooks.after_create"),
+    ("issue.before_remove", "issue.hooks.before_remove"),
+    ("issue.hook_secrets", "issue.hooks.secrets"),
+    ("issue.hook_timeout", "issue.hooks.timeout"),
+    ("issue.hooks_in_sandbox", "issue.hooks.sandbox"),
+    ("issue.limit", "issue.limits"),
+    ("issue.max_attempts", "issue.limits.attempts"),
+    ("issue.stages.*.after_run", "issue.stages.*.hooks.after_run"),
+    ("issue.stages.*.before_run", "issue.stages.*.hooks.before_run"),
+    ("issue.stages.*.hook_secrets", "issue.stages.*.hooks.secrets"),
+    ("issue.stages.*.hook_timeout", "issue.stages.*.hooks.timeout"),
+    ("issue.stages.*.hooks_in_sandbox", "issue.stages.*.hooks.sandbox"),
+    ("issue.stages.*.intent.scope", "issue.stages.*.intent.owned_scope"),
+    ("issue.stages.*.limit", "issue.stages.*.limits"),
+    ("issue.stages.*.outputs.rules", "issue.stages.*.outputs"),
+    ("issue.stages.*.prompt.File", "issue.stages.*.prompt_file"),
+    ("issue.stages.*.prompt.Inline", "issue.stages.*.prompt"),
+    ("issue.stages.*.when_state", "issue.stages.*.when.state"),
+    ("log_format", "logging.format"),
+    ("max_issue_concurrency", "loop.max_issue_concurrency"),
+    ("max_iterations", "loop.max_iterations"),
+    ("notify.*.channel.Command", "notify.*.command"),
+    ("notify.*.channel.Webhook.address.Env", "notify.*.url_env"),
+    ("notify.*.channel.Webhook.address.Url", "notify.*.url"),
+    ("notify.*.channel.Webhook.secret_env", "notify.*.secret_env"),
+    ("notify.*.channel", "notify.*.kind"),
+    ("orphan_grace", "loop.orphan_grace"),
+    ("pressure", "loop.pressure"),
+    ("pull.idle", "issues.pull.idle_sec"),
+    ("pull", "issues.pull"),
+    ("retention_days", "logging.retention_days"),
+    ("schedule.*.job.command", "schedule.*.command"),
+    ("schedule.*.job.timeout", "schedule.*.timeout"),
+    ("show", "issues.show"),
+    ("workspace_root", "workspace.root"),
+];
+
+/// Maps whose keys are names of the user.
+const NAMED: &[&str] = &[
+    "agents",
+    "agents.*.args",
+    "agents.*.env",
+    "issue.stages",
+    "issue.stages.*.outputs.rules",
+    "notify",
+    "schedule",
+    "secrets",
+    "webhooks.hooks",
+];
+
+/// Sections that are added and removed as a whole, in the order of their edits.
+const SECTIONS: &[&str] = &["agents", "issue.stages", "notify", "webhooks.hooks", "schedule"];
+
+/// Returns the position of an edit: those outside of named sections come first.
+pub(super) fn section_rank(key: &str) -> usize {
+    let is_inside = |section: &str| key.strip_prefix(section).is_some_and(|key| key.starts_with('.'));
+    SECTIONS
+        .iter()
+        .position(|section| is_inside(section))
+        .map_or(0, |rank| rank + 1)
 }
 
 pub(super) enum Shown {
@@ -21,80 +136,191 @@ pub(super) enum Shown {
     Hidden,
 }
 
-/// The values by their keys, in file order.
+/// A value, with its place in the workflow.
 #[derive(Default)]
-pub(in crate::workflow) struct Leaves(pub(super) Vec<(String, Leaf)>);
+pub(super) struct Leaf {
+    /// Its path in the model.
+    pub(super) path: Vec<String>,
+    /// The same path with `*` for each name of the user.
+    pattern: String,
+    names: Vec<String>,
+    /// The section that it is part of, such as `agents.coder`.
+    pub(super) section: Option<String>,
+    pub(super) value: Value,
+}
+
+/// All values of a workflow, in the order of the model.
+#[derive(Default)]
+pub(super) struct Leaves {
+    pub(super) all: Vec<Leaf>,
+    by_path: HashMap<Vec<String>, usize>,
+    sections: HashSet<String>,
+}
 
 impl Leaves {
-    pub(super) fn put(&mut self, path: &str, exact: impl fmt::Debug, shown: Shown) {
-        let leaf = Leaf {
-            exact: format!("{exact:?}"),
-            shown,
-            needs_restart: false,
-        };
-        self.0.push((path.to_owned(), leaf));
+    pub(super) fn of(workflow: &Workflow) -> Self {
+        let mut leaves = Self::default();
+        let root = serde_json::to_value(workflow).unwrap_or_default();
+        leaves.add(&Leaf::default(), &root);
+        leaves
     }
 
-    /// Adds a number, a name of Vik's own, or the like.
-    pub(in crate::workflow) fn plain(&mut self, path: &str, value: impl fmt::Display + fmt::Debug) {
-        let shown = Shown::As(value.to_string());
-        self.put(path, value, shown);
+    pub(super) fn get(&self, path: &[String]) -> Option<&Leaf> {
+        self.by_path.get(path).map(|&index| &self.all[index])
     }
 
-    pub(in crate::workflow) fn optional<T: fmt::Display + fmt::Debug>(
-        &mut self,
-        path: &str,
-        value: Option<T>,
-    ) {
-        let shown = value
-            .as_ref()
-            .map_or_else(|| "null".to_owned(), ToString::to_string);
-        self.put(path, value, Shown::As(shown));
+    pub(super) fn has(&self, section: &str) -> bool {
+        self.sections.contains(section)
     }
 
-    pub(in crate::workflow) fn span(&mut self, path: &str, span: Span) {
-        self.put(path, span.0, Shown::As(span.to_string()));
+    fn push(&mut self, leaf: Leaf) {
+        self.by_path.insert(leaf.path.clone(), self.all.len());
+        self.sections.extend(leaf.section.clone());
+        self.all.push(leaf);
     }
 
-    pub(super) fn quoted(&mut self, path: &str, text: &str) {
-        self.put(path, text, Shown::As(quoted(text)));
-    }
-
-    pub(super) fn optional_quoted(&mut self, path: &str, text: Option<&str>) {
-        let shown = text.map_or_else(|| "null".to_owned(), quoted);
-        self.put(path, text, Shown::As(shown));
-    }
-
-    pub(in crate::workflow) fn list<'t>(&mut self, path: &str, items: impl IntoIterator<Item = &'t str>) {
-        let items: Vec<&str> = items.into_iter().collect();
-        let shown: Vec<String> = items.iter().map(|text| quoted(text)).collect();
-        self.put(path, items, Shown::As(format!("[{}]", shown.join(", "))));
-    }
-
-    /// Adds a variant, displayed as it is serialized.
-    pub(in crate::workflow) fn choice(&mut self, path: &str, choice: impl Serialize + fmt::Debug) {
-        let shown = serde_json::to_value(&choice).ok();
-        let shown = shown
-            .and_then(|text| text.as_str().map(str::to_owned))
-            .unwrap_or_default();
-        self.put(path, choice, Shown::As(shown));
-    }
-
-    /// Adds a multi-line text, or a command.
-    pub(in crate::workflow) fn text(&mut self, path: &str, text: Option<&str>) {
-        let count = text.map_or(0, |text| text.lines().count());
-        self.put(path, text, Shown::Lines(count));
-    }
-
-    pub(super) fn limit(&mut self, path: &str, suffix: &str, limit: Limit) {
-        let Limit { tokens, usd } = limit;
-        self.optional(&format!("{path}.usd{suffix}"), usd.map(|usd| usd.usd()));
-        self.optional(&format!("{path}.tokens{suffix}"), tokens);
-    }
-
-    pub(super) fn until_restart(&mut self) {
-        if let Some((_, leaf)) = self.0.last_mut() {
-            leaf.needs_restart = true;
+    fn add(&mut self, node: &Leaf, value: &Value) {
+        match (node.pattern.as_str(), value) {
+            ("workspace_root", _) => self.push(node.with(value.clone())),
+            ("agents.*.sandbox" | "issue.stages.*.sandbox", Value::Object(_)) => {
+                let shown = serde_json::from_value::<SandboxChoice>(value.clone());
+                self.push(node.with(shown.map(|choice| choice.to_string()).unwrap_or_default().into()));
+            }
+            ("issue.stages.*.intent.scope", Value::Array(_)) => {
+                let shown = serde_json::from_value::<Scope>(value.clone());
+                self.push(node.with(shown.map(|scope| scope.to_string()).unwrap_or_default().into()));
+            }
+            // Lists of pairs and of stages: the order of the names, and each by its name.
+            ("agents.*.args", Value::Array(pairs)) => {
+                self.push(node.with(pairs.iter().map(|pair| pair[0].clone()).collect()));
+                for pair in pairs {
+                    let child = node.child(pair[0].as_str().unwrap_or_default());
+                    self.push(child.with(pair[1].clone()));
+                }
+            }
+            ("issue.stages", Value::Array(stages)) => {
+                self.push(node.with(stages.iter().map(|stage| stage["name"].clone()).collect()));
+                for stage in stages {
+                    self.add(&node.child(stage["name"].as_str().unwrap_or_default()), stage);
+                }
+            }
+            ("issue.stages.*.outputs", outputs) => {
+                self.push(node.with(if outputs.is_null() { "off" } else { "on" }.into()));
+                self.children(node, value);
+            }
+            ("notify.*.channel", Value::Object(channel)) => {
+                let kind = channel.keys().map(|kind| kind.to_lowercase()).collect::<String>();
+                self.push(node.with(kind.into()));
+                self.children(node, value);
+            }
+            (_, Value::Object(_)) => self.children(node, value),
+            _ => self.push(node.with(value.clone())),
         }
+    }
+
+    fn children(&mut self, node: &Leaf, value: &Value) {
+        for (name, value) in value.as_object().into_iter().flatten() {
+            self.add(&node.child(name), value);
+        }
+    }
+}
+
+impl Leaf {
+    fn with(&self, value: Value) -> Self {
+        Self {
+            path: self.path.clone(),
+            pattern: self.pattern.clone(),
+            names: self.names.clone(),
+            section: self.section.clone(),
+            value,
+        }
+    }
+
+    fn child(&self, name: &str) -> Self {
+        let mut child = self.with(Value::Null);
+        child.path.push(name.to_owned());
+        let mut segment = name;
+        if NAMED.contains(&self.pattern.as_str()) {
+            segment = "*";
+            child.names.push(name.to_owned());
+        }
+        if SECTIONS.contains(&self.pattern.as_str()) && segment == "*" {
+            child.section = Some(child.path.join("."));
+        }
+        if !child.pattern.is_empty() {
+            child.pattern.push('.');
+        }
+        child.pattern.push_str(segment);
+        child
+    }
+
+    /// Returns its key in the file with `*` for each name.
+    fn key_pattern(&self) -> String {
+        let renamed = KEYS.iter().find_map(|(from, to)| {
+            let inner = self.pattern.strip_prefix(from)?;
+            (inner.is_empty() || inner.starts_with('.')).then(|| format!("{to}{inner}"))
+        });
+        renamed.unwrap_or_else(|| self.pattern.clone())
+    }
+
+    /// Returns its key in the file.
+    pub(super) fn key(&self) -> String {
+        let mut names = self.names.iter();
+        let pattern = self.key_pattern();
+        let segments = pattern.split('.').map(|segment| match segment {
+            "*" => names.next().map_or(segment, String::as_str),
+            _ => segment,
+        });
+        segments.collect::<Vec<_>>().join(".")
+    }
+
+    pub(super) fn needs_restart(&self) -> bool {
+        RESTART.contains(&self.key_pattern().as_str())
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        let pattern = self.key_pattern();
+        let is_one_of = |keys: &[&str]| keys.contains(&pattern.as_str());
+        if is_one_of(TEXTS) {
+            return Shown::Lines(self.value.as_str().map_or(0, |text| text.lines().count()));
+        }
+        if is_one_of(SECRET) && !self.value.is_boolean() {
+            return Shown::Hidden;
+        }
+        Shown::As(match &self.value {
+            root if pattern == "workspace.root" => match serde_json::from_value(root.clone()) {
+                Ok(WorkspaceRoot::Path(path)) => quoted(&path),
+                Ok(WorkspaceRoot::UserHome) => "the home directory of the user".to_owned(),
+                Ok(WorkspaceRoot::BesideWorkflow) | Err(_) => "`.vik` next to the workflow".to_owned(),
+            },
+            Value::Number(number) => match number.as_u64() {
+                Some(micros)
+                    if pattern
+                        .rsplit('.')
+                        .next()
+                        .is_some_and(|key| key.starts_with("usd")) =>
+                {
+                    MicroUsd(micros).usd().to_string()
+                }
+                Some(whole) => whole.to_string(),
+                None => number.as_f64().unwrap_or_default().to_string(),
+            },
+            Value::Array(items) => {
+                let item =
+                    |item: &Value| quoted(item.as_str().map_or(item.to_string(), str::to_owned).as_str());
+                format!("[{}]", items.iter().map(item).collect::<Vec<_>>().join(", "))
+            }
+            // An address may contain a password or a key.
+            Value::String(text) if pattern == "agents.*.base_url" && text.contains(['@', '?', '#']) => {
+                return Shown::Hidden;
+            }
+            Value::String(text) if is_one_of(QUOTED) => quoted(text),
+            Value::String(text) => {
+                let mut shown = String::new();
+                text.chars().for_each(|c| push_escaped(&mut shown, c));
+                shown
+            }
+            value => value.to_string(),
+        })
     }
 }
