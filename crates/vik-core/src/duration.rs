@@ -1,9 +1,12 @@
-//! Durations in the format of users: `10s`, `5m`, `1h`, `250ms`, `1h30m`, or plain seconds.
+//! Durations in the format of users: `10s`, `5m`, `1h`, `250ms`, `1h30m`, `1.5h`, or plain seconds.
+//! vex reads the same ones.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::SpanParser;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -18,7 +21,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// let span: Span = "90m".parse()?;
 /// assert_eq!(span, Span::mins(90));
 /// assert_eq!(span.to_string(), "1h30m");
-/// assert!("90 minutes".parse::<Span>().is_err());
+/// assert!("90 parsecs".parse::<Span>().is_err());
 /// # Ok::<(), vik_core::duration::ParseSpanError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,44 +50,27 @@ impl std::str::FromStr for Span {
     type Err = ParseSpanError;
 
     fn from_str(text: &str) -> Result<Self, ParseSpanError> {
-        let fail = || ParseSpanError {
+        parse(text.trim()).map(Self).ok_or_else(|| ParseSpanError {
             text: text.to_owned(),
-        };
-        let trimmed = text.trim();
-        if let Ok(seconds) = trimmed.parse::<f64>() {
-            return Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| fail());
-        }
-        let mut total = Duration::ZERO;
-        let mut remaining = trimmed;
-        if remaining.is_empty() {
-            return Err(fail());
-        }
-        while !remaining.is_empty() {
-            let digits = remaining
-                .find(|c: char| !c.is_ascii_digit())
-                .filter(|&n| n > 0)
-                .ok_or_else(fail)?;
-            let number: u64 = remaining[..digits].parse().map_err(|_| fail())?;
-            remaining = &remaining[digits..];
-            let unit_len = remaining
-                .find(|c: char| !c.is_ascii_alphabetic())
-                .unwrap_or(remaining.len());
-            let millis_per_unit: u64 = match &remaining[..unit_len] {
-                "ms" => 1,
-                "s" => 1_000,
-                "m" => 60_000,
-                "h" => 3_600_000,
-                "d" => 86_400_000,
-                _ => return Err(fail()),
-            };
-            let millis = number.checked_mul(millis_per_unit).ok_or_else(fail)?;
-            total = total
-                .checked_add(Duration::from_millis(millis))
-                .ok_or_else(fail)?;
-            remaining = remaining[unit_len..].trim_start();
-        }
-        Ok(Self(total))
+        })
     }
+}
+
+/// Parses plain seconds, or numbers with units, the largest first: `1h30m`, `1.5h`, `5min`, `2 days`.
+fn parse(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    // jiff parses no fraction of a day.
+    if let Some(days) = text
+        .strip_suffix('d')
+        .and_then(|days| days.trim_end().parse::<f64>().ok())
+    {
+        return Duration::try_from_secs_f64(days * 86_400.0).ok();
+    }
+    let span = SpanParser::new().parse_span(text).ok()?;
+    let time = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    time.try_into().ok()
 }
 
 impl fmt::Display for Span {
@@ -177,7 +163,7 @@ impl JsonSchema for Span {
         json_schema!({
             "description": "A duration: `250ms`, `10s`, `5m`, `1h`, `1h30m`, or a plain number of seconds.",
             "oneOf": [
-                { "type": "string", "pattern": r"^\s*((\d+(ms|s|m|h|d)\s*)+|\d+(\.\d+)?)\s*$" },
+                { "type": "string", "pattern": r"^\s*((\d+\s*(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)[\s,]*)*\d+(\.\d+)?\s*(ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)|\d+(\.\d+)?)\s*$" },
                 { "type": "number", "minimum": 0 },
             ],
         })
@@ -197,6 +183,14 @@ mod tests {
             ("1h", 3_600_000),
             ("90", 90_000),
             ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            ("1.5h", 5_400_000),
+            ("5min", 300_000),
+            ("90 minutes", 5_400_000),
+            ("1 d", 86_400_000),
+            ("1.5d", 129_600_000),
+            ("1w", 604_800_000),
+            ("2d12h", 216_000_000),
             ("250ms", 250),
             ("0", 0),
             ("1.5", 1_500),
@@ -207,7 +201,18 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["", "s", "5 parsecs", "-1", "1h-3", "5m5", "99999999999999999999h"] {
+        for text in [
+            "",
+            "s",
+            "5 parsecs",
+            "-1",
+            "-5m",
+            "5m ago",
+            "1h-3",
+            "5m5",
+            "1mo",
+            "99999999999999999999h",
+        ] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }

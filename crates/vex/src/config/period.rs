@@ -5,11 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::SpanParser;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A length of time above zero: `500ms`, `10s`, `5m`, `1h`, or plain seconds.
+/// A length of time above zero: `500ms`, `10s`, `5m`, `1h30m`, or plain
+/// seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(Duration);
 
@@ -33,21 +36,7 @@ impl FromStr for Period {
 
     fn from_str(text: &str) -> Result<Self, PeriodError> {
         let wrong = || PeriodError(text.to_owned());
-        let trimmed = text.trim();
-        let digits = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(digits);
-        let scale = match unit.trim() {
-            "ms" => 0.001,
-            "" | "s" => 1.0,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return Err(wrong()),
-        };
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let time = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
+        let time = parse(text.trim()).ok_or_else(wrong)?;
         // Millisecond precision removes the rounding errors of the sum of floats.
         let time = Duration::from_millis(
             u64::try_from((time + Duration::from_micros(500)).as_millis()).map_err(|_| wrong())?,
@@ -58,6 +47,24 @@ impl FromStr for Period {
             Ok(Self(time))
         }
     }
+}
+
+/// Parses plain seconds, or numbers with units, the largest first, as Vik's workflows do: `1h30m`,
+/// `1.5h`, `5min`, `2 days`.
+fn parse(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    // jiff parses no fraction of a day.
+    if let Some(days) = text
+        .strip_suffix('d')
+        .and_then(|days| days.trim_end().parse::<f64>().ok())
+    {
+        return Duration::try_from_secs_f64(days * 86_400.0).ok();
+    }
+    let span = SpanParser::new().parse_span(text).ok()?;
+    let time = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    time.try_into().ok()
 }
 
 impl fmt::Display for Period {
@@ -135,7 +142,11 @@ mod tests {
             ("90", "90s"),
             ("120", "2m"),
             ("1.5h", "90m"),
+            ("1h30m", "90m"),
+            ("5min", "5m"),
             ("1 d", "24h"),
+            ("1.5d", "36h"),
+            ("1w", "168h"),
             ("250ms", "250ms"),
         ] {
             assert_eq!(round_trip(text).unwrap(), shown);
