@@ -46,7 +46,7 @@ impl Args {
                 Value::Bool(switch) => Some(ArgValue::Switch(switch)),
                 _ => {
                     let text = scalar.text.as_str();
-                    if scalar.style == Style::Plain && is_bool_word(text) {
+                    if scalar.style == Style::Plain && is_boolean_of_yaml_1_1(text) {
                         let diagnostic = Diagnostic::warning(
                             "bool_word",
                             cx.path(),
@@ -67,10 +67,10 @@ impl Args {
     }
 }
 
-fn is_bool_word(text: &str) -> bool {
+fn is_boolean_of_yaml_1_1(text: &str) -> bool {
     ["yes", "no", "on", "off", "y", "n"]
         .iter()
-        .any(|word| text.eq_ignore_ascii_case(word))
+        .any(|name| text.eq_ignore_ascii_case(name))
 }
 
 impl Decode for Args {

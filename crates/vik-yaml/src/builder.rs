@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
 
-use super::diagnostic::{Diagnostic, Place, Sink, Spot};
+use super::diagnostic::{Diagnostic, Sink, Spot};
+use super::place::Place;
 use super::places::join;
 use super::scalar::{Value, resolve};
 use super::syntax::{replace_controls, syntax_error};

@@ -1,6 +1,6 @@
 //! The text of a file with the positions of its values.
 
-use super::diagnostic::Place;
+use super::place::Place;
 use super::places::Places;
 
 /// The text of a file, and the positions of its values by their dotted paths.

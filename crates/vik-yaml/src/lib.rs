@@ -23,6 +23,7 @@
 mod builder;
 mod diagnostic;
 mod document;
+mod place;
 mod places;
 mod scalar;
 mod syntax;
@@ -30,8 +31,9 @@ pub mod text;
 mod tree;
 
 pub use builder::parse;
-pub use diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Place, Severity, Sink, Spot};
+pub use diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Severity, Sink, Spot};
 pub use document::Document;
+pub use place::Place;
 pub use places::{Places, join};
 pub use scalar::Value;
 pub use tree::{Entry, Kind, Node, Scalar, Style};

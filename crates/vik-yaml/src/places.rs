@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::diagnostic::Place;
+use super::place::Place;
 use super::tree::{Kind, Node, Style};
 
 /// Longer paths are omitted, because the author of the file controls keys and nesting.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::diagnostic::{Diagnostic, Place, Sink};
+use super::diagnostic::{Diagnostic, Sink};
+use super::place::Place;
 use super::text::line;
 
 /// Replaces control characters, of which YAML allows only tab and line breaks; the parser would

@@ -1,6 +1,6 @@
 //! The tree of values.
 
-use super::diagnostic::Place;
+use super::place::Place;
 use super::scalar::Value;
 
 /// A value and its position.
