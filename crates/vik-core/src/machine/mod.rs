@@ -10,6 +10,7 @@ mod rebuild;
 mod retry;
 mod run;
 mod run_event;
+mod uncounted;
 mod unpark;
 
 use std::collections::BTreeMap;
@@ -31,27 +32,13 @@ pub use lifetime::LifetimeUsage;
 pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
+use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
 /// an attempt shows what the attempt did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PullNo(pub u64);
-
-/// After this many consecutive lost attempts the stage of the issue is parked.
-const MOST_LOST_IN_A_ROW: u32 = 5;
-
-/// After this many consecutive internal failures of a stage it is parked.
-const MOST_INTERNAL_IN_A_ROW: u32 = 3;
-
-/// The consecutive attempts of a stage that ended without counting as attempts.
-#[derive(Clone, Copy, Debug, Default)]
-struct InARow {
-    /// Lost attempts, over all stages of the issue.
-    lost: u32,
-    /// Internal failures.
-    internal: u32,
-}
 
 /// The state of one issue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW, ParkReason};
+use super::ParkReason;
+use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW};
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
 use crate::ids::AttemptId;

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::retry::{self, RetryDecision, RetryInput};
-use super::{InARow, LifetimeUsage, MOST_INTERNAL_IN_A_ROW, ParkReason, PullNo, RunEvent};
+use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
+use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
 use crate::attempt::{AttemptResult, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};

@@ -1,0 +1,16 @@
+//! Attempts that end without counting as attempts, and must not repeat forever.
+
+/// After this many consecutive lost attempts the stage of the issue is parked.
+pub(super) const MOST_LOST_IN_A_ROW: u32 = 5;
+
+/// After this many consecutive internal failures of a stage it is parked.
+pub(super) const MOST_INTERNAL_IN_A_ROW: u32 = 3;
+
+/// The consecutive attempts of a stage that ended without counting as attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InARow {
+    /// Lost attempts, over all stages of the issue.
+    pub lost: u32,
+    /// Failures of Vik itself in attempts of the stage.
+    pub internal: u32,
+}
