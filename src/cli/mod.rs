@@ -11,6 +11,7 @@ pub mod doctor;
 mod drain;
 mod dry_run;
 mod explain;
+mod explained;
 mod git;
 mod history;
 mod init;

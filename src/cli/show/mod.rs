@@ -1,6 +1,5 @@
 //! `vik show ISSUE`: prints the history of one issue in order of time.
 
-pub(super) mod attempts;
 mod timeline;
 
 #[cfg(test)]
@@ -17,7 +16,7 @@ use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
 use super::args::ShowArgs;
-use super::{CliResult, explain, history, print, print_json};
+use super::{CliResult, explained, history, print, print_json};
 
 /// The maximum number of decisions, which is more than the ledger keeps of one issue.
 const MAX_DECISIONS: u32 = 2000;
@@ -29,7 +28,7 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
         print_json(&known_runs(workflow, &issue)?);
         return Ok(Exit::Done);
     }
-    let explained = explain::explain(&absolute(workflow), &issue)?;
+    let explained = explained::load(&absolute(workflow), &issue)?;
     let (mut decisions, mut agents) = (Vec::new(), HashMap::new());
     if let Some(ledger) = history::ledger(&history::root(workflow)?) {
         let failure = |error| ledger_failure(&error);

@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AttemptView, Explained, RunState, RunView, SpendView};
-use vik_base::report::{clean, count, count_short, one_line, spent_cost, tokens, wrap};
+use vik_base::report::{clean, count, count_short, one_line, spent_cost, wrap};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::duration::Span;
 use vik_core::ids::AgentName;
 use vik_core::outcome::CostSource;
 
-use super::attempts::{cost_text, took};
-use crate::cli::explain;
+use crate::cli::explained::attempts;
+use crate::cli::explained::text::{answer, heading, intent, limits, paragraph};
 
 /// The decisions about all issues that the timeline of an issue has: those of a person. Edits of
 /// the workflow and resource pressure are left out.
@@ -47,8 +47,8 @@ struct Item {
 /// Formats the whole timeline, in at most `width` columns if possible.
 pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> String {
     let explained = life.explained;
-    let mut out = explain::heading(explained);
-    explain::paragraph(&mut out, "", &explain::answer(explained, now), width);
+    let mut out = heading(explained);
+    paragraph(&mut out, "", &answer(explained, now), width);
     let items = items(life);
     if life.decisions.len() >= life.max_decisions {
         out.push_str("\nolder decisions are not shown\n");
@@ -79,10 +79,10 @@ pub fn timeline(life: &TimelineInput<'_>, now: Timestamp, width: usize) -> Strin
         beside(&mut out, &head, &item.detail, width);
     }
     out.push('\n');
-    explain::paragraph(&mut out, "", &totals(&explained.runs), width);
+    paragraph(&mut out, "", &totals(&explained.runs), width);
     if let Some(explanation) = &explained.now {
-        out.push_str(explain::intent(explanation, width).trim_start());
-        out.push_str(explain::limits(explanation).trim_start());
+        out.push_str(intent(explanation, width).trim_start());
+        out.push_str(limits(explanation).trim_start());
     }
     out
 }
@@ -223,18 +223,7 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
         return (run != RunState::Running)
             .then(|| vec![format!("attempt {}: outcome not known yet", attempt.attempt)]);
     };
-    let mut text = format!("attempt {}: {outcome}", attempt.attempt);
-    if let Some(class) = attempt.failure_class {
-        let _ = write!(text, " ({class})");
-    }
-    let _ = write!(
-        text,
-        "{}, {} tokens, {}",
-        took(attempt),
-        tokens(attempt.usage.total()),
-        cost_text(attempt)
-    );
-    let mut detail = vec![text];
+    let mut detail = vec![attempts::result(attempt, &outcome.to_string())];
     detail.extend(attempt.reason.as_ref().map(|reason| reason.trim_end().to_owned()));
     for output in &attempt.outputs {
         let reason = output
@@ -249,16 +238,7 @@ fn ended(attempt: &AttemptView, run: RunState) -> Option<Vec<String>> {
             reason.unwrap_or_default()
         ));
     }
-    for script in &attempt.hooks_run_twice {
-        detail.push(format!(
-            "{} ran again: Vik exited before it recorded the first result",
-            one_line(script, 40)
-        ));
-    }
-    if let Some(proof) = &attempt.proof {
-        detail.push(format!("proof of process exit: {}", one_line(proof, 80)));
-    }
-    detail.push(format!("log: {}", attempt.log.display()));
+    detail.extend(attempts::evidence(attempt));
     Some(detail)
 }
 
