@@ -2,14 +2,37 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure, one_line};
 use vik_core::approval::Answer;
 use vik_core::ids::StageName;
 use vik_core::scheduler::{ApprovalReply, Command};
 
-use super::args::AnswerArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
+
+/// `vik approve`, `vik deny`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`vik status` lists pending requests and their deadlines. If nobody answers in time, \
+                  `approve.on_timeout` of the stage decides.\n\n`deny --message` rejects a tool call and \
+                  sends the text to the agent; for a denied result, the next attempt gets the text. \
+                  Without a message, a denied start or result stays parked until the issue changes or `vik \
+                  retry` is run."
+)]
+pub struct AnswerArgs {
+    /// Issue ID
+    pub issue: String,
+    /// Stage, if several stages have pending requests
+    #[arg(long, value_name = "NAME")]
+    pub stage: Option<String>,
+    /// Answer only this request; `vik status --json` prints the id
+    #[arg(long, value_name = "ID")]
+    pub request: Option<String>,
+    /// Message for the agent
+    #[arg(long, short, value_name = "TEXT")]
+    pub message: Option<String>,
+}
 
 /// Answers a request for approval.
 pub fn answer(

@@ -5,8 +5,7 @@ use std::path::Path;
 use vik_core::approval::Answer;
 
 use super::CliResult;
-use super::answer::answer;
-use super::args::AnswerArgs;
+use super::answer::{AnswerArgs, answer};
 
 /// Approves what waits for a person.
 pub fn run(workflow: &Path, args: &AnswerArgs) -> CliResult {

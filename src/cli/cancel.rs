@@ -2,12 +2,23 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{Exit, one_line};
 use vik_core::scheduler::Command;
 
-use super::args::CancelArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
+
+/// `vik cancel`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Agents get time to exit before they are killed. The stage stays parked until the issue \
+                        changes or `vik retry` is run."
+)]
+pub struct CancelArgs {
+    /// Issue ID
+    pub issue: String,
+}
 
 /// Stops the agents of an issue and parks it.
 pub fn run(workflow: &Path, args: &CancelArgs) -> CliResult {

@@ -3,14 +3,25 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::scheduler::Command;
 use vik_daemon::Instance;
 use vik_workflow::absolute;
 
-use super::args::DrainArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print, stop};
+
+/// `vik drain`
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// Wait until the daemon has exited
+    #[arg(long)]
+    pub wait: bool,
+    /// Seconds to wait [default: no limit]
+    #[arg(long, value_name = "SECS", requires = "wait")]
+    pub timeout: Option<u64>,
+}
 
 /// Drains the daemon: lets running attempts end, then ends the daemon.
 pub fn run(workflow: &Path, args: &DrainArgs) -> CliResult {

@@ -13,15 +13,58 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure, clean, colored};
 use vik_session::host::own_environment;
 use vik_tracker::{NewIssue, Tracker};
 use vik_workflow::absolute;
 
-use super::args::{AgentKind, InitArgs, TrackerKind};
 use super::{CliResult, doctor, print};
 
 use files::{Choice, NewFile, Repository};
+
+/// `vik init`
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Tracker that contains the issues; prompts if omitted
+    #[arg(long, value_enum)]
+    pub tracker: Option<TrackerKind>,
+    /// Agent that works on the issues; prompts if omitted
+    #[arg(long, value_enum)]
+    pub agent: Option<AgentKind>,
+    /// Overwrite existing files
+    #[arg(long)]
+    pub force: bool,
+    /// Do not run `doctor` afterwards
+    #[arg(long)]
+    pub no_doctor: bool,
+}
+
+/// Trackers that `init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TrackerKind {
+    /// Markdown files in `issues/`
+    Files,
+    /// GitHub issues, with `gh`
+    Github,
+    /// GitLab issues, with `glab`
+    Gitlab,
+    /// Linear, with `curl`
+    Linear,
+    /// Jira, with `curl`
+    Jira,
+}
+
+/// Agents that `init` knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AgentKind {
+    /// Codex CLI
+    Codex,
+    /// Claude Code
+    Claude,
+    /// The built-in agent
+    Vex,
+}
 
 /// Writes a workflow, its prompts and the files of its tracker.
 pub fn run(workflow: &Path, args: &InitArgs) -> CliResult {

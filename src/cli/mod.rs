@@ -19,6 +19,7 @@ mod issue;
 mod logs;
 mod notify;
 mod pause;
+mod positional;
 mod progress;
 mod prune;
 mod refresh;
@@ -96,12 +97,12 @@ fn dispatch(cli: &Cli) -> CliResult {
     let workflow = &*cli.workflow;
     match &cli.verb {
         Verb::Init(args) => init::run(workflow, args),
-        Verb::Doctor(args) => doctor::run(args.workflow_or(workflow), args),
-        Verb::Run(args) => run::run(args.workflow_or(workflow), args),
-        Verb::Status(args) => status::run(args.workflow_or(workflow), args),
-        Verb::Stop(args) => stop::run(args.workflow_or(workflow), args),
-        Verb::Restart(args) => restart::run(args.workflow_or(workflow), args),
-        Verb::Uninstall(args) => uninstall::run(args.workflow_or(workflow), args),
+        Verb::Doctor(args) => doctor::run(args.workflow.or(workflow), args),
+        Verb::Run(args) => run::run(args.workflow.or(workflow), args),
+        Verb::Status(args) => status::run(args.workflow.or(workflow), args),
+        Verb::Stop(args) => stop::run(args.workflow.or(workflow), args),
+        Verb::Restart(args) => restart::run(args.workflow.or(workflow), args),
+        Verb::Uninstall(args) => uninstall::run(args.workflow.or(workflow), args),
         Verb::Runs(args) => runs::run(workflow, args),
         Verb::Show(args) => show::run(workflow, args),
         Verb::Logs(args) => logs::run(workflow, args),

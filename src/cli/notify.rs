@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use clap::{Args, Subcommand};
 use serde_json::json;
 use vik_base::clock;
 use vik_base::report::{ErrorCode, Exit, Failure, chain, one_line};
@@ -11,9 +12,37 @@ use vik_daemon::notify::{Delivery, deliver, test_notification};
 use vik_orchestrator::signals::Signals;
 use vik_workflow::WorkflowFile;
 
-use super::args::{NotifyArgs, NotifyVerb};
 use super::doctor::Scratch;
 use super::{CliResult, print, print_json};
+
+/// `vik notify`
+#[derive(Debug, Args)]
+pub struct NotifyArgs {
+    /// The command to run
+    #[command(subcommand)]
+    pub verb: NotifyVerb,
+}
+
+/// The verbs of `vik notify`.
+#[derive(Debug, Subcommand)]
+pub enum NotifyVerb {
+    /// Send a test notification and print the result
+    Test {
+        /// Notifier to test [default: all]
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl NotifyArgs {
+    pub fn wants_json(&self) -> bool {
+        let NotifyVerb::Test { json, .. } = &self.verb;
+        *json
+    }
+}
 
 /// Sends a test notification once, immediately.
 pub fn run(workflow: &Path, args: &NotifyArgs) -> CliResult {

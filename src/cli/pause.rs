@@ -2,13 +2,21 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{Exit, one_line};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Command;
 
-use super::args::PauseArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
+
+/// `vik pause`
+#[derive(Debug, Args)]
+#[command(after_help = "A pause remains in force across restarts of the daemon, until `vik resume`.")]
+pub struct PauseArgs {
+    /// Issue ID [default: all issues]
+    pub issue: Option<String>,
+}
 
 /// Pauses one issue, or all work.
 pub fn run(workflow: &Path, args: &PauseArgs) -> CliResult {

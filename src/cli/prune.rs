@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
@@ -19,8 +20,21 @@ use vik_store::PastAttempt;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 use vik_workspace::{Layout, WorkspaceLock};
 
-use super::args::PruneArgs;
 use super::{CliResult, history, print, print_json};
+
+/// `vik prune`
+#[derive(Debug, Args)]
+pub struct PruneArgs {
+    /// Minimum age of what is removed
+    #[arg(long, value_name = "AGE", default_value = "30d")]
+    pub older_than: vik_core::duration::Span,
+    /// Remove instead of only listing
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The issues to remove.
 #[derive(Debug, Serialize)]

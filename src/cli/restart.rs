@@ -3,12 +3,26 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use vik_daemon::Instance;
 use vik_workflow::{WorkflowFile, absolute};
 
-use super::args::RestartArgs;
+use super::positional::Positional;
 use super::stop::{DetachOutcome, Stopped, own_daemon, stop_and_keep_agents, stop_if_running};
 use super::{CliResult, client, print};
+
+/// `vik restart`
+#[derive(Debug, Args)]
+pub struct RestartArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Seconds to wait for the old daemon to exit
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+    /// Keep agents running; the new daemon adopts them without losing output
+    #[arg(long)]
+    pub keep_sessions: bool,
+}
 
 /// Stops the daemon, if one runs, and starts it detached with the same options.
 pub fn run(workflow: &Path, args: &RestartArgs) -> CliResult {

@@ -2,13 +2,21 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{Exit, one_line};
 use vik_core::ids::IssueId;
 use vik_core::scheduler::Command;
 
-use super::args::ResumeArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
+
+/// `vik resume`
+#[derive(Debug, Args)]
+#[command(after_help = "A pause of all issues and a pause of one issue are independent of each other.")]
+pub struct ResumeArgs {
+    /// Issue ID [default: all issues]
+    pub issue: Option<String>,
+}
 
 /// Ends the pause of one issue, or of all work.
 pub fn run(workflow: &Path, args: &ResumeArgs) -> CliResult {

@@ -2,13 +2,27 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{Exit, count, one_line};
 use vik_core::ids::StageName;
 use vik_core::scheduler::{Command, RetryRequest};
 
-use super::args::RetryArgs;
 use super::client::{self, ActionOutcome};
 use super::{CliResult, print};
+
+/// `vik retry`
+#[derive(Debug, Args)]
+#[command(after_help = "`vik status` lists parked issues, with their reasons and how to unpark them.")]
+pub struct RetryArgs {
+    /// Issue ID
+    pub issue: String,
+    /// Retry only this stage [default: every parked stage]
+    #[arg(long, value_name = "NAME")]
+    pub stage: Option<String>,
+    /// Allow at least this many more attempts, regardless of `max_attempts` and `issue.limits.attempts`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub attempts: Option<u32>,
+}
 
 pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
     let request = RetryRequest {

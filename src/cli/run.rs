@@ -1,9 +1,10 @@
 //! `vik run`
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use clap::Args;
 use vik_api::ApiView;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::{IssueId, StageName};
@@ -14,9 +15,46 @@ use vik_orchestrator::{Observer, Options, Silent};
 use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
-use super::args::RunArgs;
+use super::positional::Positional;
 use super::progress::Lines;
 use super::{CliResult, built_in_agent, print};
+
+/// `vik run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Run in the background; return when the daemon is ready
+    #[arg(short, long, alias = "detached", conflicts_with_all = ["once", "dry_run"])]
+    pub detach: bool,
+    /// Run until no work is left, then exit with a code for the result
+    #[arg(long)]
+    pub once: bool,
+    /// Pull once and show what would start, with rendered prompts and hooks, without starting anything
+    #[arg(long, conflicts_with = "once")]
+    pub dry_run: bool,
+    /// Handle only this issue (can be repeated)
+    #[arg(long, value_name = "ID")]
+    pub issue: Vec<String>,
+    /// Run only this stage (can be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub stage: Vec<String>,
+    /// Exit after this many pulls
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_iterations: Option<u64>,
+    /// Port of the dashboard and the HTTP API; 0 selects a free port
+    #[arg(long, value_name = "N", conflicts_with = "dry_run")]
+    pub port: Option<u16>,
+    /// Address of the dashboard and the HTTP API; an address other than loopback exposes them to the network unencrypted
+    #[arg(long, value_name = "A", default_value = "127.0.0.1", requires = "port")]
+    pub bind_address: IpAddr,
+    /// Log more to stderr (-v info, -vv debug)
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Run as the detached daemon process
+    #[arg(long, hide = true)]
+    pub daemon_child: bool,
+}
 
 /// Runs the daemon, or one round of work.
 pub fn run(workflow: &Path, args: &RunArgs) -> CliResult {

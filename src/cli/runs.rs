@@ -3,13 +3,24 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use vik_api::{RunState, RunView};
 use vik_base::report::{Exit, cost_sum, one_line, table, tokens};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 
-use super::args::RunsArgs;
 use super::{CliResult, history, print, print_json};
+
+/// `vik runs`
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Show only the runs of this issue
+    #[arg(long, value_name = "ID")]
+    pub issue: Option<String>,
+}
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {

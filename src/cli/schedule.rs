@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use clap::Args;
 use jiff::Timestamp;
 use vik_api::{SCHEMA, ScheduleResult, ScheduleView, ScheduledView};
 use vik_base::clock;
@@ -9,8 +10,15 @@ use vik_base::report::{ErrorCode, Exit, Failure, one_line, table, when};
 use vik_daemon::schedule::{ScheduleState, Timing};
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
-use super::args::ScheduleArgs;
 use super::{CliResult, history, print, print_json};
+
+/// `vik schedule`
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Lists the entries of the schedule with their last results and next times.
 pub fn run(workflow: &Path, args: &ScheduleArgs) -> CliResult {

@@ -2,14 +2,41 @@
 
 use std::path::Path;
 
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use vik_api::SignInsPage;
 use vik_base::clock;
 use vik_base::report::{ErrorCode, Exit, Failure, ago, one_line, table};
 use vik_client::{Client, ClientError};
 
-use super::args::{SignInsArgs, SignInsVerb};
 use super::{CliResult, client, print, print_json};
+
+/// `vik sign-ins`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SignInsArgs {
+    /// Command [default: list the sign-ins]
+    #[command(subcommand)]
+    pub verb: Option<SignInsVerb>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The verbs of `vik sign-ins`.
+#[derive(Debug, Subcommand)]
+pub enum SignInsVerb {
+    /// Sign a browser out immediately
+    #[command(after_help = "Run `vik sign-ins` to list the ids.")]
+    Revoke {
+        /// Id of the sign-in
+        #[arg(value_name = "ID", required_unless_present = "all")]
+        id: Option<String>,
+        /// Sign out all browsers
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+    },
+}
 
 /// Lists the browsers that are signed in to the dashboard, or signs them out.
 pub fn run(workflow: &Path, args: &SignInsArgs) -> CliResult {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use vik_api::Action;
@@ -14,8 +15,21 @@ use vik_proc::Graces;
 use vik_session::host::{INSTANCE_MARK, SHIM_MARK};
 use vik_workflow::absolute;
 
-use super::args::StopArgs;
+use super::positional::Positional;
 use super::{CliResult, client, history, print};
+
+/// `vik stop`
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Seconds to wait before killing the daemon
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+    /// Keep agents running for up to `loop.orphan_grace`, so that the next daemon can adopt them
+    #[arg(long)]
+    pub keep_sessions: bool,
+}
 
 /// How often the lock is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -2,13 +2,22 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_client::Endpoint;
 use vik_control::http::Keys;
 use vik_tui::{Options, TopError};
 
-use super::args::TopArgs;
 use super::{CliResult, client};
+
+/// `vik top`
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Connect to a daemon on another host: the link that `vik status` prints there, or a URL such as
+    /// http://127.0.0.1:8080 with the token in VIK_API_TOKEN or VIK_API_TOKEN_FILE
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+}
 
 /// Shows the dashboard until the person quits.
 pub fn run(workflow: &Path, args: &TopArgs) -> CliResult {

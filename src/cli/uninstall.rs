@@ -2,11 +2,22 @@
 
 use std::path::Path;
 
+use clap::Args;
 use vik_base::report::{ErrorCode, Exit, Failure};
 
-use super::args::UninstallArgs;
+use super::positional::Positional;
 use super::stop::{Stopped, stop_if_running};
 use super::{CliResult, print};
+
+/// `vik uninstall`
+#[derive(Debug, Args)]
+pub struct UninstallArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Seconds to wait before killing the daemon
+    #[arg(long, value_name = "SECS", default_value_t = 60)]
+    pub timeout: u64,
+}
 
 /// Stops the daemon and removes its instance folder. Sessions, logs and workspaces stay.
 pub fn run(workflow: &Path, args: &UninstallArgs) -> CliResult {

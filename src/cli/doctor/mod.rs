@@ -26,6 +26,7 @@ mod tests;
 
 use std::path::Path;
 
+use clap::Args;
 use tokio_util::sync::CancellationToken;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
@@ -43,12 +44,34 @@ use vik_orchestrator::signals::Signals;
 use vik_session::host::{Host, own_environment};
 use vik_workflow::{FileFindings, WorkflowFile, absolute};
 
-use super::args::DoctorArgs;
+use super::positional::Positional;
 use super::{CliResult, print, print_json};
 
 use check::{Group, PULL, WORKFLOW};
 pub(in crate::cli) use probe::Scratch;
 use probe::with_progress_message;
+
+/// `vik doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Treat warnings as errors
+    #[arg(long)]
+    pub strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Check files only, without running commands or agents
+    #[arg(long)]
+    pub offline: bool,
+    /// List all Vik processes on this host with their owners; exit with 1 if a process has no owner
+    #[arg(long, conflicts_with_all = ["strict", "offline", "repair"])]
+    pub orphans: bool,
+    /// Rebuild a damaged ledger from its remains and the session logs; the daemon must be stopped
+    #[arg(long, conflicts_with_all = ["strict", "offline"])]
+    pub repair: bool,
+}
 
 /// Checks the workflow and tries what `run` will do.
 pub fn run(workflow: &Path, args: &DoctorArgs) -> CliResult {

@@ -7,12 +7,23 @@ mod tests;
 
 use std::path::Path;
 
+use clap::Args;
 use jiff::Timestamp;
 use vik_base::report::{Exit, stdout_width};
 use vik_workflow::absolute;
 
-use super::args::ExplainArgs;
 use super::{CliResult, explained, print, print_json};
+
+/// `vik explain`
+#[derive(Debug, Args)]
+#[command(after_help = "The answer comes from the running daemon or, without one, from the ledger.")]
+pub struct ExplainArgs {
+    /// Issue ID
+    pub issue: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 pub fn run(workflow: &Path, args: &ExplainArgs) -> CliResult {
     let explained = explained::load(&absolute(workflow), &args.issue.as_str().into())?;

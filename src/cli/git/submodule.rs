@@ -8,7 +8,9 @@ use vik_workspace::git::submodules::{Submodule, submodules_of_commit};
 use vik_workspace::git::{GitError, Record, SavedRecord, Tracking, View, WorkTree};
 use vik_workspace::normalize;
 
-use super::{CliResult, Target, failure, fetch, print, reset, update_workspace_refs, warn};
+use super::target::{Target, update_workspace_refs};
+use super::{failure, fetch, reset};
+use crate::cli::{CliResult, print, warn};
 
 /// What `vik git submodule` does.
 #[derive(Debug, Subcommand)]

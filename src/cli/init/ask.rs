@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Write};
 
-use super::super::args::{AgentKind, InitArgs, TrackerKind};
 use super::files::{agent_name, tracker_name};
+use super::{AgentKind, InitArgs, TrackerKind};
 
 const TRACKERS: &[(TrackerKind, &str)] = &[
     (TrackerKind::Files, "Markdown files in issues/, kept in git"),

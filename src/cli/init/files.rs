@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::args::{AgentKind, TrackerKind};
+use super::{AgentKind, TrackerKind};
 
 /// The title of the first issue of the embedded tracker.
 pub(super) const SAMPLE_TITLE: &str = "Describe in the README how to run the tests";

@@ -8,13 +8,30 @@ mod tests;
 
 use std::path::Path;
 
+use clap::Args;
 use jiff::Timestamp;
 use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, stdout_width};
-use vik_control::figures::{self, Window};
+use vik_control::figures::{self, Since, Window};
 use vik_store::ledger::Reader;
 
-use super::args::ReportArgs;
 use super::{CliResult, history, print, print_json};
+
+/// `vik report`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The report covers the attempts that started in this period. It reads the ledger and needs no daemon. Times are UTC."
+)]
+pub struct ReportArgs {
+    /// Start of the period: a duration (`24h`, `7d`), date (`2026-03-01`) or time (`2026-03-01T12:00:00Z`)
+    #[arg(long, value_name = "WHEN", default_value = "7d")]
+    pub since: Since,
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print Markdown
+    #[arg(long)]
+    pub markdown: bool,
+}
 
 /// Prints the sums of the ledger's records.
 pub fn run(workflow: &Path, args: &ReportArgs) -> CliResult {

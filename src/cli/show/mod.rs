@@ -8,6 +8,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::Path;
 
+use clap::Args;
 use jiff::Timestamp;
 use vik_api::RunView;
 use vik_base::report::{ErrorCode, Exit, Failure, ledger_failure, one_line, stdout_width};
@@ -15,8 +16,17 @@ use vik_core::ids::IssueId;
 use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
-use super::args::ShowArgs;
 use super::{CliResult, explained, history, print, print_json};
+
+/// `vik show`
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// Issue ID
+    pub issue: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The maximum number of decisions, which is more than the ledger keeps of one issue.
 const MAX_DECISIONS: u32 = 2000;

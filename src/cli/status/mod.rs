@@ -7,6 +7,7 @@ mod tests;
 
 use std::path::Path;
 
+use clap::Args;
 use jiff::Timestamp;
 use vik_api::{Daemon, DaemonState, Status};
 
@@ -16,8 +17,21 @@ use vik_base::report::{Exit, Failure, stdout_width, table};
 use vik_daemon::{Instance, InstanceInfo, Presence};
 use vik_workflow::absolute;
 
-use super::args::StatusArgs;
+use super::positional::Positional;
 use super::{CliResult, client, print, print_json, stop};
+
+/// `vik status`
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub workflow: Positional,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// List all daemons of this user
+    #[arg(long)]
+    pub all: bool,
+}
 
 /// Shows one daemon, or all daemons of this user.
 pub fn run(workflow: &Path, args: &StatusArgs) -> CliResult {

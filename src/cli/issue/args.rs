@@ -1,0 +1,143 @@
+//! The arguments of `vik issue`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Manage issues as Markdown files, one file per issue
+#[derive(Debug, Args)]
+pub struct IssueArgs {
+    /// Folder with the issues
+    #[arg(
+        long,
+        global = true,
+        env = "VIK_ISSUES_DIR",
+        default_value = "issues",
+        value_name = "DIR"
+    )]
+    pub dir: PathBuf,
+
+    /// The command to run
+    #[command(subcommand)]
+    pub command: IssueCommand,
+}
+
+/// The verbs of `vik issue`.
+#[derive(Debug, Subcommand)]
+pub enum IssueCommand {
+    /// Create an issue and print its id
+    New {
+        /// Title, on one line
+        title: String,
+        /// Description; `-` reads it from stdin
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        body: Option<String>,
+        /// Initial state
+        #[arg(long, default_value = "todo")]
+        state: String,
+        /// Label (can be repeated)
+        #[arg(long = "label", value_name = "LABEL")]
+        labels: Vec<String>,
+        /// Priority; lower numbers are scheduled first
+        #[arg(long, value_name = "N", allow_negative_numbers = true)]
+        priority: Option<i64>,
+        /// Issue that must be finished first (can be repeated)
+        #[arg(long, value_name = "ID")]
+        blocked_by: Vec<String>,
+        /// Id [default: the next free number]
+        #[arg(long)]
+        id: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all issues, including closed ones
+    List {
+        /// Show only issues in this state (can be repeated)
+        #[arg(long = "state", value_name = "STATE")]
+        states: Vec<String>,
+        /// Print a JSON array, as a pull command does
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one issue
+    Show {
+        /// Issue ID
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Move an issue to a state
+    Move {
+        /// Issue ID
+        id: String,
+        /// New state
+        state: String,
+        /// Move only if the issue is in this state; otherwise exit with 1
+        #[arg(long, value_name = "STATE")]
+        from: Option<String>,
+        /// Reason, which is added as a comment
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        reason: Option<String>,
+        /// Who moves it
+        #[command(flatten)]
+        author: Author,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Append a comment to an issue
+    Comment {
+        /// Issue ID
+        id: String,
+        /// Text; `-` reads it from stdin
+        #[arg(allow_hyphen_values = true)]
+        text: String,
+        /// Who says it
+        #[command(flatten)]
+        author: Author,
+    },
+    /// Move an issue to the state `done`
+    Close {
+        /// Issue ID
+        id: String,
+        /// Reason, which is added as a comment
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        reason: Option<String>,
+        /// Who closes it
+        #[command(flatten)]
+        author: Author,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Who writes a comment.
+#[derive(Debug, Args)]
+pub struct Author {
+    /// Author of the comment [default: $USER]
+    #[arg(
+        long = "author",
+        env = "VIK_ISSUE_AUTHOR",
+        hide_env = true,
+        value_name = "NAME"
+    )]
+    name: Option<String>,
+}
+
+impl Author {
+    /// Returns the name, or else that of the user.
+    pub fn name(&self) -> String {
+        let user = || {
+            ["USER", "LOGNAME"]
+                .iter()
+                .find_map(|name| std::env::var(name).ok())
+        };
+        self.name
+            .clone()
+            .or_else(user)
+            .unwrap_or_else(|| "unknown".to_owned())
+    }
+}
