@@ -41,6 +41,8 @@ macro_rules! assert_settled {
             (r"pid \d+", "pid PID"),
             // In its first second a daemon does not print its uptime.
             (r"running( for \d+m?s)? \(pid", "running (pid"),
+            // In its first second a hold has no duration.
+            (r" \(for \d+m?s\)", ""),
             (r"\d{4}-\d\d-\d\d", "DATE"),
             (r"proof of process exit: \w+", "proof of process exit: PROOF"),
             (r"\b\d+(\.\d+)?(ms|s)\b( +)?", "DUR "),
