@@ -203,10 +203,6 @@ impl Orchestrator {
 
     /// Schedules the next pull after the pause, or earlier if the result of this one requested it.
     fn finish_pull(&mut self, last: LastPull) {
-        if self.last_pull.is_none() {
-            // The daemon has now executed all of the code that an idle daemon needs.
-            vik_proc::lean_code();
-        }
         self.pulling = false;
         self.last_pull = Some(last);
         self.pull_due = Some(Instant::now() + self.workflow.pull.idle.0);

@@ -7,11 +7,3 @@ pub fn lean_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     crate::sys::tune_heap();
 }
-
-/// Returns the pages of the program's code to the system. Code that only the start needed stays out
-/// of memory; the kernel reloads the other pages from the page cache when they run. Is called once
-/// after the start. Has an effect on Linux only.
-pub fn lean_code() {
-    #[cfg(target_os = "linux")]
-    crate::sys::give_back_code();
-}

@@ -50,7 +50,7 @@ pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities, unenforced_limits};
 pub use census::Census;
 pub use direct::{CommandOptions, Direct, kill_descendants};
-pub use heap::{lean_code, lean_heap};
+pub use heap::lean_heap;
 pub use identity::ProcessId;
 pub use lock::FileLock;
 pub use peer::{descends_from, peek, peer_pid};

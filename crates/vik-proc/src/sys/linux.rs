@@ -354,39 +354,6 @@ pub(crate) unsafe fn fork(cgroup: Option<&OwnedFd>) -> libc::pid_t {
     unsafe { libc::fork() }
 }
 
-/// Lets the kernel discard the code pages of this program. They are identical to the file, so
-/// nothing is lost.
-#[allow(unsafe_code)]
-pub(crate) fn give_back_code() {
-    let (Ok(maps), Ok(program)) = (
-        fs::read_to_string("/proc/self/maps"),
-        fs::read_link("/proc/self/exe"),
-    ) else {
-        return;
-    };
-    let own = maps.lines().filter(|line| {
-        // The filter excludes pages that were written to (relocations): the remaining mappings are
-        // never writable.
-        line.split_ascii_whitespace().nth(1) == Some("r-xp")
-            && program.to_str().is_some_and(|path| line.ends_with(path))
-    });
-    for line in own {
-        let range = line
-            .split_ascii_whitespace()
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let bounds = range.and_then(|(from, to)| {
-            let bound = |text| usize::from_str_radix(text, 16).ok();
-            bound(from).zip(bound(to))
-        });
-        if let Some((from, to)) = bounds.filter(|(from, to)| from < to) {
-            // SAFETY: a private mapping of a file, without write access: the kernel reads a
-            // discarded page again from the file.
-            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
-        }
-    }
-}
-
 /// Returns the names of a file's extended attributes, each with a NUL at the end; empty if the file
 /// system has none.
 #[allow(unsafe_code)]
