@@ -6,56 +6,9 @@ use std::fmt::Write as _;
 /// The values of one round, by metric.
 pub type Measured = BTreeMap<Key, Vec<f64>>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
-    PollToExec,
-    Claim,
-    FloodedPoll,
-    FloodedCpu,
-    WatchedPoll,
-    WatchedCpu,
-    WatchedFacts,
-    FeedRate,
-    FeedShare,
-    FeedKept,
-    LoopAlone,
-    LoopBeside,
-    EventsWall,
-    EventsCpu,
-    EventsChildrenCpu,
-    EventsPeak,
-    EventsWritten,
-    CrowdStarted,
-    CrowdCpu,
-    CrowdPeak,
-    CrowdShims,
-    IdleRss,
-    IdlePss,
-    IdlePeak,
-    IdleCpu,
-    OtherRss,
-    OtherPss,
-    OtherPeak,
-    OtherCpu,
-    WaitingRss,
-    WaitingPss,
-    WaitingPeak,
-    WaitingCpu,
-    PullsOther,
-    PullsWaiting,
-    LivingRss,
-    LivingPss,
-    LivingCpu,
-    LivingEvent,
-    LivingShim,
-    Adopted,
-    AdoptedRss,
-    StoppedAll,
-}
-
 /// How the values of all rounds are combined.
 #[derive(Clone, Copy, Debug)]
-enum Statistic {
+pub enum Statistic {
     Median,
     P99,
     Least,
@@ -63,10 +16,10 @@ enum Statistic {
 
 /// The target of a metric.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+pub enum Target {
     None,
     Below(f64),
-    /// At most this share of the predecessor's value.
+    /// At most this share of the value that is compared with.
     Part(f64),
 }
 
@@ -78,230 +31,91 @@ struct Row {
     target: Target,
 }
 
-const fn row(key: Key, label: &'static str, unit: &'static str, target: Target) -> Row {
-    Row {
-        key,
-        statistic: Statistic::Median,
-        label,
-        unit,
-        target,
-    }
+/// Declares the metrics, each with the rows of the table that show it.
+macro_rules! metrics {
+    ($($key:ident { $($statistic:ident $label:literal $unit:literal $target:expr;)+ })+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Key {
+            $($key),+
+        }
+
+        const ROWS: &[Row] = &[$($(Row {
+            key: Key::$key,
+            statistic: Statistic::$statistic,
+            label: $label,
+            unit: $unit,
+            target: $target,
+        }),+),+];
+    };
 }
 
-const ROWS: &[Row] = &[
-    row(
-        Key::PollToExec,
-        "end of the pull's output to the agent's first instruction, p50",
-        "ms",
-        Target::Below(15.0),
-    ),
-    Row {
-        key: Key::PollToExec,
-        statistic: Statistic::P99,
-        label: "the same, p99",
-        unit: "ms",
-        target: Target::None,
-    },
-    row(
-        Key::Claim,
-        "— of it, from the decision until the claim is on disk, p50 (to the millisecond)",
-        "ms",
-        Target::None,
-    ),
-    row(
-        Key::FloodedPoll,
-        "the same while ten agents print 10,000 events a second, p50",
-        "ms",
-        Target::None,
-    ),
-    Row {
-        key: Key::FloodedPoll,
-        statistic: Statistic::P99,
-        label: "— p99",
-        unit: "ms",
-        target: Target::None,
-    },
-    row(
-        Key::FloodedCpu,
-        "— CPU of the daemon, of a core",
-        "%",
-        Target::None,
-    ),
-    row(
-        Key::WatchedPoll,
-        "— and 200 clients read the feed of the API, p50",
-        "ms",
-        Target::None,
-    ),
-    Row {
-        key: Key::WatchedPoll,
-        statistic: Statistic::P99,
-        label: "— p99",
-        unit: "ms",
-        target: Target::None,
-    },
-    row(
-        Key::WatchedCpu,
-        "— CPU of the daemon, of a core",
-        "%",
-        Target::None,
-    ),
-    Row {
-        key: Key::WatchedFacts,
-        statistic: Statistic::Least,
-        label: "— facts in a second to the client that got least",
-        unit: "",
-        target: Target::None,
-    },
-    row(
-        Key::FeedRate,
-        "the feed alone: facts told in a second, to 200 clients each",
-        "",
-        Target::None,
-    ),
-    Row {
-        key: Key::FeedShare,
-        statistic: Statistic::Least,
-        label: "— of them, what the client got that got least",
-        unit: "%",
-        target: Target::None,
-    },
-    row(Key::FeedKept, "— clients that kept up", "", Target::None),
-    row(
-        Key::LoopAlone,
-        "— a loop like the daemon's gets its messages, before it, p50",
-        "ms",
-        Target::None,
-    ),
-    Row {
-        key: Key::LoopAlone,
-        statistic: Statistic::P99,
-        label: "— p99",
-        unit: "ms",
-        target: Target::None,
-    },
-    row(Key::LoopBeside, "— beside it, p50", "ms", Target::None),
-    Row {
-        key: Key::LoopBeside,
-        statistic: Statistic::P99,
-        label: "— p99",
-        unit: "ms",
-        target: Target::None,
-    },
-    row(
-        Key::EventsWall,
-        "10 sessions of 100,000 events: wall",
-        "s",
-        Target::None,
-    ),
-    row(Key::EventsCpu, "— CPU of the daemon", "s", Target::Part(0.2)),
-    row(Key::EventsChildrenCpu, "— CPU of its children", "s", Target::None),
-    row(Key::EventsPeak, "— peak memory of the daemon", "MB", Target::None),
-    row(Key::EventsWritten, "— files at the end", "MB", Target::None),
-    row(
-        Key::CrowdStarted,
-        "500 issues at once: until all agents run",
-        "s",
-        Target::None,
-    ),
-    row(Key::CrowdCpu, "— CPU of the daemon", "s", Target::None),
-    row(
-        Key::CrowdPeak,
-        "— peak memory of the daemon",
-        "MB",
-        Target::Below(64.0),
-    ),
-    row(Key::CrowdShims, "— memory of all shims (PSS)", "MB", Target::None),
-    row(
-        Key::IdleRss,
-        "idle, empty pull: memory (RSS)",
-        "MB",
-        Target::Below(15.0),
-    ),
-    row(Key::IdlePss, "— memory (PSS)", "MB", Target::None),
-    row(Key::IdlePeak, "— peak memory", "MB", Target::None),
-    row(Key::IdleCpu, "— CPU in a second", "ms", Target::None),
-    row(
-        Key::OtherRss,
-        "idle, 10,000 issues that match no stage: memory (RSS)",
-        "MB",
-        Target::Below(15.0),
-    ),
-    row(Key::OtherPss, "— memory (PSS)", "MB", Target::None),
-    row(Key::OtherPeak, "— peak memory", "MB", Target::None),
-    row(Key::OtherCpu, "— CPU in a second", "ms", Target::None),
-    row(
-        Key::WaitingRss,
-        "one agent busy, 10,000 issues wait: memory (RSS)",
-        "MB",
-        Target::None,
-    ),
-    row(Key::WaitingPss, "— memory (PSS)", "MB", Target::None),
-    row(Key::WaitingPeak, "— peak memory", "MB", Target::None),
-    row(Key::WaitingCpu, "— CPU in a second", "ms", Target::None),
-    row(
-        Key::PullsOther,
-        "a pull of 10,000 issues every second that match no stage: CPU, of a core",
-        "%",
-        Target::Below(2.0),
-    ),
-    row(
-        Key::PullsWaiting,
-        "— that match, while one agent has the only place",
-        "%",
-        Target::Below(2.0),
-    ),
-    row(
-        Key::LivingRss,
-        "1,000 sessions that live: memory (RSS) of the daemon",
-        "MB",
-        Target::Below(100.0),
-    ),
-    row(Key::LivingPss, "— memory (PSS)", "MB", Target::None),
-    row(
-        Key::LivingCpu,
-        "— CPU in a second, while they are silent",
-        "ms",
-        Target::None,
-    ),
-    row(
-        Key::LivingEvent,
-        "— CPU for each event, their start included",
-        "µs",
-        Target::None,
-    ),
-    row(
-        Key::LivingShim,
-        "— private memory of a shim",
-        "kB",
-        Target::Below(1000.0),
-    ),
-    row(
-        Key::Adopted,
-        "— the daemon is killed: from the start of another to a session's adoption, p50",
-        "ms",
-        Target::None,
-    ),
-    Row {
-        key: Key::Adopted,
-        statistic: Statistic::P99,
-        label: "— the same, p99",
-        unit: "ms",
-        target: Target::Below(1000.0),
-    },
-    row(
-        Key::AdoptedRss,
-        "— memory (RSS) of the daemon after it",
-        "MB",
-        Target::None,
-    ),
-    row(
-        Key::StoppedAll,
-        "— `vik stop` until no descendant lives",
-        "s",
-        Target::None,
-    ),
-];
+metrics! {
+    PollToExec {
+        Median "end of the pull's output to the agent's first instruction, p50" "ms" Target::Below(15.0);
+        P99 "the same, p99" "ms" Target::None;
+    }
+    Claim {
+        Median "— of it, from the decision until the claim is on disk, p50 (to the millisecond)" "ms" Target::None;
+    }
+    FloodedPoll {
+        Median "the same while ten agents print 10,000 events a second, p50" "ms" Target::None;
+        P99 "— p99" "ms" Target::None;
+    }
+    FloodedCpu { Median "— CPU of the daemon, of a core" "%" Target::None; }
+    WatchedPoll {
+        Median "— and 200 clients read the feed of the API, p50" "ms" Target::None;
+        P99 "— p99" "ms" Target::None;
+    }
+    WatchedCpu { Median "— CPU of the daemon, of a core" "%" Target::None; }
+    WatchedFacts { Least "— facts in a second to the client that got least" "" Target::None; }
+    FeedRate { Median "the feed alone: facts told in a second, to 200 clients each" "" Target::None; }
+    FeedShare { Least "— of them, what the client got that got least" "%" Target::None; }
+    FeedKept { Median "— clients that kept up" "" Target::None; }
+    LoopAlone {
+        Median "— a loop like the daemon's gets its messages, before it, p50" "ms" Target::None;
+        P99 "— p99" "ms" Target::None;
+    }
+    LoopBeside {
+        Median "— beside it, p50" "ms" Target::None;
+        P99 "— p99" "ms" Target::None;
+    }
+    EventsWall { Median "10 sessions of 100,000 events: wall" "s" Target::None; }
+    EventsCpu { Median "— CPU of the daemon" "s" Target::Part(0.2); }
+    EventsChildrenCpu { Median "— CPU of its children" "s" Target::None; }
+    EventsPeak { Median "— peak memory of the daemon" "MB" Target::None; }
+    EventsWritten { Median "— files at the end" "MB" Target::None; }
+    CrowdStarted { Median "500 issues at once: until all agents run" "s" Target::None; }
+    CrowdCpu { Median "— CPU of the daemon" "s" Target::None; }
+    CrowdPeak { Median "— peak memory of the daemon" "MB" Target::Below(64.0); }
+    CrowdShims { Median "— memory of all shims (PSS)" "MB" Target::None; }
+    IdleRss { Median "idle, empty pull: memory (RSS)" "MB" Target::Below(15.0); }
+    IdlePss { Median "— memory (PSS)" "MB" Target::None; }
+    IdlePeak { Median "— peak memory" "MB" Target::None; }
+    IdleCpu { Median "— CPU in a second" "ms" Target::None; }
+    OtherRss { Median "idle, 10,000 issues that match no stage: memory (RSS)" "MB" Target::Below(15.0); }
+    OtherPss { Median "— memory (PSS)" "MB" Target::None; }
+    OtherPeak { Median "— peak memory" "MB" Target::None; }
+    OtherCpu { Median "— CPU in a second" "ms" Target::None; }
+    WaitingRss { Median "one agent busy, 10,000 issues wait: memory (RSS)" "MB" Target::None; }
+    WaitingPss { Median "— memory (PSS)" "MB" Target::None; }
+    WaitingPeak { Median "— peak memory" "MB" Target::None; }
+    WaitingCpu { Median "— CPU in a second" "ms" Target::None; }
+    PullsOther {
+        Median "a pull of 10,000 issues every second that match no stage: CPU, of a core" "%" Target::Below(2.0);
+    }
+    PullsWaiting { Median "— that match, while one agent has the only place" "%" Target::Below(2.0); }
+    LivingRss { Median "1,000 sessions that live: memory (RSS) of the daemon" "MB" Target::Below(100.0); }
+    LivingPss { Median "— memory (PSS)" "MB" Target::None; }
+    LivingCpu { Median "— CPU in a second, while they are silent" "ms" Target::None; }
+    LivingEvent { Median "— CPU for each event, their start included" "µs" Target::None; }
+    LivingShim { Median "— private memory of a shim" "kB" Target::Below(1000.0); }
+    Adopted {
+        Median "— the daemon is killed: from the start of another to a session's adoption, p50" "ms" Target::None;
+        P99 "— the same, p99" "ms" Target::Below(1000.0);
+    }
+    AdoptedRss { Median "— memory (RSS) of the daemon after it" "MB" Target::None; }
+    StoppedAll { Median "— `vik stop` until no descendant lives" "s" Target::None; }
+}
 
 /// Returns the table and its targets.
 pub fn table(ours: &Measured, theirs: Option<&Measured>, rounds: usize) -> String {
@@ -309,60 +123,76 @@ pub fn table(ours: &Measured, theirs: Option<&Measured>, rounds: usize) -> Strin
         "| median of {rounds} rounds | vik | vik 0.1.3 | ratio | target |\n| --- | ---: | ---: | ---: | --- |\n"
     );
     for row in ROWS {
-        let Some(value) = row.value(ours) else { continue };
-        let other = theirs.and_then(|theirs| row.value(theirs));
-        let shown = |value: Option<f64>| {
-            value.map_or_else(
-                || "–".to_owned(),
-                |value| format!("{} {}", short(value), row.unit).trim_end().to_owned(),
-            )
-        };
-        let ratio = other
-            .filter(|other| *other > 0.0)
-            .map_or_else(|| "–".to_owned(), |other| format!("{:.2}", value / other));
-        let (wish, reached) = match row.target {
-            Target::None => (String::new(), None),
-            Target::Below(most) => (format!("< {most} {}", row.unit), Some(value < most)),
-            Target::Part(part) => (
-                format!("at most {part} of 0.1.3"),
-                other.map(|other| value <= part * other),
-            ),
-        };
-        let verdict = match reached {
-            Some(true) => ": reached",
-            Some(false) => ": **not reached**",
-            None if wish.is_empty() => "",
-            None => ": not known",
-        };
-        let (ours, theirs) = (shown(Some(value)), shown(other));
+        let value = |measured: &Measured| row.statistic.of(measured.get(&row.key)?.clone());
+        let Some(our) = value(ours) else { continue };
+        let their = theirs.and_then(value);
+        let verdict = row
+            .target
+            .verdict(our, their, row.unit, |part| format!("at most {part} of 0.1.3"));
         let _ = writeln!(
             text,
-            "| {} | {ours} | {theirs} | {ratio} | {wish}{verdict} |",
-            row.label
+            "| {} | {} | {} | {} | {verdict} |",
+            row.label,
+            shown(Some(our), row.unit),
+            shown(their, row.unit),
+            ratio(our, their)
         );
     }
     text
 }
 
-impl Row {
-    fn value(&self, measured: &Measured) -> Option<f64> {
-        let mut values = measured
-            .get(&self.key)
-            .filter(|values| !values.is_empty())?
-            .clone();
+impl Statistic {
+    /// Returns the value of this statistic; `None` if there are no values.
+    pub fn of(self, mut values: Vec<f64>) -> Option<f64> {
         values.sort_by(f64::total_cmp);
-        let last = values.len() - 1;
-        let index = match self.statistic {
-            Statistic::Median => last / 2,
-            Statistic::P99 => (last as f64 * 0.99).ceil() as usize,
-            Statistic::Least => 0,
+        let last = values.len().checked_sub(1)?;
+        let index = match self {
+            Self::Median => last / 2,
+            Self::P99 => (last as f64 * 0.99).ceil() as usize,
+            Self::Least => 0,
         };
         values.get(index).copied()
     }
 }
 
+impl Target {
+    /// Returns the target and whether it is reached, beside the value that is compared with; empty
+    /// without a target. `share` describes a share of that value.
+    pub fn verdict(
+        self,
+        ours: f64,
+        other: Option<f64>,
+        unit: &str,
+        share: impl FnOnce(f64) -> String,
+    ) -> String {
+        let (wish, reached) = match self {
+            Self::None => return String::new(),
+            Self::Below(most) => (format!("< {most} {unit}"), Some(ours < most)),
+            Self::Part(part) => (share(part), other.map(|other| ours <= part * other)),
+        };
+        let reached = match reached {
+            Some(true) => "reached",
+            Some(false) => "**not reached**",
+            None => "not known",
+        };
+        format!("{wish}: {reached}")
+    }
+}
+
+/// Returns a value with its unit, or a dash.
+pub fn shown(value: Option<f64>, unit: &str) -> String {
+    let shown = value.map(|value| format!("{} {unit}", short(value)).trim_end().to_owned());
+    shown.unwrap_or_else(|| "–".to_owned())
+}
+
+/// Returns the ratio to another value, or a dash.
+pub fn ratio(value: f64, other: Option<f64>) -> String {
+    let other = other.filter(|other| *other > 0.0);
+    other.map_or_else(|| "–".to_owned(), |other| format!("{:.2}", value / other))
+}
+
 /// Formats a number with three digits.
-pub fn short(value: f64) -> String {
+fn short(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
     } else if value >= 10.0 {

@@ -4,9 +4,12 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use tempfile::NamedTempFile;
+
 use super::metric::{Key, Measured};
+use super::sample::{self, Sample};
 use super::scene::{Scene, Setting, Subject};
-use super::{sample, watched};
+use super::watched;
 use crate::repo::TaskResult;
 
 /// One question to a daemon.
@@ -77,8 +80,7 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Meas
         idle_secs: 1,
         concurrency: 10,
         agent: "end".to_owned(),
-        issues: String::new(),
-        outlive: false,
+        ..Setting::holding(String::new())
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for(
@@ -93,16 +95,13 @@ fn latency(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Meas
 }
 
 fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
-    std::fs::write(lines.path(), output(extent.events))
-        .map_err(|error| format!("cannot write lines: {error}"))?;
+    let lines = lines_of_agent(extent.events)?;
     let setting = Setting {
         pull: "{scene}/bin/pull once {scene}/issues.json".to_owned(),
         idle_secs: 1,
         concurrency: u32::try_from(extent.sessions).unwrap_or(u32::MAX),
         agent: format!("flood {}", lines.path().display()),
-        issues: issues(extent.sessions, "todo"),
-        outlive: false,
+        ..Setting::holding(issues(extent.sessions, "todo"))
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for("done", extent.sessions, Duration::from_secs(300))?;
@@ -121,12 +120,8 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measu
 
 fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = Setting {
-        pull: "cat {scene}/issues.json".to_owned(),
-        idle_secs: 5,
         concurrency: u32::try_from(extent.crowd).unwrap_or(u32::MAX),
-        agent: "hold {scene}/gate".to_owned(),
-        issues: issues(extent.crowd, "todo"),
-        outlive: false,
+        ..Setting::holding(issues(extent.crowd, "todo"))
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
@@ -151,23 +146,12 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
 
 /// The three kinds of idling at once: they hardly load the machine.
 fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let setting = |issues: String| Setting {
-        pull: "cat {scene}/issues.json".to_owned(),
-        idle_secs: 5,
-        concurrency: 1,
-        agent: "hold {scene}/gate".to_owned(),
-        issues,
-        outlive: false,
-    };
-    let empty = Scene::start(subject, helper, &setting("[]".to_owned()))?;
-    let other = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "backlog")))?;
-    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "todo")))?;
+    let settings = ["[]".to_owned()]
+        .into_iter()
+        .chain(["backlog", "todo"].map(|state| issues(extent.pulled_issues, state)))
+        .map(Setting::holding);
     // Two pulls, and the agent in the only slot.
-    sleep(Duration::from_secs(8));
-    let scenes = [empty, other, waiting];
-    let before = scenes.each_ref().map(Scene::sample);
-    sleep(extent.idle);
-    let after = scenes.each_ref().map(Scene::sample);
+    let usage = observe(subject, helper, settings, Duration::from_secs(8), extent.idle)?;
     let keys = [
         [Key::IdleRss, Key::IdlePss, Key::IdlePeak, Key::IdleCpu],
         [Key::OtherRss, Key::OtherPss, Key::OtherPeak, Key::OtherCpu],
@@ -179,65 +163,69 @@ fn idle(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measure
         ],
     ];
     let mut measured = Measured::new();
-    for ((keys, before), after) in keys.into_iter().zip(before).zip(after) {
-        let (before, after) = (before?, after?);
-        let cpu = (after.cpu - before.cpu).as_secs_f64() / extent.idle.as_secs_f64();
+    for (keys, (sample, cpu)) in keys.into_iter().zip(usage) {
         let values = [
-            megabytes(after.rss),
-            megabytes(after.pss),
-            megabytes(after.peak_rss),
+            megabytes(sample.rss),
+            megabytes(sample.pss),
+            megabytes(sample.peak_rss),
             cpu * 1000.0,
         ];
         measured.extend(keys.into_iter().zip(values.map(|value| vec![value])));
     }
-    scenes.into_iter().for_each(Scene::stop);
     Ok(measured)
 }
 
 /// The cost of a pull: with issues that match no stage, and with as many matching ones while one
 /// agent has the only slot.
 fn pulls(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let setting = |issues: String| Setting {
-        pull: "cat {scene}/issues.json".to_owned(),
+    let settings = ["backlog", "todo"].into_iter().map(|state| Setting {
         idle_secs: 1,
-        concurrency: 1,
-        agent: "hold {scene}/gate".to_owned(),
-        issues,
-        outlive: false,
-    };
-    let other = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "backlog")))?;
-    let waiting = Scene::start(subject, helper, &setting(issues(extent.pulled_issues, "todo")))?;
-    sleep(Duration::from_secs(5));
-    let scenes = [other, waiting];
-    let before = scenes.each_ref().map(Scene::sample);
-    sleep(extent.idle);
-    let after = scenes.each_ref().map(Scene::sample);
-    let mut measured = Measured::new();
-    for ((key, before), after) in [Key::PullsOther, Key::PullsWaiting]
-        .into_iter()
-        .zip(before)
-        .zip(after)
-    {
-        let cpu = (after?.cpu - before?.cpu).as_secs_f64() / extent.idle.as_secs_f64();
-        measured.insert(key, vec![cpu * 100.0]);
-    }
+        ..Setting::holding(issues(extent.pulled_issues, state))
+    });
+    let usage = observe(subject, helper, settings, Duration::from_secs(5), extent.idle)?;
+    let keys = [Key::PullsOther, Key::PullsWaiting].into_iter();
+    Ok(keys
+        .zip(usage)
+        .map(|(key, (_, cpu))| (key, vec![cpu * 100.0]))
+        .collect())
+}
+
+/// Runs daemons beside each other. Returns the usage of each at the end, and its share of a core.
+fn observe(
+    subject: &Subject,
+    helper: &Path,
+    settings: impl Iterator<Item = Setting>,
+    settle: Duration,
+    observed: Duration,
+) -> TaskResult<Vec<(Sample, f64)>> {
+    let scenes = settings
+        .map(|setting| Scene::start(subject, helper, &setting))
+        .collect::<TaskResult<Vec<_>>>()?;
+    sleep(settle);
+    let before: Vec<_> = scenes.iter().map(Scene::sample).collect();
+    sleep(observed);
+    let after: Vec<_> = scenes.iter().map(Scene::sample).collect();
     scenes.into_iter().for_each(Scene::stop);
-    Ok(measured)
+    let samples = before.into_iter().zip(after);
+    samples
+        .map(|(before, after)| {
+            let (before, after) = (before?, after?);
+            let cpu = (after.cpu - before.cpu).as_secs_f64() / observed.as_secs_f64();
+            Ok((after, cpu))
+        })
+        .collect()
 }
 
 fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
-    std::fs::write(lines.path(), output(extent.events_printed))
-        .map_err(|error| format!("cannot write lines: {error}"))?;
+    let lines = lines_of_agent(extent.events_printed)?;
     let setting = Setting {
-        pull: "cat {scene}/issues.json".to_owned(),
         idle_secs: 60,
         concurrency: u32::try_from(extent.waiting_sessions).unwrap_or(u32::MAX),
         agent: format!("tell {} {{scene}}/gate", lines.path().display()),
-        issues: issues(extent.waiting_sessions, "todo"),
-        outlive: false,
+        outlive: true,
+        ..Setting::holding(issues(extent.waiting_sessions, "todo"))
     };
-    let mut scene = Scene::start(subject, helper, &setting.outliving())?;
+    let mut scene = Scene::start(subject, helper, &setting)?;
     scene.wait_for("agent", extent.waiting_sessions, Duration::from_secs(300))?;
     let started = scene.sample()?;
     sleep(Duration::from_secs(10));
@@ -284,8 +272,15 @@ pub fn issues(count: usize, state: &str) -> String {
     format!("[{}]", (1..=count).map(issue).collect::<Vec<_>>().join(",\n"))
 }
 
+/// Creates a file with the output of an agent.
+pub fn lines_of_agent(events: usize) -> TaskResult<NamedTempFile> {
+    let file = NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
+    std::fs::write(file.path(), output(events)).map_err(|error| format!("cannot write lines: {error}"))?;
+    Ok(file)
+}
+
 /// Returns the output of an agent: lines of about 400 bytes in the format of Codex.
-pub fn output(events: usize) -> String {
+fn output(events: usize) -> String {
     let prose = "The tests pass now; what is left is the error path of the parser. ".repeat(5);
     let log = "test result: ok. 12 passed; 0 failed; 0 ignored\\n".repeat(4);
     let mut text = String::with_capacity(events * 410);

@@ -44,10 +44,16 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns the setting with agents that outlive their daemon.
-    pub fn outliving(mut self) -> Self {
-        self.outlive = true;
-        self
+    /// Returns a setting with these issues and one agent at a time, which runs until the end.
+    pub fn holding(issues: String) -> Self {
+        Self {
+            pull: "cat {scene}/issues.json".to_owned(),
+            idle_secs: 5,
+            concurrency: 1,
+            agent: "hold {scene}/gate".to_owned(),
+            issues,
+            outlive: false,
+        }
     }
 }
 
@@ -196,23 +202,13 @@ impl Scene {
         Sample::read(self.daemon.id())
     }
 
-    /// Returns the number of marks of this kind: files `marks/*.KIND`.
-    pub fn marks(&self, kind: &str) -> usize {
-        let entries = std::fs::read_dir(self.root().join("marks"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        entries
-            .filter(|entry| entry.path().extension().is_some_and(|end| end == kind))
-            .count()
+    /// Returns the marks of this kind: files `marks/*.KIND`.
+    fn marks(&self, kind: &str) -> Vec<PathBuf> {
+        sample::files_below(&self.root().join("marks"), &format!(".{kind}"))
     }
 
     /// Returns the times of the marks of this kind, by issue, since the start of the daemon.
     pub fn times(&self, kind: &str) -> Vec<(String, Duration)> {
-        let entries = std::fs::read_dir(self.root().join("marks"))
-            .into_iter()
-            .flatten()
-            .flatten();
         let time = |path: PathBuf| {
             let issue = path.file_stem()?.to_str()?.to_owned();
             let nanos: u64 = std::fs::read_to_string(&path).ok()?.parse().ok()?;
@@ -221,11 +217,7 @@ impl Scene {
                 Duration::from_nanos(nanos).saturating_sub(self.started_unix),
             ))
         };
-        let paths = entries.map(|entry| entry.path());
-        paths
-            .filter(|path| path.extension().is_some_and(|end| end == kind))
-            .filter_map(time)
-            .collect()
+        self.marks(kind).into_iter().filter_map(time).collect()
     }
 
     /// Returns the times from the end of each pull's output to the first instruction of its agent,
@@ -243,7 +235,7 @@ impl Scene {
     /// Waits until there are this many marks of this kind.
     pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> TaskResult {
         let deadline = Instant::now() + within;
-        while self.marks(kind) < count {
+        while self.marks(kind).len() < count {
             let exited = self.daemon.try_wait().map_err(|error| error.to_string())?;
             if exited.is_some() || Instant::now() > deadline {
                 let how = exited.map_or_else(
@@ -252,7 +244,7 @@ impl Scene {
                 );
                 let stderr = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
                 let stderr: Vec<&str> = stderr.lines().rev().take(5).collect();
-                let have = self.marks(kind);
+                let have = self.marks(kind).len();
                 return Err(format!(
                     "the daemon {how}: {have} of {count} marks `{kind}`; stderr: {stderr:?}"
                 ));

@@ -13,7 +13,7 @@ use vik_control::http::{Feed, HttpServer, Keys, Metrics, Setup, Tcp};
 use vik_testkit::HttpClient;
 
 use super::metric::{Key, Measured};
-use super::scenarios::{Extent, issues, millis, output};
+use super::scenarios::{Extent, issues, lines_of_agent, millis};
 use super::scene::{Scene, Setting, Subject};
 use crate::repo::TaskResult;
 
@@ -35,8 +35,7 @@ const PROBE_DURATION: Duration = Duration::from_secs(10);
 /// Measures the time from a pull to its agent, beside agents that print 10,000 events a second:
 /// without readers, and with 200.
 pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = tempfile::NamedTempFile::new().map_err(|error| format!("cannot create a file: {error}"))?;
-    std::fs::write(lines.path(), output(1_000)).map_err(|error| format!("cannot write lines: {error}"))?;
+    let lines = lines_of_agent(1_000)?;
     let mut measured = Measured::new();
     for (readers, latency, cpu) in [
         (0, Key::FloodedPoll, Key::FloodedCpu),
@@ -47,8 +46,7 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
             idle_secs: 1,
             concurrency: 20,
             agent: format!("pace {} {}", RATE / AGENTS, lines.path().display()),
-            issues: issues(AGENTS, "todo"),
-            outlive: false,
+            ..Setting::holding(issues(AGENTS, "todo"))
         };
         let mut scene = Scene::start(subject, helper, &setting)?;
         scene.wait_for("agent", AGENTS, Duration::from_secs(60))?;

@@ -6,67 +6,52 @@ use serde_json::json;
 use super::Generated;
 
 pub fn schemas() -> Vec<Generated> {
-    vec![
+    let schemas = [
+        ("status", schema::<vik_api::Status>("vik status --json")),
+        ("runs", schema::<Vec<vik_api::RunView>>("vik runs --json")),
+        ("report", schema::<vik_api::ReportView>("vik report --json")),
+        ("explain", schema::<vik_api::Explained>("vik explain --json")),
         (
-            "docs/reference/status.schema.json",
-            schema::<vik_api::Status>("vik status --json"),
-        ),
-        (
-            "docs/reference/runs.schema.json",
-            schema::<Vec<vik_api::RunView>>("vik runs --json"),
-        ),
-        (
-            "docs/reference/report.schema.json",
-            schema::<vik_api::ReportView>("vik report --json"),
-        ),
-        (
-            "docs/reference/explain.schema.json",
-            schema::<vik_api::Explained>("vik explain --json"),
-        ),
-        (
-            "docs/reference/notification.schema.json",
+            "notification",
             schema::<vik_api::Notification>("what a notifier is sent"),
         ),
+        ("schedule", schema::<vik_api::ScheduleView>("vik schedule --json")),
+        ("sign-ins", schema::<vik_api::SignInsPage>("vik sign-ins --json")),
         (
-            "docs/reference/schedule.schema.json",
-            schema::<vik_api::ScheduleView>("vik schedule --json"),
-        ),
-        (
-            "docs/reference/sign-ins.schema.json",
-            schema::<vik_api::SignInsPage>("vik sign-ins --json"),
-        ),
-        (
-            "docs/reference/trace-log.schema.json",
+            "trace-log",
             schema::<Vec<vik_api::TraceEntry>>("vik trace log --json"),
         ),
         (
-            "docs/reference/trace-blame.schema.json",
+            "trace-blame",
             schema::<vik_api::BlameView>("vik trace blame --json"),
         ),
         (
-            "docs/reference/trace-verify.schema.json",
+            "trace-verify",
             schema::<vik_api::TraceCheck>("vik trace verify --json"),
         ),
         (
-            "docs/reference/trace-map.schema.json",
+            "trace-map",
             schema::<Vec<vik_api::IntentView>>("vik trace map --json"),
         ),
         (
-            "docs/reference/error.schema.json",
+            "error",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),
-    ]
+    ];
+    let path = |name| format!("docs/reference/{name}.schema.json");
+    schemas.map(|(name, text)| (path(name), text)).into()
 }
 
 /// Returns the schemas of a line of `vex exec --json` and of vex's settings, which editors use.
 pub fn vex_schemas() -> Vec<Generated> {
     let events = vex::events::json_schema();
+    let config = schema::<vex::config::Settings>("config.toml of vex");
     vec![
-        ("docs/reference/vex-events.schema.json", format!("{events:#}\n")),
         (
-            "docs/reference/vex-config.schema.json",
-            schema::<vex::config::Settings>("config.toml of vex"),
+            "docs/reference/vex-events.schema.json".to_owned(),
+            format!("{events:#}\n"),
         ),
+        ("docs/reference/vex-config.schema.json".to_owned(), config),
     ]
 }
 

@@ -6,8 +6,6 @@ mod codes;
 mod json;
 mod web;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::repo::{self, TaskResult};
@@ -21,11 +19,11 @@ pub struct GenerateArgs {
 }
 
 /// A generated file: its path in the repository, and its content.
-type Generated = (&'static str, String);
+type Generated = (String, String);
 
 fn all() -> Vec<Generated> {
     let workflow_schema = vik_workflow_reader::json_schema();
-    let mut files = vec![
+    let own = [
         (
             "docs/reference/workflow.md",
             vik_workflow_reader::reference_markdown(),
@@ -50,6 +48,7 @@ fn all() -> Vec<Generated> {
             format!("{:#}\n", vik_control::http::openapi()),
         ),
     ];
+    let mut files: Vec<Generated> = own.map(|(path, text)| (path.to_owned(), text)).into();
     files.extend(json::schemas());
     files.extend(json::vex_schemas());
     files
@@ -58,7 +57,7 @@ fn all() -> Vec<Generated> {
 pub fn run(args: &GenerateArgs) -> TaskResult {
     let mut stale = Vec::new();
     for (name, text) in all() {
-        let path: PathBuf = repo::root().join(name);
+        let path = repo::root().join(&name);
         if std::fs::read_to_string(&path).is_ok_and(|found| found == text) {
             continue;
         }

@@ -1,5 +1,6 @@
 //! Starts each agent on a task and reads its output.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,44 +46,17 @@ impl fmt::Display for Agent {
     }
 }
 
-pub struct Programs {
-    vex: Option<PathBuf>,
-    codex: Option<PathBuf>,
-    opencode: Option<PathBuf>,
-}
-
-impl Programs {
-    /// Builds and installs the selected agents.
-    pub fn prepare(dir: &Path, agents: &[Agent]) -> TaskResult<Self> {
-        let mut programs = Self {
-            vex: None,
-            codex: None,
-            opencode: None,
-        };
-        for agent in agents {
-            match agent {
-                Agent::Vex => programs.vex = Some(repo::release("vex", "vex")?),
-                Agent::Codex => {
-                    let found = RealAgent::Codex.native();
-                    let hint = "Codex CLI is not installed: run `npm ci --prefix tests/agents`";
-                    programs.codex = Some(found.ok_or(hint)?);
-                }
-                Agent::Opencode => programs.opencode = Some(opencode(dir)?),
-            }
+/// Builds and installs the selected agents.
+pub fn prepare(dir: &Path, agents: &[Agent]) -> TaskResult<BTreeMap<Agent, PathBuf>> {
+    let program = |agent| match agent {
+        Agent::Vex => repo::release("vex", "vex"),
+        Agent::Codex => {
+            let hint = "Codex CLI is not installed: run `npm ci --prefix tests/agents`";
+            RealAgent::Codex.native().ok_or_else(|| hint.to_owned())
         }
-        Ok(programs)
-    }
-
-    fn program_of(&self, agent: Agent) -> TaskResult<&Path> {
-        let program = match agent {
-            Agent::Vex => &self.vex,
-            Agent::Codex => &self.codex,
-            Agent::Opencode => &self.opencode,
-        };
-        program
-            .as_deref()
-            .ok_or_else(|| format!("{agent} is not prepared"))
-    }
+        Agent::Opencode => opencode(dir),
+    };
+    agents.iter().map(|&agent| Ok((agent, program(agent)?))).collect()
 }
 
 fn opencode(dir: &Path) -> TaskResult<PathBuf> {
@@ -99,7 +73,7 @@ fn opencode(dir: &Path) -> TaskResult<PathBuf> {
 
 /// Runs an agent on a task once.
 pub fn attempt(
-    programs: &Programs,
+    programs: &BTreeMap<Agent, PathBuf>,
     agent: Agent,
     task: &Task,
     number: u8,
@@ -124,7 +98,11 @@ pub fn attempt(
     };
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &TIMEOUT_S.to_string()]);
-    command.arg(programs.program_of(agent)?);
+    command.arg(
+        programs
+            .get(&agent)
+            .ok_or_else(|| format!("{agent} is not prepared"))?,
+    );
     match agent {
         Agent::Vex => vex(&mut command, task, protocol, url),
         Agent::Codex => codex(&mut command, task, url),

@@ -90,7 +90,7 @@ pub fn run(args: &LiveArgs) -> TaskResult {
     let open = remaining_attempts(args, &all, &done);
     if !open.is_empty() {
         let server = model::serve(&dir, args.server.as_deref())?;
-        let programs = agents::Programs::prepare(&dir, &args.agents)?;
+        let programs = agents::prepare(&dir, &args.agents)?;
         for (nth, (agent, task, number)) in open.iter().enumerate() {
             eprint!(
                 "{}/{}: {agent}, {}, try {number} … ",

@@ -3,21 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::metric::short;
+use super::super::metric::{Statistic, Target, ratio, shown};
 use super::run::RunFigures;
 use super::tasks::Task;
 
 /// The usage of an agent, by task and run.
 pub type Figures = BTreeMap<Task, Vec<RunFigures>>;
-
-/// The target of a metric.
-#[derive(Clone, Copy)]
-enum Target {
-    None,
-    Below(f64),
-    /// At most this share of the lowest of the other agents.
-    Part(f64),
-}
 
 struct Row {
     label: &'static str,
@@ -29,18 +20,21 @@ struct Row {
 
 const TENTH: Target = Target::Part(0.1);
 
+/// Returns a target for the task without a tool call only.
+fn of_nothing(task: Task, target: Target) -> Target {
+    if task == Task::Nothing {
+        target
+    } else {
+        Target::None
+    }
+}
+
 const ROWS: &[Row] = &[
     Row {
         label: "start to first request",
         unit: "ms",
         value: |ran| ran.first_request_ms,
-        target: |task| {
-            if task == Task::Nothing {
-                Target::Below(15.0)
-            } else {
-                Target::None
-            }
-        },
+        target: |task| of_nothing(task, Target::Below(15.0)),
     },
     Row {
         label: "wall",
@@ -67,13 +61,7 @@ const ROWS: &[Row] = &[
         label: "first request",
         unit: "kB",
         value: |ran| ran.first_kb,
-        target: |task| {
-            if task == Task::Nothing {
-                Target::Part(1.0 / 3.0)
-            } else {
-                Target::None
-            }
-        },
+        target: |task| of_nothing(task, Target::Part(1.0 / 3.0)),
     },
     Row {
         label: "sent in all",
@@ -109,18 +97,11 @@ pub fn table(names: &[&str], figures: &[Figures], rounds: u16) -> String {
             let lightest = values[1..].iter().flatten().copied().reduce(f64::min);
             let _ = write!(text, "| {label}: {} |", row.label);
             for value in &values {
-                let shown = value.map_or_else(
-                    || "–".to_owned(),
-                    |value| format!("{} {}", short(value), row.unit),
-                );
-                let _ = write!(text, " {shown} |");
+                let _ = write!(text, " {} |", shown(*value, row.unit));
             }
-            let ratio = lightest.map_or_else(|| "–".to_owned(), |lightest| format!("{:.2}", ours / lightest));
-            let _ = writeln!(
-                text,
-                " {ratio} | {} |",
-                verdict((row.target)(task), ours, lightest, row.unit)
-            );
+            let share = |part: f64| format!("at most {part:.2}");
+            let verdict = (row.target)(task).verdict(ours, lightest, row.unit, share);
+            let _ = writeln!(text, " {} | {verdict} |", ratio(ours, lightest));
             "—".clone_into(&mut label);
         }
     }
@@ -140,26 +121,8 @@ fn growth(vex: &Figures) -> Option<f64> {
     Some(cpu(Task::LongAnswer)? / cpu(Task::Answer)?)
 }
 
-fn verdict(target: Target, ours: f64, lightest: Option<f64>, unit: &str) -> String {
-    let (wish, reached) = match target {
-        Target::None => return String::new(),
-        Target::Below(most) => (format!("< {most} {unit}"), Some(ours < most)),
-        Target::Part(part) => (
-            format!("at most {part:.2}"),
-            lightest.map(|other| ours <= part * other),
-        ),
-    };
-    match reached {
-        Some(true) => format!("{wish}: reached"),
-        Some(false) => format!("{wish}: **not reached**"),
-        None => format!("{wish}: not known"),
-    }
-}
-
 fn median(figures: &Figures, task: Task, value: fn(&RunFigures) -> f64) -> Option<f64> {
-    let mut values: Vec<f64> = figures.get(&task)?.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().checked_sub(1)? / 2).copied()
+    Statistic::Median.of(figures.get(&task)?.iter().map(value).collect())
 }
 
 #[cfg(test)]
