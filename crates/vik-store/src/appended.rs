@@ -23,14 +23,8 @@ impl AppendOnlyFile {
     /// Opens or creates the file (0600) and returns its lines. A torn last line is cut off: its
     /// action was not started.
     pub(crate) fn open<L: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<L>), StoreError> {
-        let read = |source| StoreError::Read {
-            path: path.to_owned(),
-            source,
-        };
-        let write = |source| StoreError::Write {
-            path: path.to_owned(),
-            source,
-        };
+        let read = StoreError::read(path);
+        let write = StoreError::write(path);
         let mut file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -85,9 +79,6 @@ impl AppendOnlyFile {
     }
 
     fn failed(&self, source: io::Error) -> StoreError {
-        StoreError::Write {
-            path: self.path.clone(),
-            source,
-        }
+        StoreError::write(&self.path)(source)
     }
 }

@@ -19,6 +19,22 @@ pub enum StoreError {
     Read { path: PathBuf, source: io::Error },
 }
 
+impl StoreError {
+    pub(crate) fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Write {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
 /// The specification of an attempt, written before any effect of the attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRecord {
@@ -79,10 +95,7 @@ impl AttemptRecord {
         };
         text.and_then(|text| Ok(serde_json::from_slice(&text)?))
             .map(Some)
-            .map_err(|source| StoreError::Read {
-                path: path.to_owned(),
-                source,
-            })
+            .map_err(StoreError::read(path))
     }
 }
 

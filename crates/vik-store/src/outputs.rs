@@ -49,10 +49,7 @@ impl OutputBook {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             synced => synced,
         };
-        synced.map_err(|source| StoreError::Write {
-            path: path.to_owned(),
-            source,
-        })?;
+        synced.map_err(StoreError::write(path))?;
         Ok(Self { file, notes })
     }
 

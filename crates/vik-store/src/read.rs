@@ -90,10 +90,7 @@ impl PastAttempt {
 }
 
 fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let fail = |source| StoreError::Read {
-        path: dir.to_owned(),
-        source,
-    };
+    let fail = StoreError::read(dir);
     match std::fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(fail(error)),

@@ -6,7 +6,7 @@ use std::path::Path;
 use vik_api::{DiffView, FileChange, FileDiff, SCHEMA};
 use vik_proc::Supervisor;
 
-use super::clean::{View, ViewError};
+use super::inspection::{InspectionError, InspectionView};
 
 /// The most files in a diff.
 const MAX_FILES: usize = 500;
@@ -23,19 +23,18 @@ const MAX_TOTAL_BYTES: usize = 4 * 1024 * 1024;
 /// The base is the last commit that is also on a remote branch. If there is no remote branch, it is
 /// the last commit of the workspace.
 pub async fn diff(supervisor: &Supervisor, workspace: &Path, scratch: &Path) -> DiffView {
-    let view = match View::make(workspace, scratch) {
+    let view = match InspectionView::make(workspace, scratch) {
         Ok(Some(view)) => view,
         Ok(None) => return empty_diff("the workspace is empty"),
-        Err(ViewError::NoRepository) => return empty_diff("the workspace is not a git work tree"),
-        Err(ViewError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(InspectionError::NoRepository) => return empty_diff("the workspace is not a git work tree"),
+        Err(InspectionError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
             return empty_diff("the workspace no longer exists");
         }
-        Err(ViewError::Io(error)) => {
+        Err(InspectionError::Io(error)) => {
             return empty_diff(&format!("cannot read the workspace: {error}"));
         }
     };
-    let found = collect(supervisor, &view).await;
-    view.remove();
+    let found = collect(supervisor, view).await;
     found.unwrap_or_else(|why| empty_diff(&why))
 }
 
@@ -49,8 +48,8 @@ fn empty_diff(why: &str) -> DiffView {
     }
 }
 
-async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, String> {
-    let (base, note) = base(supervisor, view).await?;
+async fn collect(supervisor: &Supervisor, view: InspectionView) -> Result<DiffView, String> {
+    let (base, note) = base(supervisor, &view).await?;
     // New files are added to an index of Vik's own, so that they are part of the diff.
     let view = view.with_own_index().map_err(|error| error.to_string())?;
     view.git(
@@ -110,7 +109,7 @@ async fn collect(supervisor: &Supervisor, view: &View) -> Result<DiffView, Strin
 }
 
 /// Returns the commit to compare with, and a note about it.
-async fn base(supervisor: &Supervisor, view: &View) -> Result<(String, Option<String>), String> {
+async fn base(supervisor: &Supervisor, view: &InspectionView) -> Result<(String, Option<String>), String> {
     let first_line = |bytes: Vec<u8>| {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         text.lines()

@@ -8,9 +8,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::dir::Dir;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AtFlags, openat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
+use super::fs::FOLDER;
 use super::issues::file_type;
 
 /// A workspace with more entries than this has no fingerprint.
@@ -29,8 +30,7 @@ pub struct Fingerprint(pub u64);
 /// It covers names, sizes, times, modes and inodes of all files. In a `.git` folder it covers only
 /// what a commit changes: a `git status` that refreshes the index is no change.
 pub fn fingerprint(workspace: &Path) -> Option<Fingerprint> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let dir = nix::fcntl::open(workspace, flags, Mode::empty()).ok()?;
+    let dir = nix::fcntl::open(workspace, FOLDER, Mode::empty()).ok()?;
     let mut walk = Walk { entries: 0, sum: 0 };
     walk.folder(&dir, 0, 0, Git::Outside)?;
     Some(Fingerprint(walk.sum))
@@ -105,8 +105,7 @@ impl Walk {
         if kind != SFlag::S_IFDIR {
             return Some(());
         }
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        match openat(dir, name, flags, Mode::empty()) {
+        match openat(dir, name, FOLDER, Mode::empty()) {
             Ok(inner_dir) => self.folder(&inner_dir, path, depth + 1, inner),
             // A folder that cannot be read counts with its name and mode only.
             Err(_) => Some(()),

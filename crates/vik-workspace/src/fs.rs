@@ -20,6 +20,12 @@ use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat, mk
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::Serialize;
 
+/// The flags that open a folder and follow no link in its place.
+pub(crate) const FOLDER: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
 /// The mode of Vik's folders.
 pub const FOLDER_MODE: u32 = 0o700;
 /// The mode of Vik's files.
@@ -64,8 +70,7 @@ pub fn create_private_dir_below(base: &Path, path: &Path) -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
         close_to_others(&folder, name)?;
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        folder = openat(&folder, name, flags, Mode::empty())?;
+        folder = openat(&folder, name, FOLDER, Mode::empty())?;
     }
     Ok(())
 }
@@ -138,14 +143,6 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// When it cannot be opened.
 pub fn create_private(path: &Path) -> io::Result<File> {
     open_private(OpenOptions::new().write(true).create(true).truncate(true), path)
-}
-
-/// Opens a file of Vik's for appending; creates it if it is missing. Refuses a link in its place.
-///
-/// # Errors
-/// When it cannot be opened.
-pub fn append_private(path: &Path) -> io::Result<File> {
-    open_private(OpenOptions::new().append(true).create(true), path)
 }
 
 /// Creates a file of Vik's that must not exist yet.

@@ -132,12 +132,7 @@ impl Layout {
                 private_dir(&self.home)?;
                 true
             }
-            Err(source) => {
-                return Err(WorkspaceError::Open {
-                    path: self.home.clone(),
-                    source,
-                });
-            }
+            Err(error) => return Err(WorkspaceError::open(&self.home)(error)),
         };
         if !self.beside_workflow {
             return Ok(());
@@ -315,10 +310,7 @@ pub fn absolute_workflow_path(path: &Path) -> Result<PathBuf, WorkspaceError> {
             });
         }
     };
-    let absolute = std::path::absolute(path).map_err(|source| WorkspaceError::Open {
-        path: path.to_owned(),
-        source,
-    })?;
+    let absolute = std::path::absolute(path).map_err(WorkspaceError::open(path))?;
     let folder = absolute.parent().unwrap_or(Path::new("/"));
     let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| normalize(folder));
     Ok(folder.join(name))
@@ -415,10 +407,7 @@ fn claim(root: &Path, workflow_path: &Path) -> Result<bool, WorkspaceError> {
 }
 
 fn private_dir(path: &Path) -> Result<(), WorkspaceError> {
-    create_private_dir_all(path).map_err(|source| WorkspaceError::CreateFolder {
-        path: path.to_owned(),
-        source,
-    })
+    create_private_dir_all(path).map_err(WorkspaceError::create_folder(path))
 }
 
 /// Creates a private folder if it is missing. The mode of an existing folder is the choice of its

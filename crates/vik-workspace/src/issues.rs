@@ -14,8 +14,8 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use vik_core::ids::IssueId;
 
-use super::clean::sweep_views;
-use super::fs::{FOLDER_MODE, open_folder as open_own_folder, read, sync_dir, write_atomic};
+use super::fs::{FOLDER, FOLDER_MODE, open_folder as open_own_folder, read, sync_dir, write_atomic};
+use super::inspection::sweep_views;
 use super::name::folder_name;
 use super::{Layout, WorkspaceError, removal};
 
@@ -45,10 +45,7 @@ impl Workspace {
     /// # Errors
     /// When the creating record cannot be removed.
     pub fn mark_ready(&self) -> Result<(), WorkspaceError> {
-        let empty = is_empty(&self.dir).map_err(|source| WorkspaceError::Open {
-            path: self.path.clone(),
-            source,
-        })?;
+        let empty = is_empty(&self.dir).map_err(WorkspaceError::open(&self.path))?;
         if empty {
             // A workspace that a hook left empty on purpose must not look like one that a person
             // has emptied.
@@ -121,17 +118,11 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     let half_made = record.symlink_metadata().is_ok();
     if half_made {
         // An attempt that failed or died left it incomplete. Anything may be there.
-        removal::remove_at(&issues, OsStr::new(&name)).map_err(|source| WorkspaceError::Remove {
-            path: path.clone(),
-            source,
-        })?;
+        removal::remove_at(&issues, OsStr::new(&name)).map_err(WorkspaceError::remove(&path))?;
         remove_record(&layout.last_snapshot(issue))?;
     }
     if let Some(dir) = open_folder(&issues, OsStr::new(&name), &path)? {
-        let empty = is_empty(&dir).map_err(|source| WorkspaceError::Open {
-            path: path.clone(),
-            source,
-        })?;
+        let empty = is_empty(&dir).map_err(WorkspaceError::open(&path))?;
         let made_empty = || -> Result<bool, WorkspaceError> {
             let noted = read(&empty_note(&record)).unwrap_or_default();
             Ok(noted == folder_id(&dir, &path)?.as_bytes())
@@ -154,12 +145,8 @@ pub fn prepare(layout: &Layout, issue: &IssueId, made_by_hook: bool) -> Result<P
     // It describes a workspace that no longer exists.
     remove_record(&layout.git_record(issue))?;
     // A folder that a power cut removes is created again: nothing here needs to be on the disk yet.
-    mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE)).map_err(|error: Errno| {
-        WorkspaceError::CreateFolder {
-            path: path.clone(),
-            source: error.into(),
-        }
-    })?;
+    mkdirat(&issues, name.as_str(), Mode::from_bits_truncate(FOLDER_MODE))
+        .map_err(|error| WorkspaceError::create_folder(&path)(error.into()))?;
     match open_folder(&issues, OsStr::new(&name), &path)? {
         Some(dir) => {
             let workspace = Workspace { path, dir, record };
@@ -221,14 +208,10 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
         return Ok(false);
     }
     let issues = open_issues(layout)?;
-    let removed = removal::remove_at(&issues, OsStr::new(&folder_name(issue))).map_err(|source| {
-        WorkspaceError::Remove {
-            path: layout.issue_dir(issue),
-            source,
-        }
-    })?;
+    let removed = removal::remove_at(&issues, OsStr::new(&folder_name(issue)))
+        .map_err(WorkspaceError::remove(&layout.issue_dir(issue)))?;
     for path in [layout.scratch_dir(issue), layout.issue_homes_dir(issue)] {
-        remove_beside(&path).map_err(|source| WorkspaceError::Remove { path, source })?;
+        remove_beside(&path).map_err(WorkspaceError::remove(&path))?;
     }
     remove_record(&layout.creating_record(issue))?;
     remove_record(&layout.git_record(issue))?;
@@ -242,8 +225,7 @@ fn remove_beside(path: &Path) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    match nix::fcntl::open(folder, flags, Mode::empty()) {
+    match nix::fcntl::open(folder, FOLDER, Mode::empty()) {
         Ok(folder) => {
             removal::remove_at(&folder, name)?;
             removal::sweep(&folder)
@@ -259,33 +241,23 @@ fn remove_beside(path: &Path) -> io::Result<()> {
 /// When something cannot be removed.
 pub fn sweep(layout: &Layout) -> Result<(), WorkspaceError> {
     let service = layout.service_dir();
-    sweep_views(&service).map_err(|source| WorkspaceError::Remove {
-        path: service,
-        source,
-    })?;
+    sweep_views(&service).map_err(WorkspaceError::remove(&service))?;
     if layout.issues_dir().symlink_metadata().is_err() {
         return Ok(());
     }
     let issues = open_issues(layout)?;
-    removal::sweep(&issues).map_err(|source| WorkspaceError::Remove {
-        path: layout.issues_dir(),
-        source,
-    })
+    removal::sweep(&issues).map_err(WorkspaceError::remove(&layout.issues_dir()))
 }
 
 /// Opens `<home>/workflows/<key>/issues`. Below the home no component of the path may be a link.
 fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
-    let fail = |path: &Path, source: io::Error| WorkspaceError::Open {
-        path: path.to_owned(),
-        source,
-    };
     let mut path = layout.home().to_owned();
-    let mut dir = open_own_folder(&path).map_err(|source| fail(&path, source))?;
+    let mut dir = open_own_folder(&path).map_err(WorkspaceError::open(&path))?;
     let issues = layout.issues_dir();
     let below = issues.strip_prefix(layout.home()).unwrap_or(Path::new(""));
     for part in below.components() {
         path.push(part);
-        let missing = || fail(&path, io::ErrorKind::NotFound.into());
+        let missing = || WorkspaceError::open(&path)(io::ErrorKind::NotFound.into());
         dir = open_folder(&dir, part.as_os_str(), &path)?.ok_or_else(missing)?;
     }
     Ok(dir)
@@ -294,35 +266,23 @@ fn open_issues(layout: &Layout) -> Result<OwnedFd, WorkspaceError> {
 /// Opens a folder in a folder. Returns `None` if there is nothing, and an error if something else
 /// is in its place.
 fn open_folder(parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<Option<OwnedFd>, WorkspaceError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    match nix::fcntl::openat(parent, name, flags, Mode::empty()) {
+    match nix::fcntl::openat(parent, name, FOLDER, Mode::empty()) {
         Ok(dir) => Ok(Some(dir)),
         Err(Errno::ENOENT) => Ok(None),
         Err(error @ (Errno::ENOTDIR | Errno::ELOOP | Errno::EMLINK)) => {
-            let kind = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW).map(|stat| file_type(&stat));
-            match kind {
-                Ok(SFlag::S_IFLNK) => Err(WorkspaceError::NotAFolder {
-                    path: path.to_owned(),
-                    kind: "a link",
-                }),
-                Ok(SFlag::S_IFREG) => Err(WorkspaceError::NotAFolder {
-                    path: path.to_owned(),
-                    kind: "a file",
-                }),
-                Ok(_) => Err(WorkspaceError::NotAFolder {
-                    path: path.to_owned(),
-                    kind: "a special file",
-                }),
-                Err(_) => Err(WorkspaceError::Open {
-                    path: path.to_owned(),
-                    source: error.into(),
-                }),
-            }
+            let found = fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW).map(|stat| file_type(&stat));
+            let kind = match found {
+                Ok(SFlag::S_IFLNK) => "a link",
+                Ok(SFlag::S_IFREG) => "a file",
+                Ok(_) => "a special file",
+                Err(_) => return Err(WorkspaceError::open(path)(error.into())),
+            };
+            Err(WorkspaceError::NotAFolder {
+                path: path.to_owned(),
+                kind,
+            })
         }
-        Err(error) => Err(WorkspaceError::Open {
-            path: path.to_owned(),
-            source: error.into(),
-        }),
+        Err(error) => Err(WorkspaceError::open(path)(error.into())),
     }
 }
 
@@ -349,18 +309,12 @@ fn empty_note(record: &Path) -> PathBuf {
 
 /// Returns an identifier that differs from that of any other folder in the same place.
 fn folder_id(dir: &OwnedFd, path: &Path) -> Result<String, WorkspaceError> {
-    let stat = fstat(dir).map_err(|source| WorkspaceError::Open {
-        path: path.to_owned(),
-        source: source.into(),
-    })?;
+    let stat = fstat(dir).map_err(|error| WorkspaceError::open(path)(error.into()))?;
     Ok(format!("{} {}\n", stat.st_dev, stat.st_ino))
 }
 
 fn write_record(record: &Path, issue: &IssueId) -> Result<(), WorkspaceError> {
-    let fail = |source| WorkspaceError::Write {
-        path: record.to_owned(),
-        source,
-    };
+    let fail = WorkspaceError::write(record);
     match std::fs::remove_file(empty_note(record)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
         _ => {}
@@ -369,10 +323,7 @@ fn write_record(record: &Path, issue: &IssueId) -> Result<(), WorkspaceError> {
 }
 
 fn remove_record(record: &Path) -> Result<(), WorkspaceError> {
-    let fail = |source| WorkspaceError::Remove {
-        path: record.to_owned(),
-        source,
-    };
+    let fail = WorkspaceError::remove(record);
     match std::fs::remove_file(record) {
         Ok(()) => record.parent().map_or(Ok(()), sync_dir).map_err(fail),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -18,7 +18,9 @@ mod fingerprint;
 pub mod fs;
 pub mod git;
 mod home;
+mod inspection;
 mod instance;
+mod isolated_git;
 mod issues;
 mod list;
 mod lock;
@@ -29,12 +31,12 @@ pub mod worktree;
 #[cfg(test)]
 mod tests;
 
-pub use clean::VIEW_PREFIX;
-pub use clean::{UnsavedWork, View, ViewError, unsaved_work};
+pub use clean::{UnsavedWork, unsaved_work};
 pub use diff::diff;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::normalize;
 pub use home::{Layout, absolute_workflow_path, resolve_path};
+pub use inspection::{InspectionError, InspectionView, VIEW_PREFIX};
 pub use instance::InstanceDir;
 pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
 pub use list::list;
@@ -42,7 +44,7 @@ pub use lock::{WorkspaceLock, lock, lock_free_stages};
 pub use name::folder_name;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why Vik cannot use one of its folders.
 #[derive(Debug, thiserror::Error)]
@@ -75,4 +77,41 @@ pub enum WorkspaceError {
     Lock { path: PathBuf, source: io::Error },
     #[error("cannot remove {}", path.display())]
     Remove { path: PathBuf, source: io::Error },
+}
+
+impl WorkspaceError {
+    pub(crate) fn create_folder(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::CreateFolder {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Write {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn open(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Open {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn lock(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Lock {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn remove(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Remove {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }

@@ -71,10 +71,7 @@ pub fn lock_free_stages(
 }
 
 fn try_lock(path: &Path) -> Result<Option<FileLock>, WorkspaceError> {
-    FileLock::try_acquire(path).map_err(|source| WorkspaceError::Lock {
-        path: path.to_owned(),
-        source,
-    })
+    FileLock::try_acquire(path).map_err(WorkspaceError::lock(path))
 }
 
 fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
@@ -82,8 +79,5 @@ fn stage_locks(folder: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };
-    names.map_err(|source| WorkspaceError::Open {
-        path: folder.to_owned(),
-        source,
-    })
+    names.map_err(WorkspaceError::open(folder))
 }

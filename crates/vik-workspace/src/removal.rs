@@ -8,10 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::fs::FOLDER;
 use super::issues::file_type;
 
 /// The prefix of a folder that is being removed: no issue's folder starts with a dot.
@@ -132,8 +133,7 @@ fn make_writable(dir: &OwnedFd, name: &CStr) {
 }
 
 fn open(dir: impl AsFd, name: &CStr) -> io::Result<OwnedFd> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    Ok(openat(dir, name, flags, Mode::empty())?)
+    Ok(openat(dir, name, FOLDER, Mode::empty())?)
 }
 
 fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {

@@ -57,6 +57,14 @@ pub enum RootError {
 
 impl RootError {
     /// Returns whether the path does not exist.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self + Copy {
+        move |source| Self::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
@@ -95,11 +103,7 @@ impl Root {
     /// # Errors
     /// When it is not a readable directory.
     pub fn open(path: &Path, open: bool) -> Result<Self, RootError> {
-        let io = |source| RootError::Io {
-            action: "open the directory",
-            path: path.to_owned(),
-            source,
-        };
+        let io = RootError::io("open the directory", path);
         let path = path.canonicalize().map_err(io)?;
         let handle = directory(&path).map_err(io)?;
         Ok(Self {
@@ -130,11 +134,7 @@ impl Root {
 
     /// Returns the path without links, if it may be used at all. Parts of it may be missing.
     pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, RootError> {
-        let resolved = resolve(&self.path.join(path)).map_err(|source| RootError::Io {
-            action: "resolve",
-            path: path.to_owned(),
-            source,
-        })?;
+        let resolved = resolve(&self.path.join(path)).map_err(RootError::io("resolve", path))?;
         if self.allow_outside || resolved.starts_with(&self.path) {
             return Ok(resolved);
         }
@@ -181,11 +181,7 @@ impl Root {
 
     /// Resolves a path to an open directory and a name in it.
     fn place(&self, path: &Path, purpose: Purpose) -> Result<ResolvedPath, RootError> {
-        let io = |source| RootError::Io {
-            action: "resolve",
-            path: path.to_owned(),
-            source,
-        };
+        let io = RootError::io("resolve", path);
         let resolved = self.resolve(path)?;
         let (start, below) = match resolved.strip_prefix(&self.path) {
             Ok(below) => (self.handle.try_clone().map_err(io)?, below),
@@ -240,11 +236,7 @@ impl Root {
 impl ResolvedPath {
     /// Opens it for reading if it is a regular file. Never blocks, whatever is there.
     pub(crate) fn read(&self, path: &Path) -> Result<File, RootError> {
-        let io = |source| RootError::Io {
-            action: "read",
-            path: path.to_owned(),
-            source,
-        };
+        let io = RootError::io("read", path);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let handle = openat(self.parent.as_fd(), self.name.as_os_str(), flags, Mode::empty())
             .map_err(|errno| io(errno.into()))?;
@@ -260,13 +252,8 @@ impl ResolvedPath {
     /// Opens it as a directory.
     pub(crate) fn directory(&self, path: &Path) -> Result<OwnedFd, RootError> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        openat(self.parent.as_fd(), self.name.as_os_str(), flags, Mode::empty()).map_err(|errno| {
-            RootError::Io {
-                action: "list",
-                path: path.to_owned(),
-                source: errno.into(),
-            }
-        })
+        openat(self.parent.as_fd(), self.name.as_os_str(), flags, Mode::empty())
+            .map_err(|errno| RootError::io("list", path)(errno.into()))
     }
 }
 

@@ -13,7 +13,7 @@ use vik_proc::untrusted;
 use vik_tracker::Tracker;
 use vik_workspace::changes::{Base, Bounds, GitDirs, Store, read_file, small_file};
 use vik_workspace::fs::{create_private_dir_below, open_folder};
-use vik_workspace::{View, fingerprint, git, worktree};
+use vik_workspace::{InspectionView, fingerprint, git, worktree};
 
 use crate::{attempt, outputs};
 
@@ -34,7 +34,7 @@ const READERS: &[(&str, &str)] = &[
     ("crates/vik-workspace/src/changes/restore.rs", ""),
     ("crates/vik-workspace/src/changes/tracked.rs", ""),
     ("crates/vik-workspace/src/changes/walk.rs", ""),
-    ("crates/vik-workspace/src/clean.rs", ""),
+    ("crates/vik-workspace/src/inspection.rs", ""),
     ("crates/vik-workspace/src/worktree/refs.rs", ""),
 ];
 
@@ -110,9 +110,8 @@ impl Scene {
         let _ = vik_proc::repository_in(&path);
         let _ = vik_proc::repository_of(&path);
         let _ = outputs::read_settings(&path.join(".git/config"));
-        if let Ok(Some(view)) = View::make(&path, &views) {
+        if let Ok(Some(view)) = InspectionView::make(&path, &views) {
             let _ = view.with_own_index();
-            view.remove();
         }
     }
 }

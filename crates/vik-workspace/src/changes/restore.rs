@@ -16,6 +16,7 @@ use vik_proc::untrusted;
 
 use super::store::Store;
 use super::walk::{MarkKind, Snapshot};
+use crate::fs::FOLDER;
 use crate::issues::file_type;
 use crate::removal;
 
@@ -128,7 +129,6 @@ pub fn read_file(workspace: impl AsFd, path: &RelPath) -> io::Result<Option<Vec<
 /// Opens the folder of a path, and creates missing folders if `make` is set. `None` if it does not
 /// exist.
 fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let parts: Vec<&[u8]> = path.parts().collect();
     let is_name = |part: &&[u8]| !matches!(**part, [] | [b'.'] | [b'.', b'.']);
     // The workspace's own repository is never touched.
@@ -138,16 +138,16 @@ fn parent(workspace: impl AsFd, path: &RelPath, make: bool) -> io::Result<Option
             "not the path of a file",
         ));
     }
-    let mut dir = openat(workspace, ".", flags, Mode::empty())?;
+    let mut dir = openat(workspace, ".", FOLDER, Mode::empty())?;
     for part in &parts[..parts.len() - 1] {
         let name = OsStr::from_bytes(part);
-        dir = match openat(&dir, name, flags, Mode::empty()) {
+        dir = match openat(&dir, name, FOLDER, Mode::empty()) {
             Ok(inner) => inner,
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !make => return Ok(None),
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {
                 clear(&dir, name, true)?;
                 mkdirat(&dir, name, Mode::from_bits_truncate(0o755))?;
-                openat(&dir, name, flags, Mode::empty())?
+                openat(&dir, name, FOLDER, Mode::empty())?
             }
             Err(error) => return Err(error.into()),
         };

@@ -16,6 +16,7 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 use vik_proc::untrusted;
 
 use super::GitError;
+use crate::fs::FOLDER;
 
 /// The size limit of a file that is read completely, in bytes.
 pub const MAX_READ_BYTES: u64 = 64 * 1024 * 1024;
@@ -35,11 +36,6 @@ const MAX_FILE_BYTES: i64 = 1024 * 1024 * 1024;
 
 /// The limit on the depth of folders.
 const MAX_DEPTH: usize = 64;
-
-const FOLDER: OFlag = OFlag::O_RDONLY
-    .union(OFlag::O_DIRECTORY)
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_CLOEXEC);
 
 /// Opens a folder by its path, whose last part must not be a link.
 pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
