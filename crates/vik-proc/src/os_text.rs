@@ -1,126 +1,105 @@
 //! Lossless JSON for operating-system text: a string if it is UTF-8, otherwise an array of its
-//! bytes.
+//! bytes. For serde's attribute `with`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A value that consists of operating-system text.
+pub(crate) trait OsText: Sized {
+    /// The form of the value in JSON.
+    type Json: Serialize + DeserializeOwned;
+
+    fn to_json(&self) -> Self::Json;
+    fn from_json(json: Self::Json) -> Self;
+}
+
+pub(crate) fn serialize<T: OsText, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    value.to_json().serialize(serializer)
+}
+
+pub(crate) fn deserialize<'de, T: OsText, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::Json::deserialize(deserializer).map(T::from_json)
+}
 
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Text {
+pub(crate) enum Text {
     Utf8(String),
     Bytes(Vec<u8>),
 }
 
-impl Text {
-    fn of(text: &std::ffi::OsStr) -> Self {
+impl From<&OsStr> for Text {
+    fn from(text: &OsStr) -> Self {
         match text.to_str() {
             Some(utf8) => Self::Utf8(utf8.to_owned()),
             None => Self::Bytes(text.as_bytes().to_vec()),
         }
     }
+}
 
-    fn into_os(self) -> OsString {
-        match self {
-            Self::Utf8(utf8) => utf8.into(),
-            Self::Bytes(bytes) => OsString::from_vec(bytes),
+impl OsText for OsString {
+    type Json = Text;
+
+    fn to_json(&self) -> Text {
+        self.as_os_str().into()
+    }
+
+    fn from_json(json: Text) -> Self {
+        match json {
+            Text::Utf8(utf8) => utf8.into(),
+            Text::Bytes(bytes) => Self::from_vec(bytes),
         }
     }
 }
 
-/// Serialises one `OsString` or `PathBuf`.
-pub(crate) mod one {
-    use super::*;
+impl OsText for PathBuf {
+    type Json = Text;
 
-    pub(crate) fn serialize<T: AsRef<std::ffi::OsStr>, S: Serializer>(
-        text: &T,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        Text::of(text.as_ref()).serialize(serializer)
+    fn to_json(&self) -> Text {
+        self.as_os_str().into()
     }
 
-    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<T, D::Error> {
-        Ok(Text::deserialize(deserializer)?.into_os().into())
+    fn from_json(json: Text) -> Self {
+        OsString::from_json(json).into()
     }
 }
 
-/// Serialises an optional `PathBuf`.
-pub(crate) mod option {
-    use super::*;
+impl<T: OsText> OsText for Option<T> {
+    type Json = Option<T::Json>;
 
-    pub(crate) fn serialize<T: AsRef<std::ffi::OsStr>, S: Serializer>(
-        text: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        text.as_ref()
-            .map(|text| Text::of(text.as_ref()))
-            .serialize(serializer)
+    fn to_json(&self) -> Self::Json {
+        self.as_ref().map(T::to_json)
     }
 
-    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<T>, D::Error> {
-        Ok(Option::<Text>::deserialize(deserializer)?.map(|text| text.into_os().into()))
+    fn from_json(json: Self::Json) -> Self {
+        json.map(T::from_json)
     }
 }
 
-/// Serialises a list of paths.
-pub(crate) mod paths {
-    use std::path::PathBuf;
+impl<T: OsText> OsText for Vec<T> {
+    type Json = Vec<T::Json>;
 
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(paths.iter().map(|path| Text::of(path.as_os_str())))
+    fn to_json(&self) -> Self::Json {
+        self.iter().map(T::to_json).collect()
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
-        let texts = Vec::<Text>::deserialize(deserializer)?;
-        Ok(texts.into_iter().map(|text| text.into_os().into()).collect())
+    fn from_json(json: Self::Json) -> Self {
+        json.into_iter().map(T::from_json).collect()
     }
 }
 
-/// Serialises a list of arguments.
-pub(crate) mod list {
-    use super::*;
+impl<A: OsText, B: OsText> OsText for (A, B) {
+    type Json = (A::Json, B::Json);
 
-    pub(crate) fn serialize<S: Serializer>(texts: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(texts.iter().map(|text| Text::of(text)))
+    fn to_json(&self) -> Self::Json {
+        (self.0.to_json(), self.1.to_json())
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OsString>, D::Error> {
-        Ok(Vec::<Text>::deserialize(deserializer)?
-            .into_iter()
-            .map(Text::into_os)
-            .collect())
-    }
-}
-
-/// Serialises an environment.
-pub(crate) mod pairs {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(
-        pairs: &[(OsString, OsString)],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(
-            pairs
-                .iter()
-                .map(|(name, value)| (Text::of(name), Text::of(value))),
-        )
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<(OsString, OsString)>, D::Error> {
-        let pairs = Vec::<(Text, Text)>::deserialize(deserializer)?;
-        Ok(pairs
-            .into_iter()
-            .map(|(name, value)| (name.into_os(), value.into_os()))
-            .collect())
+    fn from_json((a, b): Self::Json) -> Self {
+        (A::from_json(a), B::from_json(b))
     }
 }

@@ -18,15 +18,15 @@ pub const SHIM_VERB: &str = "__shim";
 pub struct ShimSpec {
     /// The program. A name without a slash is searched in the absolute folders of the `PATH` in
     /// [`env`](Self::env). Relative folders are skipped, as the working directory may be hostile.
-    #[serde(with = "os_text::one")]
+    #[serde(with = "os_text")]
     pub program: OsString,
     /// The arguments after the program's own name.
-    #[serde(with = "os_text::list", default)]
+    #[serde(with = "os_text", default)]
     pub args: Vec<OsString>,
-    #[serde(with = "os_text::one")]
+    #[serde(with = "os_text")]
     pub cwd: PathBuf,
     /// The whole environment: the agent gets no other variables, except [`mark`](Self::mark).
-    #[serde(with = "os_text::pairs", default)]
+    #[serde(with = "os_text", default)]
     pub env: Vec<(OsString, OsString)>,
     /// Added to the environment, so that the processes of this tree can be found by it.
     #[serde(default)]
@@ -41,10 +41,10 @@ pub struct ShimSpec {
     #[serde(default)]
     pub graces: Graces,
     /// The file for the exit record, which is written once the whole tree has ended.
-    #[serde(with = "os_text::option", default)]
+    #[serde(with = "os_text", default)]
     pub exit_record: Option<PathBuf>,
     /// The file in which the shim lists the members of the tree while it lives.
-    #[serde(with = "os_text::option", default)]
+    #[serde(with = "os_text", default)]
     pub census: Option<PathBuf>,
     /// How long the agent may live without a daemon once the lifeline has closed. Zero stops it at
     /// once.
@@ -53,7 +53,7 @@ pub struct ShimSpec {
     /// The path of the FIFO through which a later daemon takes the shim over
     /// ([`crate::Supervisor::adopt`]), if there is an [`orphan_grace`](Self::orphan_grace). The
     /// shim creates it before it starts the agent, and removes it at the end.
-    #[serde(with = "os_text::option", default)]
+    #[serde(with = "os_text", default)]
     pub control: Option<PathBuf>,
     /// The agent's soft limit on open files; `None` keeps that of the shim.
     /// [`crate::raise_file_limit`] raises the daemon's limit, which programs that still use
@@ -69,11 +69,11 @@ pub struct ShimSpec {
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
     /// The file for the hosts that the sandbox has refused ([`crate::read_refusals`]).
-    #[serde(with = "os_text::option", default)]
+    #[serde(with = "os_text", default)]
     pub refusals: Option<PathBuf>,
     /// Files outside of the sandbox that hold the output of the tree, or logs that were made from
     /// it. They count towards its share of the disk, which is limited without a sandbox too.
-    #[serde(with = "os_text::paths", default)]
+    #[serde(with = "os_text", default)]
     pub kept: Vec<PathBuf>,
 }
 
@@ -140,10 +140,10 @@ pub enum Stdin {
     #[default]
     Null,
     /// The content of this file, which the shim writes to a pipe that it then closes.
-    File(#[serde(with = "os_text::one")] PathBuf),
+    File(#[serde(with = "os_text")] PathBuf),
     /// The content of this file and all that is appended to it while the agent lives, with or
     /// without a daemon. A NUL byte ends the input: bytes after it are not read.
-    Follow(#[serde(with = "os_text::one")] PathBuf),
+    Follow(#[serde(with = "os_text")] PathBuf),
 }
 
 /// The destination of standard output or standard error.
@@ -153,7 +153,7 @@ pub enum Output {
     #[default]
     Null,
     /// Appended to this file (created with mode 0600) by the process itself, never through a pipe.
-    Append(#[serde(with = "os_text::one")] PathBuf),
+    Append(#[serde(with = "os_text")] PathBuf),
     /// The descriptor of the shim itself: see [`crate::StdoutMode`] for standard output; standard
     /// error is that of the daemon.
     Inherit,
@@ -376,89 +376,4 @@ pub(crate) enum Status {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn os_text() -> impl Strategy<Value = OsString> {
-        prop_oneof![
-            ".*".prop_map(OsString::from),
-            any::<Vec<u8>>().prop_map(OsString::from_vec)
-        ]
-    }
-
-    proptest! {
-        /// The shim reads the same spec that the daemon wrote, in one line, whatever bytes it
-        /// contains.
-        #[test]
-        fn spec_round_trips_through_its_line(
-            program in os_text(),
-            args in prop::collection::vec(os_text(), 0..4),
-            env in prop::collection::vec((os_text(), os_text()), 0..4),
-            path in os_text(),
-            int in 0..1_000_000_u64,
-        ) {
-            let mut spec = ShimSpec::new(program, path.clone());
-            (spec.args, spec.env) = (args, env);
-            spec.stdin = if int % 2 == 0 {
-                Stdin::File(path.clone().into())
-            } else {
-                Stdin::Follow(path.clone().into())
-            };
-            spec.stdout = Output::Append(path.clone().into());
-            spec.exit_record = Some(path.clone().into());
-            spec.control = Some(path.into());
-            spec.orphan_grace = Duration::from_millis(int);
-            spec.mark = Some(Mark::new("NAME", "value"));
-            spec.graces.int = Duration::from_millis(int);
-            spec.sandbox = Some(Sandbox {
-                write: vec![spec.cwd.clone()],
-                ..Sandbox::default()
-            });
-            let line = serde_json::to_string(&spec).unwrap();
-            prop_assert!(!line.contains('\n'));
-            prop_assert_eq!(serde_json::from_str::<ShimSpec>(&line).unwrap(), spec);
-        }
-    }
-
-    #[test]
-    fn exit_record_format_is_stable() {
-        let record = ExitRecord {
-            schema: 1,
-            agent: Some(ProcessId {
-                pid: 7,
-                start_time: 8,
-            }),
-            boot_id: "boot".to_owned(),
-            started_at_ms: 1,
-            ended_at_ms: 2,
-            code: None,
-            signal: Some(9),
-            cause: Cause::LifelineLost,
-            spawn_error: None,
-            leftovers_killed: 3,
-            proof: Proof::Unproven {
-                survivors: vec![ProcessId {
-                    pid: 5,
-                    start_time: 6,
-                }],
-            },
-            peak_rss_kb: Some(4),
-            user_cpu_ms: 5,
-            sys_cpu_ms: 6,
-            overrun: None,
-        };
-        let json = concat!(
-            r#"{"ended":{"schema":1,"agent":{"pid":7,"start_time":8},"boot_id":"boot","started_at_ms":1,"#,
-            r#""ended_at_ms":2,"code":null,"signal":9,"cause":"lifeline_lost","spawn_error":null,"#,
-            r#""leftovers_killed":3,"proof":{"unproven":{"survivors":[{"pid":5,"start_time":6}]}},"#,
-            r#""peak_rss_kb":4,"user_cpu_ms":5,"sys_cpu_ms":6}}"#
-        );
-        let status = Status::Ended(Box::new(record));
-        assert_eq!(serde_json::to_string(&status).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Status>(json).unwrap(), status);
-    }
-}
+mod tests;

@@ -50,7 +50,7 @@ pub struct Sandbox {
     /// Files, and folders with everything below them, that are writable. Missing paths are skipped.
     /// A symbolic link on the way is followed when the sandbox is described
     /// ([`Sandbox::resolve_links`]), and never when it is enforced.
-    #[serde(with = "os_text::paths")]
+    #[serde(with = "os_text")]
     pub write: Vec<PathBuf>,
     pub read: Reads,
     /// The allowed system calls beside those on files; `None` allows all of them.
@@ -83,14 +83,14 @@ pub enum Reads {
     /// either, except with [`Backend::Bubblewrap`].
     AllBut {
         /// Files, and folders with everything below them. They need not exist.
-        #[serde(with = "os_text::paths")]
+        #[serde(with = "os_text")]
         hidden: Vec<PathBuf>,
         /// Places that are readable although they are below a hidden place.
-        #[serde(with = "os_text::paths")]
+        #[serde(with = "os_text")]
         shown: Vec<PathBuf>,
     },
     /// These files and folders, and the writable places.
-    Only(#[serde(with = "os_text::paths")] Vec<PathBuf>),
+    Only(#[serde(with = "os_text")] Vec<PathBuf>),
 }
 
 impl Default for Reads {
