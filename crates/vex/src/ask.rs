@@ -198,7 +198,7 @@ mod tests {
     ) -> (Vec<String>, Vec<Value>) {
         let (events, events_writer) = std::io::pipe().unwrap();
         let (stdin, mut stdin_writer) = std::io::pipe().unwrap();
-        let journal = Journal::new(true, false, Box::new(events_writer), Box::new(std::io::sink()));
+        let journal = Journal::new(true, Box::new(events_writer), Box::new(std::io::sink()));
         writeln!(stdin_writer, "{}", json!({"prompt": "go \n on"})).unwrap();
         let interrupt = Interrupt::new();
         let (asker, prompt) = CallApprover::listen(stdin, &interrupt).unwrap();

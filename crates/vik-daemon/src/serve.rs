@@ -1,5 +1,7 @@
 //! The life of a daemon, detached or in the foreground.
 
+mod start;
+
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,28 +11,27 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use vik_api::ApiView;
-use vik_base::report::{self, ErrorCode, Exit, Failure, chain, ledger_failure};
-use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
+use vik_base::report::{self, ErrorCode, Exit, Failure, chain};
+use vik_control::http::Setup as Http;
+use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Tcp};
 use vik_control::{ControlContext, ControlServer};
 use vik_core::changes::Stored;
-use vik_core::workflow::Workflow;
-use vik_orchestrator::service_state::{self, ServiceState};
+use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{Observer, Options, Orchestrator, RunSummary, Setup};
-use vik_proc::{FileLock, Mark, ProcessId, Supervisor};
-use vik_session::host::{AgentShims, Environment, Host, SHIM_MARK, own_environment};
-use vik_session::{sandbox, secrets};
-use vik_store::ledger::{self, Health, LedgerError};
+use vik_proc::FileLock;
+use vik_session::host::{Host, SHIM_MARK};
 use vik_store::{AttemptRecord, Ledger};
 use vik_workflow::{LoadedWorkflow, Watch};
-use vik_workspace::Layout;
 
-use super::instance::{Instance, InstanceInfo, acquire_with_wait};
+use super::instance::{Instance, InstanceInfo};
 use super::{Ready, recover};
 use crate::logging::{self, Console};
 use crate::notify::Notifiers;
 use crate::schedule::{self, Schedule};
 use crate::webhooks::{self, Webhooks};
+
+pub use self::start::host;
 
 /// How long pending file accesses may delay the end.
 const LAST_READS: Duration = Duration::from_secs(1);
@@ -114,120 +115,7 @@ struct Daemon {
     stored: Stored,
 }
 
-/// Returns the host of a workflow, without becoming its daemon.
-///
-/// # Errors
-/// When the home cannot be determined or created.
-pub fn host(workflow_path: &Path, workflow: &Workflow, instance: &Instance) -> Result<Host, Failure> {
-    let failure =
-        |message: &str, error: &dyn std::error::Error| Failure::failed(ErrorCode::Home, message, error);
-    let layout = Layout::resolve(workflow_path, &workflow.workspace_root)
-        .map_err(|error| failure("cannot determine the folder of this workflow's files", &error))?;
-    let vik = std::env::current_exe()
-        .map_err(|error| failure("cannot determine the path of Vik's executable", &error))?;
-    let supervisor =
-        Supervisor::this_program().map_err(|error| failure("cannot prepare the shim", &error))?;
-    let supervisor = supervisor.mark_shims(&Mark::new(SHIM_MARK, instance.name()));
-    let environment = Environment::from(own_environment());
-    secrets::protect_secrets(&environment, workflow);
-    Ok(Host {
-        workflow_path: workflow_path.to_owned(),
-        workflow_dir: workflow_path.parent().unwrap_or(Path::new("/")).to_owned(),
-        layout,
-        environment,
-        supervisor,
-        instance: instance.name(),
-        vik,
-        agent_shims: AgentShims::default(),
-    })
-}
-
 impl Daemon {
-    fn start(serve: &ServeOptions) -> Result<Self, Failure> {
-        vik_proc::keep_files_private();
-        let weakness = sandbox::check(&serve.loaded.workflow)?;
-        let instance = Instance::of(&serve.loaded.path)?;
-        let lock = instance.acquire()?;
-        let mut host = host(&serve.loaded.path, &serve.loaded.workflow, &instance)?;
-        let io = |message: String, error: &std::io::Error| {
-            Failure::failed(ErrorCode::Home, message, error).hint(WRITABLE_HINT)
-        };
-        host.layout.create().map_err(|error| {
-            Failure::failed(
-                ErrorCode::Home,
-                "cannot create the folders of this workflow",
-                &error,
-            )
-            .hint(WRITABLE_HINT)
-        })?;
-        let home_lock = lock_home(&host.layout)?;
-        logging::init(
-            &host.layout.logs_dir(),
-            serve.console,
-            serve.loaded.workflow.log_format,
-        )
-        .map_err(|error| {
-            io(
-                format!("cannot write logs in {}", host.layout.logs_dir().display()),
-                &error,
-            )
-        })?;
-        if let Some(weakness) = weakness {
-            tracing::warn!(hint = weakness.hint(), "{}", weakness.description());
-        }
-        // The ledger is opened before anything is changed: without it nothing can be stored, so
-        // nothing may be done.
-        let (ledger, stored) = open_ledger(&host.layout).map_err(|error| ledger_failure(&error))?;
-        vik_workspace::sweep(&host.layout).map_err(|error| {
-            Failure::failed(
-                ErrorCode::Home,
-                "cannot clean up after an earlier removal",
-                &error,
-            )
-        })?;
-        if let Err(error) = vik_session::provenance::sweep(&host.layout) {
-            // The remaining files only take up space.
-            tracing::warn!(error = chain(&error), "cannot remove unused contents of files");
-        }
-        let now = Timestamp::now();
-        let process = ProcessId::current();
-        let state = ServiceState {
-            schema: 1,
-            state: "running".to_owned(),
-            pid: process.pid,
-            started_at: now,
-            since: now,
-            workflow_path: serve.loaded.path.to_string_lossy().into_owned(),
-            error: None,
-        };
-        service_state::write(&host.layout.state_file(), &state).map_err(|error| {
-            io(
-                format!("cannot write {}", host.layout.state_file().display()),
-                &error,
-            )
-        })?;
-        let info = InstanceInfo {
-            schema: 1,
-            process,
-            boot_id: vik_proc::identity::boot_id(),
-            started_at: now,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            workflow_path: serve.loaded.path.clone(),
-            root: host.layout.root().to_owned(),
-            socket: instance.dir().socket(),
-            options: run_args(serve),
-            ended_at: None,
-        };
-        Ok(Self {
-            instance,
-            _locks: [lock, home_lock],
-            host: Arc::new(host),
-            info,
-            ledger: Arc::new(ledger),
-            stored,
-        })
-    }
-
     fn run(mut self, serve: ServeOptions, mut ready: Option<Ready>) -> Result<RunSummary, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -453,38 +341,6 @@ fn listen_to_webhooks(address: SocketAddr) -> Result<Tcp, Failure> {
     })
 }
 
-/// Returns the arguments of this `run`, for a restart.
-fn run_args(serve: &ServeOptions) -> Vec<String> {
-    let mut args = serve.options.to_args();
-    if let Some(address) = serve.listen {
-        args.push(format!("--port={}", address.port()));
-        args.push(format!("--bind-address={}", address.ip()));
-    }
-    args
-}
-
-/// Opens the ledger. If there is none, as in a folder of a version without one, the new ledger
-/// starts with the usage of recorded attempts.
-fn open_ledger(layout: &Layout) -> Result<(Ledger, Stored), LedgerError> {
-    let service = layout.service_dir();
-    if !layout.ledger_file().exists() && matches!(ledger::check(&service), Health::Missing) {
-        // Attempts of such a version cannot be recovered. If only the ledger is missing, attempts
-        // may still be running.
-        end_cut_off_logs(&layout.sessions_dir(), Timestamp::now(), |record| {
-            record.kept.is_some()
-        });
-        let found = ledger::repair(&service, &layout.sessions_dir())?;
-        if found.attempts > 0 {
-            tracing::info!(
-                issues = found.issues,
-                attempts = found.attempts,
-                "the new ledger includes earlier attempts"
-            );
-        }
-    }
-    Ledger::open(&service)
-}
-
 /// Ends the logs of attempts that will not be recovered.
 fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&AttemptRecord) -> bool) {
     match recover::end_cut_off_logs(sessions, boot, is_recovered) {
@@ -494,30 +350,9 @@ fn end_cut_off_logs(sessions: &Path, boot: Timestamp, is_recovered: impl Fn(&Att
     }
 }
 
-const WRITABLE_HINT: &str = "check that the folder is writable and the disk is not full";
-
 /// The hint for invalid variables of OpenTelemetry.
 #[cfg(feature = "otlp")]
 const TRACES_HINT: &str = "check the variables that start with OTEL_EXPORTER_OTLP_";
-
-fn lock_home(layout: &Layout) -> Result<FileLock, Failure> {
-    let path = layout.service_dir().join("daemon.lock");
-    match acquire_with_wait(&path, || false) {
-        Ok(Some(lock)) => Ok(lock),
-        Ok(None) => Err(Failure::new(
-            Exit::AlreadyRunning,
-            ErrorCode::AlreadyRunning,
-            format!("another daemon is already using {}", layout.root().display()),
-        )
-        .hint("it was started with another XDG_STATE_HOME or HOME; stop it with the same environment")),
-        Err(error) => {
-            Err(
-                Failure::failed(ErrorCode::Home, format!("cannot lock {}", path.display()), &error)
-                    .hint(WRITABLE_HINT),
-            )
-        }
-    }
-}
 
 async fn retain(logs: PathBuf, days: u32) {
     loop {

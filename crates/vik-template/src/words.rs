@@ -6,10 +6,16 @@
 //! read that word as code nevertheless. They cannot be complete: a program of the author that
 //! evaluates its arguments is unknown.
 
+mod programs;
+
 use std::collections::HashSet;
 
 use minijinja::machinery::ast::{CallArg, Expr};
 
+use self::programs::{
+    CODE, NAMES, PROGRAMS, SCRIPT_SHELLS, SHELLS, base, code_comes_next, command_start, is_interpreter,
+    program,
+};
 use super::error::Place;
 use super::plan::Site;
 
@@ -69,53 +75,6 @@ const PREFIXES: &[&str] = &[
     "exec", "command", "builtin", "nohup", "sudo", "doas", "env", "nice", "time", "timeout", "xargs",
     "setsid", "stdbuf", "ionice", "chroot", "unshare", "strace", "parallel", "gtimeout",
 ];
-/// Options of these commands that take the next word.
-const OPTIONS_WITH_WORD: &[(&str, &[&str])] = &[
-    ("env", &["-u", "-C", "--unset", "--chdir"]),
-    (
-        "sudo",
-        &["-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U", "-r", "-t"],
-    ),
-    ("doas", &["-u", "-C", "-a"]),
-    ("timeout", &["-s", "-k", "--signal", "--kill-after"]),
-    ("gtimeout", &["-s", "-k"]),
-    ("nice", &["-n"]),
-    ("ionice", &["-c", "-n"]),
-    ("stdbuf", &["-i", "-o", "-e"]),
-    ("xargs", &["-I", "-n", "-P", "-d", "-E", "-L", "-s", "-a"]),
-    ("exec", &["-a"]),
-    ("strace", &["-o", "-e", "-p", "-s"]),
-];
-/// Commands whose arguments are code.
-const CODE: &[&str] = &[
-    "eval", ".", "source", "trap", "alias", "let", "ssh", "rsh", "watch",
-];
-/// Commands whose arguments are names of variables.
-const NAMES: &[&str] = &[
-    "export", "readonly", "local", "unset", "read", "getopts", "unalias", "declare", "typeset",
-];
-const SHELLS: &[&str] = &[
-    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh", "su", "runuser", "script",
-    "flock",
-];
-/// Shells whose first argument is a script.
-const SCRIPT_SHELLS: &[&str] = &[
-    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "fish", "csh", "tcsh",
-];
-const INTERPRETERS: &[&str] = &[
-    "python",
-    "perl",
-    "ruby",
-    "node",
-    "nodejs",
-    "deno",
-    "bun",
-    "php",
-    "lua",
-    "osascript",
-];
-/// Commands whose first argument is a program in a language that can run commands.
-const PROGRAMS: &[&str] = &["sed", "gsed", "awk", "gawk", "mawk", "nawk"];
 const RESERVED: &[&str] = &[
     "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "{", "}", "!", "esac",
 ];
@@ -369,84 +328,6 @@ impl Command {
         }
         None
     }
-}
-
-fn is_interpreter(name: &str) -> bool {
-    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit()))
-}
-
-/// Returns the index of the real command after `env`, `sudo` and so on; `None` if it has not been
-/// named yet.
-fn command_start(words: &[&str]) -> Option<usize> {
-    let mut index = 0;
-    while index < words.len() {
-        if !PREFIXES.contains(&base(words[index])) {
-            return Some(index);
-        }
-        let prefix = base(words[index]);
-        index += 1;
-        if matches!(prefix, "chroot") {
-            index += 1;
-        }
-        while index < words.len()
-            && (words[index].starts_with('-')
-                || words[index].contains('=')
-                || words[index].starts_with(|c: char| c.is_ascii_digit()))
-        {
-            let takes_word = OPTIONS_WITH_WORD
-                .iter()
-                .any(|(command, options)| *command == prefix && options.contains(&words[index]));
-            index += if takes_word { 2 } else { 1 };
-        }
-    }
-    None
-}
-
-/// Returns whether the last arguments contain a flag that takes code.
-fn code_comes_next(arguments: &[&str], letters: &[char]) -> bool {
-    let flag = |argument: &str| {
-        argument.starts_with('-')
-            && (matches!(argument, "--command" | "--eval" | "--print")
-                || (!argument.starts_with("--") && argument[1..].contains(letters)))
-    };
-    let options = arguments
-        .iter()
-        .rev()
-        .take_while(|argument| argument.starts_with('-'))
-        .count();
-    let tail = &arguments[arguments.len() - options..];
-    tail.iter().any(|argument| flag(argument))
-}
-
-/// Checks an argument of `sed` or `awk`: their program is the first argument, or follows `-e`.
-fn program(name: &str, arguments: &[&str], word: &Word) -> Option<Place> {
-    let code = || Some(Place::Code(name.to_owned()));
-    let last = arguments.last().copied().unwrap_or_default();
-    let takes_value = ["-v", "-f", "-F", "--assign", "--file", "--field-separator"];
-    if name.ends_with("awk") && takes_value.contains(&last) {
-        return None;
-    }
-    if matches!(last, "-e" | "--expression") || (word.text.starts_with('-') && !word.text.starts_with("-v")) {
-        return code();
-    }
-    let explicit = arguments.iter().any(|argument| {
-        ["-e", "-f", "--expression", "--file"]
-            .iter()
-            .any(|flag| argument.starts_with(flag))
-    });
-    let mut skip = false;
-    let given = arguments.iter().any(|argument| {
-        if std::mem::take(&mut skip) {
-            return false;
-        }
-        skip = name.ends_with("awk") && takes_value.contains(argument);
-        !argument.starts_with('-')
-    });
-    if explicit || given { None } else { code() }
-}
-
-fn base(word: &str) -> &str {
-    word.rsplit('/').next().unwrap_or(word)
 }
 
 fn is_name(text: &str) -> bool {

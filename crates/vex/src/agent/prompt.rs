@@ -13,9 +13,6 @@ use crate::redact::redact;
 use crate::tools::UpdatePlan;
 use crate::tools::{Permission, Tool, ToolDefinition};
 
-/// The files with the project's own instructions.
-pub const INSTRUCTIONS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-
 /// The maximum length of the project's instructions, in bytes.
 const MAX_INSTRUCTIONS: usize = 16 * 1024;
 
@@ -154,7 +151,7 @@ mod tests {
 
     fn of(dir: &Path) -> String {
         let tools = Toolbox::new(Root::open(dir, false).unwrap(), Permission::WorkspaceWrite);
-        system(dir, &INSTRUCTIONS, tools.definitions())
+        system(dir, &["AGENTS.md", "CLAUDE.md"], tools.definitions())
     }
 
     #[test]

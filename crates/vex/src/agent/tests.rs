@@ -133,7 +133,7 @@ impl Scene {
         session.ask(prompt, String::new()).unwrap();
         let tools = Toolbox::new(root, self.permission);
         let events = Events::default();
-        let journal = Journal::new(true, false, Box::new(events.clone()), Box::new(std::io::sink()));
+        let journal = Journal::new(true, Box::new(events.clone()), Box::new(std::io::sink()));
         let mut provider = Fake {
             answer,
             seen: Vec::new(),

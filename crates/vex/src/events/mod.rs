@@ -82,12 +82,13 @@ impl Journal {
     }
 
     /// Like [`Journal::stdio`], with other destinations, which are not terminals.
-    pub fn new(json: bool, color: bool, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(json: bool, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
         let form = if json {
             OutputFormat::Json
         } else {
             OutputFormat::Text {
-                text: Text::without_terminal(color),
+                text: Text::plain(),
                 repeat_last: true,
             }
         };

@@ -150,7 +150,7 @@ fn emit_every_event(journal: &Journal) {
 #[test]
 fn events_fit_the_schema_and_contain_no_secret() {
     let sink = Sink::default();
-    let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
     emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     journal.end(ExitReason::Failed, Some("a second end counts for nothing"));
@@ -182,7 +182,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
 #[test]
 fn streaming_answer_is_reported_as_bounded_activity() {
     let sink = Sink::default();
-    let journal = Journal::new(true, false, Box::new(sink.clone()), Box::new(std::io::sink()));
+    let journal = Journal::new(true, Box::new(sink.clone()), Box::new(std::io::sink()));
     let started = Instant::now();
     rewind(&journal);
     for bytes in 1..=10_000 {
@@ -205,7 +205,7 @@ fn streaming_answer_is_reported_as_bounded_activity() {
 #[test]
 fn text_output_shows_every_event() {
     let (out, err) = (Sink::default(), Sink::default());
-    let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(err.clone()));
+    let journal = Journal::new(false, Box::new(out.clone()), Box::new(err.clone()));
     emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     assert_eq!(out.text(), "All done.\n");
@@ -217,7 +217,7 @@ fn text_output_shows_every_event() {
 #[test]
 fn failed_run_prints_nothing_on_stdout() {
     let out = Sink::default();
-    let journal = Journal::new(false, false, Box::new(out.clone()), Box::new(std::io::sink()));
+    let journal = Journal::new(false, Box::new(out.clone()), Box::new(std::io::sink()));
     journal.message("Half done.");
     journal.end(ExitReason::Limit, Some("reached the limit of 2 turns"));
     assert_eq!(out.text(), "");
@@ -226,13 +226,13 @@ fn failed_run_prints_nothing_on_stdout() {
 #[test]
 fn full_disk_is_reported() {
     for json in [true, false] {
-        let journal = Journal::new(json, false, Box::new(Full), Box::new(Full));
+        let journal = Journal::new(json, Box::new(Full), Box::new(Full));
         assert!(!journal.is_closed());
         journal.message("hello");
         assert!(journal.is_closed());
     }
     // The last message on stdout counts as well.
-    let journal = Journal::new(false, false, Box::new(Full), Box::new(std::io::sink()));
+    let journal = Journal::new(false, Box::new(Full), Box::new(std::io::sink()));
     journal.message("hello");
     assert!(!journal.is_closed());
     journal.end(ExitReason::Done, None);

@@ -38,9 +38,13 @@ impl Text {
         }
     }
 
-    /// Returns the style for an output of unknown width.
-    pub(super) fn without_terminal(color: bool) -> Self {
-        Self { color, width: WIDTH }
+    /// Returns the style for an output that is not a terminal.
+    #[cfg(test)]
+    pub(super) fn plain() -> Self {
+        Self {
+            color: false,
+            width: WIDTH,
+        }
     }
 
     fn paint(&self, color: &str, text: &str) -> String {

@@ -95,15 +95,6 @@ pub enum Effort {
     Max,
 }
 
-/// Whether the model must, may or must not call tools.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ToolChoice {
-    #[default]
-    Auto,
-    Required,
-    None,
-}
-
 /// How a model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -129,8 +120,6 @@ pub struct ModelSettings {
     pub parallel_tool_calls: Option<bool>,
     /// How it calls tools.
     pub tool_calls: ToolCalls,
-    /// Whether it may call tools at all.
-    pub tool_choice: ToolChoice,
     /// Whether the schema of the final answer is sent to the provider.
     pub structured_output: bool,
     /// Whether the request asks the provider to cache it, if the protocol supports that.

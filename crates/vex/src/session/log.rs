@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use nix::fcntl::Flock;
@@ -37,11 +37,6 @@ impl Log {
             seq,
             length,
         }))
-    }
-
-    /// Returns the path of the file, if there is one.
-    pub fn path(&self) -> Option<&Path> {
-        self.0.as_ref().map(|open| open.path.as_path())
     }
 
     /// Appends an entry, without its secrets. When this returns, the line survives the end of the

@@ -178,10 +178,6 @@ impl Session {
         &self.head
     }
 
-    pub fn origin(&self) -> Origin {
-        self.origin
-    }
-
     /// Returns the state for requests.
     pub fn history(&self) -> &History {
         &self.history

@@ -30,7 +30,7 @@ impl Bench {
         Self {
             dir,
             tools: Toolbox::new(root, policy),
-            journal: Journal::new(true, false, Box::new(io::sink()), Box::new(io::sink())),
+            journal: Journal::new(true, Box::new(io::sink()), Box::new(io::sink())),
             interrupt: Interrupt::new(),
         }
     }

@@ -1,29 +1,35 @@
 //! Starts an agent from a spec.
 
+mod stdio;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-#[cfg(target_os = "linux")]
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::libc;
 
+use self::stdio::open_stdio;
 use super::feed::StdinFeed;
+use crate::sandbox::{Fence, Sandbox, SandboxError};
+use crate::spec::SpawnFailureKind as Kind;
+use crate::spec::{ShimSpec, SpawnFailure};
+use crate::sys::{self, ChildStep, Image};
+
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
+
 #[cfg(target_os = "linux")]
 use super::within::{self, Inside, InsideDescriptors};
 #[cfg(target_os = "linux")]
 use crate::sandbox::{self, Backend, bubblewrap};
-use crate::sandbox::{Fence, Sandbox, SandboxError};
 #[cfg(target_os = "linux")]
 use crate::spec::SHIM_VERB;
-use crate::spec::{Output, ShimSpec, SpawnFailure, SpawnFailureKind as Kind, Stdin};
 #[cfg(target_os = "linux")]
 use crate::sys::Gate;
-use crate::sys::{self, ChildStep, Image};
 
 /// An agent that was forked, or the program that starts it.
 pub(super) struct Launched {
@@ -357,95 +363,4 @@ fn resolve(spec: &ShimSpec) -> Result<PathBuf, SpawnFailure> {
         Kind::NotFound,
         format!("cannot execute {program}: not found on PATH"),
     ))
-}
-
-/// The standard streams of the agent.
-struct Stdio {
-    stdin: OwnedFd,
-    stdout: (Option<OwnedFd>, RawFd),
-    stderr: (Option<OwnedFd>, RawFd),
-}
-
-impl Stdio {
-    fn numbers(&self) -> [RawFd; 3] {
-        [self.stdin.as_raw_fd(), self.stdout.1, self.stderr.1]
-    }
-
-    /// Returns the streams with numbers from 3 on.
-    #[cfg(target_os = "linux")]
-    fn lifted(self) -> io::Result<[OwnedFd; 3]> {
-        Ok([
-            self.stdin,
-            sys::duplicate_above_stdio(self.stdout.1)?,
-            sys::duplicate_above_stdio(self.stderr.1)?,
-        ])
-    }
-}
-
-fn open_stdio(spec: &ShimSpec) -> Result<(Stdio, Option<StdinFeed>), SpawnFailure> {
-    let (stdin, feed) = open_stdin(&spec.stdin)?;
-    let stdout = open_output(&spec.stdout, 1, 1)?;
-    let stderr = open_output(&spec.stderr, 2, stdout.1)?;
-    Ok((
-        Stdio {
-            stdin,
-            stdout,
-            stderr,
-        },
-        feed,
-    ))
-}
-
-fn open_stdin(stdin: &Stdin) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailure> {
-    match stdin {
-        Stdin::Null => match File::open("/dev/null") {
-            Ok(null) => Ok((null.into(), None)),
-            Err(error) => Err(failed(Kind::BadStdin, format!("cannot open /dev/null: {error}"))),
-        },
-        Stdin::File(path) => fed(path, StdinFeed::open(path)),
-        Stdin::Follow(path) => fed(path, StdinFeed::follow(path)),
-    }
-}
-
-fn fed(
-    path: &Path,
-    feed: io::Result<(OwnedFd, StdinFeed)>,
-) -> Result<(OwnedFd, Option<StdinFeed>), SpawnFailure> {
-    feed.map(|(read, feed)| (read, Some(feed)))
-        .map_err(|error| failed(Kind::BadStdin, format!("cannot read {}: {error}", path.display())))
-}
-
-/// Returns the file, if one had to be opened, and the descriptor to use.
-fn open_output(
-    output: &Output,
-    inherited: RawFd,
-    stdout: RawFd,
-) -> Result<(Option<OwnedFd>, RawFd), SpawnFailure> {
-    let mut options = fs::OpenOptions::new();
-    let path = match output {
-        Output::Inherit => return Ok((None, inherited)),
-        Output::Stdout => return Ok((None, stdout)),
-        Output::Null => {
-            options.write(true);
-            Path::new("/dev/null")
-        }
-        Output::Append(path) => {
-            options
-                .append(true)
-                .create(true)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NOCTTY);
-            path
-        }
-    };
-    match options.open(path) {
-        Ok(file) => {
-            let fd = file.as_raw_fd();
-            Ok((Some(file.into()), fd))
-        }
-        Err(error) => Err(failed(
-            Kind::BadOutput,
-            format!("cannot open {}: {error}", path.display()),
-        )),
-    }
 }

@@ -11,6 +11,7 @@
 //! - 4: a lock to hold, if there is one.
 
 mod census_writer;
+mod children;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod control;
 #[expect(
@@ -30,6 +31,7 @@ mod lifeline;
     reason = "reads files of the kernel and lists shared memory"
 )]
 mod memory;
+mod owner;
 mod record;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tasks;
@@ -42,30 +44,28 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
 
 use self::census_writer::CensusWriter;
-use self::control::{Control, ControlMessage, Owner};
+use self::control::{Control, Owner};
 use self::disk::Disk;
 use self::feed::StdinFeed;
 use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
-use self::lifeline::{Command, Lifeline};
-#[cfg(target_os = "linux")]
-use self::memory::SharedMemory;
+use self::lifeline::Lifeline;
 use self::tasks::Tasks;
-#[cfg(target_os = "linux")]
-use self::within::Inside;
 use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
 use crate::sandbox::Overrun;
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
 use crate::task_group::TaskGroup;
+
+#[cfg(target_os = "linux")]
+use self::memory::SharedMemory;
+#[cfg(target_os = "linux")]
+use self::within::Inside;
 
 /// Runs the shim to its end: the hidden verb `vik __shim`. `main` must call it first, before
 /// threads, logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
@@ -109,15 +109,6 @@ fn refuse(why: &str) -> ExitCode {
     let _ = nix::unistd::write(std::io::stderr(), format!("vik shim: {why}\n").as_bytes());
     ExitCode::from(2)
 }
-
-/// All kinds of children, including those that do not report their end by SIGCHLD.
-#[cfg(target_os = "linux")]
-const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG.union(WaitPidFlag::__WALL);
-#[cfg(not(target_os = "linux"))]
-const ANY_CHILD: WaitPidFlag = WaitPidFlag::WNOHANG;
-
-/// The most children that are reaped at a time.
-const MAX_REAPED: usize = 1024;
 
 struct Shim {
     spec: ShimSpec,
@@ -295,116 +286,6 @@ impl Shim {
         }
     }
 
-    /// Reaps children, at most [`MAX_REAPED`] at a time: a fork storm may create more than can be
-    /// reaped. Returns `true` if no child is left, and none can come.
-    fn reap(&mut self) -> bool {
-        self.unreaped = false;
-        for _ in 0..MAX_REAPED {
-            let status = match waitpid(Pid::from_raw(-1), Some(ANY_CHILD)) {
-                Ok(WaitStatus::StillAlive) => return false,
-                Ok(status) => status,
-                Err(Errno::EINTR) => continue,
-                Err(_) => return true,
-            };
-            self.census_is_old();
-            if status.pid().map(Pid::as_raw) == self.child {
-                let ended = match status {
-                    WaitStatus::Exited(_, code) => (Some(code), None),
-                    WaitStatus::Signaled(_, signal, _) => (None, Some(signal as i32)),
-                    _ => continue,
-                };
-                // The agent cannot read more input.
-                self.feed = None;
-                self.read_report();
-                #[cfg(target_os = "linux")]
-                self.on_inside_ended(ended);
-                self.ended.get_or_insert(ended);
-            }
-        }
-        self.unreaped = true;
-        false
-    }
-
-    /// Reads the report of `exec` once it is complete, which shows whether the agent runs.
-    fn read_report(&mut self) {
-        let Some(report) = self.report.take() else { return };
-        let mut bytes = [0; sys::REPORT_LEN];
-        let length = nix::unistd::read(&report, &mut bytes).unwrap_or(0);
-        match (sys::parse_report(&bytes[..length]), self.agent) {
-            (Some((step, errno)), _) => {
-                self.spawn_error = Some(launch::failure(&self.spec, step, errno));
-                self.feed = None;
-            }
-            (None, Some(agent)) => self.on_agent_started(agent),
-            (None, None) => {}
-        }
-    }
-
-    /// Records the start of the agent and reports it to the daemon.
-    fn on_agent_started(&mut self, agent: ProcessId) {
-        self.started_at = SystemTime::now();
-        self.check_cgroup();
-        self.record_agent(agent);
-        self.start_limit_watch();
-        self.send_status(&Status::Started(agent));
-    }
-
-    /// Handles the messages from within the namespaces.
-    #[cfg(target_os = "linux")]
-    fn read_inside_messages(&mut self) {
-        let messages = self
-            .inside
-            .as_mut()
-            .map(Inside::take_messages)
-            .unwrap_or_default();
-        for message in messages {
-            match message {
-                within::InsideMessage::Runs(pid) => {
-                    let outermost = self.child.unwrap_or(0);
-                    let found = within::find_agent(outermost, pid);
-                    // The agent is found, unless there is no /proc; then signals go to the whole
-                    // tree.
-                    let (agent, sandbox_parents) = found.unwrap_or((identity(outermost), Vec::new()));
-                    self.agent = Some(agent);
-                    self.sandbox_parents = sandbox_parents;
-                    self.on_agent_started(agent);
-                    self.interrupt_late(agent);
-                    if let Some(inside) = &mut self.inside {
-                        inside.answer();
-                    }
-                }
-                within::InsideMessage::Failed(failure) => {
-                    self.spawn_error = Some(failure);
-                    self.feed = None;
-                }
-                within::InsideMessage::Ended { code, signal } => {
-                    self.ended = Some((code, signal));
-                    self.feed = None;
-                }
-            }
-        }
-    }
-
-    /// Handles the end of `bwrap`, which follows the agent's end, or a failed start.
-    #[cfg(target_os = "linux")]
-    fn on_inside_ended(&mut self, ended: (Option<i32>, Option<i32>)) {
-        self.read_inside_messages();
-        let Some(inside) = self.inside.take() else { return };
-        if self.ended.is_some() || self.spawn_error.is_some() {
-            return;
-        }
-        if self.agent.is_none() && self.phase == Phase::Running {
-            self.spawn_error = Some(launch::sandbox_failure(&inside.complaint()));
-            return;
-        }
-        // The inside was killed before it reported the end; the exit code of `bwrap` contains the
-        // signal.
-        self.ended = Some(match ended {
-            (Some(code @ 129..), None) => (None, Some(code - 128)),
-            ended => ended,
-        });
-    }
-
     /// Drops the cgroup if the agent is not in it: the group would look empty while the agent
     /// lives.
     fn check_cgroup(&mut self) {
@@ -502,84 +383,6 @@ impl Shim {
             {
                 self.stop(Cause::Stopped);
             }
-        }
-    }
-
-    fn take_commands(&mut self) {
-        let Some(lifeline) = &mut self.lifeline else {
-            return;
-        };
-        let open = lifeline.receive();
-        self.run_commands();
-        if !open {
-            self.lifeline = None;
-        }
-    }
-
-    fn run_commands(&mut self) {
-        let lines = self.lifeline.as_mut().map(Lifeline::lines).unwrap_or_default();
-        for command in lines.iter().filter_map(|line| Command::parse(line)) {
-            self.carry_out(command);
-        }
-    }
-
-    fn carry_out(&mut self, command: Command) {
-        match command {
-            Command::Stop => self.stop(Cause::Stopped),
-            Command::Kill => self.kill(),
-        }
-    }
-
-    /// Handles the messages from the FIFO.
-    fn take_control_messages(&mut self) {
-        let Some(control) = &mut self.control else { return };
-        let open = control.receive();
-        for message in control.take_messages() {
-            match message {
-                ControlMessage::Hello(owner) => self.owner = Some(owner),
-                ControlMessage::Bye(name) if self.is_owned_by(&name) => self.owner = None,
-                ControlMessage::Command(command, name) if self.is_owned_by(&name) => self.carry_out(command),
-                ControlMessage::Bye(_) | ControlMessage::Command(..) => {}
-            }
-        }
-        if !open {
-            self.owner = None;
-            if self
-                .control
-                .as_mut()
-                .is_some_and(|control| control.reopen().is_err())
-            {
-                self.control = None;
-            }
-        }
-    }
-
-    fn is_owned_by(&self, name: &[u8]) -> bool {
-        self.owner.as_ref().is_some_and(|owner| owner.is(name))
-    }
-
-    /// Starts to wait for a daemon if there is none, and stops waiting if there is one.
-    fn update_orphan_deadline(&mut self) {
-        if self.lifeline.is_some() || self.owner.is_some() {
-            self.orphan_until = None;
-        } else if self.control.is_none() {
-            self.orphan_until = None;
-            self.stop(Cause::LifelineLost);
-        } else if self.orphan_until.is_none() {
-            self.orphan_until = Some(Instant::now() + self.spec.orphan_grace);
-        }
-    }
-
-    /// Stops the agent if no daemon came in time.
-    fn end_orphan(&mut self, now: Instant) {
-        if self.orphan_until.is_none_or(|until| now < until) {
-            return;
-        }
-        // A daemon may have come while a signal had stopped this process.
-        self.take_control_messages();
-        self.update_orphan_deadline();
-        if self.orphan_until.take().is_some() {
-            self.stop(Cause::LifelineLost);
         }
     }
 }

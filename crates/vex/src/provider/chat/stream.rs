@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{StopReason, Usage};
-use crate::provider::stream::{Decoder, Part, PartKind, StreamError, StreamEvent, parse};
+use crate::conversation::StopReason;
+use crate::provider::stream::{Decoder, InputDetails, Part, PartKind, StreamError, StreamEvent, parse};
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -68,44 +68,28 @@ struct Counted {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     total_tokens: Option<u64>,
-    prompt_tokens_details: Option<Details>,
+    prompt_tokens_details: Option<InputDetails>,
     /// The name of another server for `cached_tokens`.
     prompt_cache_hit_tokens: Option<u64>,
     cost: Option<f64>,
 }
 
-#[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-}
-
 impl Counted {
     fn event(&self) -> StreamEvent {
         let input = self.prompt_tokens.unwrap_or_default();
-        let details = self.prompt_tokens_details.as_ref();
-        let cached = details
-            .and_then(|details| details.cached_tokens)
-            .or(self.prompt_cache_hit_tokens);
-        let written = details.and_then(|details| details.cache_write_tokens);
+        let mut details = self.prompt_tokens_details.unwrap_or_default();
+        details.cached_tokens = details.cached_tokens.or(self.prompt_cache_hit_tokens);
         // Some servers do not count reasoning as part of the answer, but all count it in the total.
         let beside_input = self.total_tokens.unwrap_or_default().saturating_sub(input);
-        let cached = cached.unwrap_or_default().min(input);
-        StreamEvent::Usage {
-            usage: Usage {
-                input_tokens: input,
-                cached_input_tokens: cached,
-                cache_write_input_tokens: written.unwrap_or_default().min(input - cached),
-                output_tokens: self.completion_tokens.unwrap_or_default().max(beside_input),
-            },
-            cost_usd: self.cost,
-        }
+        let output = self.completion_tokens.unwrap_or_default().max(beside_input);
+        details.usage_event(input, output, self.cost)
     }
 }
 
 /// The current part: text of one kind is one part until another kind starts.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Default, PartialEq)]
 enum Writing {
+    #[default]
     Nothing,
     Text(Part),
     Thinking(Part),
@@ -117,6 +101,7 @@ struct Call {
 }
 
 /// Reads answers of the chat protocol.
+#[derive(Default)]
 pub struct ChatDecoder {
     started: bool,
     writing: Writing,
@@ -130,24 +115,6 @@ pub struct ChatDecoder {
     refused: bool,
     stop: Option<StopReason>,
     done: bool,
-}
-
-impl Default for ChatDecoder {
-    fn default() -> Self {
-        Self {
-            started: false,
-            writing: Writing::Nothing,
-            next: 0,
-            calls: Vec::new(),
-            numbered: HashMap::new(),
-            named: HashMap::new(),
-            last_thought: None,
-            details: Vec::new(),
-            refused: false,
-            stop: None,
-            done: false,
-        }
-    }
 }
 
 impl Decoder for ChatDecoder {
@@ -169,10 +136,7 @@ impl Decoder for ChatDecoder {
         let Some(choices) = chunk.choices else {
             match chunk.usage {
                 Some(usage) => out.push(usage.event()),
-                None => out.push(StreamEvent::Unknown {
-                    name: name.to_owned(),
-                    data: data.to_owned(),
-                }),
+                None => out.push(StreamEvent::unknown(name, data)),
             }
             return Ok(());
         };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
-use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
+use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
     Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, output, parts, tool_name,
 };
@@ -178,8 +178,11 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
             json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
         });
         set("tools", tools.collect());
-        if let Some(choice) = tool_choice(settings) {
-            set("tool_choice", choice);
+        if settings.parallel_tool_calls == Some(false) {
+            set(
+                "tool_choice",
+                json!({"type": "auto", "disable_parallel_tool_use": true}),
+            );
         }
     }
     if !request.system.trim().is_empty() {
@@ -191,17 +194,4 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
         set("system", json!([block]));
     }
     fields
-}
-
-fn tool_choice(settings: &ModelSettings) -> Option<Value> {
-    let mut choice = match settings.tool_choice {
-        ToolChoice::Auto if settings.parallel_tool_calls != Some(false) => return None,
-        ToolChoice::Auto => json!({"type": "auto"}),
-        ToolChoice::Required => json!({"type": "any"}),
-        ToolChoice::None => return Some(json!({"type": "none"})),
-    };
-    if settings.parallel_tool_calls == Some(false) {
-        choice["disable_parallel_tool_use"] = json!(true);
-    }
-    Some(choice)
 }

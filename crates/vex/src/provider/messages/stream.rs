@@ -113,7 +113,7 @@ impl Decoder for MessagesDecoder {
                 let Some(kind) = kind.filter(|kind| !is_known(kind)) else {
                     return Err(error);
                 };
-                out.push(unknown(kind, data));
+                out.push(StreamEvent::unknown(kind, data));
                 return Ok(());
             }
         };
@@ -159,7 +159,7 @@ impl Decoder for MessagesDecoder {
                 let value: Value = parse(kind, data)?;
                 return Err(StreamError::reported(&value));
             }
-            _ => out.push(unknown(kind, data)),
+            _ => out.push(StreamEvent::unknown(kind, data)),
         }
         Ok(())
     }
@@ -272,7 +272,7 @@ impl MessagesDecoder {
                 }
                 StreamEvent::ToolDelta { part, json }
             }
-            Delta { kind, .. } => unknown(&format!("content_block_delta/{kind}"), data),
+            Delta { kind, .. } => StreamEvent::unknown(&format!("content_block_delta/{kind}"), data),
         };
         out.push(event);
         Ok(())
@@ -344,11 +344,4 @@ fn is_known(kind: &str) -> bool {
             | "message_delta"
             | "message_stop"
     )
-}
-
-fn unknown(name: &str, data: &str) -> StreamEvent {
-    StreamEvent::Unknown {
-        name: name.to_owned(),
-        data: data.to_owned(),
-    }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::conversation::ToolCall;
 use crate::provider::Request;
-use crate::provider::protocol::{Effort, ModelSettings, Protocol, ToolChoice};
+use crate::provider::protocol::{Effort, ModelSettings, Protocol};
 use crate::tools::{Need, ToolDefinition};
 
 fn tools() -> Vec<ToolDefinition> {
@@ -179,18 +179,16 @@ fn settings_of_each_protocol() {
                 Some(&strict),
             ),
             (
-                "an open schema, calls required",
+                "an open schema",
                 ModelSettings {
                     structured_output: true,
-                    tool_choice: ToolChoice::Required,
                     ..ModelSettings::new("m")
                 },
                 Some(&open),
             ),
             (
-                "no calls, configured fields",
+                "configured fields",
                 ModelSettings {
-                    tool_choice: ToolChoice::None,
                     extra: json!({"temperature": 0, "store": null, "messages": [], "max_tokens": 5})
                         .as_object()
                         .cloned()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
-use crate::provider::protocol::{ModelSettings, Protocol, ToolChoice};
+use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
     Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
 };
@@ -140,11 +140,6 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
                 "parameters": tool.input_schema, "strict": false})
         });
         set("tools", tools.collect());
-        match settings.tool_choice {
-            ToolChoice::Auto => None,
-            ToolChoice::Required => set("tool_choice", json!("required")),
-            ToolChoice::None => set("tool_choice", json!("none")),
-        };
         if let Some(parallel) = settings.parallel_tool_calls {
             set("parallel_tool_calls", json!(parallel));
         }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::conversation::{StopReason, Usage};
-use crate::provider::stream::{Decoder, Part, PartKind, StreamError, StreamEvent, parse};
+use crate::conversation::StopReason;
+use crate::provider::stream::{Decoder, InputDetails, Part, PartKind, StreamError, StreamEvent, parse};
 
 #[derive(Deserialize)]
 struct Kind<'a> {
@@ -55,37 +55,16 @@ struct Response<'a> {
 #[derive(Deserialize)]
 struct Counted {
     input_tokens: Option<u64>,
-    input_tokens_details: Option<Details>,
+    input_tokens_details: Option<InputDetails>,
     output_tokens: Option<u64>,
     cost: Option<f64>,
 }
 
-#[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
-    cache_write_tokens: Option<u64>,
-}
-
 impl Counted {
     fn event(&self) -> StreamEvent {
-        let input = self.input_tokens.unwrap_or_default();
-        let details = self.input_tokens_details.as_ref();
-        let cached = details
-            .and_then(|details| details.cached_tokens)
-            .unwrap_or_default()
-            .min(input);
-        let written = details
-            .and_then(|details| details.cache_write_tokens)
-            .unwrap_or_default();
-        StreamEvent::Usage {
-            usage: Usage {
-                input_tokens: input,
-                cached_input_tokens: cached,
-                cache_write_input_tokens: written.min(input - cached),
-                output_tokens: self.output_tokens.unwrap_or_default(),
-            },
-            cost_usd: self.cost,
-        }
+        let (input, output) = (self.input_tokens, self.output_tokens);
+        let details = self.input_tokens_details.unwrap_or_default();
+        details.usage_event(input.unwrap_or_default(), output.unwrap_or_default(), self.cost)
     }
 }
 
@@ -160,10 +139,7 @@ impl Decoder for ResponsesDecoder {
             | "response.reasoning_summary_part.done"
             | "response.reasoning_summary_text.done"
             | "response.reasoning_text.done" => {}
-            _ => out.push(StreamEvent::Unknown {
-                name: kind.to_owned(),
-                data: data.to_owned(),
-            }),
+            _ => out.push(StreamEvent::unknown(kind, data)),
         }
         Ok(())
     }

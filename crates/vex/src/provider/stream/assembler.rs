@@ -1,20 +1,20 @@
 //! Builds a turn from the events of a stream. The work is linear in the length of the answer: text
 //! is appended, and arguments are parsed once, at the end.
 
-use std::collections::{HashMap, HashSet};
+mod call_ids;
+
+use std::collections::HashMap;
 use std::mem;
 
 use serde_json::{Map, Value, json};
 use tool_call_repair::{Found, TextScanner, Tool, repair_arguments};
 
+use self::call_ids::CallIds;
 use super::{Part, PartKind, StreamError, StreamEvent};
 use crate::conversation::{Arguments, Block, Message, StopReason, ToolCall, Turn, Usage};
 use crate::provider::protocol::Protocol;
 use crate::provider::{Progress, Request};
 use crate::tools::ToolDefinition;
-
-/// The maximum length of an id that is kept; every provider accepts that many characters.
-const MAX_ID_BYTES: usize = 64;
 
 /// Approximate bytes per token, for providers that do not count.
 const BYTES_PER_TOKEN: usize = 4;
@@ -386,59 +386,5 @@ fn block(found: Found, ids: &mut CallIds<'_>) -> Option<Block> {
             input: input.into(),
             repaired: true,
         })),
-    }
-}
-
-/// The ids used in a conversation.
-struct CallIds<'a> {
-    old: HashSet<&'a str>,
-    new: HashSet<String>,
-    number: usize,
-}
-
-impl<'a> CallIds<'a> {
-    fn of(messages: &'a [Message]) -> Self {
-        let turns = messages.iter().filter_map(|message| match message {
-            Message::Assistant(turn) => Some(turn),
-            _ => None,
-        });
-        let old: HashSet<_> = turns
-            .flat_map(Turn::tool_calls)
-            .map(|call| call.call_id.as_str())
-            .collect();
-        Self {
-            number: old.len(),
-            old,
-            new: HashSet::new(),
-        }
-    }
-
-    /// Returns the provider's own id if it is valid and new, else a generated one.
-    fn take(&mut self, id: Option<String>) -> String {
-        let usable = |id: &String| {
-            (1..=MAX_ID_BYTES).contains(&id.len())
-                && id.bytes().all(|byte| byte.is_ascii_graphic())
-                && !self.knows(id)
-        };
-        let id = match id.filter(usable) {
-            Some(id) => id,
-            None => self.made(),
-        };
-        self.new.insert(id.clone());
-        id
-    }
-
-    fn made(&mut self) -> String {
-        loop {
-            self.number += 1;
-            let id = format!("call_{}", self.number);
-            if !self.knows(&id) {
-                return id;
-            }
-        }
-    }
-
-    fn knows(&self, id: &str) -> bool {
-        self.old.contains(id) || self.new.contains(id)
     }
 }

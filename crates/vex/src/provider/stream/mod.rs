@@ -11,6 +11,7 @@ mod surrogates;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use assembler::Assembler;
@@ -105,6 +106,39 @@ pub enum StreamEvent {
     },
 }
 
+impl StreamEvent {
+    pub fn unknown(name: &str, data: &str) -> Self {
+        Self::Unknown {
+            name: name.to_owned(),
+            data: data.to_owned(),
+        }
+    }
+}
+
+/// The tokens of the input, as the protocols chat and responses report them.
+#[derive(Clone, Copy, Default, Deserialize)]
+pub struct InputDetails {
+    pub cached_tokens: Option<u64>,
+    pub cache_write_tokens: Option<u64>,
+}
+
+impl InputDetails {
+    /// Returns the tokens of an answer. The details never exceed the input.
+    pub fn usage_event(self, input: u64, output: u64, cost_usd: Option<f64>) -> StreamEvent {
+        let cached = self.cached_tokens.unwrap_or_default().min(input);
+        let written = self.cache_write_tokens.unwrap_or_default();
+        StreamEvent::Usage {
+            usage: Usage {
+                input_tokens: input,
+                cached_input_tokens: cached,
+                cache_write_input_tokens: written.min(input - cached),
+                output_tokens: output,
+            },
+            cost_usd,
+        }
+    }
+}
+
 /// Why a stream gave no turn.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
@@ -181,7 +215,7 @@ impl StreamError {
 }
 
 /// Parses the data of an event.
-pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(name: &str, data: &'a str) -> Result<T, StreamError> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(name: &str, data: &'a str) -> Result<T, StreamError> {
     serde_json::from_str(data).map_err(|error| StreamError::Malformed {
         event: name.to_owned(),
         reason: error.to_string(),

@@ -315,6 +315,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn deeply_nested_page_is_flat_text() {
+        let depth = 10 * 1024 * 1024 / 16;
+        let page = "<div><ul><li><b>".repeat(depth) + "end";
+        let text = text(&page, &base());
+        assert!(text.len() <= page.len() && text.ends_with("end\n"));
+    }
+
     proptest! {
         #[test]
         fn text_of_any_page_never_panics(page in "([a-z<>&;/\"'= !äß\n-]|<a href=|<script>|<pre>|&#x){0,60}") {
