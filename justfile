@@ -14,7 +14,7 @@ check:
     cargo xtask tidy
     cargo xtask generate --check
 
-# Run the tests without the agent CLIs from npm; arguments go to `cargo test`
+# Run the tests without the agent CLIs from npm; arguments go to `cargo nextest run`
 test *ARGS:
     cargo xtask test --no-agents -- {{ ARGS }}
 

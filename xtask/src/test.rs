@@ -1,12 +1,9 @@
-//! `cargo xtask test`: installs the agent CLIs and bubblewrap, runs all tests, and lists the
-//! skipped ones.
+//! `cargo xtask test`: installs the agent CLIs, bubblewrap and cargo-nextest, runs all tests, and
+//! lists the skipped ones.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 
@@ -18,13 +15,13 @@ pub struct TestArgs {
     /// Do not install the agent CLIs; skip the tests that require them
     #[arg(long)]
     no_agents: bool,
-    /// Arguments for `cargo test`: filters, `-p PACKAGE`, `-- --nocapture`
+    /// Arguments for `cargo nextest run`: filters, `-p PACKAGE`, `--no-capture`; with any, no doc
+    /// tests run
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
 }
 
 pub fn run(args: &TestArgs) -> TaskResult {
-    let started = Instant::now();
     let missing = if args.no_agents {
         None
     } else {
@@ -42,8 +39,30 @@ pub fn run(args: &TestArgs) -> TaskResult {
     if let Err(reason) = &bubblewrap {
         eprintln!("warning: the tests of namespaces are skipped and listed: {reason}\n");
     }
-    let summary = cargo_test(&args.args, bubblewrap.is_ok())?;
-    summary.print_summary(started, missing.as_deref())
+    let tests = Tests {
+        args: &args.args,
+        bubblewrap: bubblewrap.is_ok(),
+    };
+    let nextest = match install_nextest() {
+        Ok(path) => path,
+        Err(reason) => {
+            eprintln!(
+                "warning: cannot install cargo-nextest; `cargo test` runs the tests, and a skipped one reports it \
+                 in the output.\n{reason}\n"
+            );
+            return repo::run(&mut tests.cargo(&["test", "--no-fail-fast"], None));
+        }
+    };
+    let ran = tests.run(nextest.as_ref());
+    let documented = if args.args.is_empty() {
+        repo::run(&mut tests.cargo(&["test", "--quiet", "--doc"], None))
+    } else {
+        Ok(())
+    };
+    if missing.is_some() {
+        println!("The real agent CLIs are not installed.");
+    }
+    ran.and(documented)
 }
 
 // --- the agent CLIs
@@ -87,166 +106,117 @@ fn check_namespaces() -> TaskResult {
 
 // --- the tests
 
-/// The results in the output of the tests.
-#[derive(Debug, Default)]
-struct TestSummary {
-    success: bool,
-    results: usize,
-    passed: u64,
-    failed: u64,
-    ignored: u64,
-    failures: Vec<String>,
-    skipped: Vec<String>,
-}
-
-fn cargo_test(args: &[OsString], bubblewrap: bool) -> TaskResult<TestSummary> {
-    let mut cargo = repo::cargo();
-    cargo.args(["test", "--no-fail-fast"]);
-    if bubblewrap {
-        // A program that is installed but does not work must not skip tests silently.
-        cargo.env("VIK_REQUIRE_BUBBLEWRAP", "1");
-    }
-    let names_package = |arg: &OsString| {
-        arg.to_str()
-            .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
+/// Checks that cargo-nextest runs; if it is missing, it is installed in the target folder. Returns
+/// the `PATH` on which cargo finds it, if that is another one.
+fn install_nextest() -> TaskResult<Option<OsString>> {
+    let runs = |path: Option<&OsString>| {
+        let mut cargo = repo::cargo();
+        cargo.args(["nextest", "--version"]);
+        cargo.envs(path.map(|path| ("PATH", path)));
+        repo::output(&mut cargo).map(drop)
     };
-    if !args.iter().any(names_package) {
-        // With `--workspace` a package would not be the only one.
-        cargo.arg("--workspace");
+    if runs(None).is_ok() {
+        return Ok(None);
     }
-    cargo.args(args);
-    // Both streams are read here, so that the skipped tests can be listed at the end.
-    if std::io::stderr().is_terminal() && std::env::var_os("CARGO_TERM_COLOR").is_none() {
-        cargo.env("CARGO_TERM_COLOR", "always");
+    let tools = repo::target().join("ci-tools");
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&folders);
+    let path = std::env::join_paths(std::iter::once(tools.join("bin")).chain(folders))
+        .map_err(|error| format!("the target folder cannot be in PATH: {error}"))?;
+    if runs(Some(&path)).is_err() {
+        eprintln!("Installing cargo-nextest in {}", tools.display());
+        // Unoptimised, as it builds in a third of the time.
+        let options = ["cargo-nextest", "--version", "^0.9.100", "--locked", "--quiet"];
+        let mut cargo = repo::cargo();
+        cargo
+            .arg("install")
+            .args(options)
+            .args(["--profile", "dev", "--root"]);
+        repo::run(cargo.arg(&tools))?;
+        runs(Some(&path))?;
     }
-    cargo
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = cargo
-        .spawn()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
-    let stderr = child.stderr.take();
-    let from_stderr = thread::spawn(move || stderr.map(|stream| forward(stream, std::io::stderr())));
-    let mut summary = TestSummary::default();
-    let stdout = child
-        .stdout
-        .take()
-        .map(|stream| forward(stream, std::io::stdout()));
-    for line in stdout.into_iter().flatten() {
-        summary.line(&line);
-    }
-    for line in from_stderr.join().ok().flatten().into_iter().flatten() {
-        summary.line(&line);
-    }
-    let status = child
-        .wait()
-        .map_err(|error| format!("cannot wait for cargo: {error}"))?;
-    summary.success = status.success();
-    Ok(summary)
+    Ok(Some(path))
 }
 
-/// Forwards a stream line by line and returns the lines with results.
-fn forward(stream: impl Read, mut to: impl Write) -> Vec<String> {
-    let mut kept = Vec::new();
-    let mut stream = BufReader::new(stream);
-    let mut line = Vec::new();
-    while stream.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        // A closed terminal ends the output, not the tests.
-        let _ = to.write_all(&line).and_then(|()| to.flush());
-        let text = String::from_utf8_lossy(&line);
-        if is_result_line(text.trim_end()) {
-            kept.push(text.trim_end().to_owned());
-        }
-        line.clear();
-    }
-    kept
+struct Tests<'a> {
+    args: &'a [OsString],
+    bubblewrap: bool,
 }
 
-fn is_result_line(line: &str) -> bool {
-    line.starts_with("test result: ")
-        || line.starts_with("skipped: ")
-        || (line.starts_with("test ") && line.ends_with("FAILED"))
-}
-
-impl TestSummary {
-    fn line(&mut self, line: &str) {
-        if let Some(result) = line.strip_prefix("test result: ") {
-            self.results += 1;
-            for (count, name) in counts(result) {
-                match name {
-                    "passed" => self.passed += count,
-                    "failed" => self.failed += count,
-                    "ignored" => self.ignored += count,
-                    _ => {}
-                }
-            }
-        } else if let Some(skipped) = line.strip_prefix("skipped: ") {
-            self.skipped.push(skipped.to_owned());
-        } else {
-            self.failures.push(line.to_owned());
+impl Tests<'_> {
+    fn cargo(&self, verb: &[&str], path: Option<&OsString>) -> Command {
+        let mut cargo = repo::cargo();
+        cargo.args(verb).envs(path.map(|path| ("PATH", path)));
+        if self.bubblewrap {
+            // A program that is installed but does not work must not skip tests silently.
+            cargo.env("VIK_REQUIRE_BUBBLEWRAP", "1");
         }
-    }
-
-    /// Returns the number of passed tests without the skipped ones, which cargo counts as passed.
-    fn passed_without_skipped(&self) -> u64 {
-        self.passed.saturating_sub(self.skipped.len() as u64)
-    }
-
-    fn print_summary(mut self, started: Instant, missing: Option<&str>) -> TaskResult {
-        self.skipped.sort();
-        println!();
-        if !self.skipped.is_empty() {
-            println!("{} skipped:", tests(self.skipped.len()));
-            for test in &self.skipped {
-                println!("  {test}");
-            }
-        }
-        if !self.failures.is_empty() {
-            println!("{} failed:", tests(self.failures.len()));
-            for test in &self.failures {
-                println!("  {test}");
-            }
-        }
-        let agents = if missing.is_some() {
-            " (without the real agent CLIs)"
-        } else {
-            ""
+        let names_package = |arg: &OsString| {
+            arg.to_str()
+                .is_some_and(|arg| arg.starts_with("-p") || arg.starts_with("--package"))
         };
-        let seconds = started.elapsed().as_secs();
-        println!(
-            "all tests{agents}: {} passed, {} failed, {} ignored, {} skipped by name, in {} programs, {}m {:02}s",
-            self.passed_without_skipped(),
-            self.failed,
-            self.ignored,
-            self.skipped.len(),
-            self.results,
-            seconds / 60,
-            seconds % 60,
-        );
-        match (self.success, self.results) {
-            (true, 0) => Err("no tests were run".to_owned()),
-            (true, _) => Ok(()),
-            (false, _) => Err("tests failed".to_owned()),
+        if !self.args.iter().any(names_package) {
+            // With `--workspace` a package would not be the only one.
+            cargo.arg("--workspace");
+        }
+        cargo.args(self.args);
+        cargo
+    }
+
+    /// Runs the tests with cargo-nextest, and lists those that skipped themselves.
+    fn run(&self, path: Option<&OsString>) -> TaskResult {
+        // Always in the folder of the workspace, whatever the target folder is.
+        let report: PathBuf = repo::root().join("target/nextest/default/junit.xml");
+        let _ = std::fs::remove_file(&report);
+        let ran = repo::run(&mut self.cargo(&["nextest", "run"], path));
+        let skipped = skipped(&std::fs::read_to_string(&report).unwrap_or_default());
+        if !skipped.is_empty() {
+            println!("{} skipped for what this machine lacks:", skipped.len());
+            for test in &skipped {
+                println!("  {test}");
+            }
+        }
+        ran
+    }
+}
+
+/// Returns the tests of a JUnit report that printed a line `skipped: REASON`, each with its reason.
+fn skipped(report: &str) -> Vec<String> {
+    let mut test = "";
+    let mut skipped = Vec::new();
+    for line in report.lines() {
+        if let Some((_, tail)) = line.split_once("<testcase name=\"") {
+            test = tail.split('"').next().unwrap_or_default();
+        }
+        let Some((before, reason)) = line.split_once("skipped: ") else {
+            continue;
+        };
+        if before.is_empty() || before.ends_with('>') {
+            let reason = reason.split("</system-").next().unwrap_or_default();
+            // Some reasons begin with the name of the test.
+            let own = reason.split_once(": ").filter(|(name, _)| test.ends_with(name));
+            let reason = own.map_or(reason, |(_, reason)| reason);
+            skipped.push(format!("{test}: {}", unescape(reason)));
         }
     }
+    skipped.sort();
+    skipped.dedup();
+    skipped
 }
 
-/// Splits `ok. 3 passed; 0 failed; …` into pairs of number and name.
-fn counts(result: &str) -> impl Iterator<Item = (u64, &str)> {
-    let parts = result.split([';', '.']);
-    parts.filter_map(|part| {
-        let (count, name) = part.trim().split_once(' ')?;
-        Some((count.parse().ok()?, name))
-    })
-}
-
-fn tests(count: usize) -> String {
-    if count == 1 {
-        "1 test".to_owned()
-    } else {
-        format!("{count} tests")
-    }
+fn unescape(text: &str) -> String {
+    let entities = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&apos;", "'"),
+        ("&amp;", "&"),
+    ];
+    entities
+        .iter()
+        .fold(text.to_owned(), |text, (entity, character)| {
+            text.replace(entity, character)
+        })
 }
 
 #[cfg(test)]
@@ -254,35 +224,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summary_counts_come_from_the_lines() {
-        let output = "running 3 tests\ntest a ... ok\ntest b ... FAILED\nskipped: c: codex is not installed\n\
-            test result: FAILED. 1 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.10s\n\
-            test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.00s\n";
-        let mut shown = Vec::new();
-        let mut summary = TestSummary::default();
-        for line in forward(output.as_bytes(), &mut shown) {
-            summary.line(&line);
-        }
-        assert_eq!(shown, output.as_bytes());
+    fn skipped_tests_are_read_from_the_report() {
+        let report = "<testsuites name=\"nextest-run\" tests=\"3\">
+        <testcase name=\"gates::a\" classname=\"vik::it\" time=\"0.1\">
+            <system-out>
+running 1 test
+test gates::a ... ok
+</system-out>
+            <system-err>skipped: gates::a: codex is not installed (npm &amp; node)
+</system-err>
+        </testcase>
+        <testcase name=\"tests::root\" classname=\"vik-proc\" time=\"0.1\">
+            <system-err>skipped: it needs root</system-err>
+        </testcase>
+        <testcase name=\"tests::other\" classname=\"vik-proc\" time=\"0.1\">
+            <system-out>1 skipped: no test\nthe run was skipped: no</system-out>
+        </testcase>\n";
         assert_eq!(
-            (summary.results, summary.passed, summary.failed, summary.ignored),
-            (2, 5, 1, 2)
+            skipped(report),
+            [
+                "gates::a: codex is not installed (npm & node)",
+                "tests::root: it needs root"
+            ]
         );
-        assert_eq!(
-            summary.passed_without_skipped(),
-            4,
-            "one of the five skipped itself"
-        );
-        assert_eq!(summary.failures, ["test b ... FAILED"]);
-        assert_eq!(summary.skipped, ["c: codex is not installed"]);
-    }
-
-    #[test]
-    fn summary_without_tests_is_a_failure() {
-        let summary = TestSummary {
-            success: true,
-            ..TestSummary::default()
-        };
-        assert!(summary.print_summary(Instant::now(), None).is_err());
+        assert_eq!(skipped(""), [""; 0]);
     }
 }
