@@ -64,6 +64,11 @@ impl Oracle {
         ensure(!paused, "nothing starts while paused", || {
             format!("issue {issue}")
         })?;
+        ensure(
+            !self.may_live(issue),
+            "1: nothing starts beside an agent whose end is unproven",
+            || format!("issue {issue}, stage {} starts", start.stage.name),
+        )?;
         let key = (issue, start.stage.name.clone());
         ensure(
             !self.books.parked.contains_key(&key),
