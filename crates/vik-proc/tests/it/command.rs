@@ -3,7 +3,7 @@
 use std::future::{pending, ready};
 use std::time::Duration;
 
-use vik_proc::{Cause, Limits, Output, ShimSpec};
+use vik_proc::{Cause, CommandRun, Limits, Output, ShimSpec};
 
 use crate::support::*;
 
@@ -18,25 +18,20 @@ fn command(scene: &Scene, args: &str) -> ShimSpec {
     spec
 }
 
+/// Runs a command to its end.
+async fn output_of(scene: &Scene, spec: &ShimSpec, limits: Limits) -> CommandRun {
+    within(scene.supervisor.output(spec, limits, pending()))
+        .await
+        .unwrap()
+}
+
 #[tokio::test]
 async fn output_returns_stdout_and_exit_code() {
     let scene = Scene::new();
-    let run = within(
-        scene
-            .supervisor
-            .output(&command(&scene, "say hello exit 3"), LIMITS, pending()),
-    )
-    .await
-    .unwrap();
+    let run = output_of(&scene, &command(&scene, "say hello exit 3"), LIMITS).await;
     assert_eq!((&run.stdout[..], run.exit.code), (&b"hello\n"[..], Some(3)));
     assert!(!run.is_success() && !run.timed_out && !run.flooded && !run.cancelled);
-    let run = within(
-        scene
-            .supervisor
-            .output(&command(&scene, "bytes 999999"), LIMITS, pending()),
-    )
-    .await
-    .unwrap();
+    let run = output_of(&scene, &command(&scene, "bytes 999999"), LIMITS).await;
     assert_eq!(run.stdout.len(), LIMITS.max_bytes);
     assert!(run.is_success());
 }
@@ -44,13 +39,7 @@ async fn output_returns_stdout_and_exit_code() {
 #[tokio::test]
 async fn flood_of_output_is_cut_and_killed() {
     let scene = Scene::new();
-    let run = within(
-        scene
-            .supervisor
-            .output(&command(&scene, "flood"), LIMITS, pending()),
-    )
-    .await
-    .unwrap();
+    let run = output_of(&scene, &command(&scene, "flood"), LIMITS).await;
     assert_eq!(
         (run.stdout.len(), run.flooded, run.exit.cause),
         (LIMITS.max_bytes, true, Cause::Killed)
@@ -64,9 +53,7 @@ async fn flood_into_a_file_does_not_fill_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mut spec = command(&scene, "flood");
     spec.stdout = Output::Append(folder.path().join("output"));
-    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
-        .await
-        .unwrap();
+    let run = output_of(&scene, &spec, LIMITS).await;
     assert!(run.flooded && !run.is_success());
     assert_eq!(run.exit.cause, Cause::Killed);
     scene.assert_nothing_left();
@@ -81,9 +68,7 @@ async fn hanging_command_is_stopped_with_its_children() {
         timeout: Duration::from_millis(300),
         ..LIMITS
     };
-    let run = within(scene.supervisor.output(&spec, limits, pending()))
-        .await
-        .unwrap();
+    let run = output_of(&scene, &spec, limits).await;
     assert!(run.timed_out && !run.is_success());
     assert_eq!(
         (&run.stdout[..], run.exit.cause),
@@ -110,9 +95,7 @@ async fn command_can_be_cancelled_by_its_caller() {
 async fn leftover_on_the_pipe_does_not_delay_the_command() {
     let scene = Scene::new();
     let spec = command(&scene, "also sd 3 ready @tool hang say done");
-    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
-        .await
-        .unwrap();
+    let run = output_of(&scene, &spec, LIMITS).await;
     assert_eq!(&run.stdout[..], b"done\n");
     assert!(run.is_success());
     scene.assert_nothing_left();
@@ -122,8 +105,6 @@ async fn leftover_on_the_pipe_does_not_delay_the_command() {
 async fn missing_command_is_a_spawn_error() {
     let scene = Scene::new();
     let spec = ShimSpec::command("no-such-command", scene.folder.path());
-    let run = within(scene.supervisor.output(&spec, LIMITS, pending()))
-        .await
-        .unwrap();
+    let run = output_of(&scene, &spec, LIMITS).await;
     assert!(run.exit.spawn_error.is_some() && !run.is_success() && !run.timed_out);
 }
