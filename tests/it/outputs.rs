@@ -1,15 +1,13 @@
 //! Safe outputs: the requests of an agent are checked as a whole and carried out once, by commands
 //! whose credentials the agent never sees.
 
+mod agents;
 mod once;
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use vik_testkit::RealAgent;
-use vik_testkit::server::{ModelServer, RecordedRequest};
 
-use crate::real_agents::Real;
 use crate::support::*;
 
 const COMMENT: &str = r#"{"kind":"comment","body":"Done.\nSee `a`; it's \"fine\" $(touch pwned)"}"#;
@@ -395,61 +393,6 @@ fn agent_with_access_to_a_credential_is_not_started() {
     let world = asking.world.set("/agents/a/sandbox", json!("off"));
     let doctor = world.vik(&["run", "--once"]).expect(3);
     assert!(doctor.err.contains("output_sandbox"), "{}", doctor.err);
-}
-
-#[test]
-fn vex_requests_outputs_from_a_read_only_workspace() {
-    let command = format!("echo '{LABEL}' >> \"$VIK_OUTPUTS\"; ! touch changed");
-    let server = ModelServer::start_json(json!([{"run": command}, {"text": "Done."}])).unwrap();
-    let world = World::new(&[("1", "todo")]);
-    let home = world.env.home().join("vex");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings = format!(
-        "[providers.house]\nprotocol = \"chat\"\nbase_url = \"{}\"\napi_key_env = \"HOUSE_KEY\"\n",
-        server.v1()
-    );
-    std::fs::write(home.join("config.toml"), settings).unwrap();
-    let agent = json!({"runtime": "vex", "model": "scripted", "provider": "house", "env": {"VEX_HOME": home, "HOUSE_KEY": "sk-scripted"}});
-    let world = world
-        .set("/agents/a", agent)
-        .work("prompt", json!("Do the task."))
-        .work("sandbox", json!({"files": "read-only"}));
-    let asking = Asking::with(world);
-    asking.world.once().expect(0);
-    assert_eq!(server.failures(), [""; 0]);
-    asking.world.session("1").expect("succeeded", None);
-    assert_eq!(asking.text("done"), "label|area/ui|\n");
-    assert!(!asking.world.workspace("1").join("changed").exists());
-}
-
-/// Checks that a real agent can request outputs from its shell, inside the sandbox of the stage.
-fn asks_by_its_shell(test: &str, agent: RealAgent) {
-    let command = format!("printf '%s\\n' '{LABEL}' '{STATE}' >> \"$VIK_OUTPUTS\"");
-    let script = json!([{"run": command}, {"text": "Finished."}]);
-    let Some(Real { world, server }) = Real::new(test, agent, script) else {
-        return;
-    };
-    let asking = Asking::with(world);
-    asking.world.once().expect(0);
-    assert_eq!(server.failures(), [""; 0]);
-    asking.world.session("1").expect("succeeded", None);
-    assert_eq!(asking.text("done"), "label|area/ui|\nstate|review|\n");
-    let names_the_file = |request: &RecordedRequest| request.body.to_string().contains("$VIK_OUTPUTS");
-    assert!(
-        server.turns().iter().any(names_the_file),
-        "the prompt says how to ask"
-    );
-    asking.world.env.assert_nothing_left();
-}
-
-#[test]
-fn codex_requests_outputs_by_its_shell() {
-    asks_by_its_shell("codex_requests_outputs_by_its_shell", RealAgent::Codex);
-}
-
-#[test]
-fn claude_code_requests_outputs_by_its_shell() {
-    asks_by_its_shell("claude_code_requests_outputs_by_its_shell", RealAgent::Claude);
 }
 
 /// Returns the workflows of the documentation page.

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Clone, private, traps, walk};
+use super::push::private;
+use super::{Clone, traps, walk};
 
 const PATH: &str = "libs/lib";
 const REPOSITORY: &str = ".git/modules/libs/lib";
