@@ -139,7 +139,7 @@ fn follow(raw: &Path, folder: &Path) -> u64 {
         files: vec![raw.to_owned(), path.clone()],
         limit: None,
     };
-    let adapter = vik_agents::adapter(profile, None);
+    let adapter = vik_agents::driver(profile.runtime).adapter(profile, None);
     let updates = AttemptHandle::new().1.updates;
     let mut follower = OutputReader::open(raw, adapter, log, 0, updates, kept).unwrap();
     while follower.poll().unwrap() {}

@@ -26,7 +26,7 @@ issue: {stages: {s: {when: {state: t}, agent: a, prompt: p}}}
 });
 
 fn replay(profile: &AgentProfile, lines: &[u8]) -> String {
-    let mut adapter = vik_agents::adapter(profile, None);
+    let mut adapter = vik_agents::driver(profile.runtime).adapter(profile, None);
     let mut out = String::new();
     for line in lines.split(|byte| *byte == b'\n') {
         adapter.line(line, &mut |event| {

@@ -38,7 +38,7 @@ fn replay(profile: &AgentProfile, flags: u8, lines: &[u8]) -> String {
         resume: (flags & 4 != 0).then_some("0190d6a5-7b1c-7000-8000-000000000000"),
         in_sandbox: flags & 8 != 0,
     };
-    let Ok(mut adapter) = vik_agents::interactive_adapter(profile, None, &input) else { return String::new() };
+    let Ok(mut adapter) = vik_agents::driver(profile.runtime).interactive_adapter(profile, None, &input) else { return String::new() };
     let mut out = String::new();
     for line in std::iter::once(&b""[..]).chain(lines.split(|byte| *byte == b'\n')) {
         adapter.line(line, &mut |event| {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use vik_base::report::{ErrorCode, Exit, Failure};
-use vik_core::workflow::{AgentProfile, Runtime, Workflow};
+use vik_core::workflow::{AgentProfile, Workflow};
 
 /// What is wrong with a build without the built-in agent.
 pub const MISSING: &str = "this build of vik does not include the built-in agent `vex`";
@@ -33,7 +33,7 @@ pub fn missing() -> Failure {
 
 /// Returns whether an agent profile needs the built-in agent, and this build has none.
 pub fn is_missing(profile: &AgentProfile) -> bool {
-    !cfg!(feature = "vex") && profile.runtime == Runtime::Vex && profile.command.is_empty()
+    !cfg!(feature = "vex") && vik_agents::driver(profile.runtime).program(profile).is_none()
 }
 
 /// Checks that this build has the agents of the stages.

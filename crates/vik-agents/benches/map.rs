@@ -1,32 +1,17 @@
 //! Measures how long it takes to map one line to its events. The target is about a microsecond for
 //! 400 bytes.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vik_core::event::Event;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
 fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("m".to_owned()),
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
 }
 
@@ -72,7 +57,7 @@ fn map(criterion: &mut Criterion) {
         if runtime == Runtime::Command {
             profile.output = OutputFormat::Text;
         }
-        let mut adapter = vik_agents::adapter(&profile, None);
+        let mut adapter = vik_agents::driver(runtime).adapter(&profile, None);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 for line in &lines {

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use vik_core::workflow::Runtime;
-
-use crate::LaunchContext;
+use crate::{Driver, LaunchContext};
 
 /// The variables that every agent gets: search path, settings, locale, terminal, proxy,
 /// certificates.
@@ -39,49 +37,16 @@ pub const COMMON: &[&str] = &[
 /// The prefixes of variables that every agent gets.
 pub const COMMON_PREFIXES: &[&str] = &["LC_", "XDG_"];
 
-/// Returns the names of provider keys and settings that an agent of this runtime gets.
-pub fn provider_names(runtime: Runtime) -> &'static [&'static str] {
-    match runtime {
-        Runtime::Codex => &[
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "OPENAI_ORGANIZATION",
-            "OPENAI_PROJECT",
-            "CODEX_API_KEY",
-            "CODEX_HOME",
-        ],
-        Runtime::ClaudeCode => &[
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CONFIG_DIR",
-            "NODE_EXTRA_CA_CERTS",
-        ],
-        Runtime::Vex => &[
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_BASE_URL",
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "OPENROUTER_API_KEY",
-        ],
-        Runtime::Command => &[],
-    }
-}
-
-/// Returns the prefixes of provider variables that an agent of this runtime gets.
-pub fn provider_prefixes(runtime: Runtime) -> &'static [&'static str] {
-    match runtime {
-        Runtime::ClaudeCode => &["ANTHROPIC_"],
-        Runtime::Vex => &["VEX_"],
-        Runtime::Codex | Runtime::Command => &[],
-    }
-}
-
 /// Builds the environment; `set` has the adapter's variables.
-pub(crate) fn environment(cx: &LaunchContext<'_>, set: &[(&str, String)]) -> BTreeMap<String, String> {
-    let runtime = cx.profile.runtime;
+pub(crate) fn environment(
+    driver: &dyn Driver,
+    cx: &LaunchContext<'_>,
+    set: &[(&str, String)],
+) -> BTreeMap<String, String> {
     let mut env: BTreeMap<String, String> = cx
         .environment
         .iter()
-        .filter(|(name, _)| allowed(runtime, name))
+        .filter(|(name, _)| allowed(driver, name))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     env.extend(
@@ -102,17 +67,20 @@ pub(crate) fn environment(cx: &LaunchContext<'_>, set: &[(&str, String)]) -> BTr
     env
 }
 
-fn allowed(runtime: Runtime, name: &str) -> bool {
+fn allowed(driver: &dyn Driver, name: &str) -> bool {
     let prefixed = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     COMMON.contains(&name)
-        || provider_names(runtime).contains(&name)
+        || driver.provider_names().contains(&name)
         || prefixed(COMMON_PREFIXES)
-        || prefixed(provider_prefixes(runtime))
+        || prefixed(driver.provider_prefixes())
 }
 
 #[cfg(test)]
 mod tests {
+    use vik_core::workflow::Runtime;
+
     use super::*;
+    use crate::driver;
     use crate::testing::{context, profile};
 
     #[test]
@@ -135,7 +103,11 @@ mod tests {
         .into();
         let mut cx = context(&profile);
         cx.environment = &daemon;
-        let env = environment(&cx, &[("TERM", "set".into()), ("QUIET", "1".into())]);
+        let env = environment(
+            driver(Runtime::Codex),
+            &cx,
+            &[("TERM", "set".into()), ("QUIET", "1".into())],
+        );
         let pairs: Vec<_> = env
             .iter()
             .map(|(name, value)| format!("{name}={value}"))

@@ -7,37 +7,21 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use vik_core::limits::Limit;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, Runtime};
 
 use crate::{Adapter, Event, LaunchContext};
 
+pub(crate) const RUNTIMES: [Runtime; 4] = [
+    Runtime::Codex,
+    Runtime::ClaudeCode,
+    Runtime::Vex,
+    Runtime::Command,
+];
+
 pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("some-model".to_owned()),
-        args: Vec::new(),
-        args_style: if runtime == Runtime::Codex {
-            ArgsStyle::Repeat
-        } else {
-            ArgsStyle::Join
-        },
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: if runtime == Runtime::Command {
-            vec!["my-agent".to_owned()]
-        } else {
-            Vec::new()
-        },
-        output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
 }
 

@@ -2,38 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use vik_agents::{
-    Adapter, AgentRequest, ApprovalRequest, Conclusion, Exit, InitialInput, LaunchError, Verdict,
-    interactive_adapter,
+    Adapter, AgentRequest, ApprovalRequest, Conclusion, Exit, InitialInput, LaunchError, Verdict, driver,
 };
 use vik_core::event::Event;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
 const PROMPT: &str = "Do it, \"well\".\n";
 
 fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("m".to_owned()),
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
 }
 
@@ -47,7 +31,10 @@ fn initial_input(prompt: &str) -> InitialInput<'_> {
 }
 
 fn interactive(runtime: Runtime) -> Box<dyn Adapter> {
-    interactive_adapter(&profile(runtime), None, &initial_input(PROMPT)).unwrap()
+    let driver = driver(runtime);
+    driver
+        .interactive_adapter(&profile(runtime), None, &initial_input(PROMPT))
+        .unwrap()
 }
 
 /// Returns everything that follows from some lines, one entry per line.
@@ -334,7 +321,8 @@ fn approval_request_can_be_withdrawn() {
 
 #[test]
 fn interactive_adapter_refuses_runtime_command() {
-    let made = interactive_adapter(&profile(Runtime::Command), None, &initial_input(PROMPT));
+    let driver = driver(Runtime::Command);
+    let made = driver.interactive_adapter(&profile(Runtime::Command), None, &initial_input(PROMPT));
     assert!(matches!(made.err(), Some(LaunchError::NotInteractive { .. })));
 }
 

@@ -6,42 +6,28 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use vik_agents::{LaunchContext, LaunchError, enforces_scope_interactively, launch, program, version_args};
+use vik_agents::{Launch, LaunchContext, LaunchError, driver};
 use vik_core::limits::Limit;
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
-use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Price, Runtime};
+use vik_core::workflow::{AgentProfile, ArgValue, Permission, Price, Runtime};
 
 const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
 
 fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("some-model".to_owned()),
-        args: Vec::new(),
-        args_style: if runtime == Runtime::Codex {
-            ArgsStyle::Repeat
-        } else {
-            ArgsStyle::Join
-        },
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
         command: if runtime == Runtime::Command {
             vec!["my-agent".into(), "--go".into()]
         } else {
             Vec::new()
         },
-        output: OutputFormat::Text,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
+}
+
+fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    driver(cx.profile.runtime).launch(cx)
 }
 
 fn environment() -> BTreeMap<String, String> {
@@ -141,6 +127,8 @@ fn launch_of_each_interactive_runtime() {
     );
     note(&with(Runtime::Vex, "ask", ArgValue::Switch(true)), true);
     insta::assert_snapshot!(all);
+    let enforces_scope_interactively =
+        |profile: &AgentProfile| driver(profile.runtime).enforces_scope_interactively(profile);
     assert!(enforces_scope_interactively(&profile(Runtime::Codex)));
     let plain = with(Runtime::Codex, "c", ArgValue::Text("a=1".into()));
     assert!(enforces_scope_interactively(&plain));
@@ -367,14 +355,16 @@ fn launch_refuses_an_incomplete_profile() {
 #[test]
 fn launch_uses_the_program_of_the_profile() {
     let mut codex = profile(Runtime::Codex);
+    let driver = driver(Runtime::Codex);
     assert_eq!(
-        (program(&codex), version_args(Runtime::Codex)),
+        (driver.program(&codex), driver.version_args()),
         (Some("codex"), ["--version"].as_slice())
     );
     codex.command = vec!["/x/scripted".to_owned(), "--as".to_owned(), "codex".to_owned()];
-    assert_eq!(program(&codex), Some("/x/scripted"));
+    assert_eq!(driver.program(&codex), Some("/x/scripted"));
     let environment = environment();
     let argv = launch(&context(&codex, &environment)).unwrap().argv;
     assert_eq!(argv[..4], ["/x/scripted", "--as", "codex", "exec"]);
-    assert_eq!(program(&profile(Runtime::Vex)), None);
+    let vex = profile(Runtime::Vex);
+    assert_eq!(vik_agents::driver(Runtime::Vex).program(&vex), None);
 }

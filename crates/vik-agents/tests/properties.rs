@@ -2,39 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use serde_json::Value;
-use vik_agents::{Adapter, Exit, adapter};
+use vik_agents::{Adapter, Exit, driver};
 use vik_core::event::Event;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, ArgValue, OutputFormat, Runtime};
 
 fn adapters() -> Vec<(&'static str, Box<dyn Adapter>)> {
     let make = |runtime, output| {
+        let schema = ArgValue::Text("{}".to_owned());
         let profile = AgentProfile {
-            runtime,
-            model: Some("m".to_owned()),
-            args: vec![(
-                "json-schema".to_owned(),
-                vik_core::workflow::ArgValue::Text("{}".to_owned()),
-            )],
-            args_style: ArgsStyle::Repeat,
-            permission: Permission::WorkspaceWrite,
-            sandbox: None,
-            command: Vec::new(),
+            args: vec![("json-schema".to_owned(), schema)],
             output,
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            secrets: Vec::new(),
-            home: Home::User,
-            price: None,
-            provider: None,
-            base_url: None,
-            max_concurrency: None,
-            estimate: Default::default(),
+            ..AgentProfile::new(runtime)
         };
-        adapter(&profile, None)
+        driver(runtime).adapter(&profile, None)
     };
     vec![
         ("codex", make(Runtime::Codex, OutputFormat::Text)),

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use vik_agents::{Adapter, Conclusion, Exit, PreviousTotal, adapter};
+use vik_agents::{Adapter, Conclusion, Exit, PreviousTotal, driver};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
 struct Case {
     name: String,
@@ -80,24 +80,14 @@ fn profile(case: &str) -> AgentProfile {
         _ => Runtime::Command,
     };
     AgentProfile {
-        runtime,
         model: Some("m".to_owned()),
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
+}
+
+fn adapter(profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
+    driver(profile.runtime).adapter(profile, previous_total)
 }
 
 fn run(case: &Case, mut adapter: Box<dyn Adapter>) -> Replay {

@@ -2,32 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
-use std::collections::BTreeMap;
-
-use vik_agents::{Adapter, Conclusion, Exit, adapter};
+use vik_agents::{Adapter, Conclusion, Exit, driver};
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
-use vik_core::workflow::{AgentProfile, ArgValue, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, ArgValue, OutputFormat, Runtime};
+
+fn adapter(profile: &AgentProfile) -> Box<dyn Adapter> {
+    driver(profile.runtime).adapter(profile, None)
+}
 
 fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("m".to_owned()),
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
 }
 
@@ -42,7 +30,7 @@ fn feed(adapter: &mut dyn Adapter, lines: &[&str]) -> Vec<String> {
 }
 
 fn conclude(runtime: Runtime, lines: &[&str], exit: Exit) -> Conclusion {
-    let mut adapter = adapter(&profile(runtime), None);
+    let mut adapter = adapter(&profile(runtime));
     feed(adapter.as_mut(), lines);
     adapter.conclude(exit, "")
 }
@@ -51,7 +39,7 @@ const DONE: &str = r#"{"type":"turn.completed","usage":{"input_tokens":10,"outpu
 
 #[test]
 fn codex_events_are_read() {
-    let mut codex = adapter(&profile(Runtime::Codex), None);
+    let mut codex = adapter(&profile(Runtime::Codex));
     let events = feed(
         codex.as_mut(),
         &[
@@ -113,7 +101,7 @@ fn codex_needs_the_turn_and_the_exit_code() {
 
 #[test]
 fn codex_tools_are_open_until_they_or_their_turn_end() {
-    let mut codex = adapter(&profile(Runtime::Codex), None);
+    let mut codex = adapter(&profile(Runtime::Codex));
     let start = |id: &str| {
         format!(
             r#"{{"type":"item.started","item":{{"id":"{id}","type":"command_execution","command":"sleep 9","status":"in_progress"}}}}"#
@@ -157,7 +145,7 @@ fn output_schema_needs_a_structured_answer() {
     let mut codex = profile(Runtime::Codex);
     codex.args = vec![("output-schema".to_owned(), ArgValue::Text("s.json".to_owned()))];
     for (text, ok) in [(r#"{\"a\": 1}"#, true), ("no json", false)] {
-        let mut adapter = adapter(&codex, None);
+        let mut adapter = adapter(&codex);
         let message = format!(
             r#"{{"type":"item.completed","item":{{"id":"i","type":"agent_message","text":"{text}"}}}}"#
         );
@@ -168,7 +156,7 @@ fn output_schema_needs_a_structured_answer() {
     let mut claude = profile(Runtime::ClaudeCode);
     claude.args = vec![("json-schema".to_owned(), ArgValue::Text("{}".to_owned()))];
     for (field, ok) in [(r#","structured_output":{"a":1}"#, true), ("", false)] {
-        let mut adapter = adapter(&claude, None);
+        let mut adapter = adapter(&claude);
         let result =
             format!(r#"{{"type":"result","subtype":"success","is_error":false,"result":"x"{field}}}"#);
         feed(adapter.as_mut(), &[&result]);
@@ -293,7 +281,7 @@ fn claude_code_results_add_up() {
 
 #[test]
 fn claude_code_events_are_read() {
-    let mut claude = adapter(&profile(Runtime::ClaudeCode), None);
+    let mut claude = adapter(&profile(Runtime::ClaudeCode));
     let events = feed(
         claude.as_mut(),
         &[
@@ -391,7 +379,7 @@ fn vex_events_are_all_known() {
     );
     let snapshot = std::fs::read_to_string(snapshot).unwrap();
     let lines: Vec<&str> = snapshot.lines().filter(|line| line.starts_with('{')).collect();
-    let mut vex = adapter(&profile(Runtime::Vex), None);
+    let mut vex = adapter(&profile(Runtime::Vex));
     let mut events = feed(vex.as_mut(), &lines);
     let limited = r#"{"v":1,"seq":1,"type":"retry","attempt":3,"delay_ms":9,"reason":"openai answered 429 Too Many Requests"}"#;
     events.extend(feed(vex.as_mut(), &[limited]));
@@ -408,7 +396,7 @@ fn vex_events_are_all_known() {
 
 #[test]
 fn generic_json_lines_are_read() {
-    let mut any = adapter(&profile(Runtime::Command), None);
+    let mut any = adapter(&profile(Runtime::Command));
     let events = feed(
         any.as_mut(),
         &[

@@ -55,8 +55,11 @@ impl Check<'_> {
                 .approve
                 .as_ref()
                 .is_some_and(|approve| !approve.calls.is_empty());
-            if has_rules && runtime == Some(Runtime::Command) {
-                let message = "the calls of an agent with the runtime `command` cannot be approved";
+            if let Some(runtime) = runtime.filter(|runtime| has_rules && !runtime.can_ask()) {
+                let message = format!(
+                    "the calls of an agent with the runtime `{}` cannot be approved",
+                    runtime.as_str()
+                );
                 let hint = "use `before: true` or `after: true`, and restrict the agent with its sandbox";
                 let at = format!("issue.stages.{name}.approve.calls");
                 self.report_at_key(Diagnostic::error("cannot_ask", at, message).hint(hint));
@@ -148,11 +151,8 @@ impl Check<'_> {
             .filter_map(|(_, stage)| Some(stage.agent.as_ref()?.0.as_str()))
             .collect();
         for (name, agent) in agents(file) {
-            let reports_cost = match agent.runtime {
-                Some(Runtime::Codex | Runtime::Command) => agent.price.is_some(),
-                Some(Runtime::ClaudeCode | Runtime::Vex) | None => true,
-            };
-            if !reports_cost && limited.contains(name.as_str()) {
+            let has_cost = agent.price.is_some() || agent.runtime.is_none_or(Runtime::reports_cost);
+            if !has_cost && limited.contains(name.as_str()) {
                 self.report_at_key(
                     Diagnostic::warning(
                         "no_price",

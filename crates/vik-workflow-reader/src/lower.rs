@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
-    AgentProfile, ArgsStyle, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry,
-    Runtime, Show, Stage, Workflow, WorkspaceRoot,
+    AgentProfile, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry, Runtime, Show,
+    Stage, Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
@@ -199,10 +199,7 @@ impl Check<'_> {
             runtime,
             model: agent.model.map(|model| model.0),
             args: agent.args.0,
-            args_style: agent.args_style.unwrap_or(match runtime {
-                Runtime::Codex => ArgsStyle::Repeat,
-                Runtime::ClaudeCode | Runtime::Vex | Runtime::Command => ArgsStyle::Join,
-            }),
+            args_style: agent.args_style.unwrap_or(runtime.args_style()),
             permission: agent.permission,
             sandbox: agent.sandbox,
             command: agent.command.0,

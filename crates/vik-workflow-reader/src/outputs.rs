@@ -7,7 +7,7 @@ use serde::Serialize;
 use vik_core::ids::AgentName;
 use vik_core::outputs::credentials::is_credential;
 use vik_core::outputs::{AllowList, MAX_ALLOW, MAX_OUTPUTS, OutputKind, OutputPolicy, OutputRule};
-use vik_core::workflow::{AgentProfile, Permission, Runtime, SandboxPolicy, SecretSource, Stage};
+use vik_core::workflow::{AgentProfile, Permission, SandboxPolicy, SecretSource, Stage};
 use vik_yaml::{Diagnostic, Node, join};
 
 use super::check::Check;
@@ -263,8 +263,7 @@ impl Check<'_> {
 
     /// Warns if the profile leaves the agent without a tool that writes files.
     fn output_tools(&mut self, stage: &Stage, profile: &AgentProfile) {
-        let has_none = matches!(profile.runtime, Runtime::ClaudeCode | Runtime::Vex);
-        if has_none && profile.permission == Permission::ReadOnly {
+        if !profile.runtime.can_write_when_read_only() && profile.permission == Permission::ReadOnly {
             let message = format!(
                 "the agent {} cannot write outputs: `permission: read-only` gives it no tool that writes",
                 quoted(stage.agent.as_str())

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
-use vik_agents::{LaunchContext, LoginSign, login_hint, login_signs, version_args};
+use vik_agents::{LaunchContext, LoginSign, driver};
 use vik_base::report::chain;
 use vik_core::ids::AgentName;
 use vik_core::workflow::{AgentProfile, Home, Runtime, Stage, Workflow};
@@ -89,7 +89,7 @@ fn environment(
     interactive: bool,
 ) -> Result<BTreeMap<String, String>, vik_agents::LaunchError> {
     let private = host.layout.agent_home(name);
-    let launch = vik_agents::launch(&LaunchContext {
+    let launch = driver(profile.runtime).launch(&LaunchContext {
         profile,
         workdir: &host.layout.issues_dir().join("sample"),
         vik: &host.vik,
@@ -129,12 +129,10 @@ impl Missing {
     fn check(&self, check: String, profile: &AgentProfile) -> Check {
         match self {
             Self::OnPath(name) => {
-                let hint = match (profile.runtime, profile.command.is_empty()) {
-                    (Runtime::Codex, true) => "install it: npm install -g @openai/codex".to_owned(),
-                    (Runtime::ClaudeCode, true) => {
-                        "install it: npm install -g @anthropic-ai/claude-code".to_owned()
-                    }
-                    _ => "install it, or set its path in `command`".to_owned(),
+                let install = driver(profile.runtime).install_command();
+                let hint = match install.filter(|_| profile.command.is_empty()) {
+                    Some(command) => format!("install it: {command}"),
+                    None => "install it, or set its path in `command`".to_owned(),
                 };
                 Check::error(
                     GROUP,
@@ -160,7 +158,7 @@ impl Missing {
 }
 
 fn locate(host: &Host, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Result<PathBuf, Missing> {
-    let Some(name) = vik_agents::program(profile) else {
+    let Some(name) = driver(profile.runtime).program(profile) else {
         return Ok(host.vik.clone());
     };
     if name.contains('/') && !Path::new(name).is_absolute() {
@@ -182,13 +180,12 @@ fn described(profile: &AgentProfile, program: &Path, version: Option<&str>) -> S
         .as_deref()
         .map(|model| format!(", model {model}"))
         .unwrap_or_default();
-    match (profile.runtime, version) {
-        (Runtime::Vex, None) if profile.command.is_empty() => format!("the built-in agent{model}"),
-        (Runtime::Vex, Some(version)) if profile.command.is_empty() => {
-            format!("the built-in agent, {version}{model}")
-        }
-        (_, None) => format!("{}{model}", program.display()),
-        (_, Some(version)) => format!("{version} ({}){model}", program.display()),
+    let is_built_in = driver(profile.runtime).program(profile).is_none();
+    match version {
+        None if is_built_in => format!("the built-in agent{model}"),
+        Some(version) if is_built_in => format!("the built-in agent, {version}{model}"),
+        None => format!("{}{model}", program.display()),
+        Some(version) => format!("{version} ({}){model}", program.display()),
     }
 }
 
@@ -201,7 +198,8 @@ async fn version(
     scratch: &Scratch,
     cancel: &CancellationToken,
 ) -> Check {
-    let version_args = version_args(profile.runtime);
+    let driver = driver(profile.runtime);
+    let version_args = driver.version_args();
     if version_args.is_empty() {
         return Check::ok(GROUP, check, described(profile, program, None));
     }
@@ -212,7 +210,7 @@ async fn version(
         .collect();
     // Some programs create files in their home as soon as they start.
     let mut env = env.clone();
-    for name in ["CODEX_HOME", "CLAUDE_CONFIG_DIR"] {
+    if let Some(name) = driver.home_variable() {
         env.insert(name.to_owned(), scratch.path().to_string_lossy().into_owned());
     }
     let program_path = program.display();
@@ -240,7 +238,8 @@ async fn version(
 
 /// Checks for signs of a login. Only names are shown, never values.
 fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String>) -> Option<Check> {
-    let signs = login_signs(profile, env);
+    let driver = driver(profile.runtime);
+    let signs = driver.login_signs(profile, env);
     if signs.is_empty() {
         return None;
     }
@@ -259,7 +258,7 @@ fn login(name: &AgentName, profile: &AgentProfile, env: &BTreeMap<String, String
             let locations: Vec<String> = signs.iter().map(sign_name).collect();
             let message = format!("no login found (looked for {})", locations.join(", "));
             let warning = Check::warning(GROUP, check, "agent_login", message);
-            match login_hint(profile) {
+            match driver.login_hint() {
                 Some(hint) => warning.hint(hint),
                 None => warning,
             }

@@ -19,147 +19,111 @@
 mod adapter;
 mod control;
 mod errors;
+mod launch;
 mod line;
 mod requests;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 pub(crate) use adapter::ClaudeCode;
-use vik_core::money::MicroUsd;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+use vik_core::workflow::{AgentProfile, Runtime};
 
-use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
+use crate::driver::is_hyphenated_uuid;
+use crate::login::{configured_folder, home_folder};
+use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
 
-const RULES: FlagRules = FlagRules {
-    reserved: &[
-        ReservedFlag {
-            names: &["print", "p"],
-            accepted_value: Some("true"),
-            instead: "Vik sets this flag",
-        },
-        ReservedFlag {
-            names: &["verbose"],
-            accepted_value: Some("true"),
-            instead: "Vik sets this flag",
-        },
-        ReservedFlag {
-            names: &["output-format"],
-            accepted_value: Some("stream-json"),
-            instead: "Vik requires the format `stream-json`",
-        },
-        ReservedFlag {
-            names: &["input-format"],
-            accepted_value: Some("text"),
-            instead: "Vik passes the prompt as text",
-        },
-        ReservedFlag {
-            names: &["model"],
-            accepted_value: None,
-            instead: "use `model` of the profile",
-        },
-        ReservedFlag {
-            names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
-            accepted_value: None,
-            instead: "Vik selects the conversation",
-        },
-    ],
-    permission_flags: &[
-        "permission-mode",
-        "dangerously-skip-permissions",
-        "allow-dangerously-skip-permissions",
-    ],
-};
+const HOME_VARIABLE: &str = "CLAUDE_CONFIG_DIR";
+const LOGIN_FILE: &str = ".credentials.json";
+const TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
 
-/// The tools that can change something. `Monitor` runs a shell command, too.
-const WRITING_TOOLS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
+pub(crate) struct ClaudeCodeDriver;
 
-/// Returns the `--max-budget-usd` of the profile's own flags.
-fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
-    profile
-        .args
-        .iter()
-        .find(|(name, _)| name.trim_start_matches('-') == "max-budget-usd")
-        .and_then(|(_, value)| match value {
-            ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
-            _ => None,
-        })
-}
-
-pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
-    let profile = cx.profile;
-    let model = profile.model.as_deref().ok_or(LaunchError::NoModel {
-        runtime: "claude_code",
-    })?;
-    let own = own_flags(profile, &RULES)?;
-    if cx.interactive && has_flag(profile, &["bare"]) {
-        // Measured: this flag skips the hook, and every call runs without approval.
-        return Err(LaunchError::NotInteractive {
-            runtime: "claude_code",
-            why: "`args.bare` disables its hooks",
-        });
+impl Driver for ClaudeCodeDriver {
+    fn runtime(&self) -> Runtime {
+        Runtime::ClaudeCode
     }
 
-    // Vik does the waiting: few retries, and a timeout for requests without an answer.
-    let mut set = vec![
-        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
-        ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
-        ("API_TIMEOUT_MS", "120000".to_owned()),
-    ];
-    if cx.is_root {
-        // Otherwise Claude Code refuses to bypass permissions as root.
-        set.push(("IS_SANDBOX", "1".to_owned()));
-    }
-    if let Some(home) = cx.private_home {
-        set.push(("CLAUDE_CONFIG_DIR", path_text(home)?.to_owned()));
-    }
-    if let Some(base_url) = &profile.base_url {
-        set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
+    fn launch(&self, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+        launch::launch(self, cx)
     }
 
-    let mut argv = if profile.command.is_empty() {
-        vec!["claude".to_owned()]
-    } else {
-        profile.command.clone()
-    };
-    argv.push("-p".to_owned());
-    argv.extend(own.argv);
-    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&["--verbose", "--output-format", "stream-json", "--model", model]);
-    if cx.interactive {
-        push(&["--input-format", "stream-json"]);
+    fn adapter(&self, profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
+        Box::new(ClaudeCode::new(profile, previous_total))
     }
-    if !own.has_permission_flag {
-        match profile.permission {
-            Permission::ReadOnly => {
-                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS]);
-            }
-            Permission::WorkspaceWrite | Permission::Full => {
-                push(&["--permission-mode", "bypassPermissions"]);
-            }
-        }
+
+    fn interactive_adapter(
+        &self,
+        profile: &AgentProfile,
+        previous_total: Option<PreviousTotal>,
+        input: &InitialInput<'_>,
+    ) -> Result<Box<dyn Adapter>, LaunchError> {
+        Ok(Box::new(ClaudeCode::interactive(
+            profile,
+            previous_total,
+            input.prompt,
+        )))
     }
-    // The last flag counts: the profile's own one stays if it is lower.
-    if let Some(budget) = cx
-        .budget
-        .usd
-        .filter(|budget| own_budget(profile).is_none_or(|own| *budget < own))
-    {
-        push(&["--max-budget-usd", &format!("{:.6}", budget.usd())]);
+
+    fn default_program(&self) -> Option<&'static str> {
+        Some("claude")
     }
-    match cx.resume {
-        Some(id) if !is_valid_session_id(profile.runtime, id) => {
-            return Err(LaunchError::BadResumeId {
-                runtime: "claude_code",
-                id: id.to_owned(),
-            });
-        }
-        Some(id) => push(&["--resume", id]),
-        None => push(&["--session-id", &cx.session_id.to_string()]),
+
+    fn install_command(&self) -> Option<&'static str> {
+        Some("npm install -g @anthropic-ai/claude-code")
     }
-    let mut env = environment(cx, &set);
-    if cx.interactive {
-        // Has the same effect as `--bare`.
-        env.remove("CLAUDE_CODE_SIMPLE");
+
+    fn version_args(&self) -> &'static [&'static str] {
+        &["--version"]
     }
-    Ok(Launch { argv, env })
+
+    fn enforces_scope_interactively(&self, profile: &AgentProfile) -> bool {
+        !launch::skips_hooks(profile)
+    }
+
+    fn is_valid_session_id(&self, id: &str) -> bool {
+        is_hyphenated_uuid(id)
+    }
+
+    fn missing_session_phrases(&self) -> &'static [&'static str] {
+        &["No conversation found", "requires a valid session ID"]
+    }
+
+    fn provider_names(&self) -> &'static [&'static str] {
+        &[TOKEN, HOME_VARIABLE, "NODE_EXTRA_CA_CERTS"]
+    }
+
+    fn provider_prefixes(&self) -> &'static [&'static str] {
+        &["ANTHROPIC_"]
+    }
+
+    fn temporary_variables(&self) -> &'static [&'static str] {
+        &["TMPDIR", "CLAUDE_CODE_TMPDIR"]
+    }
+
+    fn home_variable(&self) -> Option<&'static str> {
+        Some(HOME_VARIABLE)
+    }
+
+    fn state_paths(&self, _: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+        let folder = configured_folder(environment, HOME_VARIABLE, ".claude");
+        let beside = home_folder(environment, ".claude.json");
+        let beside = beside.filter(|_| !environment.contains_key(HOME_VARIABLE));
+        folder.into_iter().chain(beside).collect()
+    }
+
+    fn login_signs(&self, _: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
+        let variables = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", TOKEN].map(LoginSign::Variable);
+        let home = configured_folder(environment, HOME_VARIABLE, ".claude");
+        let file = home.map(|home| LoginSign::File(home.join(LOGIN_FILE)));
+        variables.into_iter().chain(file).collect()
+    }
+
+    fn login_files(&self) -> &'static [&'static str] {
+        &[LOGIN_FILE]
+    }
+
+    fn login_hint(&self) -> Option<&'static str> {
+        Some("run `claude` once and log in, or set ANTHROPIC_API_KEY")
+    }
 }

@@ -21,208 +21,105 @@
 //! `full`, which is `--dangerously-bypass-approvals-and-sandbox`.
 
 mod adapter;
+mod launch;
 mod line;
 mod message;
 mod server;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 pub(crate) use adapter::Codex;
-pub(crate) use server::AppServer;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+use vik_core::workflow::{AgentProfile, Runtime};
 
-use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
+use crate::driver::is_hyphenated_uuid;
+use crate::login::configured_folder;
+use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
 
-const RULES: FlagRules = FlagRules {
-    reserved: &[
-        ReservedFlag {
-            names: &["json", "experimental-json"],
-            accepted_value: Some("true"),
-            instead: "Vik requires the JSON output",
-        },
-        ReservedFlag {
-            names: &["model", "m"],
-            accepted_value: None,
-            instead: "use `model` of the profile",
-        },
-        ReservedFlag {
-            names: &["cd", "C"],
-            accepted_value: None,
-            instead: "the agent always runs in the workspace of the issue",
-        },
-        ReservedFlag {
-            names: &["skip-git-repo-check"],
-            accepted_value: Some("true"),
-            instead: "Vik sets this flag",
-        },
-    ],
-    permission_flags: &[
-        "sandbox",
-        "s",
-        "full-auto",
-        "yolo",
-        "dangerously-bypass-approvals-and-sandbox",
-        "approve-for-me",
-    ],
-};
+const HOME_VARIABLE: &str = "CODEX_HOME";
+const LOGIN_FILE: &str = "auth.json";
 
-/// Few retries: Vik does the long waits.
-const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
+pub(crate) struct CodexDriver;
 
-pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
-    let profile = cx.profile;
-    let model = profile
-        .model
-        .as_deref()
-        .ok_or(LaunchError::NoModel { runtime: "codex" })?;
-    let workdir = path_text(cx.workdir)?;
-    let own = own_flags(profile, &RULES)?;
-
-    let mut set = Vec::new();
-    if let Some(home) = cx.private_home {
-        set.push(("CODEX_HOME", path_text(home)?.to_owned()));
+impl Driver for CodexDriver {
+    fn runtime(&self) -> Runtime {
+        Runtime::Codex
     }
-    let env = environment(cx, &set);
 
-    let mut argv = if profile.command.is_empty() {
-        vec!["codex".to_owned()]
-    } else {
-        profile.command.clone()
-    };
-    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&[if cx.interactive { "app-server" } else { "exec" }]);
-    push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
-    if cx.interactive {
-        // Everything else is sent in the protocol.
-        if let Some(flag) = non_interactive_flag(profile) {
-            return Err(LaunchError::ReservedFlag {
-                runtime: "codex",
-                flag: flag.to_owned(),
-                instead: "`codex app-server`, which stages with `approve.calls` use, does not support it",
-            });
-        }
-        if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
-            push(&["-c", &git_root(workdir)]);
-        }
-    } else {
-        push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
+    fn launch(&self, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+        launch::launch(self, cx)
     }
-    if cx.interactive {
-        // The sandbox is selected when the thread starts.
-    } else if cx.in_sandbox {
-        // Codex's own sandbox cannot be nested in Vik's, which enforces the permission.
-        if let Some(flag) = own_sandbox(profile) {
-            return Err(LaunchError::SecondSandbox { flag });
-        }
-        if !own.has_permission_flag {
-            push(&["--dangerously-bypass-approvals-and-sandbox"]);
-        }
-    } else if !own.has_permission_flag {
-        match profile.permission {
-            Permission::ReadOnly => push(&["-s", "read-only"]),
-            Permission::WorkspaceWrite => {
-                push(&["-s", "workspace-write", "-c", &git_root(workdir)]);
-            }
-            Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
-        }
+
+    fn adapter(&self, profile: &AgentProfile, previous_total: Option<PreviousTotal>) -> Box<dyn Adapter> {
+        Box::new(Codex::new(profile, previous_total))
     }
-    push(&[
-        "-c",
-        "analytics.enabled=false",
-        "--disable",
-        "plugins",
-        "--disable",
-        "unified_exec_tty",
-    ]);
-    push(&["--disable", "unbounded_connection_retries"]);
-    if let Some(base_url) = &profile.base_url {
-        // Naming an unset variable would be an error; a local server may need no key.
-        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+
+    fn interactive_adapter(
+        &self,
+        profile: &AgentProfile,
+        previous_total: Option<PreviousTotal>,
+        input: &InitialInput<'_>,
+    ) -> Result<Box<dyn Adapter>, LaunchError> {
+        Ok(Box::new(server::AppServer::new(profile, previous_total, input)?))
+    }
+
+    fn default_program(&self) -> Option<&'static str> {
+        Some("codex")
+    }
+
+    fn install_command(&self) -> Option<&'static str> {
+        Some("npm install -g @openai/codex")
+    }
+
+    fn version_args(&self) -> &'static [&'static str] {
+        &["--version"]
+    }
+
+    fn enforces_scope_interactively(&self, profile: &AgentProfile) -> bool {
+        launch::non_interactive_flag(profile).is_none()
+    }
+
+    fn is_valid_session_id(&self, id: &str) -> bool {
+        is_hyphenated_uuid(id)
+    }
+
+    fn missing_session_phrases(&self) -> &'static [&'static str] {
+        &["no rollout found", "thread/resume failed"]
+    }
+
+    fn provider_names(&self) -> &'static [&'static str] {
+        &[
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENAI_ORGANIZATION",
+            "OPENAI_PROJECT",
+            "CODEX_API_KEY",
+            HOME_VARIABLE,
+        ]
+    }
+
+    fn home_variable(&self) -> Option<&'static str> {
+        Some(HOME_VARIABLE)
+    }
+
+    fn state_paths(&self, _: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+        configured_folder(environment, HOME_VARIABLE, ".codex")
             .into_iter()
-            .find(|key| env.contains_key(*key));
-        let key = key
-            .map(|key| format!(",env_key={}", toml_string(key)))
-            .unwrap_or_default();
-        let url = toml_string(base_url);
-        let provider = format!(
-            "model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}"
-        );
-        push(&["-c", "model_provider=vik", "-c", &provider]);
+            .collect()
     }
-    if let Some(thread) = cx.resume {
-        // With anything but a thread id Codex silently starts a new thread and exits with 0.
-        if !is_valid_session_id(profile.runtime, thread) {
-            return Err(LaunchError::BadResumeId {
-                runtime: "codex",
-                id: thread.to_owned(),
-            });
-        }
-        if !cx.interactive {
-            push(&["resume", thread]);
-        }
+
+    fn login_signs(&self, _: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<LoginSign> {
+        let variables = ["CODEX_API_KEY", "OPENAI_API_KEY"].map(LoginSign::Variable);
+        let home = configured_folder(environment, HOME_VARIABLE, ".codex");
+        let file = home.map(|home| LoginSign::File(home.join(LOGIN_FILE)));
+        variables.into_iter().chain(file).collect()
     }
-    if !cx.interactive {
-        push(&["-"]);
+
+    fn login_files(&self) -> &'static [&'static str] {
+        &[LOGIN_FILE]
     }
-    Ok(Launch { argv, env })
-}
 
-/// Returns the first of the profile's own flags that only `codex exec` accepts.
-pub(crate) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
-    let taken = |name: &str| {
-        matches!(
-            name.trim_start_matches('-'),
-            "c" | "config" | "enable" | "disable"
-        )
-    };
-    let mut flags = profile.args.iter();
-    let found = flags.find(|(name, value)| {
-        let fixed = RULES
-            .reserved
-            .iter()
-            .any(|fixed| fixed.names.contains(&name.trim_start_matches('-')));
-        !taken(name) && !fixed && !matches!(value, ArgValue::Switch(false))
-    });
-    found.map(|(name, _)| name.as_str())
-}
-
-/// Returns the setting that makes `.git` of the workspace writable in Codex's own sandbox.
-fn git_root(workdir: &str) -> String {
-    let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
-    format!("sandbox_workspace_write.writable_roots=[{git}]")
-}
-
-/// Returns the flag by which a profile asks for Codex's own sandbox.
-fn own_sandbox(profile: &AgentProfile) -> Option<String> {
-    let mut flags = profile.args.iter();
-    let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
-    let is_open = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "danger-full-access");
-    let found = flags.find(|(name, value)| is_sandbox(name) && !is_open(value));
-    found.map(|(name, _)| name.clone())
-}
-
-/// Returns a basic TOML string.
-fn toml_string(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn toml_string_escapes_any_path() {
-        assert_eq!(toml_string("/a\"b\\c\n"), r#""/a\"b\\c\u000A""#);
+    fn login_hint(&self) -> Option<&'static str> {
+        Some("run `codex login`, or set OPENAI_API_KEY")
     }
 }

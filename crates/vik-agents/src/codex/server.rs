@@ -26,9 +26,10 @@ use super::message::{
     ItemNotification, Limits, Message, RateLimitsNotification, Resolved, ThreadRef, ThreadResult,
     TurnNotification, UsageNotification, Warning,
 };
+use crate::launch::path_text;
 use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Verdict, json_string};
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink, path_text};
+use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink};
 
 /// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;

@@ -16,162 +16,106 @@
 
 mod adapter;
 mod approvals;
+mod launch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub(crate) use adapter::Vex;
-use vik_core::money::MicroUsd;
-use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+use vik_core::workflow::{AgentProfile, Runtime};
 
-use crate::environment::environment;
-use crate::flags::{FlagRules, ReservedFlag, own_flags};
-use crate::{Launch, LaunchContext, LaunchError, is_valid_session_id, path_text};
+use crate::login::configured_folder;
+use crate::{Adapter, Driver, InitialInput, Launch, LaunchContext, LaunchError, LoginSign, PreviousTotal};
 
-const RULES: FlagRules = FlagRules {
-    reserved: &[
-        ReservedFlag {
-            names: &["json"],
-            accepted_value: Some("true"),
-            instead: "Vik requires the JSON output",
-        },
-        ReservedFlag {
-            names: &["model", "m"],
-            accepted_value: None,
-            instead: "use `model` of the profile",
-        },
-        ReservedFlag {
-            names: &["provider"],
-            accepted_value: None,
-            instead: "use `provider` of the profile",
-        },
-        ReservedFlag {
-            names: &["base-url"],
-            accepted_value: None,
-            instead: "use `base_url` of the profile",
-        },
-        ReservedFlag {
-            names: &["cd", "C"],
-            accepted_value: None,
-            instead: "the agent always runs in the workspace of the issue",
-        },
-        ReservedFlag {
-            names: &["resume", "fork"],
-            accepted_value: None,
-            instead: "Vik selects the conversation",
-        },
-        ReservedFlag {
-            names: &["scope", "scope-env"],
-            accepted_value: None,
-            instead: "use `intent.owned_scope` of the stage",
-        },
-        ReservedFlag {
-            names: &["ask"],
-            accepted_value: None,
-            instead: "use `approve.calls` of the stage",
-        },
-    ],
-    permission_flags: &["permission"],
-};
+const HOME_VARIABLE: &str = "VEX_HOME";
+const MAX_SESSION_ID_BYTES: usize = 128;
 
-/// The variable with the scope of vex.
-const SCOPE_ENV: &str = "VIK_SCOPE";
+pub(crate) struct VexDriver;
 
-/// Returns the number of one of the profile's own flags.
-fn own_number<T: std::str::FromStr>(profile: &AgentProfile, flag: &str) -> Option<T> {
-    let (_, value) = profile
-        .args
-        .iter()
-        .find(|(name, _)| name.trim_start_matches('-') == flag)?;
-    match value {
-        ArgValue::Text(text) => text.parse().ok(),
-        _ => None,
+impl Driver for VexDriver {
+    fn runtime(&self) -> Runtime {
+        Runtime::Vex
     }
-}
 
-/// Returns whether vex can know the price of the model. A server at an address of the profile's own
-/// has no price list.
-fn is_priced(profile: &AgentProfile) -> bool {
-    let is_listed = !matches!(profile.provider.as_deref(), Some("ollama" | "local"));
-    profile.price.is_some() || (profile.base_url.is_none() && is_listed)
-}
+    fn launch(&self, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+        launch::launch(self, cx)
+    }
 
-pub(crate) fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
-    let profile = cx.profile;
-    let model = profile
-        .model
-        .as_deref()
-        .ok_or(LaunchError::NoModel { runtime: "vex" })?;
-    let own = own_flags(profile, &RULES)?;
+    fn adapter(&self, _: &AgentProfile, _: Option<PreviousTotal>) -> Box<dyn Adapter> {
+        Box::new(Vex::default())
+    }
 
-    let mut set = Vec::new();
-    if let Some(home) = cx.private_home {
-        set.push(("VEX_HOME", path_text(home)?.to_owned()));
+    fn interactive_adapter(
+        &self,
+        _: &AgentProfile,
+        _: Option<PreviousTotal>,
+        input: &InitialInput<'_>,
+    ) -> Result<Box<dyn Adapter>, LaunchError> {
+        Ok(Box::new(Vex::interactive(input.prompt)))
     }
-    if let Some(scope) = cx.scope {
-        // Lists of texts are always JSON.
-        set.push((SCOPE_ENV, serde_json::to_string(scope).unwrap_or_default()));
+
+    fn version_args(&self) -> &'static [&'static str] {
+        &["vex", "--version"]
     }
-    let mut argv = if profile.command.is_empty() {
-        vec![path_text(cx.vik)?.to_owned(), "vex".to_owned()]
-    } else {
-        profile.command.clone()
-    };
-    argv.push("exec".to_owned());
-    argv.extend(own.argv);
-    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
-    push(&["--json", "-m", model]);
-    if let Some(provider) = &profile.provider {
-        push(&["--provider", provider]);
+
+    fn enforces_scope(&self) -> bool {
+        true
     }
-    if let Some(base_url) = &profile.base_url {
-        push(&["--base-url", base_url]);
+
+    fn needs_subreaper(&self) -> bool {
+        true
     }
-    push(&["-C", path_text(cx.workdir)?]);
-    if !own.has_permission_flag {
-        let permission = match profile.permission {
-            Permission::ReadOnly => "read-only",
-            Permission::WorkspaceWrite => "workspace-write",
-            Permission::Full => "full",
+
+    fn is_valid_session_id(&self, id: &str) -> bool {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let is_short = !id.is_empty() && id.len() <= MAX_SESSION_ID_BYTES;
+        is_short && !id.starts_with(['-', '.']) && id.bytes().all(plain)
+    }
+
+    fn missing_session_phrases(&self) -> &'static [&'static str] {
+        &["no session", "no such session"]
+    }
+
+    fn provider_names(&self) -> &'static [&'static str] {
+        &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "OPENROUTER_API_KEY",
+        ]
+    }
+
+    fn provider_prefixes(&self) -> &'static [&'static str] {
+        &["VEX_"]
+    }
+
+    fn home_variable(&self) -> Option<&'static str> {
+        Some(HOME_VARIABLE)
+    }
+
+    fn state_paths(&self, _: &AgentProfile, environment: &BTreeMap<String, String>) -> Vec<PathBuf> {
+        let folder = if environment.contains_key(HOME_VARIABLE) {
+            configured_folder(environment, HOME_VARIABLE, ".vex")
+        } else {
+            configured_folder(environment, "XDG_STATE_HOME", ".local/state").map(|state| state.join("vex"))
         };
-        push(&["--permission", permission]);
+        folder.into_iter().collect()
     }
-    if cx.scope.is_some() {
-        push(&["--scope-env", SCOPE_ENV]);
-    }
-    if let Some(price) = &profile.price {
-        // A JSON string is also a TOML string.
-        let model = serde_json::Value::from(model);
-        for (key, usd) in [
-            ("input", price.input),
-            ("cached_input", price.cached_input),
-            ("cache_write", price.cache_write),
-            ("output", price.output),
-        ] {
-            push(&["--config", &format!("models.{model}.{key}={usd:?}")]);
+
+    fn login_signs(&self, profile: &AgentProfile, _: &BTreeMap<String, String>) -> Vec<LoginSign> {
+        match profile.provider.as_deref() {
+            Some(name) if name.contains("anthropic") || name.contains("messages") => {
+                vec![LoginSign::Variable("ANTHROPIC_API_KEY")]
+            }
+            Some(name) if name.contains("openai") || name.contains("responses") => {
+                vec![LoginSign::Variable("OPENAI_API_KEY")]
+            }
+            _ => Vec::new(),
         }
     }
-    // The last flag counts: the profile's own one stays if it is lower.
-    let own_usd = own_number(profile, "max-usd").map(MicroUsd::from_usd);
-    let usd = cx.budget.usd.filter(|_| is_priced(profile));
-    if let Some(usd) = usd.filter(|usd| own_usd.is_none_or(|own| *usd < own)) {
-        push(&["--max-usd", &format!("{:.6}", usd.usd())]);
+
+    fn login_hint(&self) -> Option<&'static str> {
+        Some("set the API key of its provider in the environment")
     }
-    let own_tokens = own_number(profile, "max-tokens");
-    // The daemon handles a budget of zero; vex accepts no such limit.
-    let tokens = cx.budget.tokens.filter(|tokens| *tokens > 0);
-    if let Some(tokens) = tokens.filter(|tokens| own_tokens.is_none_or(|own| *tokens < own)) {
-        push(&["--max-tokens", &tokens.to_string()]);
-    }
-    if let Some(id) = cx.resume {
-        if !is_valid_session_id(profile.runtime, id) {
-            return Err(LaunchError::BadResumeId {
-                runtime: "vex",
-                id: id.to_owned(),
-            });
-        }
-        push(&["--resume", id]);
-    }
-    push(&[if cx.interactive { "--ask" } else { "-" }]);
-    Ok(Launch {
-        argv,
-        env: environment(cx, &set),
-    })
 }

@@ -142,6 +142,31 @@ pub struct AgentProfile {
     pub estimate: Spend,
 }
 
+impl AgentProfile {
+    /// Returns the profile of an agent of which only the runtime is configured.
+    pub fn new(runtime: Runtime) -> Self {
+        Self {
+            runtime,
+            model: None,
+            args: Vec::new(),
+            args_style: runtime.args_style(),
+            permission: Permission::default(),
+            sandbox: None,
+            command: Vec::new(),
+            output: OutputFormat::default(),
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            secrets: Vec::new(),
+            home: Home::default(),
+            price: None,
+            provider: None,
+            base_url: None,
+            max_concurrency: None,
+            estimate: Spend::default(),
+        }
+    }
+}
+
 /// Which adapter speaks to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -160,6 +185,29 @@ impl Runtime {
     /// Returns whether conversations with the agent can be resumed.
     pub fn can_resume(self) -> bool {
         matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
+    }
+
+    /// Returns whether the agent can ask for approval of its calls.
+    pub fn can_ask(self) -> bool {
+        matches!(self, Self::Codex | Self::ClaudeCode | Self::Vex)
+    }
+
+    /// Returns whether the agent reports the cost of its work.
+    pub fn reports_cost(self) -> bool {
+        matches!(self, Self::ClaudeCode | Self::Vex)
+    }
+
+    /// Returns whether the agent has a tool that writes files with `permission: read-only`.
+    pub fn can_write_when_read_only(self) -> bool {
+        matches!(self, Self::Codex | Self::Command)
+    }
+
+    /// Returns how a list in `args` becomes flags, unless the profile says otherwise.
+    pub fn args_style(self) -> ArgsStyle {
+        match self {
+            Self::Codex => ArgsStyle::Repeat,
+            Self::ClaudeCode | Self::Vex | Self::Command => ArgsStyle::Join,
+        }
     }
 
     /// Returns the name used in the workflow file.

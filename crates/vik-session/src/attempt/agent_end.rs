@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use vik_agents::{Adapter, Conclusion, Exit, resume_failure};
+use vik_agents::{Adapter, Conclusion, Exit, driver};
 use vik_core::limits::{LimitHit, LimitScope, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, FailureClass, Usage};
@@ -56,7 +56,7 @@ impl AttemptContext<'_> {
         agent.conclusion = adapter.conclude(exit, &stderr);
         if let Some(resume) = &self.start().resume {
             let asked = &resume.provider_session_id;
-            let why = resume_failure(self.spec.profile.runtime, asked, &agent.conclusion);
+            let why = driver(self.spec.profile.runtime).resume_failure(asked, &agent.conclusion);
             agent.resume_failure = why.map(Cow::into_owned);
         }
     }

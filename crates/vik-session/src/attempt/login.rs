@@ -126,7 +126,7 @@ impl AttemptContext<'_> {
         LoginSync {
             profile: layout.agent_home(&start.stage.agent),
             issue: layout.issue_agent_home(&start.issue.id, &start.stage.agent),
-            files: vik_agents::login_files(self.spec.profile.runtime),
+            files: vik_agents::driver(self.spec.profile.runtime).login_files(),
         }
     }
 }

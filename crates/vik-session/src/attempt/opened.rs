@@ -196,9 +196,9 @@ impl Attempt {
             let reason = format!("unknown agent `{}`", start.stage.agent);
             AttemptFailure::failed(FailureClass::Usage, reason)
         })?;
-        let refused = start
-            .resume
-            .take_if(|resume| !vik_agents::is_valid_session_id(profile.runtime, &resume.provider_session_id));
+        let refused = start.resume.take_if(|resume| {
+            !vik_agents::driver(profile.runtime).is_valid_session_id(&resume.provider_session_id)
+        });
         Ok(AttemptRecord {
             schema: 2,
             run_id: start.run,

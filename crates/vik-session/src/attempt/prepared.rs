@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vik_agents::LaunchContext;
+use vik_agents::{LaunchContext, driver};
 use vik_base::report;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::AgentProfile;
@@ -73,24 +73,25 @@ impl<'a> Prepared<'a> {
             .map_err(|error| broken("cannot create the agent's home", &error))?;
         let mut profile = cx.spec.profile.clone();
         resolve_base_url(&mut profile, &host.workflow_dir);
-        let launch = vik_agents::launch(&LaunchContext {
-            profile: &profile,
-            workdir,
-            vik: &host.vik,
-            private_home: home.as_deref(),
-            session_id: start.attempt_id.0,
-            resume: start
-                .resume
-                .as_ref()
-                .map(|resume| resume.provider_session_id.as_str()),
-            budget: start.budget,
-            in_sandbox: cx.sandbox_policy().is_some(),
-            interactive: asks,
-            scope: start.intent.scope.as_ref(),
-            is_root: nix::unistd::geteuid().is_root(),
-            environment: &host.environment.shared(),
-        })
-        .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
+        let launch = driver(profile.runtime)
+            .launch(&LaunchContext {
+                profile: &profile,
+                workdir,
+                vik: &host.vik,
+                private_home: home.as_deref(),
+                session_id: start.attempt_id.0,
+                resume: start
+                    .resume
+                    .as_ref()
+                    .map(|resume| resume.provider_session_id.as_str()),
+                budget: start.budget,
+                in_sandbox: cx.sandbox_policy().is_some(),
+                interactive: asks,
+                scope: start.intent.scope.as_ref(),
+                is_root: nix::unistd::geteuid().is_root(),
+                environment: &host.environment.shared(),
+            })
+            .map_err(|error| AttemptFailure::failed(FailureClass::Usage, report::chain(&error)))?;
         let mut env = launch.env;
         cx.add_vik_variables(&mut env);
         let secret_variables = scripts.secret_variables(&profile.secrets);

@@ -109,7 +109,7 @@ fn writable_by_agents(host: &Host, subject: SandboxSubject<'_>) -> Vec<PathBuf> 
         let homes = Homes::of_process(&host.environment, &env, Path::new("/"));
         for home in homes.all() {
             env.insert("HOME".to_owned(), home.to_string_lossy().into_owned());
-            places.extend(vik_agents::state_paths(profile, &env));
+            places.extend(vik_agents::driver(profile.runtime).state_paths(profile, &env));
         }
         let stages = workflow.issue.stages.iter().filter(|stage| stage.agent == *name);
         for policy in stages.filter_map(|stage| SandboxPolicy::of(profile, stage)) {

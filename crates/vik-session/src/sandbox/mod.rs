@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use vik_agents::driver;
 use vik_base::report::{ErrorCode, Exit, Failure};
 use vik_core::ids::IssueId;
 use vik_core::scope::Scope;
@@ -92,8 +93,9 @@ pub fn confine(
             .map_err(io::Error::other)?;
         create_private_dir_below(host.layout.root(), relative)?;
     }
+    // A program other than an agent gets the variables of an unknown command.
     let runtime = subject.agent.map_or(Runtime::Command, |profile| profile.runtime);
-    let temporary = vik_agents::temporary_variables(runtime).iter();
+    let temporary = driver(runtime).temporary_variables().iter();
     let caches = [("npm_config_cache", cache.join("npm")), ("XDG_CACHE_HOME", cache)];
     for (name, path) in temporary.map(|name| (*name, tmp.clone())).chain(caches) {
         let is_own = |profile: &AgentProfile| {
@@ -124,7 +126,9 @@ pub fn confine(
     };
     let homes = Homes::of_process(&host.environment, env, subject.workdir);
     let opened = AllowedPaths::new(host, policy, subject, &homes)?;
-    let state_paths = subject.agent.map(|profile| vik_agents::state_paths(profile, env));
+    let state_paths = subject
+        .agent
+        .map(|profile| driver(profile.runtime).state_paths(profile, env));
     let state_paths = state_paths.unwrap_or_default();
     let mut write = vec![scratch];
     for path in &state_paths {
@@ -198,8 +202,7 @@ fn plan(
         write,
         read: Reads::AllBut { hidden, shown },
         calls: Some(Calls {
-            // vex ends the process trees of its own tools, and proves that they ended.
-            subreaper: agent.is_some_and(|profile| profile.runtime == Runtime::Vex),
+            subreaper: agent.is_some_and(|profile| driver(profile.runtime).needs_subreaper()),
             ..calls(policy)
         }),
         limits: SandboxLimits {

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 use vik_agents::{Conclusion, Exit, LaunchContext};
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 use vik_testkit::TestEnv;
 
 pub(crate) struct AgentRun {
@@ -19,27 +19,10 @@ pub(crate) struct AgentRun {
 
 pub(crate) fn profile(runtime: Runtime) -> AgentProfile {
     AgentProfile {
-        runtime,
         model: Some("some-model".to_owned()),
-        args: Vec::new(),
-        args_style: if runtime == Runtime::Codex {
-            ArgsStyle::Repeat
-        } else {
-            ArgsStyle::Join
-        },
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: BTreeMap::new(),
         env_pass: vec![TestEnv::MARK.to_owned()],
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(runtime)
     }
 }
 
@@ -48,21 +31,22 @@ pub(crate) fn start(env: &TestEnv, profile: &AgentProfile, prompt: &str) -> Chil
     let mut environment: BTreeMap<String, String> = env.environment().into_iter().collect();
     environment.insert("OPENAI_API_KEY".to_owned(), "sk-scripted".to_owned());
     environment.insert("ANTHROPIC_API_KEY".to_owned(), "sk-scripted".to_owned());
-    let launch = vik_agents::launch(&LaunchContext {
-        profile,
-        workdir: &env.work(),
-        vik: std::path::Path::new("/bin/false"),
-        private_home: None,
-        session_id: uuid::Uuid::now_v7(),
-        resume: None,
-        budget: vik_core::limits::Limit::default(),
-        scope: None,
-        in_sandbox: false,
-        interactive: false,
-        is_root: nix::unistd::geteuid().is_root(),
-        environment: &environment,
-    })
-    .unwrap();
+    let launch = vik_agents::driver(profile.runtime)
+        .launch(&LaunchContext {
+            profile,
+            workdir: &env.work(),
+            vik: std::path::Path::new("/bin/false"),
+            private_home: None,
+            session_id: uuid::Uuid::now_v7(),
+            resume: None,
+            budget: vik_core::limits::Limit::default(),
+            scope: None,
+            in_sandbox: false,
+            interactive: false,
+            is_root: nix::unistd::geteuid().is_root(),
+            environment: &environment,
+        })
+        .unwrap();
     let mut command = env.command(&launch.argv[0]);
     command.args(&launch.argv[1..]).env_clear().envs(&launch.env);
     command
@@ -83,7 +67,7 @@ impl AgentRun {
     /// Waits until an agent exits.
     pub(crate) fn wait(child: Child, profile: &AgentProfile) -> Self {
         let output = child.wait_with_output().unwrap();
-        let mut adapter = vik_agents::adapter(profile, None);
+        let mut adapter = vik_agents::driver(profile.runtime).adapter(profile, None);
         let mut events = Vec::new();
         for line in output
             .stdout

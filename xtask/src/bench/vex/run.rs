@@ -1,12 +1,11 @@
 //! One run of one agent, and its resource usage.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use vik_agents::LaunchContext;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 use vik_testkit::RealAgent;
 use vik_testkit::server::ModelServer;
 
@@ -53,23 +52,12 @@ impl Agent {
     fn launch(&self, folder: &Path, server: &ModelServer) -> TaskResult<vik_agents::Launch> {
         let codex = self.runtime == Runtime::Codex;
         let profile = AgentProfile {
-            runtime: self.runtime,
             model: Some(self.model.to_owned()),
-            args: Vec::new(),
-            args_style: if codex { ArgsStyle::Repeat } else { ArgsStyle::Join },
-            permission: Permission::WorkspaceWrite,
-            sandbox: None,
             command: vec![self.program.to_string_lossy().into_owned()],
             output: OutputFormat::Jsonl,
-            env: BTreeMap::new(),
-            env_pass: Vec::new(),
-            secrets: Vec::new(),
-            home: Home::User,
-            price: None,
             provider: (self.runtime == Runtime::Vex).then(|| "anthropic".to_owned()),
             base_url: Some(if codex { server.v1() } else { server.url() }),
-            max_concurrency: None,
-            estimate: Default::default(),
+            ..AgentProfile::new(self.runtime)
         };
         let home = folder.join("home").to_string_lossy().into_owned();
         let path = std::env::var("PATH").unwrap_or_default();
@@ -82,7 +70,7 @@ impl Agent {
         let environment = environment
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
-        let launched = vik_agents::launch(&LaunchContext {
+        let launched = vik_agents::driver(profile.runtime).launch(&LaunchContext {
             profile: &profile,
             workdir: &folder.join("work"),
             vik: Path::new("/bin/false"),

@@ -5,30 +5,15 @@ use std::path::PathBuf;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use vik_core::outcome::Usage;
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission, Runtime};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 
 use super::*;
 use crate::attempt::AttemptHandle;
 
 fn profile() -> AgentProfile {
     AgentProfile {
-        runtime: Runtime::Codex,
-        model: None,
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::ReadOnly,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: Default::default(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(Runtime::Codex)
     }
 }
 
@@ -73,7 +58,7 @@ impl Files {
     }
 
     fn follower_of(&self, reopened: vik_store::Reopened) -> OutputReader {
-        let adapter = vik_agents::adapter(&profile(), None);
+        let adapter = vik_agents::driver(Runtime::Codex).adapter(&profile(), None);
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
             limit: self.limit,

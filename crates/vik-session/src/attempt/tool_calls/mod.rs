@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict};
+use vik_agents::{Adapter, AgentRequest, ApprovalRequest, InitialInput, PreviousTotal, Verdict, driver};
+
 use vik_base::report;
 use vik_core::approval::{self, Answer, Call, Request, TIME_LIMIT};
 use vik_core::event::Event;
@@ -22,7 +23,7 @@ use vik_core::ids::AttemptId;
 use vik_core::machine::Answered;
 use vik_core::outcome::FailureClass;
 use vik_core::scope::Scope;
-use vik_core::workflow::{ApprovePolicy, CallRule, Runtime};
+use vik_core::workflow::{ApprovePolicy, CallRule};
 use vik_store::{AttemptFailure, Journal, Step, StoreError};
 use vik_workspace::fs as private;
 
@@ -106,16 +107,16 @@ impl AttemptContext<'_> {
     /// Returns whether the agent is to ask before each call.
     pub(super) fn asks_before_calls(&self) -> bool {
         let start = self.start();
-        // vex enforces a scope itself; an agent that cannot ask is checked at its end.
+        let profile = &self.spec.profile;
         start.stage.asks_before_calls()
-            || (start.intent.scope.is_some() && vik_agents::enforces_scope_interactively(&self.spec.profile))
+            || (start.intent.scope.is_some() && driver(profile.runtime).enforces_scope_interactively(profile))
     }
 
     /// Returns the adapter of the agent, interactive or not: an earlier daemon may have started it.
     pub(super) fn adapter(&self, before: Option<PreviousTotal>) -> Result<Box<dyn Adapter>, AttemptFailure> {
         let profile = &self.spec.profile;
         if !self.files.stdin().exists() {
-            return Ok(vik_agents::adapter(profile, before));
+            return Ok(driver(profile.runtime).adapter(profile, before));
         }
         let start = self.start();
         let failed = |reason: String| AttemptFailure::failed(FailureClass::Usage, reason);
@@ -131,7 +132,8 @@ impl AttemptContext<'_> {
                 .map(|resume| resume.provider_session_id.as_str()),
             in_sandbox: self.sandbox_policy().is_some(),
         };
-        vik_agents::interactive_adapter(profile, before, &initial_input)
+        driver(profile.runtime)
+            .interactive_adapter(profile, before, &initial_input)
             .map_err(|error| failed(report::chain(&error)))
     }
 
@@ -146,8 +148,8 @@ impl AttemptContext<'_> {
         let waited = WaitTime::of(&journal.lock().unwrap_or_else(PoisonError::into_inner));
         let scope = start.intent.scope.clone();
         Ok(Some(ToolCallApprovals {
-            // vex itself refuses calls out of scope, based on the path that it actually opens.
-            scope: scope.filter(|_| self.spec.profile.runtime != Runtime::Vex),
+            // An agent that refuses such calls itself checks the path that it actually opens.
+            scope: scope.filter(|_| !driver(self.spec.profile.runtime).enforces_scope()),
             policy: start.stage.approve.clone(),
             workdir: self.host().layout.issue_dir(&start.issue.id),
             journal,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use vik_core::workflow::{AgentProfile, ArgsStyle, Home, OutputFormat, Permission};
+use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
 use vik_store::SessionLog;
 
 use super::*;
@@ -40,23 +40,8 @@ struct Scene {
 
 fn profile() -> AgentProfile {
     AgentProfile {
-        runtime: Runtime::ClaudeCode,
-        model: None,
-        args: Vec::new(),
-        args_style: ArgsStyle::Repeat,
-        permission: Permission::WorkspaceWrite,
-        sandbox: None,
-        command: Vec::new(),
         output: OutputFormat::Jsonl,
-        env: Default::default(),
-        env_pass: Vec::new(),
-        secrets: Vec::new(),
-        home: Home::User,
-        price: None,
-        provider: None,
-        base_url: None,
-        max_concurrency: None,
-        estimate: Default::default(),
+        ..AgentProfile::new(Runtime::ClaudeCode)
     }
 }
 
@@ -106,7 +91,9 @@ impl Scene {
             resume: None,
             in_sandbox: false,
         };
-        let adapter = vik_agents::interactive_adapter(&profile(), None, &initial_input).unwrap();
+        let adapter = driver(Runtime::ClaudeCode)
+            .interactive_adapter(&profile(), None, &initial_input)
+            .unwrap();
         let log = SessionLog::reopen(&path("log")).unwrap();
         let updates = self.updates.clone();
         let kept = KeptOutput {

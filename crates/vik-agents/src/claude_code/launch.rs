@@ -1,0 +1,137 @@
+//! The command line of Claude Code.
+
+use vik_core::money::MicroUsd;
+use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+
+use super::HOME_VARIABLE;
+use crate::environment::environment;
+use crate::flags::{FlagRules, ReservedFlag, has_flag, own_flags};
+use crate::launch::path_text;
+use crate::{Driver, Launch, LaunchContext, LaunchError};
+
+const RULES: FlagRules = FlagRules {
+    reserved: &[
+        ReservedFlag {
+            names: &["print", "p"],
+            accepted_value: Some("true"),
+            instead: "Vik sets this flag",
+        },
+        ReservedFlag {
+            names: &["verbose"],
+            accepted_value: Some("true"),
+            instead: "Vik sets this flag",
+        },
+        ReservedFlag {
+            names: &["output-format"],
+            accepted_value: Some("stream-json"),
+            instead: "Vik requires the format `stream-json`",
+        },
+        ReservedFlag {
+            names: &["input-format"],
+            accepted_value: Some("text"),
+            instead: "Vik passes the prompt as text",
+        },
+        ReservedFlag {
+            names: &["model"],
+            accepted_value: None,
+            instead: "use `model` of the profile",
+        },
+        ReservedFlag {
+            names: &["session-id", "resume", "r", "continue", "c", "fork-session"],
+            accepted_value: None,
+            instead: "Vik selects the conversation",
+        },
+    ],
+    permission_flags: &[
+        "permission-mode",
+        "dangerously-skip-permissions",
+        "allow-dangerously-skip-permissions",
+    ],
+};
+
+/// The tools that can change something. `Monitor` runs a shell command, too.
+const WRITING_TOOLS: &str = "Bash,Edit,EnterWorktree,Monitor,NotebookEdit,Write";
+
+/// Returns whether the profile's own flags disable the hook that asks before calls. Measured: every
+/// call runs without approval then.
+pub(super) fn skips_hooks(profile: &AgentProfile) -> bool {
+    has_flag(profile, &["bare"])
+}
+
+/// Returns the `--max-budget-usd` of the profile's own flags.
+fn own_budget(profile: &AgentProfile) -> Option<MicroUsd> {
+    profile
+        .args
+        .iter()
+        .find(|(name, _)| name.trim_start_matches('-') == "max-budget-usd")
+        .and_then(|(_, value)| match value {
+            ArgValue::Text(text) => text.parse().ok().map(MicroUsd::from_usd),
+            _ => None,
+        })
+}
+
+pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let profile = cx.profile;
+    let model = cx.model()?;
+    let own = own_flags(profile, &RULES)?;
+    if cx.interactive && skips_hooks(profile) {
+        return Err(LaunchError::NotInteractive {
+            runtime: "claude_code",
+            why: "`args.bare` disables its hooks",
+        });
+    }
+
+    // Vik does the waiting: few retries, and a timeout for requests without an answer.
+    let mut set = vec![
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
+        ("CLAUDE_CODE_MAX_RETRIES", "3".to_owned()),
+        ("API_TIMEOUT_MS", "120000".to_owned()),
+    ];
+    if cx.is_root {
+        // Otherwise Claude Code refuses to bypass permissions as root.
+        set.push(("IS_SANDBOX", "1".to_owned()));
+    }
+    if let Some(home) = cx.private_home {
+        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
+    }
+    if let Some(base_url) = &profile.base_url {
+        set.push(("ANTHROPIC_BASE_URL", base_url.clone()));
+    }
+
+    let mut argv = cx.program(driver);
+    argv.push("-p".to_owned());
+    argv.extend(own.argv);
+    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+    push(&["--verbose", "--output-format", "stream-json", "--model", model]);
+    if cx.interactive {
+        push(&["--input-format", "stream-json"]);
+    }
+    if !own.has_permission_flag {
+        match profile.permission {
+            Permission::ReadOnly => {
+                push(&["--permission-mode", "default", "--disallowedTools", WRITING_TOOLS]);
+            }
+            Permission::WorkspaceWrite | Permission::Full => {
+                push(&["--permission-mode", "bypassPermissions"]);
+            }
+        }
+    }
+    // The last flag counts: the profile's own one stays if it is lower.
+    if let Some(budget) = cx
+        .budget
+        .usd
+        .filter(|budget| own_budget(profile).is_none_or(|own| *budget < own))
+    {
+        push(&["--max-budget-usd", &format!("{:.6}", budget.usd())]);
+    }
+    match cx.resume_id(driver)? {
+        Some(id) => push(&["--resume", id]),
+        None => push(&["--session-id", &cx.session_id.to_string()]),
+    }
+    let mut env = environment(driver, cx, &set);
+    if cx.interactive {
+        // Has the same effect as `--bare`.
+        env.remove("CLAUDE_CODE_SIMPLE");
+    }
+    Ok(Launch { argv, env })
+}

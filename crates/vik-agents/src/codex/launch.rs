@@ -1,0 +1,189 @@
+//! The command line of Codex.
+
+use vik_core::workflow::{AgentProfile, ArgValue, Permission};
+
+use super::HOME_VARIABLE;
+use crate::environment::environment;
+use crate::flags::{FlagRules, ReservedFlag, own_flags};
+use crate::launch::path_text;
+use crate::{Driver, Launch, LaunchContext, LaunchError};
+
+const RULES: FlagRules = FlagRules {
+    reserved: &[
+        ReservedFlag {
+            names: &["json", "experimental-json"],
+            accepted_value: Some("true"),
+            instead: "Vik requires the JSON output",
+        },
+        ReservedFlag {
+            names: &["model", "m"],
+            accepted_value: None,
+            instead: "use `model` of the profile",
+        },
+        ReservedFlag {
+            names: &["cd", "C"],
+            accepted_value: None,
+            instead: "the agent always runs in the workspace of the issue",
+        },
+        ReservedFlag {
+            names: &["skip-git-repo-check"],
+            accepted_value: Some("true"),
+            instead: "Vik sets this flag",
+        },
+    ],
+    permission_flags: &[
+        "sandbox",
+        "s",
+        "full-auto",
+        "yolo",
+        "dangerously-bypass-approvals-and-sandbox",
+        "approve-for-me",
+    ],
+};
+
+/// Few retries: Vik does the long waits.
+const RETRIES: &str = "request_max_retries=2,stream_max_retries=2";
+
+pub(super) fn launch(driver: &dyn Driver, cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    let profile = cx.profile;
+    let model = cx.model()?;
+    let workdir = path_text(cx.workdir)?;
+    let own = own_flags(profile, &RULES)?;
+
+    let mut set = Vec::new();
+    if let Some(home) = cx.private_home {
+        set.push((HOME_VARIABLE, path_text(home)?.to_owned()));
+    }
+    let env = environment(driver, cx, &set);
+
+    let mut argv = cx.program(driver);
+    let mut push = |args: &[&str]| argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+    push(&[if cx.interactive { "app-server" } else { "exec" }]);
+    push(&own.argv.iter().map(String::as_str).collect::<Vec<_>>());
+    if cx.interactive {
+        // Everything else is sent in the protocol.
+        if let Some(flag) = non_interactive_flag(profile) {
+            return Err(LaunchError::ReservedFlag {
+                runtime: "codex",
+                flag: flag.to_owned(),
+                instead: "`codex app-server`, which stages with `approve.calls` use, does not support it",
+            });
+        }
+        if !cx.in_sandbox && profile.permission == Permission::WorkspaceWrite {
+            push(&["-c", &git_root(workdir)]);
+        }
+    } else {
+        push(&["--json", "-m", model, "-C", workdir, "--skip-git-repo-check"]);
+    }
+    if cx.interactive {
+        // The sandbox is selected when the thread starts.
+    } else if cx.in_sandbox {
+        // Codex's own sandbox cannot be nested in Vik's, which enforces the permission.
+        if let Some(flag) = own_sandbox(profile) {
+            return Err(LaunchError::SecondSandbox { flag });
+        }
+        if !own.has_permission_flag {
+            push(&["--dangerously-bypass-approvals-and-sandbox"]);
+        }
+    } else if !own.has_permission_flag {
+        match profile.permission {
+            Permission::ReadOnly => push(&["-s", "read-only"]),
+            Permission::WorkspaceWrite => {
+                push(&["-s", "workspace-write", "-c", &git_root(workdir)]);
+            }
+            Permission::Full => push(&["--dangerously-bypass-approvals-and-sandbox"]),
+        }
+    }
+    push(&[
+        "-c",
+        "analytics.enabled=false",
+        "--disable",
+        "plugins",
+        "--disable",
+        "unified_exec_tty",
+    ]);
+    push(&["--disable", "unbounded_connection_retries"]);
+    if let Some(base_url) = &profile.base_url {
+        // Naming an unset variable would be an error; a local server may need no key.
+        let key = ["CODEX_API_KEY", "OPENAI_API_KEY"]
+            .into_iter()
+            .find(|key| env.contains_key(*key));
+        let key = key
+            .map(|key| format!(",env_key={}", toml_string(key)))
+            .unwrap_or_default();
+        let url = toml_string(base_url);
+        let provider = format!(
+            "model_providers.vik={{name=\"vik\",base_url={url},wire_api=\"responses\"{key},{RETRIES}}}"
+        );
+        push(&["-c", "model_provider=vik", "-c", &provider]);
+    }
+    // With anything but a thread id Codex silently starts a new thread and exits with 0.
+    let thread = cx.resume_id(driver)?;
+    if !cx.interactive {
+        if let Some(thread) = thread {
+            push(&["resume", thread]);
+        }
+        push(&["-"]);
+    }
+    Ok(Launch { argv, env })
+}
+
+/// Returns the first of the profile's own flags that only `codex exec` accepts.
+pub(super) fn non_interactive_flag(profile: &AgentProfile) -> Option<&str> {
+    let taken = |name: &str| {
+        matches!(
+            name.trim_start_matches('-'),
+            "c" | "config" | "enable" | "disable"
+        )
+    };
+    let mut flags = profile.args.iter();
+    let found = flags.find(|(name, value)| {
+        let fixed = RULES
+            .reserved
+            .iter()
+            .any(|fixed| fixed.names.contains(&name.trim_start_matches('-')));
+        !taken(name) && !fixed && !matches!(value, ArgValue::Switch(false))
+    });
+    found.map(|(name, _)| name.as_str())
+}
+
+/// Returns the setting that makes `.git` of the workspace writable in Codex's own sandbox.
+fn git_root(workdir: &str) -> String {
+    let git = toml_string(&format!("{}/.git", workdir.trim_end_matches('/')));
+    format!("sandbox_workspace_write.writable_roots=[{git}]")
+}
+
+/// Returns the flag by which a profile asks for Codex's own sandbox.
+fn own_sandbox(profile: &AgentProfile) -> Option<String> {
+    let mut flags = profile.args.iter();
+    let is_sandbox = |name: &str| matches!(name.trim_start_matches('-'), "sandbox" | "s");
+    let is_open = |value: &ArgValue| matches!(value, ArgValue::Text(text) if text == "danger-full-access");
+    let found = flags.find(|(name, value)| is_sandbox(name) && !is_open(value));
+    found.map(|(name, _)| name.clone())
+}
+
+/// Returns a basic TOML string.
+fn toml_string(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toml_string_escapes_any_path() {
+        assert_eq!(toml_string("/a\"b\\c\n"), r#""/a\"b\\c\u000A""#);
+    }
+}
