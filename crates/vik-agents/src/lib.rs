@@ -19,6 +19,7 @@ mod error;
 mod flags;
 mod launch;
 mod login;
+mod reader;
 mod request;
 mod reset;
 mod state;

@@ -26,6 +26,44 @@ pub enum AgentRequest {
     ProtocolError(String),
 }
 
+/// The requests that an adapter has not handed over yet.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    requests: Vec<AgentRequest>,
+    is_closed: bool,
+}
+
+impl Outbox {
+    /// Creates an outbox with a line for the agent's stdin.
+    pub(crate) fn starting_with(line: String) -> Self {
+        Self {
+            requests: vec![AgentRequest::Send(line)],
+            is_closed: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, request: AgentRequest) {
+        self.requests.push(request);
+    }
+
+    /// Sends a line to the agent's stdin.
+    pub(crate) fn send(&mut self, line: impl Into<String>) {
+        self.push(AgentRequest::Send(line.into()));
+    }
+
+    /// Closes the agent's stdin.
+    pub(crate) fn close(&mut self) {
+        if !self.is_closed {
+            self.is_closed = true;
+            self.push(AgentRequest::Close);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.requests)
+    }
+}
+
 /// A call that waits for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalRequest {

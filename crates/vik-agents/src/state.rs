@@ -1,11 +1,13 @@
 //! The state that every adapter keeps of its session.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde_json::value::RawValue;
+use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
-use crate::{Conclusion, Exit, classify};
+use crate::{Conclusion, Exit, Sink, classify, wire};
 
 /// The maximum bytes of the message in the conclusion.
 const MESSAGE_MAX: usize = 256 * 1024;
@@ -124,6 +126,76 @@ impl Session {
         }
     }
 
+    /// Reports the start of a session, with the provider's id, the version of the agent and the
+    /// model.
+    pub(crate) fn start(
+        &mut self,
+        id: Option<Cow<'_, str>>,
+        agent_version: Option<Cow<'_, str>>,
+        model: Option<Cow<'_, str>>,
+        sink: &mut Sink<'_>,
+    ) {
+        if let Some(id) = &id {
+            self.set_id(id);
+        }
+        sink(Event::SessionStarted {
+            provider_session_id: id,
+            agent_version,
+            model,
+        });
+    }
+
+    /// Reports a message of the agent. One of a sub-agent (`is_main` is false) is never the last
+    /// message of the session.
+    pub(crate) fn message(&mut self, text: Cow<'_, str>, is_main: bool, sink: &mut Sink<'_>) {
+        self.clear_fault();
+        if is_main {
+            self.set_last_message(&text);
+        }
+        self.set_activity("writing");
+        sink(Event::Message { text });
+    }
+
+    /// Reports the start of a tool call.
+    pub(crate) fn open_tool(
+        &mut self,
+        call_id: Cow<'_, str>,
+        tool: Cow<'_, str>,
+        input: Option<&RawValue>,
+        sink: &mut Sink<'_>,
+    ) {
+        self.open_tools.open(&call_id);
+        self.set_tool_activity(&tool, input);
+        let input = wire::present(input).map(Into::into);
+        sink(Event::ToolCall { call_id, tool, input });
+    }
+
+    /// Records and reports an error. One that is not fatal does not, or not yet, end the session.
+    pub(crate) fn error(
+        &mut self,
+        message: Cow<'_, str>,
+        fatal: bool,
+        failure_class: Option<FailureClass>,
+        http_status: Option<u16>,
+        sink: &mut Sink<'_>,
+    ) {
+        self.record_fault(&message, failure_class, http_status);
+        sink(Event::Error {
+            message,
+            fatal,
+            failure_class,
+            http_status,
+        });
+    }
+
+    /// Reports the usage and the cost so far.
+    pub(crate) fn report_usage(&self, sink: &mut Sink<'_>) {
+        sink(Event::TokenUsage {
+            usage: self.usage,
+            cost_usd: self.cost_usd,
+        });
+    }
+
     pub(crate) fn activity(&self) -> Option<&str> {
         Some(self.activity.as_str()).filter(|text| !text.is_empty())
     }
@@ -170,6 +242,16 @@ impl Session {
             reason: Some(reason),
             ..self.succeeded()
         }
+    }
+}
+
+/// Returns a note of the agent about itself, which is never the reason of a failure.
+pub(crate) fn note(message: Cow<'_, str>) -> Event<'_> {
+    Event::Error {
+        message,
+        fatal: false,
+        failure_class: None,
+        http_status: None,
     }
 }
 

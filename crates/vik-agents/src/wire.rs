@@ -1,5 +1,7 @@
 //! Decodes JSON lines without copying them: small borrowing types that tolerate unexpected shapes
 //! of unimportant fields.
+//!
+//! `#[serde(bound = "'de: 'a")]` on such a type stands for `#[serde(borrow)]` on each of its fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use vik_core::event::{Event, ToolOutput};
+use vik_core::outcome::Usage;
 
 use crate::Sink;
 
@@ -85,6 +88,31 @@ impl<'de> Deserialize<'de> for Count {
             }
         }
         deserializer.deserialize_any(CountVisitor)
+    }
+}
+
+/// Token counts under the names of Codex and vex; in the app-server of Codex, their camel case.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct TokenCounts {
+    #[serde(alias = "inputTokens")]
+    input_tokens: Count,
+    #[serde(alias = "cachedInputTokens")]
+    cached_input_tokens: Count,
+    #[serde(alias = "cacheWriteInputTokens")]
+    cache_write_input_tokens: Count,
+    #[serde(alias = "outputTokens")]
+    output_tokens: Count,
+}
+
+impl From<TokenCounts> for Usage {
+    fn from(counts: TokenCounts) -> Self {
+        Self {
+            input_tokens: counts.input_tokens.0,
+            cached_input_tokens: counts.cached_input_tokens.0,
+            cache_write_input_tokens: counts.cache_write_input_tokens.0,
+            output_tokens: counts.output_tokens.0,
+        }
     }
 }
 

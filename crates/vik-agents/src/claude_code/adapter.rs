@@ -16,10 +16,11 @@ use super::line::{
     System, Task,
 };
 use super::requests::RequestUsages;
-use crate::request::{AgentRequest, ApprovalRequest, Verdict};
+use crate::reader::LineReader;
+use crate::request::{ApprovalRequest, Outbox, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
+use crate::{Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// The content of the last `result` line.
 #[derive(Clone, Debug, Default)]
@@ -124,10 +125,7 @@ impl ClaudeCode {
             && self.requests.record(id.as_str(), usage.into())
         {
             self.session.usage = self.requests.sum();
-            sink(Event::TokenUsage {
-                usage: self.session.usage,
-                cost_usd: None,
-            });
+            self.session.report_usage(sink);
         }
         match message.content {
             Content::None => wire::emit_unparsed(line, sink),
@@ -146,12 +144,7 @@ impl ClaudeCode {
     }
 
     fn on_text(&mut self, text: Cow<'_, str>, main: bool, sink: &mut Sink<'_>) {
-        self.session.clear_fault();
-        if main {
-            self.session.set_last_message(&text);
-        }
-        self.session.set_activity("writing");
-        sink(Event::Message { text });
+        self.session.message(text, main, sink);
     }
 
     /// Returns whether the kind of the block is known.
@@ -167,13 +160,7 @@ impl ClaudeCode {
                     return false;
                 };
                 self.session.clear_fault();
-                self.session.open_tools.open(id.as_str());
-                self.session.set_tool_activity(name.as_str(), block.input);
-                sink(Event::ToolCall {
-                    call_id: id.0,
-                    tool: name.0,
-                    input: wire::present(block.input).map(Into::into),
-                });
+                self.session.open_tool(id.0, name.0, block.input, sink);
             }
             (kind, ..) if kind.ends_with("tool_result") => {
                 let Some(id) = block.tool_use_id else { return false };
@@ -207,16 +194,10 @@ impl ClaudeCode {
             Content::None => class,
         };
         let failure_class = class_of_code(class, None, text);
-        self.session.record_fault(text, failure_class, None);
+        self.session
+            .error(Cow::Borrowed(text), true, failure_class, None, sink);
         self.session.set_activity("failed");
         self.fatal_reported = true;
-        let message = Cow::Borrowed(text);
-        sink(Event::Error {
-            message,
-            fatal: true,
-            failure_class,
-            http_status: None,
-        });
         if text == class {
             wire::emit_unparsed(line, sink);
         }
@@ -261,15 +242,10 @@ impl ClaudeCode {
             "init" => {
                 // Every message of a longer conversation repeats this line.
                 let id = parsed.session_id.as_ref().map(|id| id.0.clone());
-                if let Some(id) = &id {
-                    self.session.set_id(id);
-                }
+                let version = system.claude_code_version.map(|version| version.0);
+                let model = system.model.map(|model| model.0);
                 self.session.set_activity("thinking");
-                sink(Event::SessionStarted {
-                    provider_session_id: id,
-                    agent_version: system.claude_code_version.map(|version| version.0),
-                    model: system.model.map(|model| model.0),
-                });
+                self.session.start(id, version, model, sink);
             }
             "api_retry" => {
                 let class = system.error.as_ref().map_or("unknown", Text::as_str);
@@ -479,10 +455,7 @@ impl ClaudeCode {
         if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
             self.session.cost_usd = Some((cost - before.cost_usd).max(0.0));
         }
-        sink(Event::TokenUsage {
-            usage: self.session.usage,
-            cost_usd: self.session.cost_usd,
-        });
+        self.session.report_usage(sink);
     }
 
     fn failure_class(
@@ -531,19 +504,19 @@ impl ClaudeCode {
     }
 }
 
-impl Adapter for ClaudeCode {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        if text.is_empty() {
-            return;
-        }
-        match wire::object::<Line<'_>>(&text) {
-            Some(parsed) => self.parsed(&text, parsed, sink),
-            None => self.on_malformed(&text, sink),
+impl LineReader for ClaudeCode {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, parsed, sink),
+            None => self.on_malformed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let Some(final_result) = self.final_result.take() else {
             return self
@@ -574,26 +547,11 @@ impl Adapter for ClaudeCode {
         conclusion
     }
 
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        self.control.as_mut().map(Control::outbox)
     }
 
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
-    }
-
-    fn take_requests(&mut self) -> Vec<AgentRequest> {
-        self.control
-            .as_mut()
-            .map(Control::take_requests)
-            .unwrap_or_default()
-    }
-
-    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![control::answer(approval, verdict)]
     }
 }

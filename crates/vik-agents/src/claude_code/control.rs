@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::approval::Call;
 
-use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
+use crate::request::{AgentRequest, ApprovalRequest, Outbox, Verdict, json_string};
 use crate::wire::{self, Text};
 
 /// The id of the request that registers the hook.
@@ -34,80 +34,68 @@ const READING_TOOLS: [&str; 6] = ["Glob", "Grep", "LS", "NotebookRead", "Read", 
 /// The control protocol of one session.
 #[derive(Debug)]
 pub(super) struct Control {
-    requests: Vec<AgentRequest>,
+    outbox: Outbox,
     /// Sent once the hook is confirmed.
     prompt: Option<String>,
     /// The calls that Vik was asked about and that have no result yet.
     asked_calls: HashSet<String>,
     /// The calls that Vik refused: Claude Code repeats them as denials in its result.
     refused_calls: HashSet<String>,
-    closed: bool,
     /// The number of sub-agents that run in the background.
     background_agents: usize,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Request<'a> {
-    #[serde(borrow)]
     request_id: Text<'a>,
-    #[serde(borrow)]
     request: Body<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Body<'a> {
-    #[serde(borrow)]
     subtype: Text<'a>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
 }
 
 /// The input of the hook.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct HookInput<'a> {
-    #[serde(borrow)]
     hook_event_name: Text<'a>,
-    #[serde(borrow)]
     tool_name: Text<'a>,
-    #[serde(borrow)]
     tool_input: &'a RawValue,
-    #[serde(borrow)]
     tool_use_id: Text<'a>,
 }
 
 /// The fields of a tool's input that say what the call does.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound = "'de: 'a")]
 struct ToolInput<'a> {
-    #[serde(borrow)]
     command: Option<&'a RawValue>,
-    #[serde(borrow)]
     file_path: Option<&'a RawValue>,
-    #[serde(borrow)]
     notebook_path: Option<&'a RawValue>,
-    #[serde(borrow)]
     path: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Response<'a> {
-    #[serde(borrow)]
     response: ResponseBody<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct ResponseBody<'a> {
-    #[serde(borrow)]
     subtype: Text<'a>,
-    #[serde(borrow)]
     request_id: Text<'a>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Cancel<'a> {
-    #[serde(borrow)]
     request_id: Text<'a>,
 }
 
@@ -123,17 +111,16 @@ impl Control {
             HOOK_TIMEOUT = HOOK_TIMEOUT,
         );
         Self {
-            requests: vec![AgentRequest::Send(init)],
+            outbox: Outbox::starting_with(init),
             prompt: Some(prompt.to_owned()),
             asked_calls: HashSet::new(),
             refused_calls: HashSet::new(),
-            closed: false,
             background_agents: 0,
         }
     }
 
-    pub(super) fn take_requests(&mut self) -> Vec<AgentRequest> {
-        std::mem::take(&mut self.requests)
+    pub(super) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
     }
 
     /// Handles a line of the control protocol.
@@ -153,7 +140,7 @@ impl Control {
     }
 
     fn protocol_error(&mut self, why: String) {
-        self.requests.push(AgentRequest::ProtocolError(why));
+        self.outbox.push(AgentRequest::ProtocolError(why));
     }
 
     fn request(&mut self, line: &str) -> Option<()> {
@@ -163,27 +150,26 @@ impl Control {
             "hook_callback" => match approval_request(id, request.request.input) {
                 Some((approval, call_id)) => {
                     self.asked_calls.insert(call_id);
-                    self.requests.push(AgentRequest::Approval(approval));
+                    self.outbox.push(AgentRequest::Approval(approval));
                 }
                 // Refused, because the call cannot be determined.
-                None => self.requests.push(AgentRequest::Send(refusal(
-                    id,
-                    "nobody can tell what this call would do.",
-                ))),
+                None => self
+                    .outbox
+                    .send(refusal(id, "nobody can tell what this call would do.")),
             },
             // A call that the permission mode does not allow is refused, as in a session without
             // approvals.
             "can_use_tool" => {
                 let message = json_string("The permissions of this session do not allow this, and nobody is there to be asked.");
                 let head = success_prefix(id);
-                self.requests.push(AgentRequest::Send(format!(
+                self.outbox.send(format!(
                     r#"{head},"response":{{"behavior":"deny","message":{message}}}}}}}"#
-                )));
+                ));
             }
-            _ => self.requests.push(AgentRequest::Send(format!(
+            _ => self.outbox.send(format!(
                 r#"{{"type":"control_response","response":{{"subtype":"error","request_id":{},"error":"Vik does not do that"}}}}"#,
                 json_string(id)
-            ))),
+            )),
         }
         Some(())
     }
@@ -201,17 +187,17 @@ impl Control {
             return Some(());
         }
         if let Some(prompt) = self.prompt.take() {
-            self.requests.push(AgentRequest::Send(format!(
+            self.outbox.send(format!(
                 r#"{{"type":"user","message":{{"role":"user","content":{}}}}}"#,
                 json_string(&prompt)
-            )));
+            ));
         }
         Some(())
     }
 
     fn cancel(&mut self, line: &str) -> Option<()> {
         let cancel: Cancel<'_> = wire::object(line)?;
-        self.requests.push(AgentRequest::Withdraw {
+        self.outbox.push(AgentRequest::Withdraw {
             id: cancel.request_id.0.into_owned(),
         });
         Some(())
@@ -245,9 +231,8 @@ impl Control {
     /// Closes the input at the end of a turn. Running sub-agents still ask for approval, so the
     /// input stays open for them.
     pub(super) fn on_turn_end(&mut self) {
-        if !self.closed && self.background_agents == 0 {
-            self.closed = true;
-            self.requests.push(AgentRequest::Close);
+        if self.background_agents == 0 {
+            self.outbox.close();
         }
     }
 }

@@ -11,29 +11,25 @@ use crate::wire::{Count, Text};
 
 /// Any line but `result`. Which fields are there depends on `kind` and `subtype`.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     pub(super) kind: Text<'a>,
-    #[serde(borrow)]
     pub(super) subtype: Option<Text<'a>>,
     /// An object on `assistant` and `user` lines.
-    #[serde(borrow)]
     pub(super) message: Option<Message<'a>>,
-    #[serde(borrow)]
     pub(super) session_id: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) parent_tool_use_id: Option<Text<'a>>,
     /// The class of an API failure.
-    #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
 /// The message of an `assistant` or `user` line.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Message<'a> {
-    #[serde(borrow)]
     pub(super) id: Option<Text<'a>>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     pub(super) content: Content<'a>,
     pub(super) usage: Option<RequestUsage>,
 }
@@ -77,22 +73,16 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
 
 /// One block of a message.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Block<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     pub(super) kind: Text<'a>,
-    #[serde(borrow)]
     pub(super) text: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) thinking: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) id: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) name: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_use_id: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     pub(super) is_error: Option<bool>,
 }
@@ -168,114 +158,89 @@ impl<'de> Deserialize<'de> for ModelUsage {
 /// The `result` line. Each field is decoded on its own, so that an unexpected shape of one does not
 /// lose the others.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ResultLine<'a> {
-    #[serde(borrow)]
     pub(super) subtype: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) is_error: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) api_error_status: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) errors: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) stop_reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) terminal_reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) session_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) total_cost_usd: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
-    #[serde(rename = "modelUsage", borrow)]
+    #[serde(rename = "modelUsage")]
     pub(super) model_usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) permission_denials: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) structured_output: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Denial<'a> {
-    #[serde(borrow)]
     pub(super) tool_name: Text<'a>,
-    #[serde(borrow)]
     pub(super) tool_use_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) tool_input: Option<&'a RawValue>,
 }
 
 /// A `system` line, decoded again for fields that only a few of them have.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct System<'a> {
-    #[serde(borrow)]
     pub(super) model: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) claude_code_version: Option<Text<'a>>,
     pub(super) attempt: Option<u32>,
     pub(super) max_retries: Option<u32>,
     pub(super) retry_delay_ms: Option<f64>,
     pub(super) error_status: Option<u16>,
-    #[serde(borrow)]
     pub(super) error: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) content: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) task_id: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) status: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) description: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) summary: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) patch: Option<Patch<'a>>,
-    #[serde(borrow)]
     pub(super) tasks: Option<&'a RawValue>,
 }
 
 /// A background task, in `system/background_tasks_changed.tasks`.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Task<'a> {
-    #[serde(borrow)]
     pub(super) task_type: Text<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Patch<'a> {
-    #[serde(borrow)]
     pub(super) status: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct RateLimitLine<'a> {
-    #[serde(borrow)]
     pub(super) rate_limit_info: RateLimitInfo<'a>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct RateLimitInfo<'a> {
-    #[serde(borrow)]
     pub(super) status: Option<Text<'a>>,
     pub(super) resets_at: Option<f64>,
     pub(super) utilization: Option<f64>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ControlLine<'a> {
-    #[serde(borrow)]
     pub(super) request: ControlRequest<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ControlRequest<'a> {
-    #[serde(borrow)]
     pub(super) subtype: Text<'a>,
-    #[serde(borrow)]
     pub(super) tool_name: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
 }

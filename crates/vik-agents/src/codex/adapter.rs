@@ -8,9 +8,10 @@ use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::line::{Item, Line, TurnError};
-use crate::state::Session;
+use crate::reader::LineReader;
+use crate::state::{Session, note};
 use crate::wire::{self, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, PreviousTotal, Sink, classify, flags};
+use crate::{Conclusion, Exit, PreviousTotal, Sink, classify, flags};
 
 /// How the last turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +83,7 @@ impl Codex {
 
     /// Handles the start of the thread.
     pub(super) fn on_thread_started(&mut self, id: Option<Cow<'_, str>>, sink: &mut Sink<'_>) {
-        if let Some(id) = &id {
-            self.session.set_id(id);
-        }
-        sink(Event::SessionStarted {
-            provider_session_id: id,
-            agent_version: None,
-            model: None,
-        });
+        self.session.start(id, None, None, sink);
     }
 
     /// Records the total usage of the thread.
@@ -102,10 +96,7 @@ impl Codex {
         } else {
             total.since(self.previous_usage)
         };
-        sink(Event::TokenUsage {
-            usage: self.session.usage,
-            cost_usd: None,
-        });
+        self.session.report_usage(sink);
     }
 
     /// Handles the successful end of the turn.
@@ -138,13 +129,8 @@ impl Codex {
         self.session.open_tools.clear();
         self.session.set_activity("failed");
         let failure_class = class.or_else(|| classify::class_of_error(None, message));
-        self.session.record_fault(message, failure_class, None);
-        sink(Event::Error {
-            message: Cow::Borrowed(message),
-            fatal: true,
-            failure_class,
-            http_status: None,
-        });
+        let reported = Cow::Borrowed(message);
+        self.session.error(reported, true, failure_class, None, sink);
         sink(Event::Completed {
             ok: false,
             message: Some(Cow::Borrowed(message)),
@@ -166,13 +152,7 @@ impl Codex {
         sink: &mut Sink<'_>,
     ) {
         let failure_class = class.or_else(|| classify::class_of_error(None, &message));
-        self.session.record_fault(&message, failure_class, None);
-        sink(Event::Error {
-            message,
-            fatal: false,
-            failure_class,
-            http_status: None,
-        });
+        self.session.error(message, false, failure_class, None, sink);
     }
 
     pub(super) fn item_started<'a>(&mut self, line: &'a str, item: &Item<'a>, sink: &mut Sink<'_>) {
@@ -183,25 +163,14 @@ impl Codex {
     }
 
     fn on_tool_opened<'a>(&mut self, item: &Item<'a>, tool: Cow<'a, str>, sink: &mut Sink<'_>) {
-        let input = input(item);
-        self.session.set_tool_activity(&tool, input);
-        let call_id = id(item);
         self.session.clear_fault();
-        self.session.open_tools.open(&call_id);
-        sink(Event::ToolCall {
-            call_id,
-            tool,
-            input: input.map(Into::into),
-        });
+        self.session.open_tool(id(item), tool, input(item), sink);
     }
 
     pub(super) fn item_completed<'a>(&mut self, line: &'a str, item: Item<'a>, sink: &mut Sink<'_>) {
         match (item.kind.as_str(), item.text, item.message) {
             ("agent_message", Some(text), _) => {
-                self.session.clear_fault();
-                self.session.set_last_message(&text.0);
-                self.session.set_activity("writing");
-                sink(Event::Message { text: text.0 });
+                self.session.message(text.0, true, sink);
             }
             ("reasoning", Some(text), _) => {
                 self.session.set_activity("thinking");
@@ -209,14 +178,7 @@ impl Codex {
             }
             // A warning of Codex itself, for example that it has no data about a model. The run
             // continues, so this is not the reason of a failure.
-            ("error", _, Some(message)) => {
-                sink(Event::Error {
-                    message: message.0,
-                    fatal: false,
-                    failure_class: None,
-                    http_status: None,
-                });
-            }
+            ("error", _, Some(message)) => sink(note(message.0)),
             (_, text, message) => {
                 let item = Item {
                     text,
@@ -259,19 +221,19 @@ impl Codex {
     }
 }
 
-impl Adapter for Codex {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        if text.is_empty() {
-            return;
-        }
-        match wire::object::<Line<'_>>(&text) {
-            Some(parsed) => self.parsed(&text, parsed, sink),
-            None => self.on_malformed(&text, sink),
+impl LineReader for Codex {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, parsed, sink),
+            None => self.on_malformed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.turn != Turn::Completed || !exit.is_zero() {
             let stderr = stderr_tail
@@ -310,18 +272,6 @@ impl Adapter for Codex {
             conclusion.result = result;
         }
         conclusion
-    }
-
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, None)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }
 

@@ -5,166 +5,107 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use vik_core::outcome::{FailureClass, Usage};
+use vik_core::outcome::FailureClass;
 
+use super::line::Item;
 use crate::classify;
-use crate::wire::{self, Count, Text};
+use crate::wire::{self, Text, TokenCounts};
 
 /// Any line: a request has `method` and `id`, a notification only `method`, a response only `id`.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Message<'a> {
-    #[serde(borrow)]
     pub(super) id: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) method: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) params: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
 /// The `error` of a response.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ErrorText<'a> {
-    #[serde(borrow)]
     pub(super) message: Text<'a>,
 }
 
 /// The result of `thread/start` and `thread/resume`.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ThreadResult<'a> {
-    #[serde(borrow)]
     pub(super) thread: Thread<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Thread<'a> {
-    #[serde(borrow)]
     pub(super) id: Text<'a>,
 }
 
 /// The thread of a notification.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct ThreadRef<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct Resolved<'a> {
-    #[serde(borrow)]
     pub(super) request_id: &'a RawValue,
 }
 
 /// `warning` and similar notifications.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct Warning<'a> {
-    #[serde(borrow)]
     pub(super) message: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) summary: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct CommandApproval<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) turn_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) command: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) additional_permissions: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) network_approval_context: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct FileChangeApproval<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) turn_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) item_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     pub(super) grant_root: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct Elicitation<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) turn_id: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) server_name: Text<'a>,
-    #[serde(rename = "_meta", borrow)]
+    #[serde(rename = "_meta")]
     pub(super) meta: Option<ElicitationMeta<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ElicitationMeta<'a> {
-    #[serde(borrow)]
     pub(super) codex_approval_kind: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) tool_name: Option<Text<'a>>,
-    #[serde(borrow)]
     pub(super) tool_params: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ItemNotification<'a> {
-    #[serde(borrow)]
-    pub(super) item: AppItem<'a>,
-}
-
-/// An item: a message, a reasoning or a tool call.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct AppItem<'a> {
-    #[serde(borrow)]
-    pub(super) id: Text<'a>,
-    #[serde(rename = "type", borrow)]
-    pub(super) kind: Text<'a>,
-    #[serde(borrow)]
-    pub(super) text: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) summary: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) status: Option<Text<'a>>,
-    pub(super) exit_code: Option<i64>,
-    #[serde(borrow)]
-    pub(super) command: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) aggregated_output: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) changes: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) server: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) tool: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) query: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) prompt: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) result: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
+    pub(super) item: Item<'a>,
 }
 
 /// A file of a patch, serialised as in `codex exec`, without its diff.
@@ -197,37 +138,16 @@ impl FileChange<'_> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct UsageNotification<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
     pub(super) token_usage: TokenUsage,
 }
 
 #[derive(Deserialize)]
 pub(super) struct TokenUsage {
-    pub(super) total: Total,
-}
-
-/// The total of the thread.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Total {
-    input_tokens: Count,
-    cached_input_tokens: Count,
-    cache_write_input_tokens: Count,
-    output_tokens: Count,
-}
-
-impl From<Total> for Usage {
-    fn from(total: Total) -> Self {
-        Self {
-            input_tokens: total.input_tokens.0,
-            cached_input_tokens: total.cached_input_tokens.0,
-            cache_write_input_tokens: total.cache_write_input_tokens.0,
-            output_tokens: total.output_tokens.0,
-        }
-    }
+    /// The total of the thread.
+    pub(super) total: TokenCounts,
 }
 
 #[derive(Deserialize)]
@@ -258,18 +178,16 @@ pub(super) struct Limits {
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct ErrorNotification<'a> {
-    #[serde(borrow)]
     pub(super) error: CodexError<'a>,
 }
 
 /// An error with the class that Codex assigns.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct CodexError<'a> {
-    #[serde(borrow)]
     pub(super) message: Text<'a>,
-    #[serde(borrow)]
     codex_error_info: Option<&'a RawValue>,
 }
 
@@ -298,18 +216,15 @@ impl CodexError<'_> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 pub(super) struct TurnNotification<'a> {
-    #[serde(borrow)]
     pub(super) thread_id: Text<'a>,
-    #[serde(borrow)]
     pub(super) turn: EndedTurn<'a>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 pub(super) struct EndedTurn<'a> {
-    #[serde(borrow)]
     pub(super) status: Text<'a>,
-    #[serde(borrow)]
     pub(super) error: Option<CodexError<'a>>,
 }

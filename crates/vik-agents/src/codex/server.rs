@@ -16,20 +16,22 @@ use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
 use vik_core::approval::Call;
 use vik_core::event::Event;
-use vik_core::outcome::{FailureClass, Usage};
+use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Permission};
 
 use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
-    AppItem, CommandApproval, Elicitation, ErrorNotification, ErrorText, FileChange, FileChangeApproval,
+    CommandApproval, Elicitation, ErrorNotification, ErrorText, FileChange, FileChangeApproval,
     ItemNotification, Limits, Message, RateLimitsNotification, Resolved, ThreadRef, ThreadResult,
     TurnNotification, UsageNotification, Warning,
 };
 use crate::launch::path_text;
-use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Verdict, json_string};
+use crate::reader::LineReader;
+use crate::request::{AgentRequest, ApprovalRequest, InitialInput, Outbox, Verdict, json_string};
+use crate::state::{Session, note};
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, LaunchError, PreviousTotal, Sink};
+use crate::{Conclusion, Exit, LaunchError, PreviousTotal, Sink};
 
 /// The ids of Vik's own requests. Codex counts its ids separately, from zero.
 const INITIALIZE: u64 = 1;
@@ -52,7 +54,7 @@ const REFUSED: &str = "Refused by Vik: ";
 #[derive(Debug)]
 pub(crate) struct AppServer {
     exec: Codex,
-    requests: Vec<AgentRequest>,
+    outbox: Outbox,
     /// The request that starts or resumes the thread; the prompt follows it.
     thread_request: String,
     prompt: String,
@@ -66,7 +68,6 @@ pub(crate) struct AppServer {
     limits: Option<Limits>,
     /// The class of a failure that the provider reported; more reliable than its text.
     failure_class: Option<FailureClass>,
-    closed: bool,
 }
 
 impl AppServer {
@@ -102,7 +103,7 @@ impl AppServer {
         );
         Ok(Self {
             exec: Codex::new(profile, previous_total),
-            requests: vec![AgentRequest::Send(initialize)],
+            outbox: Outbox::starting_with(initialize),
             thread_request: thread,
             prompt: input.prompt.to_owned(),
             thread_id: None,
@@ -111,19 +112,7 @@ impl AppServer {
             patches: HashMap::new(),
             limits: None,
             failure_class: None,
-            closed: false,
         })
-    }
-
-    fn send(&mut self, line: String) {
-        self.requests.push(AgentRequest::Send(line));
-    }
-
-    fn close(&mut self) {
-        if !self.closed {
-            self.closed = true;
-            self.requests.push(AgentRequest::Close);
-        }
     }
 
     fn message(&mut self, line: &str, message: &Message<'_>, sink: &mut Sink<'_>) {
@@ -147,13 +136,13 @@ impl AppServer {
                 error.message.0
             });
             self.exec.failed(&message, sink);
-            return self.close();
+            return self.outbox.close();
         }
         match id {
             INITIALIZE => {
-                self.send(r#"{"method":"initialized"}"#.to_owned());
+                self.outbox.send(r#"{"method":"initialized"}"#);
                 let thread = self.thread_request.clone();
-                self.send(thread);
+                self.outbox.send(thread);
             }
             THREAD => match wire::read::<ThreadResult<'_>>(message.result) {
                 Some(result) => {
@@ -165,10 +154,10 @@ impl AppServer {
                         json_string(&self.prompt)
                     );
                     self.thread_id = Some(id);
-                    self.send(turn);
+                    self.outbox.send(turn);
                 }
                 None => {
-                    self.requests.push(AgentRequest::ProtocolError(
+                    self.outbox.push(AgentRequest::ProtocolError(
                         "Codex returned no thread id".to_owned(),
                     ));
                     wire::emit_unparsed(line, sink);
@@ -187,16 +176,16 @@ impl AppServer {
             "mcpServer/elicitation/request" => (elicited_call(params), DECLINE_TOOL),
             _ => {
                 let error = r#"{"code":-32601,"message":"Vik does not do that"}"#;
-                return self.send(format!(r#"{{"id":{id},"error":{error}}}"#));
+                return self.outbox.send(format!(r#"{{"id":{id},"error":{error}}}"#));
             }
         };
         let Some((call, turn)) = asked_call else {
             // Refused, because it asks for more than a call, or because the call cannot be
             // determined.
-            return self.send(format!("{}{decline}}}", response_prefix(id)));
+            return self.outbox.send(format!("{}{decline}}}", response_prefix(id)));
         };
         self.turns.insert(id.to_owned(), turn);
-        self.requests.push(AgentRequest::Approval(ApprovalRequest {
+        self.outbox.push(AgentRequest::Approval(ApprovalRequest {
             id: id.to_owned(),
             writes: call.tool == PATCH,
             call,
@@ -255,7 +244,7 @@ impl AppServer {
             "turn/completed" => self.turn_completed(params, sink),
             "serverRequest/resolved" => wire::read::<Resolved<'_>>(params).map(|resolved| {
                 let id = resolved.request_id.get().to_owned();
-                self.requests.push(AgentRequest::Withdraw { id });
+                self.outbox.push(AgentRequest::Withdraw { id });
             }),
             "warning" | "configWarning" | "deprecationNotice" => warning(params, sink),
             method if is_ignored(method) => Some(()),
@@ -282,10 +271,11 @@ impl AppServer {
     ) -> Option<()> {
         let is_main = self.is_main(params)?;
         let ItemNotification { item } = wire::read(params)?;
+        let id = item.id.as_ref()?;
         let changes: Option<Vec<FileChange<'_>>> = wire::read(item.changes);
         if let (Some(changes), "item/started") = (&changes, method) {
             let paths = changes.iter().flat_map(FileChange::paths).collect();
-            self.patches.insert(item.id.0.clone().into_owned(), paths);
+            self.patches.insert(id.0.clone().into_owned(), paths);
         }
         let changes = changes.and_then(|changes| to_raw_value(&changes).ok());
         let kind = snake_case(item.kind.as_str());
@@ -352,25 +342,25 @@ impl AppServer {
                 self.exec.failed_with_class(&message, self.failure_class, sink);
             }
         }
-        self.close();
+        self.outbox.close();
         Some(())
     }
 }
 
-impl Adapter for AppServer {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        if text.is_empty() {
-            return;
-        }
-        match wire::object::<Message<'_>>(&text) {
-            Some(message) => self.message(&text, &message, sink),
-            None => wire::emit_unparsed(&text, sink),
+impl LineReader for AppServer {
+    fn session(&self) -> &Session {
+        self.exec.session()
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Message<'_>>(line) {
+            Some(message) => self.message(line, &message, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
-        let mut conclusion = self.exec.conclude(exit, stderr_tail);
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        let mut conclusion = self.exec.conclusion(exit, stderr_tail);
         if conclusion.failure_class == Some(FailureClass::RateLimit) {
             let resets_at = self.limits.and_then(|limits| limits.resets_at);
             conclusion.resets_at = resets_at.and_then(|at| Timestamp::from_second(at).ok());
@@ -378,23 +368,11 @@ impl Adapter for AppServer {
         conclusion
     }
 
-    fn open_tools(&self) -> usize {
-        self.exec.open_tools()
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        Some(&mut self.outbox)
     }
 
-    fn usage(&self) -> (Usage, Option<f64>) {
-        Adapter::usage(&self.exec)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.exec.activity()
-    }
-
-    fn take_requests(&mut self) -> Vec<AgentRequest> {
-        std::mem::take(&mut self.requests)
-    }
-
-    fn answer(&self, request: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+    fn verdict_lines(&self, request: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         let is_elicited = request.call.tool.starts_with("mcp__");
         let (approval, refusal) = if is_elicited {
             (r#"{"action":"accept","content":{}}"#, DECLINE_TOOL)
@@ -463,9 +441,8 @@ fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
 /// Returns the MCP tool call that is to be approved; `None` for a form that a person would fill in.
 fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
     #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
+    #[serde(default, bound = "'de: 'a")]
     struct Params<'a> {
-        #[serde(borrow)]
         path: Option<&'a RawValue>,
     }
     let approval: Elicitation<'_> = wire::read(params)?;
@@ -496,41 +473,24 @@ fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
 
 fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {
     let warning: Warning<'_> = wire::read(params)?;
-    let message = warning.message.or(warning.summary)?.0;
-    sink(Event::Error {
-        message,
-        fatal: false,
-        failure_class: None,
-        http_status: None,
-    });
+    sink(note(warning.message.or(warning.summary)?.0));
     Some(())
 }
 
 /// Converts an item to the form that `codex exec` prints.
-fn to_exec_item<'a>(item: AppItem<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
+fn to_exec_item<'a>(item: Item<'a>, kind: String, changes: Option<&'a RawValue>) -> Item<'a> {
     let thought = || {
         let parts: Vec<String> = wire::read(item.summary)?;
         Some(Text(Cow::Owned(parts.join("\n\n")))).filter(|text| !text.0.is_empty())
     };
+    let status = item.status.as_ref().map(|status| snake_case(status.as_str()));
     Item {
         text: if kind == "reasoning" { thought() } else { item.text },
         kind: Text(Cow::Owned(kind)),
-        id: Some(item.id),
         message: None,
-        status: item
-            .status
-            .map(|status| Text(Cow::Owned(snake_case(status.as_str())))),
-        exit_code: item.exit_code,
-        command: wire::present(item.command),
-        aggregated_output: wire::present(item.aggregated_output),
+        status: status.map(|status| Text(Cow::Owned(status))),
         changes,
-        server: item.server,
-        tool: item.tool,
-        arguments: item.arguments,
-        query: item.query,
-        prompt: item.prompt,
-        result: item.result,
-        error: item.error,
+        ..item
     }
 }
 

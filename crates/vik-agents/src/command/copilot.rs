@@ -9,19 +9,19 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
-use vik_core::outcome::Usage;
 
+use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire::{self, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow)]
     data: Option<&'a RawValue>,
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     session_id: Option<Text<'a>>,
     #[serde(rename = "exitCode")]
     exit_code: Option<i64>,
@@ -29,45 +29,34 @@ struct Line<'a> {
 
 /// The `data` of any line that is read.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 struct Data<'a> {
-    #[serde(borrow)]
     content: Option<Text<'a>>,
-    #[serde(borrow)]
     tool_call_id: Option<Text<'a>>,
-    #[serde(borrow)]
     tool_name: Option<Text<'a>>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
     success: Option<bool>,
-    #[serde(borrow)]
     result: Option<ToolResult<'a>>,
-    #[serde(borrow)]
     error: Option<ToolError<'a>>,
     shell_execution: Option<Shell>,
-    #[serde(borrow)]
     message: Option<Text<'a>>,
-    #[serde(borrow)]
     error_message: Option<Text<'a>>,
     status_code: Option<u16>,
-    #[serde(borrow)]
     reason: Option<Text<'a>>,
     aborted: Option<bool>,
-    #[serde(borrow)]
     parent_tool_call_id: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct ToolResult<'a> {
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct ToolError<'a> {
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     code: Option<Text<'a>>,
 }
 
@@ -132,12 +121,8 @@ impl Copilot {
             "assistant.message" => {
                 // Empty if the message only calls tools, which are events of their own.
                 if let Some(text) = data.content.filter(|text| !text.as_str().is_empty()) {
-                    self.session.clear_fault();
-                    if data.parent_tool_call_id.is_none() {
-                        self.session.set_last_message(text.as_str());
-                    }
-                    self.session.set_activity("writing");
-                    sink(Event::Message { text: text.0 });
+                    let is_main = data.parent_tool_call_id.is_none();
+                    self.session.message(text.0, is_main, sink);
                 }
             }
             "assistant.reasoning" => match data.content {
@@ -149,13 +134,7 @@ impl Copilot {
                     return wire::emit_unparsed(line, sink);
                 };
                 self.session.clear_fault();
-                self.session.open_tools.open(id.as_str());
-                self.session.set_tool_activity(tool.as_str(), data.arguments);
-                sink(Event::ToolCall {
-                    call_id: id.0,
-                    tool: tool.0,
-                    input: wire::present(data.arguments).map(Into::into),
-                });
+                self.session.open_tool(id.0, tool.0, data.arguments, sink);
             }
             "tool.execution_complete" => {
                 let Some(id) = data.tool_call_id else {
@@ -219,27 +198,24 @@ impl Copilot {
 
     fn error(&mut self, message: Cow<'_, str>, http_status: Option<u16>, fatal: bool, sink: &mut Sink<'_>) {
         let failure_class = classify::class_of_error(http_status, &message);
-        self.session.record_fault(&message, failure_class, http_status);
-        sink(Event::Error {
-            message,
-            fatal,
-            failure_class,
-            http_status,
-        });
+        self.session
+            .error(message, fatal, failure_class, http_status, sink);
     }
 }
 
-impl Adapter for Copilot {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        match wire::object::<Line<'_>>(&text) {
-            _ if text.is_empty() => {}
-            Some(parsed) => self.parsed(&text, &parsed, sink),
-            None => wire::emit_unparsed(&text, sink),
+impl LineReader for Copilot {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, &parsed, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.exit_code == Some(0) && !self.aborted && exit.is_zero() {
             return self.session.succeeded();
@@ -249,17 +225,5 @@ impl Adapter for Copilot {
             Some(_) => "Copilot failed",
         };
         self.session.failed(exit, stderr_tail, otherwise)
-    }
-
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }

@@ -11,43 +11,34 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 
+use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire::{self, Count, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow)]
     session_id: Option<Text<'a>>,
-    #[serde(borrow)]
     model: Option<Text<'a>>,
-    #[serde(borrow)]
     role: Option<Text<'a>>,
-    #[serde(borrow)]
     content: Option<Text<'a>>,
     delta: Option<bool>,
-    #[serde(borrow)]
     tool_name: Option<Text<'a>>,
-    #[serde(borrow)]
     tool_id: Option<Text<'a>>,
-    #[serde(borrow)]
     parameters: Option<&'a RawValue>,
-    #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<Failure<'a>>,
-    #[serde(borrow)]
     message: Option<Text<'a>>,
     stats: Option<Stats>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Failure<'a> {
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
 }
 
@@ -77,15 +68,8 @@ impl Gemini {
         match (kind, parsed.tool_id) {
             ("init", _) => {
                 let id = parsed.session_id.map(|id| id.0);
-                if let Some(id) = &id {
-                    self.session.set_id(id);
-                }
                 let model = parsed.model.map(|model| model.0);
-                sink(Event::SessionStarted {
-                    provider_session_id: id,
-                    agent_version: None,
-                    model,
-                });
+                self.session.start(id, None, model, sink);
             }
             ("message", _) => match (parsed.role.as_ref().map(Text::as_str), parsed.content) {
                 (Some("assistant" | "model"), Some(text)) => {
@@ -103,13 +87,7 @@ impl Gemini {
             },
             ("tool_use", Some(id)) => {
                 let tool = parsed.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0);
-                self.session.open_tools.open(id.as_str());
-                self.session.set_tool_activity(&tool, parsed.parameters);
-                sink(Event::ToolCall {
-                    call_id: id.0,
-                    tool,
-                    input: wire::present(parsed.parameters).map(Into::into),
-                });
+                self.session.open_tool(id.0, tool, parsed.parameters, sink);
             }
             ("tool_result", Some(id)) => {
                 self.session.open_tools.close(id.as_str());
@@ -128,13 +106,7 @@ impl Gemini {
                     return wire::emit_unparsed(line, sink);
                 };
                 let failure_class = classify::class_of_error(None, &message);
-                self.session.record_fault(&message, failure_class, None);
-                sink(Event::Error {
-                    message,
-                    fatal: false,
-                    failure_class,
-                    http_status: None,
-                });
+                self.session.error(message, false, failure_class, None, sink);
             }
             ("result", _) => {
                 let ok = parsed
@@ -150,10 +122,7 @@ impl Gemini {
                         cache_write_input_tokens: 0,
                         output_tokens: stats.output_tokens.0,
                     };
-                    sink(Event::TokenUsage {
-                        usage: self.session.usage,
-                        cost_usd: None,
-                    });
+                    self.session.report_usage(sink);
                 }
                 let reason = parsed.status.map(|status| status.0);
                 if ok {
@@ -169,13 +138,8 @@ impl Gemini {
                 let detail = parsed.error.and_then(|error| wire::text(error.message));
                 let message = detail.unwrap_or(Cow::Borrowed("Gemini reported a failure without a reason"));
                 let failure_class = classify::class_of_error(None, &message);
-                self.session.record_fault(&message, failure_class, None);
-                sink(Event::Error {
-                    message: Cow::Borrowed(&*message),
-                    fatal: true,
-                    failure_class,
-                    http_status: None,
-                });
+                let reported = Cow::Borrowed(&*message);
+                self.session.error(reported, true, failure_class, None, sink);
                 sink(Event::Completed {
                     ok,
                     message: Some(Cow::Borrowed(&*message)),
@@ -188,17 +152,19 @@ impl Gemini {
     }
 }
 
-impl Adapter for Gemini {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        match wire::object::<Line<'_>>(&text) {
-            _ if text.is_empty() => {}
-            Some(parsed) => self.parsed(&text, parsed, sink),
-            None => wire::emit_unparsed(&text, sink),
+impl LineReader for Gemini {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, parsed, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.ok == Some(true) {
             self.session.fault = None;
@@ -223,17 +189,5 @@ impl Adapter for Gemini {
             };
         }
         self.session.failed(exit, stderr_tail, otherwise)
-    }
-
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }

@@ -12,89 +12,54 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 
+use crate::reader::LineReader;
 use crate::state::Session;
 use crate::wire::{self, Count, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Conclusion, Exit, Sink, classify};
 
 /// Any field may have any JSON type.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound = "'de: 'a")]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind_type: Option<&'a RawValue>,
-    #[serde(borrow)]
     event: Option<&'a RawValue>,
-    #[serde(borrow)]
     kind: Option<&'a RawValue>,
-    #[serde(borrow)]
     role: Option<&'a RawValue>,
-    #[serde(borrow)]
     text: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow)]
     response: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     status: Option<&'a RawValue>,
-    #[serde(borrow)]
     ok: Option<&'a RawValue>,
-    #[serde(borrow)]
     success: Option<&'a RawValue>,
-    #[serde(borrow)]
     is_error: Option<&'a RawValue>,
-    #[serde(borrow)]
     fatal: Option<&'a RawValue>,
-    #[serde(borrow)]
     exit_code: Option<&'a RawValue>,
-    #[serde(borrow)]
     reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     session_id: Option<&'a RawValue>,
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     session_id_camel: Option<&'a RawValue>,
-    #[serde(borrow)]
     conversation_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     thread_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     model: Option<&'a RawValue>,
-    #[serde(borrow)]
     version: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     cost_usd: Option<&'a RawValue>,
-    #[serde(borrow)]
     total_cost_usd: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_name: Option<&'a RawValue>,
-    #[serde(borrow)]
     name: Option<&'a RawValue>,
-    #[serde(borrow)]
     id: Option<&'a RawValue>,
-    #[serde(borrow)]
     call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_call_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_use_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
     args: Option<&'a RawValue>,
-    #[serde(borrow)]
     parameters: Option<&'a RawValue>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
 }
 
@@ -121,12 +86,10 @@ impl From<Figures> for Usage {
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Nested<'a> {
-    #[serde(borrow)]
     message: Option<Text<'a>>,
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     content: Option<&'a RawValue>,
 }
 
@@ -229,10 +192,7 @@ impl Generic {
 
     fn message<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
         let Some(text) = line_text(line) else { return false };
-        self.session.clear_fault();
-        self.session.set_last_message(&text);
-        self.session.set_activity("writing");
-        sink(Event::Message { text });
+        self.session.message(text, true, sink);
         true
     }
 
@@ -292,10 +252,7 @@ impl Generic {
         }
         self.session.usage = usage.unwrap_or(self.session.usage);
         self.session.cost_usd = cost.or(self.session.cost_usd);
-        sink(Event::TokenUsage {
-            usage: self.session.usage,
-            cost_usd: self.session.cost_usd,
-        });
+        self.session.report_usage(sink);
         true
     }
 
@@ -304,25 +261,15 @@ impl Generic {
             return false;
         };
         let failure_class = classify::class_of_error(None, &message);
-        self.session.record_fault(&message, failure_class, None);
         let fatal = wire::read::<bool>(line.fatal).unwrap_or(false);
-        sink(Event::Error {
-            message,
-            fatal,
-            failure_class,
-            http_status: None,
-        });
+        self.session.error(message, fatal, failure_class, None, sink);
         true
     }
 
     fn start<'a>(&mut self, line: &Line<'a>, sink: &mut Sink<'_>) -> bool {
         let Some(id) = session_id(line) else { return false };
-        self.session.set_id(&id);
-        sink(Event::SessionStarted {
-            provider_session_id: Some(id),
-            agent_version: wire::text(line.version),
-            model: wire::text(line.model),
-        });
+        let (version, model) = (wire::text(line.version), wire::text(line.model));
+        self.session.start(Some(id), version, model, sink);
         true
     }
 
@@ -358,17 +305,19 @@ impl Generic {
     }
 }
 
-impl Adapter for Generic {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        match wire::object::<Line<'_>>(&text) {
-            _ if text.is_empty() => {}
-            Some(parsed) => self.parsed(&text, &parsed, sink),
-            None => wire::emit_unparsed(&text, sink),
+impl LineReader for Generic {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, &parsed, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let ok = self.succeeded.unwrap_or(self.session.fault.is_none()) && exit.is_zero();
         let mut conclusion = if ok {
@@ -378,18 +327,6 @@ impl Adapter for Generic {
         };
         conclusion.result = self.result.take();
         conclusion
-    }
-
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }
 

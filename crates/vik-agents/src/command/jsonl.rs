@@ -17,34 +17,25 @@ use crate::{Adapter, Conclusion, Exit, Sink};
 
 /// The fields that distinguish the dialects.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Shape<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Option<Text<'a>>,
-    #[serde(borrow)]
     subtype: Option<&'a RawValue>,
-    #[serde(borrow)]
     data: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     item: Option<&'a RawValue>,
-    #[serde(borrow)]
     thread_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     session_id: Option<&'a RawValue>,
-    #[serde(rename = "sessionID", borrow)]
+    #[serde(rename = "sessionID")]
     opencode_session: Option<&'a RawValue>,
-    #[serde(rename = "sessionId", borrow)]
+    #[serde(rename = "sessionId")]
     copilot_session: Option<&'a RawValue>,
-    #[serde(rename = "exitCode", borrow)]
+    #[serde(rename = "exitCode")]
     copilot_exit: Option<&'a RawValue>,
-    #[serde(borrow)]
     stats: Option<&'a RawValue>,
-    #[serde(borrow)]
     tool_id: Option<&'a RawValue>,
-    #[serde(borrow)]
     seq: Option<&'a RawValue>,
-    #[serde(borrow)]
     v: Option<&'a RawValue>,
 }
 

@@ -11,50 +11,43 @@ use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 
+use crate::reader::LineReader;
 use crate::state::{Fault, Session};
 use crate::wire::{self, Count, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::{Conclusion, Exit, Sink, classify};
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Text<'a>,
-    #[serde(rename = "sessionID", borrow)]
+    #[serde(rename = "sessionID")]
     session_id: Option<Text<'a>>,
-    #[serde(borrow)]
     part: Option<Part<'a>>,
-    #[serde(borrow)]
     error: Option<Failure<'a>>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Part<'a> {
-    #[serde(borrow)]
     text: Option<Text<'a>>,
     synthetic: Option<bool>,
-    #[serde(borrow)]
     tool: Option<Text<'a>>,
-    #[serde(rename = "callID", borrow)]
+    #[serde(rename = "callID")]
     call_id: Option<Text<'a>>,
-    #[serde(borrow)]
     state: Option<State<'a>>,
-    #[serde(borrow)]
     reason: Option<Text<'a>>,
     tokens: Option<Tokens>,
     cost: Option<f64>,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct State<'a> {
-    #[serde(borrow)]
     status: Option<Text<'a>>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(borrow)]
     metadata: Option<&'a RawValue>,
 }
 
@@ -81,19 +74,16 @@ struct Cache {
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Failure<'a> {
-    #[serde(borrow)]
     name: Option<Text<'a>>,
-    #[serde(borrow)]
     message: Option<Text<'a>>,
-    #[serde(borrow)]
     data: Option<FailureData<'a>>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", bound = "'de: 'a")]
 struct FailureData<'a> {
-    #[serde(borrow)]
     message: Option<Text<'a>>,
     status_code: Option<u16>,
 }
@@ -113,11 +103,7 @@ impl OpenCode {
         if let Some(id) = parsed.session_id
             && self.session.set_id(id.as_str())
         {
-            sink(Event::SessionStarted {
-                provider_session_id: Some(id.0),
-                agent_version: None,
-                model: None,
-            });
+            self.session.start(Some(id.0), None, None, sink);
         }
         match (parsed.kind.as_str(), parsed.part, parsed.error) {
             ("step_start", ..) => {
@@ -134,11 +120,7 @@ impl OpenCode {
                 _,
             ) => {
                 // A synthetic text is input from opencode to the model.
-                if synthetic != Some(true) {
-                    self.session.set_last_message(text.as_str());
-                }
-                self.session.set_activity("writing");
-                sink(Event::Message { text: text.0 });
+                self.session.message(text.0, synthetic != Some(true), sink);
             }
             ("reasoning", Some(Part { text: Some(text), .. }), _) => sink(Event::Reasoning { text: text.0 }),
             ("tool_use", Some(part), _) => self.tool(line, part, sink),
@@ -155,10 +137,7 @@ impl OpenCode {
                 if let Some(cost) = part.cost {
                     self.session.cost_usd = Some(self.session.cost_usd.unwrap_or(0.0) + cost);
                 }
-                sink(Event::TokenUsage {
-                    usage: self.session.usage,
-                    cost_usd: self.session.cost_usd,
-                });
+                self.session.report_usage(sink);
                 let reason = part.reason.as_ref().map_or("", Text::as_str);
                 self.finished = !matches!(reason, "" | "tool-calls" | "error" | "length" | "content-filter");
                 if self.finished {
@@ -187,15 +166,10 @@ impl OpenCode {
                     _ => classify::class_of_error(http_status, &message),
                 };
                 self.finished = false;
-                self.session.record_fault(&message, failure_class, http_status);
+                self.session
+                    .error(message, true, failure_class, http_status, sink);
                 self.error = self.session.fault.clone();
                 self.session.set_activity("failed");
-                sink(Event::Error {
-                    message,
-                    fatal: true,
-                    failure_class,
-                    http_status,
-                });
             }
             _ => wire::emit_unparsed(line, sink),
         }
@@ -228,17 +202,19 @@ impl OpenCode {
     }
 }
 
-impl Adapter for OpenCode {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        match wire::object::<Line<'_>>(&text) {
-            _ if text.is_empty() => {}
-            Some(parsed) => self.parsed(&text, parsed, sink),
-            None => wire::emit_unparsed(&text, sink),
+impl LineReader for OpenCode {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, parsed, sink),
+            None => wire::emit_unparsed(line, sink),
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         if self.finished && exit.is_zero() {
             return self.session.succeeded();
@@ -250,17 +226,5 @@ impl Adapter for OpenCode {
         };
         self.session.fault = self.error.take();
         self.session.failed(exit, stderr_tail, otherwise)
-    }
-
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
-    }
-
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
     }
 }

@@ -5,107 +5,66 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
-use vik_core::outcome::{FailureClass, Usage};
+use vik_core::outcome::FailureClass;
 
 use super::approvals::{self, Approvals};
-use crate::request::{AgentRequest, ApprovalRequest, Verdict};
-use crate::state::Session;
-use crate::wire::{self, Count, Kind, Text};
-use crate::{Adapter, Conclusion, Exit, Sink, classify};
+use crate::reader::LineReader;
+use crate::request::{ApprovalRequest, Outbox, Verdict};
+use crate::state::{Session, note};
+use crate::wire::{self, Count, Kind, Text, TokenCounts};
+use crate::{Conclusion, Exit, Sink, classify};
 
-/// Any line but `usage` and `end`. Which fields are there depends on `kind`.
+/// Any line but `end`. Which fields are there depends on `kind`.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Line<'a> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type")]
     kind: Text<'a>,
-    #[serde(borrow)]
     session_id: Option<Text<'a>>,
-    #[serde(borrow)]
     model: Option<Text<'a>>,
-    #[serde(borrow)]
     version: Option<Text<'a>>,
-    #[serde(borrow)]
     text: Option<Text<'a>>,
-    #[serde(borrow)]
     call_id: Option<Text<'a>>,
-    #[serde(borrow)]
     tool: Option<Text<'a>>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
     is_error: Option<bool>,
     exit_code: Option<i64>,
-    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<Text<'a>>,
     fatal: Option<bool>,
-    #[serde(borrow)]
     class: Option<Text<'a>>,
     http_status: Option<u16>,
     attempt: Option<u32>,
-    #[serde(borrow)]
     reason: Option<Text<'a>>,
-    #[serde(borrow)]
     command: Option<&'a RawValue>,
     ok: Option<bool>,
-    #[serde(borrow)]
     steps: Option<&'a RawValue>,
     before_tokens: Option<Count>,
     after_tokens: Option<Count>,
+    cost_usd: Option<f64>,
 }
 
 /// A step of a plan.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct Step<'a> {
-    #[serde(borrow)]
     text: Text<'a>,
-    #[serde(borrow)]
     status: Text<'a>,
-}
-
-/// The totals of the run so far, in a `usage` or an `end` line.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Figures {
-    input_tokens: Count,
-    cached_input_tokens: Count,
-    cache_write_input_tokens: Count,
-    output_tokens: Count,
-    cost_usd: Option<f64>,
-}
-
-impl From<Figures> for Usage {
-    fn from(figures: Figures) -> Self {
-        Self {
-            input_tokens: figures.input_tokens.0,
-            cached_input_tokens: figures.cached_input_tokens.0,
-            cache_write_input_tokens: figures.cache_write_input_tokens.0,
-            output_tokens: figures.output_tokens.0,
-        }
-    }
 }
 
 /// The `end` line. Each field is decoded on its own, so that an unexpected shape of one does not
 /// lose the others.
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct End<'a> {
-    #[serde(borrow)]
     ok: Option<&'a RawValue>,
-    #[serde(borrow)]
     reason: Option<&'a RawValue>,
-    #[serde(borrow)]
     message: Option<&'a RawValue>,
-    #[serde(borrow)]
     exit_code: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow)]
     cost_usd: Option<&'a RawValue>,
-    #[serde(borrow)]
     class: Option<&'a RawValue>,
-    #[serde(borrow)]
     result: Option<&'a RawValue>,
-    #[serde(borrow)]
     evidence: Option<&'a RawValue>,
 }
 
@@ -138,10 +97,7 @@ impl Vex {
     fn parsed<'a>(&mut self, line: &'a str, mut parsed: Line<'a>, sink: &mut Sink<'_>) {
         match (parsed.kind.as_str(), parsed.text.take(), parsed.call_id.take()) {
             ("message", Some(text), _) => {
-                self.session.clear_fault();
-                self.session.set_last_message(text.as_str());
-                self.session.set_activity("writing");
-                sink(Event::Message { text: text.0 });
+                self.session.message(text.0, true, sink);
             }
             ("reasoning", Some(text), _) => {
                 self.session.set_activity("thinking");
@@ -152,13 +108,7 @@ impl Vex {
             ("tool_call", _, Some(id)) => {
                 let tool = parsed.tool.map_or(Cow::Borrowed(""), |tool| tool.0);
                 self.session.clear_fault();
-                self.session.open_tools.open(id.as_str());
-                self.session.set_tool_activity(&tool, parsed.input);
-                sink(Event::ToolCall {
-                    call_id: id.0,
-                    tool,
-                    input: wire::present(parsed.input).map(Into::into),
-                });
+                self.session.open_tool(id.0, tool, parsed.input, sink);
             }
             ("tool_result", _, Some(id)) => {
                 self.session.open_tools.close(id.as_str());
@@ -172,17 +122,12 @@ impl Vex {
             }
             ("session_start", ..) => {
                 let id = parsed.session_id.map(|id| id.0);
-                if let Some(id) = &id {
-                    self.session.set_id(id);
-                }
-                sink(Event::SessionStarted {
-                    provider_session_id: id,
-                    agent_version: parsed.version.map(|version| version.0),
-                    model: parsed.model.map(|model| model.0),
-                });
+                let version = parsed.version.map(|version| version.0);
+                let model = parsed.model.map(|model| model.0);
+                self.session.start(id, version, model, sink);
             }
-            ("usage", ..) => match serde_json::from_str::<Figures>(line) {
-                Ok(figures) => self.record_usage(figures, sink),
+            ("usage", ..) => match serde_json::from_str(line) {
+                Ok(counts) => self.record_usage(counts, parsed.cost_usd, sink),
                 Err(_) => wire::emit_unparsed(line, sink),
             },
             ("error", ..) => {
@@ -192,14 +137,9 @@ impl Vex {
                 let reported = parsed.class.and_then(|class| class_by_name(class.as_str()));
                 let failure_class =
                     reported.or_else(|| classify::class_of_error(parsed.http_status, message.as_str()));
+                let fatal = parsed.fatal.unwrap_or(false);
                 self.session
-                    .record_fault(message.as_str(), failure_class, parsed.http_status);
-                sink(Event::Error {
-                    message: message.0,
-                    fatal: parsed.fatal.unwrap_or(false),
-                    failure_class,
-                    http_status: parsed.http_status,
-                });
+                    .error(message.0, fatal, failure_class, parsed.http_status, sink);
             }
             ("end", ..) => self.end(line, sink),
             ("ask", ..) if self.approvals.is_some() => {
@@ -216,12 +156,6 @@ impl Vex {
 
     /// Handles events that are neither messages nor tool calls but show the progress of the run.
     fn side_event(&mut self, kind: &str, line: &Line<'_>, sink: &mut Sink<'_>) -> Option<()> {
-        let note = |message: String| Event::Error {
-            failure_class: None,
-            message: message.into(),
-            fatal: false,
-            http_status: None,
-        };
         match kind {
             "retry" => {
                 let reason = line.reason.as_ref()?.as_str();
@@ -240,11 +174,14 @@ impl Vex {
                     }),
                 }
             }
-            "fallback" => sink(note(format!(
-                "switched to the fallback model {}",
-                line.model.as_ref()?.as_str()
-            ))),
-            "warning" | "guard" => sink(note(format!("{kind}: {}", line.message.as_ref()?.as_str()))),
+            "fallback" => {
+                let model = line.model.as_ref()?.as_str();
+                sink(note(format!("switched to the fallback model {model}").into()));
+            }
+            "warning" | "guard" => {
+                let message = line.message.as_ref()?.as_str();
+                sink(note(format!("{kind}: {message}").into()));
+            }
             "compaction" => {
                 let (before, after) = (line.before_tokens?.0, line.after_tokens?.0);
                 sink(Event::Reasoning {
@@ -285,13 +222,11 @@ impl Vex {
         Some(())
     }
 
-    fn record_usage(&mut self, figures: Figures, sink: &mut Sink<'_>) {
-        self.session.usage = figures.into();
-        self.session.cost_usd = figures.cost_usd.or(self.session.cost_usd);
-        sink(Event::TokenUsage {
-            usage: self.session.usage,
-            cost_usd: self.session.cost_usd,
-        });
+    /// Records the totals of the run so far.
+    fn record_usage(&mut self, counts: TokenCounts, cost_usd: Option<f64>, sink: &mut Sink<'_>) {
+        self.session.usage = counts.into();
+        self.session.cost_usd = cost_usd.or(self.session.cost_usd);
+        self.session.report_usage(sink);
     }
 
     fn end(&mut self, line: &str, sink: &mut Sink<'_>) {
@@ -300,13 +235,12 @@ impl Vex {
         };
         self.session.open_tools.clear();
         if let Some(approvals) = &mut self.approvals {
-            approvals.close_input();
+            approvals.outbox().close();
         }
-        if let Some(figures) = wire::read::<Figures>(end.usage) {
-            let cost_usd = wire::read::<f64>(end.cost_usd).or(figures.cost_usd);
-            self.record_usage(Figures { cost_usd, ..figures }, sink);
-        } else if let Some(cost) = wire::read::<f64>(end.cost_usd) {
-            self.session.cost_usd = Some(cost);
+        let cost_usd = wire::read::<f64>(end.cost_usd);
+        match wire::read::<TokenCounts>(end.usage) {
+            Some(counts) => self.record_usage(counts, cost_usd, sink),
+            None => self.session.cost_usd = cost_usd.or(self.session.cost_usd),
         }
         let ok = wire::read::<bool>(end.ok) == Some(true);
         let exit_code = wire::read::<i32>(end.exit_code);
@@ -348,27 +282,27 @@ impl Vex {
     }
 }
 
-impl Adapter for Vex {
-    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
-        let text = wire::line_text(line);
-        if text.is_empty() {
-            return;
-        }
-        match wire::object::<Line<'_>>(&text) {
-            Some(parsed) => self.parsed(&text, parsed, sink),
-            None => match wire::object::<Kind<'_>>(&text) {
-                Some(kind) if kind.kind.as_str() == "end" => self.end(&text, sink),
+impl LineReader for Vex {
+    fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>) {
+        match wire::object::<Line<'_>>(line) {
+            Some(parsed) => self.parsed(line, parsed, sink),
+            None => match wire::object::<Kind<'_>>(line) {
+                Some(kind) if kind.kind.as_str() == "end" => self.end(line, sink),
                 Some(kind) if kind.kind.as_str() == "ask" && self.approvals.is_some() => {
                     if let Some(approvals) = &mut self.approvals {
-                        approvals.on_ask(&text);
+                        approvals.on_ask(line);
                     }
                 }
-                _ => wire::emit_unparsed(&text, sink),
+                _ => wire::emit_unparsed(line, sink),
             },
         }
     }
 
-    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
         self.session.open_tools.clear();
         let code = match exit {
             Exit::Code(code) => Some(code),
@@ -401,26 +335,11 @@ impl Adapter for Vex {
         conclusion
     }
 
-    fn open_tools(&self) -> usize {
-        self.session.open_tools.len()
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        self.approvals.as_mut().map(Approvals::outbox)
     }
 
-    fn usage(&self) -> (Usage, Option<f64>) {
-        (self.session.usage, self.session.cost_usd)
-    }
-
-    fn activity(&self) -> Option<&str> {
-        self.session.activity()
-    }
-
-    fn take_requests(&mut self) -> Vec<AgentRequest> {
-        self.approvals
-            .as_mut()
-            .map(Approvals::take_requests)
-            .unwrap_or_default()
-    }
-
-    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
         vec![approvals::answer(approval, verdict)]
     }
 }

@@ -4,25 +4,22 @@
 use serde::Deserialize;
 use vik_core::approval::Call;
 
-use crate::request::{AgentRequest, ApprovalRequest, Verdict, json_string};
+use crate::request::{AgentRequest, ApprovalRequest, Outbox, Verdict, json_string};
 use crate::wire::{self, Text};
 
 /// The pending requests of one session.
 #[derive(Debug)]
 pub(super) struct Approvals {
-    requests: Vec<AgentRequest>,
-    closed: bool,
+    outbox: Outbox,
 }
 
 #[derive(Deserialize)]
+#[serde(bound = "'de: 'a")]
 struct AskEvent<'a> {
-    #[serde(borrow)]
     ask: Text<'a>,
-    #[serde(borrow)]
     tool: Text<'a>,
-    #[serde(borrow)]
     command: Option<Text<'a>>,
-    #[serde(default, borrow)]
+    #[serde(default)]
     paths: Vec<Text<'a>>,
     writes: bool,
 }
@@ -30,25 +27,21 @@ struct AskEvent<'a> {
 impl Approvals {
     pub(super) fn new(prompt: &str) -> Self {
         Self {
-            requests: vec![AgentRequest::Send(format!(
-                r#"{{"prompt":{}}}"#,
-                json_string(prompt)
-            ))],
-            closed: false,
+            outbox: Outbox::starting_with(format!(r#"{{"prompt":{}}}"#, json_string(prompt))),
         }
     }
 
-    pub(super) fn take_requests(&mut self) -> Vec<AgentRequest> {
-        std::mem::take(&mut self.requests)
+    pub(super) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
     }
 
     pub(super) fn on_ask(&mut self, line: &str) {
         let Some(event) = wire::object::<AskEvent<'_>>(line) else {
             let why = "invalid approval request from vex".to_owned();
-            return self.requests.push(AgentRequest::ProtocolError(why));
+            return self.outbox.push(AgentRequest::ProtocolError(why));
         };
         let id = event.ask.0.into_owned();
-        self.requests.push(AgentRequest::Approval(ApprovalRequest {
+        self.outbox.push(AgentRequest::Approval(ApprovalRequest {
             call: Call {
                 tool: event.tool.0.into_owned(),
                 command: event.command.map(|command| command.0.into_owned()),
@@ -58,13 +51,6 @@ impl Approvals {
             answer_prefix: answer_prefix(&id),
             id,
         }));
-    }
-
-    pub(super) fn close_input(&mut self) {
-        if !self.closed {
-            self.closed = true;
-            self.requests.push(AgentRequest::Close);
-        }
     }
 }
 

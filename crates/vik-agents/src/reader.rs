@@ -1,0 +1,63 @@
+//! The part that adapters have in common: one [`Session`], and a line at a time.
+
+use std::borrow::Cow;
+
+use vik_core::outcome::Usage;
+
+use crate::request::Outbox;
+use crate::state::Session;
+use crate::{Adapter, AgentRequest, ApprovalRequest, Conclusion, Exit, Sink, Verdict, wire};
+
+/// An adapter with the usual state.
+pub(crate) trait LineReader: Send {
+    fn session(&self) -> &Session;
+
+    /// Maps a line. It is trimmed and not empty.
+    fn read_line(&mut self, line: &str, sink: &mut Sink<'_>);
+
+    /// Builds the conclusion after the last line.
+    fn conclusion(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion;
+
+    /// Returns the requests of an interactive session.
+    fn outbox(&mut self) -> Option<&mut Outbox> {
+        None
+    }
+
+    /// Returns the lines that answer an approval request.
+    fn verdict_lines(&self, _: &ApprovalRequest, _: Verdict<'_>) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+impl<R: LineReader> Adapter for R {
+    fn line(&mut self, line: &[u8], sink: &mut Sink<'_>) {
+        let text: Cow<'_, str> = wire::line_text(line);
+        if !text.is_empty() {
+            self.read_line(&text, sink);
+        }
+    }
+
+    fn conclude(&mut self, exit: Exit, stderr_tail: &str) -> Conclusion {
+        self.conclusion(exit, stderr_tail)
+    }
+
+    fn open_tools(&self) -> usize {
+        self.session().open_tools.len()
+    }
+
+    fn usage(&self) -> (Usage, Option<f64>) {
+        (self.session().usage, self.session().cost_usd)
+    }
+
+    fn activity(&self) -> Option<&str> {
+        self.session().activity()
+    }
+
+    fn take_requests(&mut self) -> Vec<AgentRequest> {
+        self.outbox().map(Outbox::take).unwrap_or_default()
+    }
+
+    fn answer(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        self.verdict_lines(approval, verdict)
+    }
+}
