@@ -1,8 +1,7 @@
-//! Prices and context sizes of well-known models. The settings override this table.
-//!
-//! As the providers published them on 2026-11-22, standard service, USD for a million tokens.
+//! Prices and context sizes of well-known models: `prices.toml`. The settings override this table.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,39 +40,21 @@ pub struct Price {
     cached: u64,
     write: u64,
     output: u64,
-    /// The number of input tokens from which on another price applies to the whole request, and
-    /// that price.
-    long: Option<(u64, Factor)>,
+    long: Option<Surcharge>,
 }
 
-/// The surcharge for a long request.
+/// The surcharge for a long request, which applies to the whole of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Factor {
-    /// Twice for input and cache, one and a half times for output.
-    DoubleInput,
-    /// Five times for all.
-    FiveTimes,
+struct Surcharge {
+    /// The largest number of input tokens without it.
+    from: u64,
+    /// The factor for input and cache, in millionths.
+    input: u64,
+    /// The factor for the output, in millionths.
+    output: u64,
 }
 
 impl Price {
-    /// Creates a price, in thousandths of a USD.
-    const fn of(input: u64, cached: u64, write: u64, output: u64) -> Self {
-        Self {
-            input: input * 1000,
-            cached: cached * 1000,
-            write: write * 1000,
-            output: output * 1000,
-            long: None,
-        }
-    }
-
-    const fn long(self, from: u64, factor: Factor) -> Self {
-        Self {
-            long: Some((from, factor)),
-            ..self
-        }
-    }
-
     /// Returns the cost of one request, in USD.
     pub fn cost(&self, usage: Usage) -> f64 {
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
@@ -82,16 +63,9 @@ impl Price {
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let mut input = part(fresh, self.input) + part(cached, self.cached) + part(write, self.write);
         let mut output = part(usage.output_tokens, self.output);
-        match self.long {
-            Some((from, Factor::DoubleInput)) if usage.input_tokens > from => {
-                input *= 2;
-                output = output * 3 / 2;
-            }
-            Some((from, Factor::FiveTimes)) if usage.input_tokens > from => {
-                input *= 5;
-                output *= 5;
-            }
-            _ => {}
+        if let Some(long) = self.long.filter(|long| usage.input_tokens > long.from) {
+            input = input * u128::from(long.input) / 1_000_000;
+            output = output * u128::from(long.output) / 1_000_000;
         }
         #[expect(
             clippy::cast_precision_loss,
@@ -112,50 +86,53 @@ pub struct Facts {
     pub price: Option<Price>,
 }
 
-const K: u64 = 1000;
-const LONG: u64 = 272 * K;
+/// A row of the table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    context_window: u64,
+    max_output_tokens: u32,
+    input: f64,
+    cached_input: f64,
+    cache_write: f64,
+    output: f64,
+    long: Option<LongRequest>,
+}
 
-/// Name, context window, longest answer, price.
-#[rustfmt::skip]
-const TABLE: &[(&str, u64, u32, Price)] = &[
-    ("claude-fable-5-1",   1000 * K, 128_000, Price::of(10_000, 250, 12_500, 50_000)),
-    ("claude-fable-5",     1000 * K, 128_000, Price::of(10_000, 1_000, 12_500, 50_000)),
-    ("claude-opus-5-5",    1000 * K, 128_000, Price::of(4_000, 200, 5_000, 20_000)),
-    ("claude-opus-5",      1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-8",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-7",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-6",    1000 * K, 128_000, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-5",     200 * K,  64_000, Price::of(5_000, 500, 6_250, 25_000)),
-    ("claude-opus-4-1",     200 * K,  32_000, Price::of(15_000, 1_500, 18_750, 75_000)),
-    ("claude-sonnet-5-5",  1000 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000)),
-    ("claude-sonnet-5",    1000 * K, 128_000, Price::of(2_000, 200, 2_500, 10_000)),
-    ("claude-sonnet-4-6",  1000 * K,  64_000, Price::of(3_000, 300, 3_750, 15_000)),
-    ("claude-sonnet-4-5",   200 * K,  64_000, Price::of(3_000, 300, 3_750, 15_000)),
-    ("claude-haiku-5-5",   1000 * K, 128_000, Price::of(100, 10, 125, 500).long(100 * K, Factor::FiveTimes)),
-    ("claude-haiku-4-5",    200 * K,  64_000, Price::of(1_000, 100, 1_250, 5_000)),
-    ("gpt-6-2-sol",        1050 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-1-sol",        1050 * K, 128_000, Price::of(2_000, 100, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-sol",          1050 * K, 128_000, Price::of(2_000, 200, 2_500, 10_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-luna",         1050 * K, 128_000, Price::of(100, 10, 125, 500).long(LONG, Factor::DoubleInput)),
-    ("gpt-6-astra",        1050 * K, 128_000, Price::of(10_000, 1_000, 12_500, 50_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-5",            1050 * K, 128_000, Price::of(5_000, 500, 5_000, 30_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-4",            1050 * K, 128_000, Price::of(2_500, 250, 2_500, 15_000).long(LONG, Factor::DoubleInput)),
-    ("gpt-5-4-mini",        400 * K, 128_000, Price::of(750, 75, 750, 4_500)),
-    ("gpt-5-4-nano",        400 * K, 128_000, Price::of(200, 20, 200, 1_250)),
-    ("gpt-5-3-codex",       400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-2-codex",       400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-2",             400 * K, 128_000, Price::of(1_750, 175, 1_750, 14_000)),
-    ("gpt-5-1-codex",       400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5-1",             400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5",               400 * K, 128_000, Price::of(1_250, 125, 1_250, 10_000)),
-    ("gpt-5-mini",          400 * K, 128_000, Price::of(250, 25, 250, 2_000)),
-];
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongRequest {
+    from: u64,
+    input: f64,
+    output: f64,
+}
+
+impl Row {
+    fn price(&self) -> Price {
+        Price {
+            input: millionths(self.input),
+            cached: millionths(self.cached_input),
+            write: millionths(self.cache_write),
+            output: millionths(self.output),
+            long: self.long.as_ref().map(|long| Surcharge {
+                from: long.from,
+                input: millionths(long.input),
+                output: millionths(long.output),
+            }),
+        }
+    }
+}
+
+const TABLE: &str = include_str!("prices.toml");
+
+/// The rows by the plain name of their model. A test reads the embedded text, so it is never
+/// invalid here.
+static ROWS: LazyLock<BTreeMap<String, Row>> = LazyLock::new(|| toml::from_str(TABLE).unwrap_or_default());
 
 /// Returns the facts about a model: from the settings, else from the table. Prices of the settings
 /// apply only if both the input and the output have one.
 pub fn facts(model: &str, configured: &BTreeMap<String, ModelConfig>) -> Facts {
-    let plain = plain_name(model);
-    let row = TABLE.iter().find(|row| row.0 == plain);
+    let row = ROWS.get(&plain_name(model));
     let config = configured.get(model).cloned().unwrap_or_default();
     let own_price = config.input.zip(config.output).map(|(input, output)| Price {
         input: millionths(input),
@@ -165,9 +142,9 @@ pub fn facts(model: &str, configured: &BTreeMap<String, ModelConfig>) -> Facts {
         long: None,
     });
     Facts {
-        context_window: config.context_window.or(row.map(|row| row.1)),
-        max_output_tokens: config.max_output_tokens.or(row.map(|row| row.2)),
-        price: own_price.or(row.map(|row| row.3)),
+        context_window: config.context_window.or(row.map(|row| row.context_window)),
+        max_output_tokens: config.max_output_tokens.or(row.map(|row| row.max_output_tokens)),
+        price: own_price.or(row.map(Row::price)),
     }
 }
 
@@ -250,11 +227,19 @@ mod tests {
         assert_eq!(known("gpt-5.2-2025-12-11"), known("gpt-5.2"));
         assert_eq!(known("gpt-5.2-unheard-of"), Facts::default());
         assert_ne!(known("gpt-5-mini").price, known("gpt-5").price);
-        let mut names: Vec<&str> = TABLE.iter().map(|row| row.0).collect();
-        assert!(names.iter().all(|name| plain_name(name) == *name));
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), TABLE.len());
+    }
+
+    #[test]
+    fn price_table_can_be_read() {
+        let rows: BTreeMap<String, Row> = toml::from_str(TABLE).unwrap();
+        let lines = TABLE.lines().filter(|line| line.contains(" = "));
+        assert_eq!(rows.len(), lines.count());
+        for (name, row) in rows {
+            assert_eq!(plain_name(&name), name);
+            let price = row.price();
+            assert!(price.cached <= price.input && price.input < price.output, "{name}");
+            assert!(u64::from(row.max_output_tokens) < row.context_window, "{name}");
+        }
     }
 
     #[test]
