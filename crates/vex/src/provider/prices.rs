@@ -237,7 +237,10 @@ mod tests {
         for (name, row) in rows {
             assert_eq!(plain_name(&name), name);
             let price = row.price();
-            assert!(price.cached <= price.input && price.input < price.output, "{name}");
+            assert!(
+                price.cached <= price.input && price.input < price.output,
+                "{name}"
+            );
             assert!(u64::from(row.max_output_tokens) < row.context_window, "{name}");
         }
     }

@@ -1,34 +1,25 @@
 //! The adapter of Claude Code.
 
+mod result;
+mod system;
+
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::{FailureClass, Usage};
 use vik_core::workflow::AgentProfile;
 
 use super::control::{self, Control};
-use super::errors::{class_of_code, exit_code, failure_text};
-use super::line::{
-    Block, Content, ControlLine, Denial, Line, Message, ModelUsage, RateLimitLine, RequestUsage, ResultLine,
-    System, Task,
-};
+use super::errors::{class_of_code, exit_code};
+use super::line::{Block, Content, Line, Message};
 use super::requests::RequestUsages;
 use crate::reader::LineReader;
 use crate::request::{ApprovalRequest, Outbox, Verdict};
 use crate::state::Session;
 use crate::wire::{self, Kind, Text};
-use crate::{Conclusion, Exit, PreviousTotal, Sink, classify, flags};
-
-/// The content of the last `result` line.
-#[derive(Clone, Debug, Default)]
-struct FinalResult {
-    ok: bool,
-    over_budget: bool,
-    structured: Option<Box<RawValue>>,
-}
+use crate::{Conclusion, Exit, PreviousTotal, Sink, flags};
+use result::FinalResult;
 
 /// The adapter of one session of Claude Code.
 #[derive(Debug)]
@@ -217,277 +208,6 @@ impl ClaudeCode {
         if strange {
             wire::emit_unparsed(line, sink);
         }
-    }
-
-    fn system<'a>(&mut self, line: &'a str, parsed: &Line<'a>, sink: &mut Sink<'_>) {
-        let subtype = parsed.subtype.as_ref().map_or("", Text::as_str);
-        if let "status" | "thinking_tokens" | "permission_denied" | "vcs_state_changed" = subtype {
-            // Keep-alives, and lines whose content is repeated by the result of the call.
-            return;
-        }
-        let Ok(system) = serde_json::from_str::<System<'a>>(line) else {
-            return wire::emit_unparsed(line, sink);
-        };
-        match subtype {
-            // The lines of each task repeat this.
-            "background_tasks_changed" => {
-                let tasks = wire::read::<Vec<Task<'_>>>(system.tasks).unwrap_or_default();
-                let agents = tasks
-                    .iter()
-                    .filter(|task| task.task_type.as_str() == "local_agent");
-                if let Some(control) = &mut self.control {
-                    control.set_background_agents(agents.count());
-                }
-            }
-            "init" => {
-                // Every message of a longer conversation repeats this line.
-                let id = parsed.session_id.as_ref().map(|id| id.0.clone());
-                let version = system.claude_code_version.map(|version| version.0);
-                let model = system.model.map(|model| model.0);
-                self.session.set_activity("thinking");
-                self.session.start(id, version, model, sink);
-            }
-            "api_retry" => {
-                let class = system.error.as_ref().map_or("unknown", Text::as_str);
-                let mut message = format!("the model API failed ({class}");
-                if let Some(status) = system.error_status {
-                    let _ = write!(message, ", HTTP {status}");
-                }
-                let _ = write!(
-                    message,
-                    "); retry {} of {} in {:.0} ms",
-                    system.attempt.unwrap_or(0),
-                    system.max_retries.unwrap_or(0),
-                    system.retry_delay_ms.unwrap_or(0.0)
-                );
-                let failure_class = class_of_code(class, system.error_status, "");
-                if !self.fatal_reported {
-                    self.session
-                        .record_fault(&message, failure_class, system.error_status);
-                }
-                sink(Event::Error {
-                    message: Cow::Owned(message),
-                    fatal: false,
-                    failure_class,
-                    http_status: system.error_status,
-                });
-            }
-            "model_fallback" | "model_refusal_no_fallback" => {
-                let refused = subtype != "model_fallback";
-                let message = system.content.map(|text| text.0).filter(|text| !text.is_empty());
-                let otherwise = if refused {
-                    "the model refused the request"
-                } else {
-                    "the model was changed"
-                };
-                let failure_class = if refused { Some(FailureClass::Model) } else { None };
-                let message = message.unwrap_or(Cow::Borrowed(otherwise));
-                if refused {
-                    self.session.record_fault(&message, failure_class, None);
-                }
-                sink(Event::Error {
-                    message,
-                    fatal: false,
-                    failure_class,
-                    http_status: None,
-                });
-            }
-            subtype if subtype.starts_with("task_") => {
-                let patched = system.patch.and_then(|patch| patch.status);
-                let event = Cow::Borrowed(subtype.trim_start_matches("task_"));
-                let status = system.status.or(patched).map_or(event, |status| status.0);
-                sink(Event::Subagent {
-                    id: system.task_id.map(|id| id.0),
-                    status,
-                    description: system.description.or(system.summary).map(|text| text.0),
-                });
-            }
-            _ => wire::emit_unparsed(line, sink),
-        }
-    }
-
-    fn rate_limit(&mut self, line: &str, sink: &mut Sink<'_>) {
-        let Ok(RateLimitLine {
-            rate_limit_info: info,
-        }) = serde_json::from_str(line)
-        else {
-            return wire::emit_unparsed(line, sink);
-        };
-        self.rejected = info
-            .status
-            .as_ref()
-            .is_some_and(|status| status.as_str() == "rejected");
-        if self.rejected {
-            let resets_at = info
-                .resets_at
-                .and_then(|at| Timestamp::from_second(at as i64).ok());
-            self.resets_at = resets_at;
-        }
-        sink(Event::RateLimit {
-            status: info.status.map(|status| status.0),
-            resets_at_unix: info.resets_at.map(|at| at as i64),
-            utilization: info.utilization,
-        });
-    }
-
-    fn control(&mut self, line: &str, sink: &mut Sink<'_>) {
-        match serde_json::from_str::<ControlLine<'_>>(line) {
-            Ok(ControlLine { request }) if request.subtype.as_str() == "can_use_tool" => {
-                sink(Event::Approval {
-                    by: None,
-                    tool: request.tool_name.map_or(Cow::Borrowed(""), |tool| tool.0),
-                    decision: Cow::Borrowed("requested"),
-                    detail: wire::present(request.input).map(|input| Cow::Borrowed(input.get())),
-                });
-            }
-            _ => wire::emit_unparsed(line, sink),
-        }
-    }
-
-    fn result(&mut self, line: &str, sink: &mut Sink<'_>) {
-        let Ok(result) = serde_json::from_str::<ResultLine<'_>>(line) else {
-            return wire::emit_unparsed(line, sink);
-        };
-        if let Some(id) = wire::text(result.session_id) {
-            self.session.set_id(&id);
-        }
-        self.session.open_tools.clear();
-        self.record_usage(&result, sink);
-        if let Some(control) = &mut self.control {
-            control.on_turn_end();
-        }
-        for denial in wire::read::<Vec<Denial<'_>>>(result.permission_denials).unwrap_or_default() {
-            let id = wire::text(denial.tool_use_id).unwrap_or_default();
-            if self.control.as_ref().is_some_and(|c| c.is_refused(&id)) {
-                continue;
-            }
-            sink(Event::Approval {
-                by: None,
-                tool: denial.tool_name.0,
-                decision: Cow::Borrowed("denied"),
-                detail: wire::present(denial.tool_input).map(|input| Cow::Borrowed(input.get())),
-            });
-        }
-
-        let subtype = wire::text(result.subtype).unwrap_or(Cow::Borrowed(""));
-        let terminal = wire::text(result.terminal_reason).unwrap_or(Cow::Borrowed(""));
-        let status = wire::read::<u16>(result.api_error_status);
-        // `subtype` is `success` for API failures too; an interrupt may come without `is_error`.
-        let ok = subtype == "success"
-            && wire::read::<bool>(result.is_error) == Some(false)
-            && wire::present(result.api_error_status).is_none()
-            && !terminal.starts_with("aborted");
-        let over_budget = matches!(&*subtype, "error_max_turns" | "error_max_budget_usd");
-        let stop = wire::text(result.stop_reason).unwrap_or(Cow::Borrowed(""));
-        let text = wire::text(result.result);
-        let structured = wire::present(result.structured_output);
-        let reasons = if ok || subtype == "success" {
-            [&terminal, &stop, &subtype]
-        } else {
-            [&subtype, &terminal, &stop]
-        };
-        let reason = reasons
-            .into_iter()
-            .find(|reason| !reason.is_empty())
-            .map(|reason| Cow::Borrowed(&**reason));
-        if ok {
-            if let Some(text) = &text {
-                self.session.set_last_message(text);
-            }
-            self.session.fault = None;
-            self.session.set_activity("done");
-            let message = self.session.last_message().map(Cow::Borrowed);
-            sink(Event::Completed {
-                ok,
-                message,
-                result: structured.map(Into::into),
-                reason,
-            });
-        } else {
-            let message = failure_text(&result, text.as_deref(), &subtype);
-            let class = self.failure_class(status, &message, &terminal, &stop, &subtype);
-            self.session.record_fault(&message, class, status);
-            self.session.set_activity("failed");
-            if !self.fatal_reported {
-                let message = Cow::Borrowed(&*message);
-                sink(Event::Error {
-                    message,
-                    fatal: true,
-                    failure_class: class,
-                    http_status: status,
-                });
-            }
-            let message = Some(Cow::Borrowed(&*message));
-            sink(Event::Completed {
-                ok,
-                message,
-                result: structured.map(Into::into),
-                reason,
-            });
-        }
-        self.fatal_reported = false;
-        let structured = structured.map(ToOwned::to_owned);
-        self.final_result = Some(FinalResult {
-            ok,
-            over_budget,
-            structured,
-        });
-    }
-
-    /// Records the usage and the cost of a result line.
-    fn record_usage(&mut self, result: &ResultLine<'_>, sink: &mut Sink<'_>) {
-        // `modelUsage` covers the whole process so far, `usage` one message each. The result
-        // replaces the sum over the requests, even if it is lower.
-        let main = wire::read::<RequestUsage>(result.usage).map(Usage::from);
-        let models = wire::read::<ModelUsage>(result.model_usage).and_then(|usage| usage.0);
-        self.results = self.results.plus(main.unwrap_or_default());
-        let before = models
-            .filter(|total| {
-                self.requests
-                    .total_includes_previous(*total, self.results, self.previous.usage)
-            })
-            .map(|_| self.previous)
-            .unwrap_or_default();
-        if let Some(figures) = models.or(main.map(|_| self.results)) {
-            self.session.usage = figures.since(before.usage);
-            self.usage_reported = true;
-        }
-        if let Some(cost) = wire::read::<f64>(result.total_cost_usd) {
-            self.session.cost_usd = Some((cost - before.cost_usd).max(0.0));
-        }
-        self.session.report_usage(sink);
-    }
-
-    fn failure_class(
-        &self,
-        status: Option<u16>,
-        message: &str,
-        terminal: &str,
-        stop: &str,
-        subtype: &str,
-    ) -> Option<FailureClass> {
-        if terminal == "prompt_too_long" {
-            return Some(FailureClass::Context);
-        }
-        if subtype.starts_with("error_max") {
-            // A limit of the agent's own.
-            return Some(FailureClass::Agent);
-        }
-        // After the status, the class that the CLI gave on the line before is the most reliable
-        // one.
-        let reported = self
-            .session
-            .fault
-            .as_ref()
-            .filter(|_| self.fatal_reported)
-            .and_then(|fault| fault.class);
-        let class = match status {
-            Some(_) => classify::class_of_error(status, message).or(reported),
-            None => reported.or_else(|| classify::class_of_error(None, message)),
-        };
-        class
-            .or_else(|| (stop == "refusal").then_some(FailureClass::Model))
-            .or_else(|| self.rejected.then_some(FailureClass::RateLimit))
     }
 
     /// Handles a line whose fields do not match its kind. A result must still end the session.

@@ -9,12 +9,13 @@
 //!   running turn.
 //! - `unified_exec_tty`, which would let a model write to a running command, is off.
 
+mod approvals;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde_json::value::{RawValue, to_raw_value};
-use vik_core::approval::Call;
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::{AgentProfile, Permission};
@@ -22,9 +23,8 @@ use vik_core::workflow::{AgentProfile, Permission};
 use super::adapter::Codex;
 use super::line::Item;
 use super::message::{
-    CommandApproval, Elicitation, ErrorNotification, ErrorText, FileChange, FileChangeApproval,
-    ItemNotification, Limits, Message, RateLimitsNotification, Resolved, ThreadRef, ThreadResult,
-    TurnNotification, UsageNotification, Warning,
+    ErrorNotification, ErrorText, FileChange, ItemNotification, Limits, Message, RateLimitsNotification,
+    Resolved, ThreadRef, ThreadResult, TurnNotification, UsageNotification, Warning,
 };
 use crate::launch::path_text;
 use crate::reader::LineReader;
@@ -37,18 +37,6 @@ use crate::{Conclusion, Exit, LaunchError, PreviousTotal, Sink};
 const INITIALIZE: u64 = 1;
 const THREAD: u64 = 2;
 const TURN: u64 = 3;
-
-/// The tool name of a patch, as in `codex exec`.
-const PATCH: &str = "file_change";
-
-const DECLINE: &str = r#"{"decision":"decline"}"#;
-const DECLINE_TOOL: &str = r#"{"action":"decline"}"#;
-
-/// A call with the ids of its thread and turn.
-type AskedCall = (Call, (String, String));
-
-/// The prefix of every refusal.
-const REFUSED: &str = "Refused by Vik: ";
 
 /// The adapter of one interactive session of Codex.
 #[derive(Debug)]
@@ -165,73 +153,6 @@ impl AppServer {
             },
             _ => {}
         }
-    }
-
-    /// Handles a request of Codex, which waits for the response.
-    fn request(&mut self, method: &str, id: &RawValue, params: Option<&RawValue>) {
-        let id = id.get();
-        let (asked_call, decline) = match method {
-            "item/commandExecution/requestApproval" => (self.command(params), DECLINE),
-            "item/fileChange/requestApproval" => (self.patch(params), DECLINE),
-            "mcpServer/elicitation/request" => (elicited_call(params), DECLINE_TOOL),
-            _ => {
-                let error = r#"{"code":-32601,"message":"Vik does not do that"}"#;
-                return self.outbox.send(format!(r#"{{"id":{id},"error":{error}}}"#));
-            }
-        };
-        let Some((call, turn)) = asked_call else {
-            // Refused, because it asks for more than a call, or because the call cannot be
-            // determined.
-            return self.outbox.send(format!("{}{decline}}}", response_prefix(id)));
-        };
-        self.turns.insert(id.to_owned(), turn);
-        self.outbox.push(AgentRequest::Approval(ApprovalRequest {
-            id: id.to_owned(),
-            writes: call.tool == PATCH,
-            call,
-            answer_prefix: response_prefix(id),
-        }));
-    }
-
-    /// Returns the command to approve; `None` if the request asks for more, or if the command is
-    /// unknown.
-    fn command(&self, params: Option<&RawValue>) -> Option<AskedCall> {
-        let approval: CommandApproval<'_> = wire::read(params)?;
-        let asks_for_more = wire::present(approval.additional_permissions).is_some()
-            || wire::present(approval.network_approval_context).is_some()
-            || (wire::present(approval.reason).is_some() && !self.has_full_access);
-        if asks_for_more {
-            return None;
-        }
-        let call = Call {
-            tool: "command_execution".to_owned(),
-            command: Some(approval.command?.0.into_owned()),
-            paths: Vec::new(),
-        };
-        Some((
-            call,
-            (approval.thread_id.0.into_owned(), approval.turn_id.0.into_owned()),
-        ))
-    }
-
-    /// Returns the patch to approve. Its paths were announced before.
-    fn patch(&self, params: Option<&RawValue>) -> Option<AskedCall> {
-        let approval: FileChangeApproval<'_> = wire::read(params)?;
-        let asks_for_more = wire::present(approval.grant_root).is_some()
-            || (wire::present(approval.reason).is_some() && !self.has_full_access);
-        let paths = self.patches.get(approval.item_id.as_str())?.clone();
-        if asks_for_more || paths.is_empty() {
-            return None;
-        }
-        let call = Call {
-            tool: PATCH.to_owned(),
-            command: None,
-            paths,
-        };
-        Some((
-            call,
-            (approval.thread_id.0.into_owned(), approval.turn_id.0.into_owned()),
-        ))
     }
 
     fn notification(&mut self, line: &str, method: &str, params: Option<&RawValue>, sink: &mut Sink<'_>) {
@@ -372,24 +293,8 @@ impl LineReader for AppServer {
         Some(&mut self.outbox)
     }
 
-    fn verdict_lines(&self, request: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
-        let is_elicited = request.call.tool.starts_with("mcp__");
-        let (approval, refusal) = if is_elicited {
-            (r#"{"action":"accept","content":{}}"#, DECLINE_TOOL)
-        } else {
-            (r#"{"decision":"accept"}"#, DECLINE)
-        };
-        let line = |result: &str| format!("{}{result}}}", request.answer_prefix);
-        match verdict {
-            Verdict::Allow => vec![line(approval)],
-            Verdict::Refuse(message) => {
-                let steering = self
-                    .turns
-                    .get(&request.id)
-                    .map(|turn| steer(&request.id, turn, message));
-                steering.into_iter().chain([line(refusal)]).collect()
-            }
-        }
+    fn verdict_lines(&self, approval: &ApprovalRequest, verdict: Verdict<'_>) -> Vec<String> {
+        self.answer_approval(approval, verdict)
     }
 }
 
@@ -416,59 +321,6 @@ fn is_ignored(method: &str) -> bool {
     ];
     let is_delta = method.ends_with("/delta") || method.ends_with("Delta");
     is_delta || OTHERS.contains(&method) || FAMILIES.iter().any(|family| method.starts_with(family))
-}
-
-/// Returns the prefix of a successful response to a request of Codex. A request of Vik's may have
-/// the same id.
-fn response_prefix(id: &str) -> String {
-    format!(r#"{{"id":{id},"result":"#)
-}
-
-/// Returns the input that gives the message of a refusal to the running turn.
-fn steer(id: &str, (thread, turn): &(String, String), message: &str) -> String {
-    format!(
-        concat!(
-            r#"{{"id":{},"method":"turn/steer","params":{{"threadId":{},"expectedTurnId":{},"#,
-            r#""input":[{{"type":"text","text":{}}}]}}}}"#
-        ),
-        json_string(&format!("vik-{id}")),
-        json_string(thread),
-        json_string(turn),
-        json_string(&format!("{REFUSED}{message}")),
-    )
-}
-
-/// Returns the MCP tool call that is to be approved; `None` for a form that a person would fill in.
-fn elicited_call(params: Option<&RawValue>) -> Option<AskedCall> {
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default, bound = "'de: 'a")]
-    struct Params<'a> {
-        path: Option<&'a RawValue>,
-    }
-    let approval: Elicitation<'_> = wire::read(params)?;
-    let meta = approval.meta?;
-    if meta.codex_approval_kind?.as_str() != "mcp_tool_call" {
-        return None;
-    }
-    let path = meta
-        .tool_params
-        .and_then(|params| wire::object::<Params<'_>>(params.get())?.path);
-    let call = Call {
-        tool: format!(
-            "mcp__{}__{}",
-            approval.server_name.as_str(),
-            meta.tool_name?.as_str()
-        ),
-        command: None,
-        paths: wire::text(path).map(Cow::into_owned).into_iter().collect(),
-    };
-    Some((
-        call,
-        (
-            approval.thread_id.0.into_owned(),
-            approval.turn_id?.0.into_owned(),
-        ),
-    ))
 }
 
 fn warning(params: Option<&RawValue>, sink: &mut Sink<'_>) -> Option<()> {

@@ -5,143 +5,20 @@
 //! `end`, `done`, `completed`). Without one, a line is a message if it has a text or a `role` of
 //! `assistant`, and an error if it has an `error`.
 
+mod line;
+
 use std::borrow::Cow;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
 
 use crate::reader::LineReader;
 use crate::state::Session;
-use crate::wire::{self, Count, Text};
+use crate::wire;
 use crate::{Conclusion, Exit, Sink, classify};
 
-/// Any field may have any JSON type.
-#[derive(Default, Deserialize)]
-#[serde(default, bound = "'de: 'a")]
-struct Line<'a> {
-    #[serde(rename = "type")]
-    kind_type: Option<&'a RawValue>,
-    event: Option<&'a RawValue>,
-    kind: Option<&'a RawValue>,
-    role: Option<&'a RawValue>,
-    text: Option<&'a RawValue>,
-    message: Option<&'a RawValue>,
-    content: Option<&'a RawValue>,
-    response: Option<&'a RawValue>,
-    error: Option<&'a RawValue>,
-    status: Option<&'a RawValue>,
-    ok: Option<&'a RawValue>,
-    success: Option<&'a RawValue>,
-    is_error: Option<&'a RawValue>,
-    fatal: Option<&'a RawValue>,
-    exit_code: Option<&'a RawValue>,
-    reason: Option<&'a RawValue>,
-    session_id: Option<&'a RawValue>,
-    #[serde(rename = "sessionId")]
-    session_id_camel: Option<&'a RawValue>,
-    conversation_id: Option<&'a RawValue>,
-    thread_id: Option<&'a RawValue>,
-    model: Option<&'a RawValue>,
-    version: Option<&'a RawValue>,
-    usage: Option<&'a RawValue>,
-    cost_usd: Option<&'a RawValue>,
-    total_cost_usd: Option<&'a RawValue>,
-    tool: Option<&'a RawValue>,
-    tool_name: Option<&'a RawValue>,
-    name: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    call_id: Option<&'a RawValue>,
-    tool_call_id: Option<&'a RawValue>,
-    tool_use_id: Option<&'a RawValue>,
-    input: Option<&'a RawValue>,
-    arguments: Option<&'a RawValue>,
-    args: Option<&'a RawValue>,
-    parameters: Option<&'a RawValue>,
-    output: Option<&'a RawValue>,
-    result: Option<&'a RawValue>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Figures {
-    input_tokens: Count,
-    prompt_tokens: Count,
-    output_tokens: Count,
-    completion_tokens: Count,
-    cached_input_tokens: Count,
-    cache_write_input_tokens: Count,
-}
-
-impl From<Figures> for Usage {
-    fn from(figures: Figures) -> Self {
-        Self {
-            input_tokens: figures.input_tokens.0.max(figures.prompt_tokens.0),
-            cached_input_tokens: figures.cached_input_tokens.0,
-            cache_write_input_tokens: figures.cache_write_input_tokens.0,
-            output_tokens: figures.output_tokens.0.max(figures.completion_tokens.0),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(bound = "'de: 'a")]
-struct Nested<'a> {
-    message: Option<Text<'a>>,
-    text: Option<Text<'a>>,
-    content: Option<&'a RawValue>,
-}
-
-/// The topic of a line.
-enum Topic {
-    Message,
-    Reasoning,
-    ToolCall,
-    ToolResult,
-    Usage,
-    Error,
-    Start,
-    End,
-}
-
-fn topic_of(kind: &str) -> Option<Topic> {
-    let kind: String = kind
-        .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '_'
-            }
-        })
-        .take(64)
-        .collect();
-    Some(match kind.as_str() {
-        "message" | "text" | "assistant" | "agent_message" | "assistant_message" | "response" | "say"
-        | "output" | "output_text" => Topic::Message,
-        "reasoning" | "thinking" | "thought" => Topic::Reasoning,
-        "tool_call" | "tool_use" | "tool_start" | "tool_call_start" | "tool_started" | "function_call" => {
-            Topic::ToolCall
-        }
-        "tool_result"
-        | "tool_output"
-        | "tool_end"
-        | "tool_call_end"
-        | "tool_finished"
-        | "tool_completed"
-        | "function_call_output"
-        | "function_result" => Topic::ToolResult,
-        "usage" | "token_usage" | "tokens" | "token_count" => Topic::Usage,
-        "start" | "init" | "session" | "session_start" | "session_started" | "started" => Topic::Start,
-        "result" | "end" | "done" | "complete" | "completed" | "finish" | "finished" | "final"
-        | "final_result" | "session_end" | "run_completed" | "run_failed" | "failed" | "succeeded" => {
-            Topic::End
-        }
-        kind if kind == "fatal" || kind.ends_with("error") || kind.ends_with("_failure") => Topic::Error,
-        _ => return None,
-    })
-}
+use line::{Figures, Line, Topic, call_id, line_text, nested_text, reported_success, session_id, topic_of};
 
 /// The adapter of one session of an unknown command.
 #[derive(Debug, Default)]
@@ -327,83 +204,5 @@ impl LineReader for Generic {
         };
         conclusion.result = self.result.take();
         conclusion
-    }
-}
-
-fn call_id<'a>(line: &Line<'a>) -> Cow<'a, str> {
-    [line.call_id, line.tool_call_id, line.tool_use_id, line.id]
-        .into_iter()
-        .find_map(wire::text)
-        .unwrap_or(Cow::Borrowed(""))
-}
-
-fn session_id<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
-    [
-        line.session_id,
-        line.session_id_camel,
-        line.conversation_id,
-        line.thread_id,
-    ]
-    .into_iter()
-    .find_map(wire::text)
-    .filter(|id| !id.is_empty())
-}
-
-/// Returns the text of a line: a string, or an object or blocks that contain one.
-fn line_text<'a>(line: &Line<'a>) -> Option<Cow<'a, str>> {
-    [line.text, line.message, line.content, line.response]
-        .into_iter()
-        .find_map(|raw| nested_text(raw, 0))
-}
-
-/// Returns the text of one value.
-///
-/// The depth is limited, because nesting could be endless.
-fn nested_text(raw: Option<&RawValue>, depth: u8) -> Option<Cow<'_, str>> {
-    if depth > 3 {
-        return None;
-    }
-    if let Some(text) = wire::text(raw) {
-        return Some(text).filter(|text| !text.is_empty());
-    }
-    if let Some(nested) = raw
-        .filter(|raw| raw.get().starts_with('{'))
-        .and_then(|raw| wire::read::<Nested<'_>>(Some(raw)))
-    {
-        return nested
-            .message
-            .or(nested.text)
-            .map(|text| text.0)
-            .or_else(|| nested_text(nested.content, depth + 1));
-    }
-    let blocks = wire::read::<Vec<&RawValue>>(raw)?;
-    let texts: Vec<Cow<'_, str>> = blocks
-        .into_iter()
-        .filter_map(|block| nested_text(Some(block), depth + 1))
-        .collect();
-    Some(texts.join(""))
-        .filter(|text| !text.is_empty())
-        .map(Cow::Owned)
-}
-
-/// Returns whether a line reports success, in one of the usual forms.
-fn reported_success(line: &Line<'_>) -> Option<bool> {
-    if wire::read::<bool>(line.is_error) == Some(true)
-        || wire::present(line.error).is_some_and(|e| e.get() != "false")
-    {
-        return Some(false);
-    }
-    if let Some(ok) = wire::read::<bool>(line.ok).or_else(|| wire::read::<bool>(line.success)) {
-        return Some(ok);
-    }
-    if let Some(code) = wire::read::<i64>(line.exit_code) {
-        return Some(code == 0);
-    }
-    let status = wire::text(line.status)?.to_ascii_lowercase();
-    match status.as_str() {
-        "ok" | "success" | "succeeded" | "complete" | "completed" | "done" | "finished" => Some(true),
-        "error" | "errored" | "fail" | "failed" | "failure" | "cancelled" | "canceled" | "aborted"
-        | "interrupted" | "timeout" | "timed_out" | "denied" => Some(false),
-        _ => None,
     }
 }
