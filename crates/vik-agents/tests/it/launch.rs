@@ -1,0 +1,368 @@
+//! The command line and the environment of each runtime, with each permission.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use vik_agents::{Launch, LaunchContext, LaunchError, driver};
+use vik_core::limits::Limit;
+use vik_core::money::MicroUsd;
+use vik_core::scope::Scope;
+use vik_core::workflow::{AgentProfile, ArgValue, Permission, Price, Runtime};
+
+const SESSION: uuid::Uuid = uuid::Uuid::from_u128(0x0123_4567_89ab_7def_8123_4567_89ab_cdef);
+
+fn profile(runtime: Runtime) -> AgentProfile {
+    AgentProfile {
+        model: Some("some-model".to_owned()),
+        command: if runtime == Runtime::Command {
+            vec!["my-agent".into(), "--go".into()]
+        } else {
+            Vec::new()
+        },
+        ..AgentProfile::new(runtime)
+    }
+}
+
+fn launch(cx: &LaunchContext<'_>) -> Result<Launch, LaunchError> {
+    driver(cx.profile.runtime).launch(cx)
+}
+
+fn environment() -> BTreeMap<String, String> {
+    [
+        ("PATH", "/bin"),
+        ("HOME", "/home/u"),
+        ("OPENAI_API_KEY", "o"),
+        ("ANTHROPIC_API_KEY", "a"),
+        ("GITHUB_TOKEN", "never"),
+        ("VIK_HOME", "never"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into()
+}
+
+fn context<'a>(profile: &'a AgentProfile, environment: &'a BTreeMap<String, String>) -> LaunchContext<'a> {
+    LaunchContext {
+        profile,
+        workdir: Path::new("/ws/issue 1"),
+        vik: Path::new("/opt/vik"),
+        private_home: None,
+        session_id: SESSION,
+        resume: None,
+        budget: Limit::default(),
+        in_sandbox: false,
+        interactive: false,
+        scope: None,
+        is_root: false,
+        environment,
+    }
+}
+
+fn show(cx: &LaunchContext<'_>) -> String {
+    match launch(cx) {
+        Ok(launch) => {
+            let mut text = String::new();
+            for arg in &launch.argv {
+                writeln!(text, "    {arg}").unwrap();
+            }
+            for (name, value) in &launch.env {
+                writeln!(text, "    env {name}={value}").unwrap();
+            }
+            text
+        }
+        Err(error) => format!("    refused: {error}\n"),
+    }
+}
+
+#[test]
+fn launch_of_each_runtime_with_each_permission() {
+    let environment = environment();
+    let mut all = String::new();
+    for runtime in [
+        Runtime::Codex,
+        Runtime::ClaudeCode,
+        Runtime::Vex,
+        Runtime::Command,
+    ] {
+        for permission in [Permission::ReadOnly, Permission::WorkspaceWrite, Permission::Full] {
+            let mut profile = profile(runtime);
+            profile.permission = permission;
+            writeln!(all, "{} {permission:?}", runtime.as_str()).unwrap();
+            all.push_str(&show(&context(&profile, &environment)));
+        }
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn launch_of_each_interactive_runtime() {
+    let environment = environment();
+    let mut all = String::new();
+    let mut note = |profile: &AgentProfile, in_sandbox| {
+        let cx = LaunchContext {
+            interactive: true,
+            in_sandbox,
+            resume: Some("01a1ffcd-34e9-78d1-bc6d-b647a491f028"),
+            ..context(profile, &environment)
+        };
+        writeln!(all, "{} in sandbox: {in_sandbox}", profile.runtime.as_str()).unwrap();
+        all.push_str(&show(&cx));
+    };
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode, Runtime::Vex] {
+        note(&profile(runtime), true);
+        note(&profile(runtime), false);
+    }
+    // Flags that prevent asking are refused, so that no call runs without approval.
+    let with = |runtime, flag: &str, value: ArgValue| AgentProfile {
+        args: vec![(flag.to_owned(), value)],
+        ..profile(runtime)
+    };
+    note(&profile(Runtime::Command), true);
+    note(&with(Runtime::ClaudeCode, "bare", ArgValue::Switch(true)), true);
+    note(
+        &with(Runtime::Codex, "output-schema", ArgValue::Text("x".into())),
+        true,
+    );
+    note(&with(Runtime::Vex, "ask", ArgValue::Switch(true)), true);
+    insta::assert_snapshot!(all);
+    let enforces_scope_interactively =
+        |profile: &AgentProfile| driver(profile.runtime).enforces_scope_interactively(profile);
+    assert!(enforces_scope_interactively(&profile(Runtime::Codex)));
+    let plain = with(Runtime::Codex, "c", ArgValue::Text("a=1".into()));
+    assert!(enforces_scope_interactively(&plain));
+    let other = with(Runtime::Codex, "s", ArgValue::Text("read-only".into()));
+    assert!(!enforces_scope_interactively(&other));
+    let bare = with(Runtime::ClaudeCode, "--bare", ArgValue::Switch(true));
+    assert!(!enforces_scope_interactively(&bare));
+}
+
+#[test]
+fn vex_gets_its_scope_outside_of_the_arguments() {
+    let environment = environment();
+    let scope = Scope::new(["src/**", "!--flag"]).unwrap();
+    let cx = |profile| LaunchContext {
+        scope: Some(&scope),
+        ..context(profile, &environment)
+    };
+    let vex = profile(Runtime::Vex);
+    let launched = launch(&cx(&vex)).unwrap();
+    assert_eq!(launched.env["VIK_SCOPE"], r#"[["src/**","!--flag"]]"#);
+    assert!(
+        launched
+            .argv
+            .windows(2)
+            .any(|pair| pair == ["--scope-env", "VIK_SCOPE"])
+    );
+    assert!(!launched.argv.iter().any(|arg| arg.contains("src/**")));
+    // Without a scope nothing is set: every path may be changed.
+    let launched = launch(&context(&vex, &environment)).unwrap();
+    assert!(!launched.env.contains_key("VIK_SCOPE"));
+    assert!(!launched.argv.iter().any(|arg| arg.starts_with("--scope")));
+    let mut own = profile(Runtime::Vex);
+    own.args
+        .push(("scope-env".to_owned(), ArgValue::Text("MINE".to_owned())));
+    assert!(launch(&cx(&own)).is_err(), "a profile cannot take it away");
+}
+
+#[test]
+fn vex_gets_a_token_budget_for_every_model() {
+    let environment = environment();
+    let limits = |own: Option<&str>, left: u64| {
+        let mut profile = profile(Runtime::Vex);
+        profile.provider = Some("local".into());
+        let own = own.map(|own| ("max-tokens".to_owned(), ArgValue::Text(own.into())));
+        profile.args = own.into_iter().collect();
+        let mut cx = context(&profile, &environment);
+        cx.budget.tokens = Some(left);
+        let argv = launch(&cx).unwrap().argv;
+        let shown = |pair: &[String]| (pair[0] == "--max-tokens").then(|| pair[1].clone());
+        argv.windows(2).filter_map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(limits(None, 5000), ["5000"]);
+    assert_eq!(limits(Some("4000"), 5000), ["4000"]);
+    assert_eq!(limits(Some("6000"), 5000), ["6000", "5000"]);
+    assert!(limits(None, 0).is_empty(), "that is for the daemon to say");
+}
+
+#[test]
+fn vex_gets_a_cost_budget_when_the_price_is_known() {
+    let environment = environment();
+    let limits = |change: &dyn Fn(&mut AgentProfile)| {
+        let mut profile = profile(Runtime::Vex);
+        change(&mut profile);
+        let mut cx = context(&profile, &environment);
+        cx.budget.usd = Some(MicroUsd::from_usd(1.5));
+        let argv = launch(&cx).unwrap().argv;
+        let shown =
+            |pair: &[String]| matches!(pair[0].as_str(), "--max-usd" | "--config").then(|| pair.join(" "));
+        argv.windows(2).filter_map(shown).collect::<Vec<_>>()
+    };
+    let limit = "--max-usd 1.500000";
+    assert_eq!(limits(&|_| ()), [limit]);
+    assert!(limits(&|profile| profile.base_url = Some("http://127.0.0.1:8080/v1".into())).is_empty());
+    assert!(limits(&|profile| profile.provider = Some("ollama".into())).is_empty());
+    let own = |usd: &'static str| {
+        move |profile: &mut AgentProfile| {
+            let value = ArgValue::Text(usd.into());
+            profile.args = [("max-usd".to_owned(), value)].into_iter().collect();
+        }
+    };
+    assert_eq!(limits(&own("1")), ["--max-usd 1"]);
+    assert_eq!(limits(&own("2")), ["--max-usd 2", limit]);
+    let price = Price {
+        input: 1.0,
+        cached_input: 0.1,
+        cache_write: 0.0,
+        output: 2.5,
+    };
+    let priced = limits(&|profile| {
+        profile.model = Some("a \"b\"".into());
+        profile.base_url = Some("http://127.0.0.1:8080/v1".into());
+        profile.price = Some(price);
+    });
+    assert_eq!(priced[0], r#"--config models."a \"b\"".input=1.0"#);
+    assert_eq!((priced.len(), priced[4].as_str()), (5, limit));
+}
+
+#[test]
+fn launch_with_every_profile_option() {
+    let environment = environment();
+    let mut all = String::new();
+    for runtime in [
+        Runtime::Codex,
+        Runtime::ClaudeCode,
+        Runtime::Vex,
+        Runtime::Command,
+    ] {
+        let mut profile = profile(runtime);
+        profile.args = vec![
+            ("c".to_owned(), ArgValue::List(vec!["a=1".into(), "b=2".into()])),
+            ("search".to_owned(), ArgValue::Switch(true)),
+            ("off".to_owned(), ArgValue::Switch(false)),
+            ("effort".to_owned(), ArgValue::Text("high".into())),
+        ];
+        if runtime == Runtime::ClaudeCode {
+            // `-c` means `--continue` there.
+            profile.args[0].0 = "allowedTools".to_owned();
+        }
+        profile.base_url = Some("http://127.0.0.1:8099/v1".to_owned());
+        profile.provider = Some("chat-compat".to_owned());
+        profile.env = BTreeMap::from([("EXTRA".to_owned(), "1".to_owned())]);
+        profile.env_pass = vec!["GITHUB_TOKEN".to_owned()];
+        let mut cx = context(&profile, &environment);
+        cx.is_root = true;
+        cx.private_home = Some(Path::new("/private"));
+        if runtime != Runtime::Command {
+            cx.resume = Some("01a1ffcc-0000-7000-8000-000000000000");
+        }
+        writeln!(all, "{}", runtime.as_str()).unwrap();
+        all.push_str(&show(&cx));
+    }
+    insta::assert_snapshot!(all);
+}
+
+#[test]
+fn permission_flag_overrides_the_profile() {
+    let environment = environment();
+    for (runtime, flag, ours) in [
+        (Runtime::Codex, "dangerously-bypass-approvals-and-sandbox", "-s"),
+        (
+            Runtime::ClaudeCode,
+            "dangerously-skip-permissions",
+            "--permission-mode",
+        ),
+    ] {
+        let mut profile = profile(runtime);
+        profile.args = vec![(flag.to_owned(), ArgValue::Switch(true))];
+        let argv = launch(&context(&profile, &environment)).unwrap().argv;
+        assert!(
+            argv.contains(&format!("--{flag}")) && !argv.iter().any(|arg| arg == ours),
+            "{argv:?}"
+        );
+    }
+}
+
+#[test]
+fn launch_refuses_flags_that_break_the_protocol() {
+    let environment = environment();
+    for (runtime, flag, value) in [
+        (Runtime::Codex, "m", "other"),
+        (Runtime::Codex, "cd", "/elsewhere"),
+        (Runtime::ClaudeCode, "output-format", "text"),
+        (Runtime::ClaudeCode, "model", "other"),
+        (Runtime::ClaudeCode, "resume", "x"),
+        (Runtime::Vex, "model", "other"),
+    ] {
+        let mut profile = profile(runtime);
+        profile.args = vec![(flag.to_owned(), ArgValue::Text(value.to_owned()))];
+        let error = launch(&context(&profile, &environment)).unwrap_err();
+        assert!(
+            matches!(error, LaunchError::ReservedFlag { .. }),
+            "{flag}: {error}"
+        );
+    }
+    let mut same = profile(Runtime::ClaudeCode);
+    same.args = vec![
+        (
+            "output-format".to_owned(),
+            ArgValue::Text("stream-json".to_owned()),
+        ),
+        ("verbose".to_owned(), ArgValue::Switch(true)),
+    ];
+    let argv = launch(&context(&same, &environment)).unwrap().argv;
+    assert_eq!(
+        argv.iter()
+            .filter(|arg| *arg == "--verbose" || *arg == "--output-format")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn launch_refuses_an_invalid_resume_id() {
+    let environment = environment();
+    for runtime in [Runtime::Codex, Runtime::ClaudeCode] {
+        let profile = profile(runtime);
+        let mut cx = context(&profile, &environment);
+        cx.resume = Some("nonsense");
+        assert!(matches!(launch(&cx), Err(LaunchError::BadResumeId { .. })));
+    }
+    let command = profile(Runtime::Command);
+    let mut cx = context(&command, &environment);
+    cx.resume = Some("x");
+    assert!(matches!(launch(&cx), Err(LaunchError::CannotResume { .. })));
+}
+
+#[test]
+fn launch_refuses_an_incomplete_profile() {
+    let environment = environment();
+    let mut codex = profile(Runtime::Codex);
+    codex.model = None;
+    assert_eq!(
+        launch(&context(&codex, &environment)),
+        Err(LaunchError::NoModel { runtime: "codex" })
+    );
+    let mut command = profile(Runtime::Command);
+    command.command.clear();
+    assert_eq!(
+        launch(&context(&command, &environment)),
+        Err(LaunchError::NoCommand)
+    );
+}
+
+#[test]
+fn launch_uses_the_program_of_the_profile() {
+    let mut codex = profile(Runtime::Codex);
+    let driver = driver(Runtime::Codex);
+    assert_eq!(
+        (driver.program(&codex), driver.version_args()),
+        (Some("codex"), ["--version"].as_slice())
+    );
+    codex.command = vec!["/x/scripted".to_owned(), "--as".to_owned(), "codex".to_owned()];
+    assert_eq!(driver.program(&codex), Some("/x/scripted"));
+    let environment = environment();
+    let argv = launch(&context(&codex, &environment)).unwrap().argv;
+    assert_eq!(argv[..4], ["/x/scripted", "--as", "codex", "exec"]);
+    let vex = profile(Runtime::Vex);
+    assert_eq!(vik_agents::driver(Runtime::Vex).program(&vex), None);
+}
