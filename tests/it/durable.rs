@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use vik_core::changes::{Changes, Stored};
 use vik_orchestrator::signals::Signals;
-use vik_orchestrator::{CommitLog, Committing, Options, Orchestrator, RunSummary, Setup, Silent};
+use vik_orchestrator::{
+    CommitLog, Committing, LocalEffects, Options, Orchestrator, RunSummary, Setup, Silent, StatusSources,
+};
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
 use vik_store::ledger::{CommitError, LedgerError};
@@ -79,21 +81,26 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         vik: env!("CARGO_BIN_EXE_vik").into(),
         agent_shims: Default::default(),
     };
-    let (updates, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
+    let (workflow, _) = tokio::sync::watch::channel(Arc::clone(&loaded.workflow));
+    let status = StatusSources {
+        workflow_path: host.workflow_path.clone(),
+        home: host.layout.home().to_owned(),
+        ledger: host.layout.ledger_file(),
+        api: None,
+        notify: Default::default(),
+        webhooks: None,
+    };
+    let effects = LocalEffects::new(Arc::new(host), &loaded, Box::new(Silent), Duration::ZERO);
     Orchestrator::new(Setup {
-        host: Arc::new(host),
-        loaded,
+        workflow,
+        loaded_at: loaded.loaded_at,
         watch: None,
         options: Options::default(),
-        observer: Box::new(Silent),
+        effects: Box::new(effects),
         commit_log: Box::new(commit_log),
         stored: Stored::default(),
         workspaces: Vec::new(),
-        orphan_grace: Duration::ZERO,
-        api: None,
-        notify: vik_orchestrator::NotifierHealth::default(),
-        webhooks: None,
-        workflow_updates: updates,
+        status,
     })
 }
 

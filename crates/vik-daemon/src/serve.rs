@@ -12,13 +12,12 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use vik_api::ApiView;
 use vik_base::report::{self, ErrorCode, Exit, Failure, chain};
-use vik_control::http::Setup as Http;
-use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Tcp};
+use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use vik_control::{ControlContext, ControlServer};
 use vik_core::changes::Stored;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
-use vik_orchestrator::{Observer, Options, Orchestrator, RunSummary, Setup};
+use vik_orchestrator::{LocalEffects, Observer, Options, Orchestrator, RunSummary, Setup, StatusSources};
 use vik_proc::FileLock;
 use vik_session::host::{Host, SHIM_MARK};
 use vik_store::{AttemptRecord, Ledger};
@@ -40,9 +39,11 @@ const LAST_READS: Duration = Duration::from_secs(1);
 /// Those of a daemon in the foreground end with it.
 const DETACHED_GRACE: Duration = Duration::from_secs(600);
 
-/// How long undelivered notifications may delay the end: of a daemon that was asked to stop, and of
-/// one that has nothing left to do.
-const NOTIFY_TIMEOUTS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(15)];
+/// How long undelivered notifications may delay the end of a daemon that was asked to stop.
+const NOTIFY_TIMEOUT_STOPPED: Duration = Duration::from_secs(2);
+
+/// How long undelivered notifications may delay the end of a daemon that has nothing left to do.
+const NOTIFY_TIMEOUT_IDLE: Duration = Duration::from_secs(15);
 
 /// The interval at which old logs are removed.
 const RETENTION_EVERY: Duration = Duration::from_secs(6 * 3600);
@@ -192,21 +193,26 @@ impl Daemon {
         let has_triggers = !serve.options.once;
         let hooks = serve.loaded.workflow.webhooks.listen.filter(|_| has_triggers);
         let hooks = hooks.map(listen_to_webhooks).transpose()?;
-        let (workflow_updates, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
+        let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
+        let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
+        let effects = LocalEffects::new(Arc::clone(&self.host), &serve.loaded, observer, orphan_grace);
         let orchestrator = Orchestrator::new(Setup {
-            host: Arc::clone(&self.host),
-            loaded: serve.loaded.clone(),
+            workflow,
+            loaded_at: serve.loaded.loaded_at,
             watch: Some(watch),
             options: serve.options,
-            observer: Box::new(Reporter::new(feed.clone(), metrics.clone(), observer)),
+            effects: Box::new(effects),
             commit_log: Box::new(Arc::clone(&self.ledger)),
             stored: std::mem::take(&mut self.stored),
             workspaces,
-            orphan_grace,
-            api: api.clone(),
-            notify: notifiers.health(),
-            webhooks: hooks.as_ref().map(Tcp::view),
-            workflow_updates,
+            status: StatusSources {
+                workflow_path: self.host.workflow_path.clone(),
+                home: self.host.layout.home().to_owned(),
+                ledger: self.host.layout.ledger_file(),
+                api: api.clone(),
+                notify: notifiers.health(),
+                webhooks: hooks.as_ref().map(Tcp::view),
+            },
         });
         // The shims of an earlier daemon may still run, with their agents.
         let inherited = vik_proc::sweep(SHIM_MARK, &self.host.instance, &[]);
@@ -287,9 +293,12 @@ impl Daemon {
             schedule.close().await;
         }
         server.close().await;
-        notifier_task
-            .end(NOTIFY_TIMEOUTS[usize::from(!summary.stopped)])
-            .await;
+        let timeout = if summary.stopped {
+            NOTIFY_TIMEOUT_STOPPED
+        } else {
+            NOTIFY_TIMEOUT_IDLE
+        };
+        notifier_task.end(timeout).await;
         drop(http);
         retention.abort();
         orphans.abort();

@@ -1,16 +1,19 @@
 //! The running attempts, and their updates.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::path::PathBuf;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
+use vik_api::SessionView;
 use vik_core::attempt::Start;
 use vik_core::ids::AttemptId;
 use vik_core::limits::Spend;
+use vik_core::workflow::Workflow;
 use vik_session::attempt::{AttemptHandle, AttemptUpdate, AttemptUpdates, CommandSender, Live, StopLevel};
+
+use crate::effects::Task;
 
 pub(crate) struct RunningAttempt {
     pub(crate) start: Box<Start>,
@@ -21,6 +24,44 @@ pub(crate) struct RunningAttempt {
     pub(crate) adopted: bool,
     /// What the attempt has spent so far.
     pub(crate) spent: Spend,
+    /// The path of its session log.
+    pub(crate) log: PathBuf,
+}
+
+impl RunningAttempt {
+    fn view(&self, workflow: &Workflow) -> SessionView {
+        let (start, facts) = (&self.start, self.live.get());
+        let profile = workflow.agents.get(&start.stage.agent);
+        SessionView {
+            session_id: start.attempt_id.to_string(),
+            issue_id: start.issue.id.clone(),
+            issue_title: start.issue.title.to_string(),
+            stage: start.stage.name.clone(),
+            agent: start.stage.agent.clone(),
+            model: profile.and_then(|profile| profile.model.clone()),
+            attempt: start.attempt,
+            phase: facts.phase.as_str().to_owned(),
+            since: self.since,
+            last_event_at: facts.last_event_at,
+            activity: facts.activity,
+            events: facts.events,
+            usage: facts.usage,
+            cost_usd: facts.cost_usd,
+            charged: self.spent.into(),
+            budget: start.budget.into(),
+            adopted: self.adopted,
+            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
+            log: self.log.clone(),
+        }
+    }
+}
+
+/// An attempt that is about to run.
+pub(crate) struct NewAttempt {
+    pub(crate) start: Box<Start>,
+    pub(crate) since: Timestamp,
+    pub(crate) adopted: bool,
+    pub(crate) log: PathBuf,
 }
 
 /// An update, and the rest of them.
@@ -30,16 +71,31 @@ struct Received {
     updates: AttemptUpdates,
 }
 
-type NextUpdate = Pin<Box<dyn Future<Output = Received> + Send>>;
-
 #[derive(Default)]
 pub(crate) struct Attempts {
+    /// The attempts that an earlier daemon started, until they are recovered.
+    inherited: Vec<Start>,
     running: HashMap<AttemptId, RunningAttempt>,
     /// One wait for each running attempt.
-    updates: FuturesUnordered<NextUpdate>,
+    updates: FuturesUnordered<Task<Received>>,
 }
 
 impl Attempts {
+    pub(crate) fn new(inherited: Vec<Start>) -> Self {
+        Self {
+            inherited,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn inherited(&self) -> &[Start] {
+        &self.inherited
+    }
+
+    pub(crate) fn take_inherited(&mut self) -> Vec<Start> {
+        std::mem::take(&mut self.inherited)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.running.len()
     }
@@ -52,7 +108,14 @@ impl Attempts {
         self.running.values()
     }
 
-    pub(crate) fn add(&mut self, start: Box<Start>, handle: AttemptHandle, since: Timestamp, adopted: bool) {
+    /// Adds an attempt that was started or recovered.
+    pub(crate) fn add(&mut self, attempt: NewAttempt, handle: AttemptHandle) {
+        let NewAttempt {
+            start,
+            since,
+            adopted,
+            log,
+        } = attempt;
         let attempt_id = start.attempt_id;
         let running = RunningAttempt {
             start,
@@ -61,6 +124,7 @@ impl Attempts {
             since,
             adopted,
             spent: Spend::default(),
+            log,
         };
         self.running.insert(attempt_id, running);
         self.wait_for_update(attempt_id, handle.updates);
@@ -78,6 +142,13 @@ impl Attempts {
     /// Returns the commands of an attempt, if it is running.
     pub(crate) fn commands(&self, attempt_id: AttemptId) -> Option<&CommandSender> {
         self.running.get(&attempt_id).map(|running| &running.commands)
+    }
+
+    /// Returns the attempts for a status, oldest first.
+    pub(crate) fn views(&self, workflow: &Workflow) -> Vec<SessionView> {
+        let mut views: Vec<_> = self.iter().map(|running| running.view(workflow)).collect();
+        views.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
+        views
     }
 
     pub(crate) fn stop_all(&self, level: StopLevel) {

@@ -5,10 +5,9 @@ use vik_api::{Action, ErrorBody, Explanation, IssuesPage, SCHEMA, Status};
 use vik_base::report::ErrorCode;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Actor, Command, CommandResult, Input};
-use vik_session::attempt::StopLevel;
 
-use super::Orchestrator;
-use crate::api_view;
+use crate::status::StatusParts;
+use crate::{Orchestrator, api_view};
 
 /// A request to the loop, with the channel for its response.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ impl Orchestrator {
         // A client may have disconnected, so a response may have no receiver.
         match request {
             ControlRequest::Status(answer) => {
-                let _ = answer.send(Box::new(self.status()));
+                let _ = answer.send(Box::new(self.current_status()));
             }
             ControlRequest::Issues {
                 after,
@@ -82,12 +81,24 @@ impl Orchestrator {
             Action::Stop { keep_sessions: true } => self.stop_keeping_sessions(),
             Action::Stop { keep_sessions: false } => {
                 // A repeated request does not skip the grace; a second signal does.
-                if self.stop == StopLevel::Run {
+                if !self.lifecycle.stops_attempts() {
                     self.stop();
                 }
             }
         }
         let _ = answer.send(Ok(CommandResult::Done(0)));
+    }
+
+    fn current_status(&self) -> Status {
+        self.status.status(&StatusParts {
+            scheduler: &self.scheduler,
+            workflow: &self.workflow,
+            edits: &self.edits,
+            lifecycle: &self.lifecycle,
+            attempts: &self.attempts,
+            pulls: &self.pulls,
+            now: self.now(),
+        })
     }
 
     /// Returns a page of all known issues.
@@ -125,7 +136,7 @@ impl Orchestrator {
 
     /// Passes a command to the scheduler. The response is sent when the decision is on disk.
     fn ask(&mut self, command: Command, by: Actor, answer: oneshot::Sender<ActionResult>) {
-        if let Some(broken) = &self.broken {
+        if let Some(broken) = self.lifecycle.broken() {
             let _ = answer.send(Err(ErrorBody {
                 code: ErrorCode::Ledger.to_string(),
                 message: vik_base::report::chain(&broken.error),
@@ -133,8 +144,7 @@ impl Orchestrator {
             }));
             return;
         }
-        self.next_request += 1;
-        self.answers.insert(self.next_request, answer);
-        self.handle(Input::Command(self.next_request, command, by));
+        let number = self.requests.add(answer);
+        self.handle(Input::Command(number, command, by));
     }
 }

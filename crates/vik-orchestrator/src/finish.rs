@@ -6,12 +6,13 @@ use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Filter, Hold};
+use vik_core::scheduler::{Filter, Hold, Scheduler};
+use vik_core::time::Now;
 use vik_session::attempt::AttemptEnd;
 use vik_store::ledger::CommitError;
 
-use super::Orchestrator;
 use crate::api_view;
+use crate::pull_loop::PullLoop;
 
 /// The maximum number of characters shown of an issue's id.
 const SHOWN_ID: usize = 60;
@@ -220,35 +221,36 @@ fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bo
     }
 }
 
-impl Orchestrator {
-    /// Builds the summary at the end of the loop.
-    pub(super) fn close(mut self) -> RunSummary {
-        let mut summary = std::mem::take(&mut self.summary);
-        summary.broken = self.broken.take().map(|broken| broken.error);
-        summary.any_pull = self.counts.ok > 0;
-        summary.pull_error = self
-            .last_pull
-            .take()
-            .filter(|_| self.counts.failed_in_a_row > 0)
-            .and_then(|last| last.error);
-        summary.not_found = self
-            .found
-            .iter()
-            .filter(|(_, found)| !found)
-            .map(|(id, _)| id.clone())
-            .collect();
-        summary.misspelled = std::mem::take(&mut self.misspelled);
-        self.summarize_runs(&mut summary);
+/// The state of the loop at its end.
+pub(super) struct FinalState<'a> {
+    pub(super) scheduler: &'a Scheduler,
+    pub(super) filter: &'a Filter,
+    pub(super) pulls: &'a PullLoop,
+    pub(super) started_at: Timestamp,
+    pub(super) now: Now,
+}
+
+impl RunSummary {
+    /// Completes the summary at the end of the loop.
+    pub(super) fn complete(mut self, broken: Option<CommitError>, state: &FinalState<'_>) -> Self {
+        let pulls = state.pulls;
+        self.broken = broken;
+        self.any_pull = pulls.counts().ok > 0;
+        let last = pulls.last().filter(|_| pulls.counts().failed_in_a_row > 0);
+        self.pull_error = last.and_then(|last| last.error.clone());
+        self.not_found = pulls.not_found().cloned().collect();
+        self.misspelled = pulls.misspelled().to_vec();
+        self.add_runs(state);
         // When the daemon was asked to end, waiting work is expected.
-        if !summary.stopped && !summary.drained {
-            self.summarize_waiting(&mut summary);
+        if !self.stopped && !self.drained {
+            self.add_waiting(state);
         }
-        summary
+        self
     }
 
-    fn summarize_runs(&self, summary: &mut RunSummary) {
-        let Filter { issues, stages } = &self.options.filter;
-        let mut runs: Vec<_> = self
+    fn add_runs(&mut self, state: &FinalState<'_>) {
+        let Filter { issues, stages } = state.filter;
+        let mut runs: Vec<_> = state
             .scheduler
             .runs()
             .filter(|(issue, run)| {
@@ -258,31 +260,29 @@ impl Orchestrator {
             .collect();
         runs.sort_by_key(|(id, run)| (*id, &run.stage));
         for (issue, run) in runs {
-            let is_present = self
-                .scheduler
-                .machine(issue)
-                .is_some_and(IssueMachine::is_present);
-            let ended_here = summary
+            let machine = state.scheduler.machine(issue);
+            let is_present = machine.is_some_and(IssueMachine::is_present);
+            let ended_here = self
                 .rows
                 .iter()
                 .any(|row| row.issue == issue.as_str() && row.stage == run.stage.as_str());
             let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
-            summary.add_run(
+            self.add_run(
                 &name,
-                run_status(run, self.started_at, is_present, ended_here),
+                run_status(run, state.started_at, is_present, ended_here),
                 run,
             );
         }
     }
 
-    fn summarize_waiting(&self, summary: &mut RunSummary) {
-        let (waiting, _) = self.scheduler.waiting(self.now(), usize::MAX);
+    fn add_waiting(&mut self, state: &FinalState<'_>) {
+        let (waiting, _) = state.scheduler.waiting(state.now, usize::MAX);
         for waiting in waiting {
             let list = match &waiting.hold {
-                Hold::DayLimit { .. } => &mut summary.budget,
+                Hold::DayLimit { .. } => &mut self.budget,
                 // The results of the last attempts are listed above.
                 Hold::Settling => continue,
-                _ => &mut summary.waiting,
+                _ => &mut self.waiting,
             };
             let issue = one_line(waiting.issue.as_str(), SHOWN_ID);
             let hold = api_view::hold(&waiting.hold);

@@ -6,9 +6,12 @@ use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::limits::LimitScope;
 use vik_core::machine::{Phase, Run};
+use vik_core::scheduler::Scheduler;
+use vik_core::time::Now;
+use vik_core::workflow::Workflow;
 
+use super::Progress;
 use super::progress::Parked;
-use super::{Orchestrator, Progress};
 
 /// Describes a run if it is parked.
 pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run, dependents: &'a [IssueId]) -> Option<Parked<'a>> {
@@ -31,27 +34,34 @@ pub(super) fn parked<'a>(issue: &'a Issue, run: &'a Run, dependents: &'a [IssueI
     }
 }
 
-impl Orchestrator {
-    /// Lists all parked runs.
-    pub fn parked(&self) -> impl Iterator<Item = Parked<'_>> {
-        self.scheduler.runs().filter_map(|(issue, run)| {
-            let machine = self.scheduler.machine(issue)?;
-            // The dependents are known only after the first pull.
-            parked(machine.issue(), run, &[])
-        })
-    }
+/// Lists all parked runs.
+pub(super) fn all_parked(scheduler: &Scheduler) -> impl Iterator<Item = Parked<'_>> {
+    scheduler.runs().filter_map(|(issue, run)| {
+        let machine = scheduler.machine(issue)?;
+        // The dependents are known only after the first pull.
+        parked(machine.issue(), run, &[])
+    })
+}
 
-    /// Reports once a day that the day's limit is reached.
-    pub(super) fn notify_day_limit(&mut self) {
-        let now = self.now();
-        let spent = self.scheduler.spent_today(now);
-        let Some(hit) = self.workflow.day_limit.reached(LimitScope::Day, spent) else {
-            return;
-        };
+/// Reports once a day that the day's limit is reached.
+#[derive(Debug, Default)]
+pub(super) struct DayLimitNotice {
+    /// The last day whose limit was reported as reached.
+    reported: Option<Date>,
+}
+
+impl DayLimitNotice {
+    /// Returns the report if the limit is reached and was not reported today.
+    pub(super) fn check(
+        &mut self,
+        scheduler: &Scheduler,
+        workflow: &Workflow,
+        now: Now,
+    ) -> Option<Progress<'static>> {
+        let spent = scheduler.spent_today(now);
+        let hit = workflow.day_limit.reached(LimitScope::Day, spent)?;
         let day: Date = now.wall.to_zoned(TimeZone::UTC).date();
-        if self.day_limit_reported != Some(day) {
-            self.day_limit_reported = Some(day);
-            self.observer.on_progress(&Progress::DayLimit { day, hit });
-        }
+        let is_new = self.reported.replace(day) != Some(day);
+        is_new.then_some(Progress::DayLimit { day, hit })
     }
 }

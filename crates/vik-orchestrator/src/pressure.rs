@@ -1,9 +1,60 @@
 //! Holds starts while memory is short (`loop.pressure`) or a disk is full.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use vik_core::scheduler::Input;
+use vik_core::time::Mono;
 use vik_core::workflow::Pressure;
 use vik_proc::Space;
+
+use crate::effects::Effects;
+
+/// The interval at which memory and disk pressure are checked.
+const PRESSURE_EVERY: Duration = Duration::from_secs(5);
+
+/// When the pressure is checked, and its last value.
+pub(crate) struct PressureGauge {
+    /// The last reported pressure, if there is any.
+    current: Option<String>,
+    due: Mono,
+}
+
+impl PressureGauge {
+    pub(crate) fn new(now: Mono) -> Self {
+        Self {
+            current: None,
+            due: now,
+        }
+    }
+
+    pub(crate) fn due(&self) -> Mono {
+        self.due
+    }
+
+    /// Requests a check now.
+    pub(crate) fn request(&mut self, now: Mono) {
+        self.due = now;
+    }
+
+    /// Checks the pressure if that is due. Returns the input for the scheduler if it has begun or
+    /// ended.
+    pub(crate) fn check(&mut self, effects: &mut dyn Effects) -> Option<Input> {
+        let now = effects.now().mono;
+        if now < self.due {
+            return None;
+        }
+        self.due = now.plus(PRESSURE_EVERY);
+        let is_held = self.current.is_some();
+        let pressure = effects.pressure(is_held);
+        let input = (pressure.is_some() != is_held).then(|| {
+            tracing::info!(why = pressure, "memory or disk pressure");
+            Input::Pressure(pressure.clone())
+        });
+        self.current = pressure;
+        input
+    }
+}
 
 /// The memory figures of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,7 +65,7 @@ struct Memory {
 
 /// Returns why nothing should start now; `None` if there is no pressure or the system does not
 /// report it. `folders` need free space on their disks.
-pub(super) fn pressure(limits: &Pressure, folders: &[PathBuf], is_held: bool) -> Option<String> {
+pub(crate) fn pressure(limits: &Pressure, folders: &[PathBuf], is_held: bool) -> Option<String> {
     let spaces = folders
         .iter()
         .filter_map(|folder| Some((folder, Space::of(folder)?)));

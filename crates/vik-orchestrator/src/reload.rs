@@ -2,81 +2,98 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use tokio::sync::watch;
 use vik_api::{RejectedEdit, StageDef, WorkflowView};
 use vik_base::report;
-use vik_core::scheduler::Input;
 use vik_core::workflow::{Edit, Workflow};
-use vik_session::{sandbox, secrets};
 use vik_workflow::{LoadedWorkflow, Rejected, Reload, Watch};
 
-use super::{Orchestrator, Progress};
+use crate::Progress;
+use crate::effects::Effects;
 
 /// The maximum number of diagnostics kept for `status`.
 const SHOWN_DIAGNOSTICS: usize = 20;
 
-/// The state of the workflow edits.
+/// The edits of the workflow.
 #[derive(Debug)]
-pub(super) struct Edits {
+pub(crate) struct Edits {
     /// `None` if the files are not watched.
-    pub(super) watch: Option<Watch>,
+    watch: Option<Watch>,
+    /// Receives the workflow after each edit.
+    updates: watch::Sender<Arc<Workflow>>,
     /// The view for `status`.
-    pub(super) view: WorkflowView,
+    view: WorkflowView,
 }
 
 impl Edits {
-    pub(super) fn new(watch: Option<Watch>, loaded: &LoadedWorkflow) -> Self {
+    /// Creates the state for the workflow in `updates`.
+    pub(crate) fn new(
+        watch: Option<Watch>,
+        updates: watch::Sender<Arc<Workflow>>,
+        loaded_at: Timestamp,
+    ) -> Self {
         let view = WorkflowView {
-            loaded_at: loaded.loaded_at,
+            loaded_at,
             rejected: None,
             needs_restart: Vec::new(),
-            stages: stages(&loaded.workflow),
+            stages: stages(&updates.borrow()),
         };
-        Self { watch, view }
+        Self { watch, updates, view }
     }
 
-    /// Waits for the next result of the watch.
-    pub(super) async fn next(&mut self) -> Reload {
+    pub(crate) fn view(&self) -> &WorkflowView {
+        &self.view
+    }
+
+    /// Waits for the next result of the watch; never returns if the files are not watched.
+    pub(crate) async fn next(&mut self) -> Reload {
         match &mut self.watch {
             Some(watch) => watch.next().await,
             None => std::future::pending().await,
         }
     }
-}
 
-impl Orchestrator {
-    /// Checks the workflow file and pulls the issues.
-    pub(super) fn refresh(&mut self) {
-        match &self.edits.watch {
-            // The pull follows the result of the check, so that it uses the edited workflow.
-            Some(watch) => watch.refresh(),
-            None => self.ask_for_fresh_pull(),
+    /// Requests a check of the files. Returns whether a result follows.
+    pub(crate) fn request_check(&self) -> bool {
+        if let Some(watch) = &self.watch {
+            watch.refresh();
         }
+        self.watch.is_some()
     }
 
-    pub(super) fn on_reload(&mut self, reload: Reload) {
+    /// Processes the result of a check. Returns the workflow if it was edited and is now in force.
+    pub(crate) fn on_reload(&mut self, reload: Reload, effects: &mut dyn Effects) -> Option<Arc<Workflow>> {
         match reload {
-            Reload::Unchanged => self.ask_for_fresh_pull(),
+            Reload::Unchanged => None,
             Reload::Good {
                 loaded,
                 edits,
                 warnings,
-            } => self.on_good_edit(*loaded, &edits, &warnings),
+            } => self.on_good_edit(*loaded, &edits, &warnings, effects),
             Reload::Bad(rejected) => {
-                self.on_bad_edit(rejected);
-                self.ask_for_fresh_pull();
+                self.on_bad_edit(rejected, effects);
+                None
             }
         }
     }
 
-    fn on_good_edit(&mut self, loaded: LoadedWorkflow, edits: &[Edit], warnings: &str) {
-        if let Err(failure) = sandbox::check(&loaded.workflow) {
+    fn on_good_edit(
+        &mut self,
+        loaded: LoadedWorkflow,
+        edits: &[Edit],
+        warnings: &str,
+        effects: &mut dyn Effects,
+    ) -> Option<Arc<Workflow>> {
+        if let Err(failure) = effects.adopt_workflow(&loaded) {
             let findings = vec![report::one_line(&failure.body().message, 300)];
-            self.on_bad_edit(Rejected {
+            let rejected = Rejected {
                 at: loaded.loaded_at,
                 findings,
                 failure,
-            });
-            return self.ask_for_fresh_pull();
+            };
+            self.on_bad_edit(rejected, effects);
+            return None;
         }
         for edit in edits {
             tracing::info!(%edit, "workflow reloaded");
@@ -84,29 +101,26 @@ impl Orchestrator {
         if !warnings.is_empty() {
             tracing::warn!(warnings, "the edited workflow has warnings");
         }
+        let workflow = loaded.workflow;
         // A change of a comment is not reported, but a fixed mistake is.
-        if !edits.is_empty() || self.edits.view.rejected.is_some() {
-            let workflow = &loaded.workflow;
-            self.observer.on_progress(&Progress::Reloaded { edits, workflow });
+        if !edits.is_empty() || self.view.rejected.is_some() {
+            effects.publish(&Progress::Reloaded {
+                edits,
+                workflow: &workflow,
+            });
         }
         let restart = edits.iter().filter(|edit| edit.needs_restart);
-        self.edits.view = WorkflowView {
+        self.view = WorkflowView {
             loaded_at: loaded.loaded_at,
             rejected: None,
             needs_restart: restart.map(|edit| edit.path.clone()).collect(),
-            stages: stages(&loaded.workflow),
+            stages: stages(&workflow),
         };
-        // The secrets must be known before the new workflow starts anything.
-        secrets::protect_secrets(&self.host.environment, &loaded.workflow);
-        self.prompts = loaded.prompts;
-        self.workflow = loaded.workflow;
-        self.workflow_updates.send_replace(Arc::clone(&self.workflow));
-        self.pressure_due = std::time::Instant::now();
-        self.handle(Input::Reloaded(self.workflow.clone()));
-        self.ask_for_fresh_pull();
+        self.updates.send_replace(Arc::clone(&workflow));
+        Some(workflow)
     }
 
-    fn on_bad_edit(&mut self, rejected: Rejected) {
+    fn on_bad_edit(&mut self, rejected: Rejected, effects: &mut dyn Effects) {
         let mut diagnostics = rejected.findings;
         let first = diagnostics.first().cloned().unwrap_or_default();
         tracing::error!(
@@ -114,11 +128,10 @@ impl Orchestrator {
             findings = diagnostics.len(),
             "the edited workflow is not valid; the previous one stays active"
         );
-        self.observer
-            .on_progress(&Progress::EditRejected { first: &first });
+        effects.publish(&Progress::EditRejected { first: &first });
         let more = diagnostics.len().saturating_sub(SHOWN_DIAGNOSTICS);
         diagnostics.truncate(SHOWN_DIAGNOSTICS);
-        self.edits.view.rejected = Some(RejectedEdit {
+        self.view.rejected = Some(RejectedEdit {
             at: rejected.at,
             diagnostics,
             more,

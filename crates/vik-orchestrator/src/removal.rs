@@ -17,18 +17,10 @@ use vik_session::sandbox;
 use vik_session::secrets::Resolver;
 use vik_workspace::{UnsavedWork, Workspace, WorkspaceLock, fs as private};
 
+use crate::effects::Removal;
+
 /// How often a workspace that is in use is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The result of a removal.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Removal {
-    Removed,
-    /// There was no workspace.
-    Absent,
-    /// The workspace was kept, with the reason.
-    Kept(String),
-}
 
 /// The progress of a removal, on disk, because `before_remove` cannot be undone.
 #[derive(Serialize, Deserialize)]
@@ -40,7 +32,7 @@ struct Record {
 }
 
 /// Removes the workspace if the workflow allows it. After any failure, the workspace is kept.
-pub(super) async fn remove(
+pub(crate) async fn remove(
     host: &Arc<Host>,
     workflow: &Workflow,
     issue: &Issue,

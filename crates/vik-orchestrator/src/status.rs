@@ -1,14 +1,21 @@
 //! The status of the daemon, for `vik status`.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vik_api::{Daemon, LedgerView, NotifierView, ParkedView, SCHEMA, SessionView, Status};
+use vik_api::{ApiView, Daemon, LedgerView, NotifierView, ParkedView, SCHEMA, Status};
+use vik_base::report;
 use vik_core::ids::IssueId;
 use vik_core::machine::Phase;
+use vik_core::scheduler::Scheduler;
+use vik_core::time::Now;
+use vik_core::workflow::Workflow;
 
-use super::Orchestrator;
-use super::attempts::RunningAttempt;
 use crate::api_view;
+use crate::attempts::Attempts;
+use crate::lifecycle::Lifecycle;
+use crate::pull_loop::PullLoop;
+use crate::reload::Edits;
 
 /// The maximum number of waiting stages in a status.
 const SHOWN_WAITING: usize = 200;
@@ -29,48 +36,53 @@ impl NotifierHealth {
     }
 }
 
-impl Orchestrator {
-    pub fn status(&self) -> Status {
-        let mut sessions: Vec<_> = self
-            .attempts
-            .iter()
-            .map(|running| self.session(running))
-            .collect();
-        sessions.sort_by(|a, b| (a.since, &a.session_id).cmp(&(b.since, &b.session_id)));
-        let now = self.now();
+/// What a status shows that does not change while the daemon runs, or belongs to others.
+#[derive(Clone, Debug)]
+pub struct StatusSources {
+    /// The path of the workflow file.
+    pub workflow_path: PathBuf,
+    /// The home of the workflow.
+    pub home: PathBuf,
+    /// The path of the ledger.
+    pub ledger: PathBuf,
+    /// The address of the HTTP API.
+    pub api: Option<ApiView>,
+    /// The state of the notifiers.
+    pub notify: NotifierHealth,
+    /// The address of the webhooks.
+    pub webhooks: Option<ApiView>,
+}
+
+/// The parts of the loop that a status shows.
+pub(crate) struct StatusParts<'a> {
+    pub(crate) scheduler: &'a Scheduler,
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) edits: &'a Edits,
+    pub(crate) lifecycle: &'a Lifecycle,
+    pub(crate) attempts: &'a Attempts,
+    pub(crate) pulls: &'a PullLoop,
+    pub(crate) now: Now,
+}
+
+impl StatusSources {
+    /// Returns the status of the daemon.
+    pub(crate) fn status(&self, parts: &StatusParts<'_>) -> Status {
+        let StatusParts {
+            scheduler,
+            workflow,
+            lifecycle,
+            now,
+            ..
+        } = *parts;
         let title = |issue: &IssueId| {
-            let machine = self.scheduler.machine(issue);
+            let machine = scheduler.machine(issue);
             machine.map_or_else(String::new, |machine| machine.issue().title.to_string())
         };
-        let mut parked: Vec<_> = self
-            .scheduler
-            .runs()
-            .filter_map(|(issue, run)| match &run.phase {
-                Phase::Parked {
-                    since,
-                    reason,
-                    detail,
-                    ..
-                } => Some(ParkedView {
-                    run_id: run.id.to_string(),
-                    issue_id: issue.clone(),
-                    issue_title: title(issue),
-                    stage: run.stage.clone(),
-                    since: *since,
-                    reason: reason.as_str().to_owned(),
-                    detail: vik_base::report::one_line(detail, 300),
-                    freed_by: reason.freed_by().to_owned(),
-                }),
-                _ => None,
-            })
-            .collect();
-        parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
-        let approvals = self.scheduler.pending_approvals().into_iter().map(|awaited| {
-            let title = title(awaited.issue);
-            api_view::approval(&awaited, title)
-        });
-        let approvals = approvals.collect();
-        let (waiting, count) = self.scheduler.waiting(now, SHOWN_WAITING);
+        let approvals = scheduler.pending_approvals();
+        let approvals = approvals
+            .iter()
+            .map(|awaited| api_view::approval(awaited, title(awaited.issue)));
+        let (waiting, count) = scheduler.waiting(now, SHOWN_WAITING);
         let waiting: Vec<_> = waiting
             .iter()
             .map(|waiting| api_view::waiting(waiting, title(&waiting.issue)))
@@ -78,60 +90,58 @@ impl Orchestrator {
         Status {
             schema: SCHEMA,
             daemon: Daemon {
-                state: self.state,
+                state: lifecycle.state(),
                 pid: i32::try_from(std::process::id()).ok(),
-                started_at: Some(self.started_at),
+                started_at: Some(lifecycle.started_at),
                 version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-                workflow_path: self.host.workflow_path.clone(),
-                home: Some(self.host.layout.home().to_owned()),
+                workflow_path: self.workflow_path.clone(),
+                home: Some(self.home.clone()),
             },
-            last_pull: self.last_pull.clone(),
-            pulls: self.counts,
-            sessions,
-            approvals,
-            parked,
+            last_pull: parts.pulls.last().cloned(),
+            pulls: parts.pulls.counts(),
+            sessions: parts.attempts.views(workflow),
+            approvals: approvals.collect(),
+            parked: parked(scheduler, title),
             waiting_more: count - waiting.len(),
             waiting,
-            paused: self.scheduler.is_paused(),
-            paused_issues: self.scheduler.paused_issues(),
-            workflow: Some(self.edits.view.clone()),
-            day: Some(api_view::day(&self.scheduler, &self.workflow, now)),
+            paused: scheduler.is_paused(),
+            paused_issues: scheduler.paused_issues(),
+            workflow: Some(parts.edits.view().clone()),
+            day: Some(api_view::day(scheduler, workflow, now)),
             ledger: Some(LedgerView {
-                path: self.host.layout.ledger_file(),
-                error: self
-                    .broken
-                    .as_ref()
-                    .map(|broken| vik_base::report::chain(&broken.error)),
+                path: self.ledger.clone(),
+                error: lifecycle.broken().map(|broken| report::chain(&broken.error)),
             }),
             api: self.api.clone(),
             notify: self.notify.views(),
             webhooks: self.webhooks.clone(),
         }
     }
+}
 
-    fn session(&self, running: &RunningAttempt) -> SessionView {
-        let (start, facts) = (&running.start, running.live.get());
-        let profile = self.workflow.agents.get(&start.stage.agent);
-        SessionView {
-            session_id: start.attempt_id.to_string(),
-            issue_id: start.issue.id.clone(),
-            issue_title: start.issue.title.to_string(),
-            stage: start.stage.name.clone(),
-            agent: start.stage.agent.clone(),
-            model: profile.and_then(|profile| profile.model.clone()),
-            attempt: start.attempt,
-            phase: facts.phase.as_str().to_owned(),
-            since: running.since,
-            last_event_at: facts.last_event_at,
-            activity: facts.activity,
-            events: facts.events,
-            usage: facts.usage,
-            cost_usd: facts.cost_usd,
-            charged: running.spent.into(),
-            budget: start.budget.into(),
-            adopted: running.adopted,
-            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id.to_string()),
-            log: self.host.attempt_files(start).log(),
-        }
-    }
+/// Returns the parked runs, oldest first.
+fn parked(scheduler: &Scheduler, title: impl Fn(&IssueId) -> String) -> Vec<ParkedView> {
+    let mut parked: Vec<_> = scheduler
+        .runs()
+        .filter_map(|(issue, run)| match &run.phase {
+            Phase::Parked {
+                since,
+                reason,
+                detail,
+                ..
+            } => Some(ParkedView {
+                run_id: run.id.to_string(),
+                issue_id: issue.clone(),
+                issue_title: title(issue),
+                stage: run.stage.clone(),
+                since: *since,
+                reason: reason.as_str().to_owned(),
+                detail: report::one_line(detail, 300),
+                freed_by: reason.freed_by().to_owned(),
+            }),
+            _ => None,
+        })
+        .collect();
+    parked.sort_by(|a, b| (a.since, &a.issue_id).cmp(&(b.since, &b.issue_id)));
+    parked
 }

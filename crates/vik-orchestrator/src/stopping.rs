@@ -1,30 +1,21 @@
 //! How the loop ends: by a signal, a request, a drain, or a failure of the ledger.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use vik_api::{DaemonState, ErrorBody};
-use vik_base::report::{ErrorCode, chain};
+use vik_base::report::chain;
 use vik_core::scheduler::Input;
 use vik_session::attempt::StopLevel;
 use vik_store::ledger::CommitError;
 
-use super::{Orchestrator, Progress};
-use crate::service_state;
+use crate::lifecycle::Broken;
 use crate::signals::SignalRequest;
+use crate::{Orchestrator, Progress};
 
 /// How long attempts may take to detach or to end after the ledger has failed.
 const LAST_GRACE: Duration = Duration::from_secs(60);
 
-/// A failure of the ledger.
-#[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) error: CommitError,
-    /// Attempts that still run at this time are abandoned.
-    pub(super) until: Instant,
-}
-
 impl Orchestrator {
-    pub(super) fn on_signal(&mut self, signal: SignalRequest) {
+    pub(crate) fn on_signal(&mut self, signal: SignalRequest) {
         match signal {
             SignalRequest::Refresh => {
                 tracing::info!("refresh requested: reading the workflow and pulling issues");
@@ -38,60 +29,53 @@ impl Orchestrator {
     }
 
     /// Stops gracefully. A second call stops immediately.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.summary.stopped = true;
-        self.keep_agents = false;
-        let level = match self.stop {
-            StopLevel::Run => StopLevel::Stop,
-            _ => StopLevel::Kill,
-        };
-        tracing::info!(running = self.attempts.len(), ?level, "stopping");
-        self.observer.on_progress(&Progress::Stopping {
-            running: self.attempts.len(),
+        let level = self.lifecycle.stop();
+        let running = self.attempts.len();
+        tracing::info!(running, ?level, "stopping");
+        self.effects.publish(&Progress::Stopping {
+            running,
             force: level == StopLevel::Kill,
         });
-        self.stop = level;
         self.attempts.stop_all(level);
         if level == StopLevel::Kill {
-            self.kill.cancel();
+            self.effects.kill_removals();
         }
-        self.enter_stopping();
+        self.on_stopping();
     }
 
     /// Stops, and leaves the agents to their shims, so that the next daemon recovers them.
-    pub(super) fn stop_keeping_sessions(&mut self) {
-        if self.state == DaemonState::Stopping {
-            return;
+    pub(crate) fn stop_keeping_sessions(&mut self) {
+        if self.lifecycle.stop_keeping_agents() {
+            let running = self.attempts.len();
+            tracing::info!(running, "stopping; agents keep running");
+            self.summary.stopped = true;
+            self.attempts.detach_all();
+            self.on_stopping();
         }
-        tracing::info!(running = self.attempts.len(), "stopping; agents keep running");
-        self.summary.stopped = true;
-        self.keep_agents = true;
-        self.attempts.detach_all();
-        self.enter_stopping();
     }
 
-    fn enter_stopping(&mut self) {
-        self.state = DaemonState::Stopping;
-        self.cancel_lookups.cancel();
+    fn on_stopping(&mut self) {
+        self.effects.cancel_lookups();
         self.handle(Input::Drain);
-        self.note_state("stopping", None);
+        self.effects.record_state("stopping", None);
     }
 
     /// Starts nothing more, and ends the loop when nothing runs.
-    pub(super) fn drain(&mut self) {
-        if self.state == DaemonState::Running {
+    pub(crate) fn drain(&mut self) {
+        if self.lifecycle.drain() {
             tracing::info!(running = self.attempts.len(), "draining");
             self.summary.drained = true;
-            self.state = DaemonState::Draining;
-            self.cancel_lookups.cancel();
-            self.note_state("draining", None);
+            self.effects.cancel_lookups();
+            self.effects.record_state("draining", None);
         }
     }
 
     /// Stops, because nothing can be stored any more. Effects of uncommitted decisions were never
     /// carried out.
-    pub(super) fn on_ledger_failure(&mut self, error: CommitError) {
-        if self.broken.is_some() {
+    pub(crate) fn on_ledger_failure(&mut self, error: CommitError) {
+        if self.lifecycle.broken().is_some() {
             return;
         }
         let text = chain(&error);
@@ -100,36 +84,20 @@ impl Orchestrator {
             running = self.attempts.len(),
             "stopping: decisions can no longer be stored in the ledger"
         );
-        self.observer
-            .on_progress(&Progress::LedgerFailed { error: &text });
-        self.state = DaemonState::Stopping;
-        self.cancel_lookups.cancel();
-        self.note_state("failed", Some(&text));
-        self.broken = Some(Broken {
+        self.effects.publish(&Progress::LedgerFailed { error: &text });
+        self.effects.cancel_lookups();
+        self.effects.record_state("failed", Some(&text));
+        self.requests.fail_all(&text);
+        let broken = Broken {
             error,
-            until: Instant::now() + LAST_GRACE,
-        });
-        for (_, sender) in self.answers.drain() {
-            let _ = sender.send(Err(ErrorBody {
-                code: ErrorCode::Ledger.to_string(),
-                message: format!("the daemon is shutting down: {text}"),
-                hint: None,
-            }));
-        }
+            until: self.now().mono.plus(LAST_GRACE),
+        };
         // The next daemon adopts the agents that survive, and reads from their files how the others
         // ended.
-        self.keep_agents = true;
-        if self.orphan_grace().is_zero() {
-            self.stop = StopLevel::Stop;
-            self.attempts.stop_all(StopLevel::Stop);
-        } else {
-            self.attempts.detach_all();
-        }
-    }
-
-    fn note_state(&self, state: &str, error: Option<&str>) {
-        if let Err(error) = service_state::enter(&self.host.layout.state_file(), state, error) {
-            tracing::error!(%error, "cannot write state.json");
+        let has_grace = !self.effects.orphan_grace().is_zero();
+        match self.lifecycle.fail(broken, has_grace) {
+            Some(level) => self.attempts.stop_all(level),
+            None => self.attempts.detach_all(),
         }
     }
 }

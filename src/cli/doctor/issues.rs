@@ -163,6 +163,7 @@ fn failed(error: &PullError) -> Check {
             "pull_not_started",
             "check whether the disk is full or the process limit is reached",
         ),
+        PullError::Bug(_) => ("pull_failed", "this is a bug in Vik, please report it"),
     };
     Check::error(Group::Issues, PULL, code, chain(error)).hint(hint)
 }

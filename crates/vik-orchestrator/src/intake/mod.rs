@@ -54,6 +54,8 @@ pub enum PullError {
     Garbage { source: ParsePullError, start: String },
     #[error("the pull was stopped")]
     Cancelled,
+    #[error("bug in Vik: {0}")]
+    Bug(String),
 }
 
 pub(super) fn on_stderr(stderr: &str) -> String {
@@ -168,5 +170,5 @@ pub async fn read(output: Vec<u8>, wanted: Option<Wanted>) -> Result<Pull, PullE
     // Fifty megabytes take a while to parse, and the loop must not wait for that.
     tokio::task::spawn_blocking(parse)
         .await
-        .unwrap_or(Err(PullError::Cancelled))
+        .unwrap_or_else(|bug| Err(PullError::Bug(bug.to_string())))
 }

@@ -1,0 +1,206 @@
+//! What the loop does with the results of what it had carried out.
+
+use vik_base::failpoint;
+use vik_base::report::one_line;
+use vik_core::changes::{Changes, Decision};
+use vik_core::decision_kind::DecisionKind;
+use vik_core::ids::{AttemptId, IssueId};
+use vik_core::machine::RunEvent;
+use vik_core::scheduler::Input;
+use vik_session::attempt::{AttemptEnd, AttemptUpdate, Finish};
+use vik_session::host::millis;
+use vik_store::ledger::CommitError;
+use vik_workflow::Reload;
+
+use crate::Orchestrator;
+use crate::effects::{PullEnd, Removal};
+use crate::notices::parked;
+use crate::progress::{Awaiting, Progress};
+use crate::pull_loop::PullContext;
+use crate::tasks::TaskEnd;
+
+impl Orchestrator {
+    pub(crate) fn on_attempt_update(&mut self, attempt_id: AttemptId, update: AttemptUpdate) {
+        let Some(running) = self.attempts.get_mut(attempt_id) else {
+            return;
+        };
+        let issue = running.start.issue.id.clone();
+        match update {
+            AttemptUpdate::Spent(spend) => {
+                running.spent = spend;
+                self.handle(Input::Spent {
+                    issue,
+                    attempt_id,
+                    spend,
+                });
+            }
+            AttemptUpdate::Awaits(request) => self.handle(Input::ApprovalPending {
+                issue,
+                attempt_id,
+                request,
+            }),
+            AttemptUpdate::Finished(Finish::Ended(end)) => self.on_attempt_ended(attempt_id, *end),
+            AttemptUpdate::Finished(Finish::Detached) => self.on_attempt_detached(attempt_id),
+            AttemptUpdate::Finished(Finish::StorageFailed(cause)) => {
+                self.on_attempt_detached(attempt_id);
+                self.on_ledger_failure(CommitError { cause });
+            }
+        }
+    }
+
+    fn on_attempt_ended(&mut self, attempt_id: AttemptId, end: AttemptEnd) {
+        failpoint::reach("reported");
+        // The attempt may have filled the disk.
+        self.pressure.request(self.now().mono);
+        let Some(start) = self.attempts.remove(attempt_id) else {
+            return;
+        };
+        tracing::info!(
+            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %attempt_id,
+            outcome = %end.ended.result.outcome, class = end.ended.result.failure_class.map(|class| class.as_str()),
+            reason = end.ended.result.reason, duration_ms = end.ended.duration_ms, "attempt ended"
+        );
+        self.effects.publish(&Progress::Ended(&start, &end));
+        self.summary.add_attempt(&start, &end);
+        self.handle(Input::Ended {
+            issue: start.issue.id.clone(),
+            attempt_id,
+            report: end.ended.result,
+        });
+        let now = self.now();
+        if let Some(notice) = self.day_limit.check(&self.scheduler, &self.workflow, now) {
+            self.effects.publish(&notice);
+        }
+    }
+
+    fn on_attempt_detached(&mut self, attempt_id: AttemptId) {
+        if let Some(start) = self.attempts.remove(attempt_id) {
+            tracing::info!(issue = start.issue.id.as_str(), session = %attempt_id, "attempt detached: its agent keeps running under its shim");
+        }
+    }
+
+    pub(crate) fn on_pull_end(&mut self, end: PullEnd) {
+        let mut context = PullContext {
+            workflow: &self.workflow,
+            effects: &mut *self.effects,
+            can_skip: self.scheduler.can_skip_unchanged_pull(),
+            is_cancelled: !self.lifecycle.is_running(),
+        };
+        if let Some(input) = self.pulls.on_end(end, &mut context) {
+            self.handle(input);
+        }
+    }
+
+    pub(crate) fn on_task_end(&mut self, end: TaskEnd) {
+        match end {
+            TaskEnd::LookedUp(issue, result) => {
+                let result = self.tasks.lookup_result(&issue, result);
+                self.handle(Input::LookupFinished { issue, result });
+            }
+            TaskEnd::Removed(issue, removal) => self.on_removed(issue, &removal),
+        }
+    }
+
+    fn on_removed(&mut self, issue: IssueId, removal: &Removal) {
+        match removal {
+            Removal::Removed => tracing::info!(issue = issue.as_str(), "workspace removed"),
+            Removal::Absent => {}
+            Removal::Kept(why) => {
+                tracing::warn!(issue = issue.as_str(), why, "workspace kept");
+                self.note_kept(&issue, why);
+            }
+        }
+        let removed = !matches!(removal, Removal::Kept(_));
+        self.handle(Input::WorkspaceRemoved { issue, removed });
+    }
+
+    /// Records why a workspace is kept, for `explain`.
+    fn note_kept(&mut self, issue: &IssueId, why: &str) {
+        if self.lifecycle.broken().is_some() {
+            return;
+        }
+        let decision = Decision {
+            at: self.now().wall,
+            issue: Some(issue.clone()),
+            stage: None,
+            run: None,
+            attempt_id: None,
+            kind: DecisionKind::NotRemovingWorkspace,
+            detail: one_line(why, 500),
+        };
+        let changes = Changes {
+            decisions: vec![decision],
+            ..Changes::default()
+        };
+        let effects = self.commits.push(changes, Vec::new());
+        self.carry_out(effects);
+    }
+
+    /// Checks the workflow file and pulls the issues.
+    pub(crate) fn refresh(&mut self) {
+        // The pull follows the result of a check, so that it uses the edited workflow.
+        if !self.edits.request_check() {
+            self.pulls.request_fresh(self.effects.now().mono);
+        }
+    }
+
+    pub(crate) fn on_reload(&mut self, reload: Reload) {
+        if let Some(workflow) = self.edits.on_reload(reload, &mut *self.effects) {
+            self.workflow = workflow.clone();
+            self.pressure.request(self.now().mono);
+            self.handle(Input::Reloaded(workflow));
+        }
+        self.pulls.request_fresh(self.effects.now().mono);
+    }
+
+    pub(crate) fn on_run_event(&mut self, issue: &IssueId, event: &RunEvent) {
+        log_run_event(issue, event);
+        self.effects.publish(&Progress::Note(issue, event));
+        let machine = self.scheduler.machine(issue);
+        match (event, machine) {
+            (RunEvent::Parked { run, .. }, Some(machine)) => {
+                // The run may already be unparked, in which case there is nothing to report.
+                let dependents = self.scheduler.dependents(issue);
+                let run = machine.runs().iter().find(|candidate| candidate.id == *run);
+                if let Some(parked) = run.and_then(|run| parked(machine.issue(), run, &dependents)) {
+                    self.effects.publish(&Progress::Parked(&parked));
+                }
+            }
+            (RunEvent::Awaiting { run, stage, request }, Some(machine)) => {
+                self.effects.publish(&Progress::Awaiting(&Awaiting {
+                    issue: machine.issue(),
+                    run: *run,
+                    stage,
+                    request,
+                }));
+            }
+            _ => {}
+        }
+        self.summary.add_note(issue, event);
+    }
+}
+
+fn log_run_event(issue: &IssueId, event: &RunEvent) {
+    let issue = issue.as_str();
+    match event {
+        RunEvent::Ended { stage, succeeded, .. } => tracing::info!(issue, %stage, succeeded, "run ended"),
+        RunEvent::BackingOff {
+            stage,
+            attempts,
+            wait,
+            ..
+        } => tracing::info!(issue, %stage, attempts, wait_ms = millis(*wait), "backing off"),
+        RunEvent::Parked { stage, reason, .. } => {
+            tracing::warn!(issue, %stage, reason = reason.as_str(), "parked");
+        }
+        RunEvent::Awaiting { stage, request, .. } => {
+            tracing::warn!(issue, %stage, gate = request.gate.as_str(), "waiting for a person");
+        }
+        RunEvent::Answered {
+            stage, answer, by, ..
+        } => tracing::info!(issue, %stage, by, answer = answer.as_str(), "a person answered"),
+        RunEvent::Freed { stage, .. } => tracing::info!(issue, %stage, "issue changed: unparked"),
+        RunEvent::Closed { stage, .. } => tracing::info!(issue, %stage, "issue closed: unparked"),
+        RunEvent::Unparked { stage, .. } => tracing::info!(issue, %stage, "unparked"),
+    }
+}

@@ -1,0 +1,209 @@
+//! Carries out the effects of the loop on this machine.
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use vik_base::report::{Failure, chain};
+use vik_core::attempt::Start;
+use vik_core::ids::IssueId;
+use vik_core::issue::Issue;
+use vik_core::scheduler::LookupResult;
+use vik_core::time::{Mono, Now};
+use vik_core::workflow::Workflow;
+use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptLink};
+use vik_session::host::Host;
+use vik_session::{sandbox, secrets};
+use vik_workflow::{LoadedWorkflow, Prompts};
+
+use crate::effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task};
+use crate::intake::{self, PullError};
+use crate::{Observer, Progress, pressure, removal, service_state};
+
+/// The maximum number of concurrent lookups.
+const MAX_LOOKUPS: usize = 8;
+
+/// The maximum number of concurrent removals of workspaces.
+const MAX_REMOVALS: usize = 4;
+
+/// Carries out effects with tasks, processes under shims, and files.
+pub struct LocalEffects {
+    host: Arc<Host>,
+    workflow: Arc<Workflow>,
+    prompts: Arc<Prompts>,
+    /// Receives the progress events.
+    observer: Box<dyn Observer>,
+    /// How long agents live without a daemon if the workflow does not set it.
+    default_grace: Duration,
+    epoch: Instant,
+    digest_key: RandomState,
+    lookups: CancellationToken,
+    lookup_slots: Arc<Semaphore>,
+    removals: CancellationToken,
+    removal_slots: Arc<Semaphore>,
+    /// Whether a pull has ended.
+    has_pulled: bool,
+}
+
+impl LocalEffects {
+    pub fn new(
+        host: Arc<Host>,
+        loaded: &LoadedWorkflow,
+        observer: Box<dyn Observer>,
+        default_grace: Duration,
+    ) -> Self {
+        Self {
+            host,
+            workflow: Arc::clone(&loaded.workflow),
+            prompts: Arc::clone(&loaded.prompts),
+            observer,
+            default_grace,
+            epoch: Instant::now(),
+            digest_key: RandomState::new(),
+            lookups: CancellationToken::new(),
+            lookup_slots: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            removals: CancellationToken::new(),
+            removal_slots: Arc::new(Semaphore::new(MAX_REMOVALS)),
+            has_pulled: false,
+        }
+    }
+}
+
+impl Effects for LocalEffects {
+    fn now(&self) -> Now {
+        Now {
+            wall: vik_base::clock::now(),
+            mono: Mono(self.epoch.elapsed()),
+        }
+    }
+
+    fn sleep(&self, wait: Duration) -> Task<()> {
+        Box::pin(tokio::time::sleep(wait))
+    }
+
+    fn pull(&mut self, request: PullRequest) -> Task<PullEnd> {
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let (cancel, key) = (self.lookups.clone(), self.digest_key.clone());
+        let started = Instant::now();
+        let task = tokio::spawn(async move {
+            let PullRequest { wanted, last } = request;
+            let stderr = host.layout.service_dir().join("pull.stderr.log");
+            let output = intake::run_pull_command(&host, &workflow, &stderr, cancel.cancelled()).await?;
+            let digest = PullDigest(key.hash_one(&*output));
+            let read = async move {
+                let pull = intake::read(output, Some(wanted)).await?;
+                Ok(PullContent::Changed { pull, digest })
+            };
+            // Most pulls print the same as the one before, and parsing is most of the cost.
+            if last == Some(digest) {
+                return Ok(PullContent::Unchanged(Box::pin(async move {
+                    PullEnd {
+                        result: read.await,
+                        duration: started.elapsed(),
+                    }
+                })));
+            }
+            read.await
+        });
+        Box::pin(async move {
+            let result = task.await;
+            PullEnd {
+                result: result.unwrap_or_else(|bug| Err(PullError::Bug(bug.to_string()))),
+                duration: started.elapsed(),
+            }
+        })
+    }
+
+    fn look_up(&mut self, issue: &IssueId) -> Task<Result<LookupResult, String>> {
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let (cancel, slots) = (self.lookups.clone(), Arc::clone(&self.lookup_slots));
+        let issue = issue.clone();
+        let task = tokio::spawn(async move {
+            let Some(show) = &workflow.show else {
+                // The workflow was edited in the meantime.
+                return Ok(LookupResult::Unknown);
+            };
+            let _permit = slots.acquire_owned().await;
+            let lookup = intake::show(&host, &workflow, show, &issue, cancel.cancelled());
+            lookup.await.map_err(|error| chain(&error))
+        });
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
+    }
+
+    fn start(&mut self, start: Box<Start>) -> AttemptHandle {
+        let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
+        attempt::spawn(Attempt {
+            host: Arc::clone(&self.host),
+            workflow: Arc::clone(&self.workflow),
+            prompts: Arc::clone(&self.prompts),
+            start,
+            commands,
+            updates,
+            orphan_grace: self.orphan_grace(),
+        });
+        handle
+    }
+
+    fn remove_workspace(&mut self, issue: Box<Issue>) -> Task<Removal> {
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let (kill, slots) = (self.removals.clone(), Arc::clone(&self.removal_slots));
+        let task = tokio::spawn(async move {
+            let _permit = slots.acquire_owned().await;
+            removal::remove(&host, &workflow, &issue, kill.cancelled()).await
+        });
+        Box::pin(async {
+            let removal = task.await;
+            removal.unwrap_or_else(|bug| Removal::Kept(format!("bug in Vik: {bug}")))
+        })
+    }
+
+    fn cancel_lookups(&mut self) {
+        self.lookups.cancel();
+    }
+
+    fn kill_removals(&mut self) {
+        self.removals.cancel();
+    }
+
+    fn pressure(&mut self, is_held: bool) -> Option<String> {
+        let layout = &self.host.layout;
+        let folders = [layout.service_dir(), layout.root().to_owned()];
+        pressure::pressure(&self.workflow.pressure, &folders, is_held)
+    }
+
+    fn orphan_grace(&self) -> Duration {
+        let grace = self.workflow.orphan_grace;
+        grace.map_or(self.default_grace, |grace| grace.0)
+    }
+
+    fn attempt_log(&self, start: &Start) -> PathBuf {
+        self.host.attempt_files(start).log()
+    }
+
+    fn adopt_workflow(&mut self, loaded: &LoadedWorkflow) -> Result<(), Failure> {
+        sandbox::check(&loaded.workflow)?;
+        // The secrets must be known before the new workflow starts anything.
+        secrets::protect_secrets(&self.host.environment, &loaded.workflow);
+        self.workflow = Arc::clone(&loaded.workflow);
+        self.prompts = Arc::clone(&loaded.prompts);
+        Ok(())
+    }
+
+    fn publish(&mut self, progress: &Progress<'_>) {
+        self.observer.on_progress(progress);
+        let is_pull = matches!(progress, Progress::Pulled { .. } | Progress::PullFailed { .. });
+        if is_pull && !std::mem::replace(&mut self.has_pulled, true) {
+            // The daemon has now executed all of the code that an idle daemon needs.
+            vik_proc::lean_code();
+        }
+    }
+
+    fn record_state(&mut self, state: &str, error: Option<&str>) {
+        if let Err(error) = service_state::enter(&self.host.layout.state_file(), state, error) {
+            tracing::error!(%error, "cannot write state.json");
+        }
+    }
+}

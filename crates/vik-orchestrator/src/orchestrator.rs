@@ -1,0 +1,375 @@
+//! The loop: inputs to the scheduler, its decisions to disk, its effects to their executor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use vik_base::failpoint;
+use vik_core::attempt::{AttemptResult, Start};
+use vik_core::changes::Stored;
+use vik_core::ids::{AttemptId, IssueId};
+use vik_core::machine::Phase;
+use vik_core::outcome::Outcome;
+use vik_core::scheduler::{Effect, Input, Quiescence, Scheduler};
+use vik_core::time::Now;
+use vik_core::workflow::Workflow;
+use vik_workflow::Watch;
+
+use crate::attempts::{Attempts, NewAttempt};
+use crate::commit_queue::{CommitLog, CommitQueue};
+use crate::effects::Effects;
+use crate::finish::{FinalState, RunSummary};
+use crate::lifecycle::Lifecycle;
+use crate::notices::{self, DayLimitNotice};
+use crate::pressure::PressureGauge;
+use crate::progress::{Parked, Progress};
+use crate::pull_loop::PullLoop;
+use crate::reload::Edits;
+use crate::requests::Requests;
+use crate::signals::Signals;
+use crate::status::StatusSources;
+use crate::tasks::BackgroundTasks;
+use crate::{ControlRequest, Options};
+
+/// With `--once`: the number of consecutive failed pulls after which the loop ends.
+const ONCE_PULL_TRIES: u64 = 3;
+
+/// With `--once`: a longer wait than this is reported instead of waited for.
+const ONCE_LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What a loop is made from.
+pub struct Setup {
+    /// The workflow in force; receives it again after each edit.
+    pub workflow: watch::Sender<Arc<Workflow>>,
+    /// When the workflow was read.
+    pub loaded_at: Timestamp,
+    /// Reports edits of the workflow; `None` ignores them.
+    pub watch: Option<Watch>,
+    pub options: Options,
+    /// Carries out the decisions.
+    pub effects: Box<dyn Effects>,
+    /// Commits the decisions to disk.
+    pub commit_log: Box<dyn CommitLog>,
+    /// The state that the ledger had stored.
+    pub stored: Stored,
+    /// The issues that have a workspace.
+    pub workspaces: Vec<IssueId>,
+    pub status: StatusSources,
+}
+
+/// The daemon's loop and its state.
+pub struct Orchestrator {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) commits: CommitQueue,
+    pub(crate) effects: Box<dyn Effects>,
+    pub(crate) workflow: Arc<Workflow>,
+    pub(crate) edits: Edits,
+    pub(crate) options: Options,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) attempts: Attempts,
+    pub(crate) pulls: PullLoop,
+    pub(crate) tasks: BackgroundTasks,
+    pub(crate) requests: Requests,
+    pub(crate) pressure: PressureGauge,
+    pub(crate) day_limit: DayLimitNotice,
+    pub(crate) status: StatusSources,
+    pub(crate) summary: RunSummary,
+    /// Passed to the scheduler before the first pull.
+    workspaces: Vec<IssueId>,
+}
+
+impl std::fmt::Debug for Orchestrator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Orchestrator")
+            .field("lifecycle", &self.lifecycle)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Orchestrator {
+    pub fn new(setup: Setup) -> Self {
+        let mut seed = [0; 6];
+        seed.copy_from_slice(&uuid::Uuid::new_v4().as_bytes()[..6]);
+        let Setup {
+            workflow: workflow_updates,
+            loaded_at,
+            watch,
+            options,
+            effects,
+            commit_log,
+            stored,
+            workspaces,
+            status,
+        } = setup;
+        let now = effects.now();
+        let workflow = workflow_updates.borrow().clone();
+        let (scheduler, inherited) =
+            Scheduler::restore(Arc::clone(&workflow), options.filter.clone(), seed, stored, now);
+        Self {
+            scheduler,
+            commits: CommitQueue::new(commit_log),
+            effects,
+            workflow,
+            edits: Edits::new(watch, workflow_updates, loaded_at),
+            lifecycle: Lifecycle::new(now.wall),
+            attempts: Attempts::new(inherited),
+            pulls: PullLoop::new(now.mono, &options.filter.issues),
+            options,
+            tasks: BackgroundTasks::default(),
+            requests: Requests::default(),
+            pressure: PressureGauge::new(now.mono),
+            day_limit: DayLimitNotice::default(),
+            status,
+            summary: RunSummary::default(),
+            workspaces,
+        }
+    }
+
+    /// Returns the attempts that an earlier daemon started and that this one recovers.
+    pub fn inherited(&self) -> impl Iterator<Item = AttemptId> {
+        self.attempts.inherited().iter().map(|start| start.attempt_id)
+    }
+
+    /// Lists all parked runs.
+    pub fn parked(&self) -> impl Iterator<Item = Parked<'_>> {
+        notices::all_parked(&self.scheduler)
+    }
+
+    /// Runs until it is stopped, or until nothing is left to do if the options say so.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(setup: vik_orchestrator::Setup) -> std::io::Result<()> {
+    /// use vik_orchestrator::signals::Signals;
+    /// use vik_orchestrator::Orchestrator;
+    ///
+    /// // The control socket sends its requests here.
+    /// let (asks, requests) = tokio::sync::mpsc::channel(16);
+    /// let summary = Orchestrator::new(setup).run(Signals::listen()?, requests).await;
+    /// println!("exit code {}", summary.exit().code());
+    /// # drop(asks);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run(
+        mut self,
+        mut signals: Signals,
+        mut requests: mpsc::Receiver<ControlRequest>,
+    ) -> RunSummary {
+        self.recover_attempts();
+        loop {
+            if let Some(input) = self.pressure.check(&mut *self.effects) {
+                self.handle(input);
+            }
+            self.start_due_pull();
+            if self.is_finished() {
+                return self.close();
+            }
+            let wake = self.effects.sleep(self.next_wakeup());
+            tokio::select! {
+                committed = self.commits.next() => match committed {
+                    Ok(effects) => self.carry_out(effects),
+                    Err(error) => self.on_ledger_failure(error),
+                },
+                (attempt_id, update) = self.attempts.next() => self.on_attempt_update(attempt_id, update),
+                end = self.pulls.next() => self.on_pull_end(end),
+                end = self.tasks.next() => self.on_task_end(end),
+                reload = self.edits.next() => self.on_reload(reload),
+                signal = signals.next() => self.on_signal(signal),
+                Some(control_request) = requests.recv() => self.on_control_request(control_request),
+                () = wake => self.handle(Input::Tick),
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.effects.now()
+    }
+
+    /// Passes an input to the scheduler. Its decision is committed, then its effects are carried
+    /// out.
+    pub(crate) fn handle(&mut self, input: Input) {
+        if self.lifecycle.broken().is_some() {
+            // A decision that cannot be stored is not made.
+            return;
+        }
+        let effects = self.scheduler.handle(self.now(), input);
+        let changes = self.scheduler.take_changes();
+        let effects = self.commits.push(changes, effects);
+        self.carry_out(effects);
+    }
+
+    /// Carries out effects whose decisions are on disk.
+    pub(crate) fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Start(start) => self.start(start),
+                Effect::Stop { attempt_id, why } => {
+                    if let Some(commands) = self.attempts.commands(attempt_id) {
+                        tracing::info!(session = %attempt_id, ?why, "stopping an attempt");
+                        commands.stop(why);
+                    }
+                }
+                Effect::DeliverAnswer { attempt_id, answered } => {
+                    if let Some(commands) = self.attempts.commands(attempt_id) {
+                        tracing::info!(session = %attempt_id, by = answered.by, answer = answered.answer.as_str(), "request answered");
+                        commands.answer(answered);
+                    }
+                }
+                Effect::Warn { attempt_id, limit } => {
+                    if let Some(commands) = self.attempts.commands(attempt_id) {
+                        tracing::warn!(session = %attempt_id, ?limit, "a limit is almost reached");
+                        commands.warn(limit);
+                    }
+                }
+                Effect::LookUp(issue) => self.tasks.look_up(issue, &mut *self.effects),
+                Effect::RemoveWorkspace(issue) => self.tasks.remove_workspace(issue, &mut *self.effects),
+                Effect::CommandResult(number, result) => self.requests.respond(number, result),
+                Effect::Pull => self.pulls.request(self.now().mono),
+                Effect::RunEvent(issue, event) => self.on_run_event(&issue, &event),
+            }
+        }
+    }
+
+    /// Recovers the attempts of an earlier daemon before new decisions are made.
+    fn recover_attempts(&mut self) {
+        for start in self.attempts.take_inherited() {
+            tracing::info!(
+                issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
+                "recovering an attempt of an earlier daemon"
+            );
+            let since = self.since(&start).unwrap_or(self.lifecycle.started_at);
+            self.run_attempt(Box::new(start), since, true);
+        }
+        let workspaces = std::mem::take(&mut self.workspaces);
+        self.handle(Input::Workspaces(workspaces));
+    }
+
+    /// Returns when an attempt started.
+    fn since(&self, start: &Start) -> Option<Timestamp> {
+        let runs = self.scheduler.machine(&start.issue.id)?.runs();
+        runs.iter().find_map(|run| match run.phase {
+            Phase::Active {
+                attempt_id, since, ..
+            } if attempt_id == start.attempt_id => Some(since),
+            _ => None,
+        })
+    }
+
+    fn start(&mut self, start: Box<Start>) {
+        failpoint::reach("committed");
+        if self.lifecycle.keeps_agents() {
+            // Only the decision is on disk: the next daemon finds it and starts the attempt.
+            return;
+        }
+        if self.lifecycle.stops_attempts() {
+            let report = AttemptResult {
+                reason: Some("Vik was stopped".to_owned()),
+                ..AttemptResult::new(Outcome::Cancelled)
+            };
+            return self.handle(Input::Ended {
+                issue: start.issue.id.clone(),
+                attempt_id: start.attempt_id,
+                report,
+            });
+        }
+        tracing::info!(
+            issue = start.issue.id.as_str(), stage = %start.stage.name, agent = %start.stage.agent,
+            attempt = start.attempt, session = %start.attempt_id, "attempt started"
+        );
+        let since = self.now().wall;
+        self.run_attempt(start, since, false);
+    }
+
+    /// Runs an attempt: a new one, or one that an earlier daemon started.
+    fn run_attempt(&mut self, start: Box<Start>, since: Timestamp, adopted: bool) {
+        let log = self.effects.attempt_log(&start);
+        let handle = self.effects.start(start.clone());
+        let live = handle.updates.live();
+        self.effects.publish(&Progress::Started(&start, &live));
+        let attempt = NewAttempt {
+            start,
+            since,
+            adopted,
+            log,
+        };
+        self.attempts.add(attempt, handle);
+    }
+
+    /// Returns whether a pull may start.
+    fn may_pull(&self) -> bool {
+        let max = self.options.max_iterations.or(self.workflow.max_iterations);
+        self.lifecycle.is_running() && self.pulls.has_pulls_left(max)
+    }
+
+    fn start_due_pull(&mut self) {
+        let now = self.now().mono;
+        if !self.may_pull() || self.pulls.due().is_none_or(|due| due > now) {
+            return;
+        }
+        self.handle(Input::PullStarted);
+        let (wanted, can_skip) = (self.scheduler.wanted(), self.scheduler.can_skip_unchanged_pull());
+        self.pulls.start(now, wanted, can_skip, &mut *self.effects);
+    }
+
+    /// Returns the time until something is due without an event.
+    fn next_wakeup(&self) -> Duration {
+        let now = self.now();
+        let pull = self.pulls.due().filter(|_| self.may_pull());
+        let given_up = self.lifecycle.broken().map(|broken| broken.until);
+        let waits = [pull, given_up]
+            .into_iter()
+            .flatten()
+            .map(|due| now.mono.until(due));
+        let first = now.mono.until(self.pressure.due());
+        waits
+            .chain(self.scheduler.next_wakeup(now))
+            .fold(first, Duration::min)
+    }
+
+    fn is_finished(&self) -> bool {
+        let now = self.now();
+        if let Some(broken) = self.lifecycle.broken() {
+            return self.attempts.is_empty() || now.mono >= broken.until;
+        }
+        if self.pulls.is_running()
+            || !self.attempts.is_empty()
+            || !self.tasks.is_empty()
+            || !self.commits.is_settled()
+        {
+            return false;
+        }
+        if !self.may_pull() {
+            return true;
+        }
+        if !self.options.once {
+            return false;
+        }
+        let failed = self.pulls.counts().failed_in_a_row;
+        if failed > 0 {
+            return failed >= ONCE_PULL_TRIES;
+        }
+        match self.scheduler.quiescence(now) {
+            Quiescence::Running | Quiescence::NeedsPull => false,
+            Quiescence::Idle => true,
+            Quiescence::At(then) => now.mono.until(then) > ONCE_LONGEST_WAIT,
+        }
+    }
+
+    fn close(mut self) -> RunSummary {
+        let broken = self.lifecycle.take_error();
+        let summary = std::mem::take(&mut self.summary);
+        summary.complete(
+            broken,
+            &FinalState {
+                scheduler: &self.scheduler,
+                filter: &self.options.filter,
+                pulls: &self.pulls,
+                started_at: self.lifecycle.started_at,
+                now: self.now(),
+            },
+        )
+    }
+}

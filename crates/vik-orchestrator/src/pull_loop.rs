@@ -1,0 +1,328 @@
+//! When pulls are due, and what their results mean.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use vik_api::{LastPull, PullCounts};
+use vik_base::report::{self, one_line};
+use vik_core::ids::IssueId;
+use vik_core::issue::{FieldWarning, Issue, Misspelled, Pull, Skipped, Wanted};
+use vik_core::scheduler::Input;
+use vik_core::time::Mono;
+use vik_core::workflow::Workflow;
+use vik_session::host::millis;
+
+use crate::Progress;
+use crate::effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Task};
+use crate::intake::PullError;
+
+/// The minimum time between the starts of two pulls, however many requests there are for one.
+const PULL_GAP: Duration = Duration::from_millis(200);
+
+/// The maximum number of warnings in a status.
+const MAX_WARNINGS: usize = 20;
+
+/// The pulls: at most one runs at a time.
+pub(crate) struct PullLoop {
+    running: Option<Task<PullEnd>>,
+    /// Whether another pull was requested while one ran.
+    again: bool,
+    /// When the next pull is due.
+    due: Option<Mono>,
+    /// When the last pull started.
+    started: Option<Mono>,
+    /// The number of pulls that were started.
+    count: u64,
+    counts: PullCounts,
+    last: Option<LastPull>,
+    last_good: Option<LastGoodPull>,
+    /// The fields of the last good pull that have the wrong type.
+    field_warnings: BTreeSet<FieldWarning>,
+    /// The issues named by `--issue`.
+    named: Vec<NamedIssue>,
+    /// The issues of the last good pull whose state differs from a stage's state only in case: one
+    /// line each.
+    misspelled: Vec<String>,
+}
+
+/// The last pull that succeeded.
+#[derive(Clone, Copy, Debug)]
+struct LastGoodPull {
+    digest: PullDigest,
+    issues: usize,
+    skipped: usize,
+}
+
+/// An issue named by `--issue`.
+struct NamedIssue {
+    id: IssueId,
+    /// Whether a pull returned it in the state of a stage.
+    is_found: bool,
+}
+
+/// What the end of a pull depends on.
+pub(crate) struct PullContext<'a> {
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) effects: &'a mut dyn Effects,
+    /// Whether the scheduler accepts an unchanged pull.
+    pub(crate) can_skip: bool,
+    /// Whether pulls were cancelled.
+    pub(crate) is_cancelled: bool,
+}
+
+impl PullLoop {
+    /// Creates a loop whose first pull is due now.
+    pub(crate) fn new(now: Mono, named: &[IssueId]) -> Self {
+        let named = named.iter().map(|id| NamedIssue {
+            id: id.clone(),
+            is_found: false,
+        });
+        Self {
+            running: None,
+            again: false,
+            due: Some(now),
+            started: None,
+            count: 0,
+            counts: PullCounts::default(),
+            last: None,
+            last_good: None,
+            field_warnings: BTreeSet::new(),
+            named: named.collect(),
+            misspelled: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Returns whether fewer than `max` pulls were started.
+    pub(crate) fn has_pulls_left(&self, max: Option<u64>) -> bool {
+        max.is_none_or(|max| self.count < max)
+    }
+
+    /// Returns when the next pull is due; `None` while one runs.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        self.due.filter(|_| self.running.is_none())
+    }
+
+    pub(crate) fn counts(&self) -> PullCounts {
+        self.counts
+    }
+
+    pub(crate) fn last(&self) -> Option<&LastPull> {
+        self.last.as_ref()
+    }
+
+    pub(crate) fn misspelled(&self) -> &[String] {
+        &self.misspelled
+    }
+
+    /// Returns the issues named by `--issue` that no pull returned in the state of a stage.
+    pub(crate) fn not_found(&self) -> impl Iterator<Item = &IssueId> {
+        let missing = self.named.iter().filter(|issue| !issue.is_found);
+        missing.map(|issue| &issue.id)
+    }
+
+    /// Requests a pull soon.
+    pub(crate) fn request(&mut self, now: Mono) {
+        let earliest = self.started.map_or(now, |started| started.plus(PULL_GAP));
+        self.due = Some(self.due.map_or(earliest, |due| due.min(earliest)));
+    }
+
+    /// Requests a pull as [`request`](Self::request), and a further one if a pull is running,
+    /// because that one may have read the tracker before the change.
+    pub(crate) fn request_fresh(&mut self, now: Mono) {
+        self.again |= self.is_running();
+        self.request(now);
+    }
+
+    /// Starts a pull. Issues that become `wanted` while it runs are seen by the next one.
+    pub(crate) fn start(&mut self, now: Mono, wanted: Wanted, can_skip: bool, effects: &mut dyn Effects) {
+        self.due = None;
+        self.started = Some(now);
+        self.count += 1;
+        let last = self.last_good.filter(|_| can_skip).map(|good| good.digest);
+        self.running = Some(effects.pull(PullRequest { wanted, last }));
+    }
+
+    /// Waits for the end of the running pull; never returns if none runs. Cancelling the call loses
+    /// nothing.
+    pub(crate) async fn next(&mut self) -> PullEnd {
+        let Some(task) = &mut self.running else {
+            return std::future::pending().await;
+        };
+        let end = task.as_mut().await;
+        self.running = None;
+        end
+    }
+
+    /// Processes the end of a pull, and returns the input for the scheduler that follows from it.
+    pub(crate) fn on_end(&mut self, end: PullEnd, context: &mut PullContext<'_>) -> Option<Input> {
+        let PullEnd { duration, result } = end;
+        match result {
+            Ok(PullContent::Unchanged(read)) => {
+                let Some(good) = self.last_good.filter(|_| context.can_skip) else {
+                    // The scheduler has learned something since the pull started.
+                    self.running = Some(read);
+                    return None;
+                };
+                self.on_success(good, &[], duration, context);
+                Some(Input::PulledUnchanged)
+            }
+            Ok(PullContent::Changed { pull, digest }) => {
+                Some(Input::Pulled(self.on_changed(pull, digest, duration, context)))
+            }
+            Err(error) => {
+                self.on_failure(&error, duration, context);
+                None
+            }
+        }
+    }
+
+    fn on_changed(
+        &mut self,
+        pull: Pull,
+        digest: PullDigest,
+        duration: Duration,
+        context: &mut PullContext<'_>,
+    ) -> Vec<Issue> {
+        for skipped in &pull.skipped {
+            tracing::warn!(
+                index = skipped.index,
+                id = skipped.id,
+                reason = skipped.reason,
+                "item skipped"
+            );
+        }
+        // Each warning is logged once while it persists.
+        let warnings: BTreeSet<_> = pull.warnings.into_iter().collect();
+        for warning in warnings.difference(&self.field_warnings) {
+            tracing::warn!(issue = %warning.issue, field = warning.field, "{warning}");
+        }
+        self.field_warnings = warnings;
+        let good = LastGoodPull {
+            digest,
+            issues: pull.count,
+            skipped: pull.skipped.len(),
+        };
+        self.last_good = Some(good);
+        self.mark_named_issues(&pull.issues, context.workflow);
+        self.note_misspelled(&pull.misspelled, context.workflow, context.effects);
+        self.on_success(good, &pull.skipped, duration, context);
+        pull.issues
+    }
+
+    fn on_success(
+        &mut self,
+        pull: LastGoodPull,
+        skipped: &[Skipped],
+        duration: Duration,
+        context: &mut PullContext<'_>,
+    ) {
+        self.counts.ok += 1;
+        self.counts.failed_in_a_row = 0;
+        let last = LastPull {
+            at: context.effects.now().wall,
+            ok: true,
+            issues: pull.issues,
+            skipped: pull.skipped,
+            warnings: self.shown_warnings(),
+            duration_ms: millis(duration),
+            error: None,
+        };
+        tracing::debug!(
+            issues = last.issues,
+            skipped = last.skipped,
+            took_ms = last.duration_ms,
+            "pulled"
+        );
+        context.effects.publish(&Progress::Pulled {
+            issues: pull.issues,
+            skipped,
+            warnings: &self.field_warnings,
+        });
+        self.finish(last, context);
+    }
+
+    /// Returns the warnings of the last good pull, up to the limit of a status.
+    fn shown_warnings(&self) -> Vec<String> {
+        let warnings = self.field_warnings.iter().take(MAX_WARNINGS);
+        warnings
+            .map(|warning| vik_mask::mask(&one_line(&warning.to_string(), 200)).into_owned())
+            .collect()
+    }
+
+    fn on_failure(&mut self, error: &PullError, duration: Duration, context: &mut PullContext<'_>) {
+        let mut last = LastPull {
+            at: context.effects.now().wall,
+            ok: false,
+            issues: 0,
+            skipped: 0,
+            warnings: Vec::new(),
+            duration_ms: millis(duration),
+            error: None,
+        };
+        if matches!(error, PullError::Cancelled) && context.is_cancelled {
+            self.last = Some(last);
+            return;
+        }
+        self.counts.failed += 1;
+        self.counts.failed_in_a_row += 1;
+        let text = report::chain(error);
+        tracing::error!(
+            error = text,
+            in_a_row = self.counts.failed_in_a_row,
+            "pull failed"
+        );
+        context.effects.publish(&Progress::PullFailed { error: &text });
+        last.error = Some(text);
+        self.finish(last, context);
+    }
+
+    /// Schedules the next pull after the pause, or earlier if it was requested in the meantime.
+    fn finish(&mut self, last: LastPull, context: &mut PullContext<'_>) {
+        let now = context.effects.now().mono;
+        self.last = Some(last);
+        self.due = Some(now.plus(context.workflow.pull.idle.0));
+        if std::mem::take(&mut self.again) {
+            self.request(now);
+        }
+    }
+
+    /// Warns once about issues whose state differs from a stage's state only in case, because
+    /// nothing will start for them.
+    fn note_misspelled(&mut self, found: &[Misspelled], workflow: &Workflow, effects: &mut dyn Effects) {
+        let is_named = |id: &IssueId| self.named.is_empty() || self.named.iter().any(|issue| issue.id == *id);
+        let lines: Vec<_> = found
+            .iter()
+            .filter(|issue| !workflow.is_terminal(&issue.state))
+            .filter(|issue| is_named(&issue.id))
+            .map(|issue| {
+                let mut stages = workflow.issue.stages.iter();
+                let stage = stages.find(|stage| stage.when_state == *issue.wanted);
+                format!(
+                    "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are compared exactly",
+                    one_line(issue.id.as_str(), 60),
+                    one_line(&issue.state, 60),
+                    issue.wanted,
+                    stage.map_or("?", |stage| stage.name.as_str())
+                )
+            })
+            .collect();
+        for text in lines.iter().filter(|line| !self.misspelled.contains(line)) {
+            tracing::warn!("{text}");
+            effects.publish(&Progress::Warning { text });
+        }
+        self.misspelled = lines;
+    }
+
+    fn mark_named_issues(&mut self, issues: &[Issue], workflow: &Workflow) {
+        let stages = &workflow.issue.stages;
+        for named in &mut self.named {
+            named.is_found |= issues.iter().any(|issue| {
+                issue.id == named.id && stages.iter().any(|stage| stage.when_state == *issue.state)
+            });
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Lookups of issues and removals of workspaces that run beside the loop.
+
+use std::collections::HashMap;
+use std::future::Future;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use vik_core::ids::IssueId;
+use vik_core::issue::Issue;
+use vik_core::scheduler::LookupResult;
+
+use crate::effects::{Effects, Removal, Task};
+
+/// The end of a task.
+pub(crate) enum TaskEnd {
+    LookedUp(IssueId, Result<LookupResult, String>),
+    Removed(IssueId, Removal),
+}
+
+/// The running lookups and removals.
+#[derive(Default)]
+pub(crate) struct BackgroundTasks {
+    tasks: FuturesUnordered<Task<TaskEnd>>,
+    /// The issues whose last lookup failed, and why.
+    lookup_errors: HashMap<IssueId, String>,
+}
+
+impl BackgroundTasks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    pub(crate) fn look_up(&self, issue: IssueId, effects: &mut dyn Effects) {
+        let lookup = effects.look_up(&issue);
+        self.push(async { TaskEnd::LookedUp(issue, lookup.await) });
+    }
+
+    pub(crate) fn remove_workspace(&self, issue: Box<Issue>, effects: &mut dyn Effects) {
+        let id = issue.id.clone();
+        let removal = effects.remove_workspace(issue);
+        self.push(async { TaskEnd::Removed(id, removal.await) });
+    }
+
+    fn push(&self, task: impl Future<Output = TaskEnd> + Send + 'static) {
+        self.tasks.push(Box::pin(task));
+    }
+
+    /// Waits for the next end; never returns if nothing runs. Cancelling the call loses nothing.
+    pub(crate) async fn next(&mut self) -> TaskEnd {
+        match self.tasks.next().await {
+            Some(end) => end,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Logs the error of a lookup, and returns its result for the scheduler.
+    pub(crate) fn lookup_result(
+        &mut self,
+        issue: &IssueId,
+        result: Result<LookupResult, String>,
+    ) -> LookupResult {
+        match result {
+            Ok(result) => {
+                self.lookup_errors.remove(issue);
+                result
+            }
+            Err(error) => {
+                // Each pull repeats the lookup, so the same error is logged once.
+                if self.lookup_errors.get(issue) != Some(&error) {
+                    tracing::warn!(issue = issue.as_str(), error, "cannot look up an issue");
+                    self.lookup_errors.insert(issue.clone(), error);
+                }
+                LookupResult::Unknown
+            }
+        }
+    }
+}

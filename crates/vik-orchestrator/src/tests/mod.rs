@@ -1,0 +1,155 @@
+//! The loop against effects in memory: what is carried out, when, and what is not.
+
+mod world;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use vik_api::Action;
+use vik_base::report::Exit;
+use vik_core::ids::IssueId;
+use vik_core::scheduler::{Command, CommandResult};
+
+use self::world::{Scene, SceneBuilder, Script};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn once(stage: &'static str) -> SceneBuilder {
+    SceneBuilder {
+        stage,
+        once: true,
+        ..SceneBuilder::default()
+    }
+}
+
+fn reads(scene: &Scene) -> usize {
+    scene.world().reads.load(Ordering::Relaxed)
+}
+
+fn exit(scene: &Scene) -> Exit {
+    scene.summary.as_ref().expect("the loop has ended").exit()
+}
+
+#[test]
+fn issues_start_once_and_in_order() {
+    let issues = [("a", Some(2)), ("b", Some(1)), ("c", None)];
+    let mut scene = once("").start(&issues, &[Script::Succeeds(10 * SECOND); 3]);
+    scene.pass(HOUR);
+    assert_eq!(exit(&scene), Exit::Done);
+    let world = scene.world();
+    assert_eq!(world.starts(), ["b 1", "a 1", "c 1"]);
+    assert_eq!(world.most_running, 1);
+    assert!(world.pulls > 3, "each end of an attempt is followed by a pull");
+    assert!(world.log.contains(&"remove b".to_owned()), "{:?}", world.log);
+}
+
+#[test]
+fn failed_attempts_are_repeated_after_growing_waits() {
+    let script = [
+        Script::Fails(SECOND),
+        Script::Fails(SECOND),
+        Script::Succeeds(SECOND),
+    ];
+    let stage = "retry: { max_attempts: 3, initial_backoff: 10s }";
+    let mut scene = once(stage).start(&[("a", None)], &script);
+    scene.pass(HOUR);
+    assert_eq!(exit(&scene), Exit::Done);
+    let world = scene.world();
+    assert_eq!(world.starts(), ["a 1", "a 2", "a 3"]);
+    let gaps = world.started.windows(2).map(|pair| pair[1] - pair[0] - SECOND);
+    let (gaps, waits) = (gaps.collect::<Vec<_>>(), &world.waits);
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    assert!(waits[0] < waits[1], "{waits:?}");
+    for (gap, wait) in gaps.iter().zip(waits) {
+        assert!(*gap >= *wait && *gap < *wait + 3 * SECOND, "{gaps:?}, {waits:?}");
+    }
+}
+
+#[test]
+fn used_up_attempts_park_the_issue() {
+    let stage = "retry: { max_attempts: 2, initial_backoff: 10s }";
+    let mut scene = once(stage).start(&[("a", None)], &[Script::Fails(SECOND); 3]);
+    scene.pass(HOUR);
+    assert_eq!(exit(&scene), Exit::Failed);
+    let world = scene.world();
+    assert_eq!(world.starts(), ["a 1", "a 2"]);
+    assert!(
+        world.log.contains(&"park a attempts_used_up".to_owned()),
+        "{:?}",
+        world.log
+    );
+}
+
+#[test]
+fn cancelled_issue_is_stopped_and_does_not_start_again() {
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Runs]);
+    scene.pass(10 * SECOND);
+    let cancelled = scene.act(Action::Command(Command::Cancel(IssueId::new("a"))));
+    assert!(matches!(cancelled, Ok(CommandResult::Done(1))), "{cancelled:?}");
+    scene.pass(HOUR);
+    assert!(scene.summary.is_none(), "the loop goes on");
+    assert_eq!(scene.world().log, ["start a 1", "stop a", "park a cancelled"]);
+    let status = scene.status();
+    assert!(status.sessions.is_empty());
+    assert_eq!(status.parked.len(), 1);
+}
+
+#[test]
+fn drain_waits_for_the_running_attempt_and_starts_nothing() {
+    let issues = [("a", None), ("b", None)];
+    let mut scene = SceneBuilder::default().start(&issues, &[Script::Succeeds(100 * SECOND)]);
+    scene.pass(10 * SECOND);
+    scene.act(Action::Command(Command::Drain)).unwrap();
+    scene.pass(80 * SECOND);
+    assert!(scene.summary.is_none(), "the attempt still runs");
+    scene.pass(HOUR);
+    assert!(scene.summary.as_ref().unwrap().drained);
+    assert_eq!(scene.world().starts(), ["a 1"]);
+}
+
+#[test]
+fn stop_ends_attempts_or_detaches_them() {
+    for (keep_sessions, how) in [(false, "stop a"), (true, "detach a")] {
+        let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Runs]);
+        scene.pass(10 * SECOND);
+        scene.act(Action::Stop { keep_sessions }).unwrap();
+        scene.pass(SECOND);
+        assert!(scene.summary.as_ref().unwrap().stopped);
+        let world = scene.world();
+        assert!(world.log.contains(&how.to_owned()), "{:?}", world.log);
+        assert!(
+            world.log.contains(&"state stopping".to_owned()),
+            "{:?}",
+            world.log
+        );
+    }
+}
+
+#[test]
+fn failed_commit_carries_out_nothing_and_ends_the_loop() {
+    let builder = SceneBuilder {
+        fails: |changes| !changes.started.is_empty(),
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None), ("b", None)], &[]);
+    scene.pass(HOUR);
+    assert!(scene.summary.as_ref().unwrap().broken.is_some());
+    assert_eq!(scene.world().log, ["state failed"]);
+}
+
+#[test]
+fn unchanged_pull_is_read_only_if_the_scheduler_has_learned_something() {
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Runs]);
+    scene.pass(60 * SECOND);
+    let pulls = scene.world().pulls;
+    assert!(pulls > 10, "{pulls}");
+    assert_eq!(reads(&scene), 1);
+    while !scene.world().is_pulling {
+        scene.pass(world::PULL / 5);
+    }
+    scene.act(Action::Command(Command::Pause(None))).unwrap();
+    scene.pass(30 * SECOND);
+    assert_eq!(reads(&scene), 2);
+    assert!(scene.world().pulls > pulls + 10, "the pulls go on");
+}

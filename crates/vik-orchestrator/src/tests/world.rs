@@ -1,0 +1,433 @@
+//! A world in memory: effects that follow a script, a clock that a test moves, and the loop.
+//! There is no process, no file and no timer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+use vik_api::{Action, Status};
+use vik_base::report::Failure;
+use vik_core::attempt::{AttemptResult, Start};
+use vik_core::changes::{Changes, Stored};
+use vik_core::ended::Ended;
+use vik_core::ids::{AttemptId, IssueId};
+use vik_core::issue::{Issue, Pull, Wanted};
+use vik_core::limits::Spend;
+use vik_core::machine::RunEvent;
+use vik_core::outcome::{FailureClass, Outcome};
+use vik_core::scheduler::{Actor, LookupResult};
+use vik_core::time::{Mono, Now};
+use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
+use vik_store::ledger::{CommitError, LedgerError};
+use vik_workflow::LoadedWorkflow;
+
+use crate::signals::Signals;
+use crate::*;
+
+/// How long each pull takes.
+pub const PULL: Duration = Duration::from_millis(50);
+
+/// How an attempt ends by itself.
+#[derive(Clone, Copy)]
+pub enum Script {
+    /// It moves the issue to `done`.
+    Succeeds(Duration),
+    Fails(Duration),
+    /// It runs until it is stopped.
+    Runs,
+}
+
+enum Event {
+    Wake(oneshot::Sender<()>),
+    Pulled(oneshot::Sender<PullEnd>, PullRequest, String),
+    Ends(AttemptId, Outcome),
+}
+
+#[derive(Default)]
+pub struct World {
+    now: Duration,
+    events: BTreeMap<(Duration, usize), Event>,
+    next_event: usize,
+    /// The issues of the tracker, with their state and priority.
+    tracker: BTreeMap<String, (String, Option<u32>)>,
+    script: VecDeque<Script>,
+    running: BTreeMap<AttemptId, (String, AttemptLink)>,
+    /// What was carried out, in order.
+    pub log: Vec<String>,
+    pub started: Vec<Duration>,
+    /// The announced waits before further attempts.
+    pub waits: Vec<Duration>,
+    pub most_running: usize,
+    /// How often the output of a pull was read.
+    pub reads: Arc<AtomicUsize>,
+    pub pulls: usize,
+    pub is_pulling: bool,
+}
+
+impl World {
+    fn schedule(&mut self, wait: Duration, event: Event) {
+        self.next_event += 1;
+        self.events.insert((self.now + wait, self.next_event), event);
+    }
+
+    pub fn starts(&self) -> Vec<&str> {
+        let starts = self.log.iter().filter_map(|line| line.strip_prefix("start "));
+        starts.collect()
+    }
+
+    fn fire(&mut self, event: Event) {
+        match event {
+            Event::Wake(sender) => drop(sender.send(())),
+            Event::Pulled(sender, request, output) => {
+                self.is_pulling = false;
+                let mut hasher = DefaultHasher::new();
+                output.hash(&mut hasher);
+                let digest = PullDigest(hasher.finish());
+                let end = |wanted: &Wanted| PullEnd {
+                    duration: PULL,
+                    result: Ok(PullContent::Changed {
+                        pull: Pull::parse_wanted(output.as_bytes(), wanted).unwrap(),
+                        digest,
+                    }),
+                };
+                let (changed, reads) = (end(&request.wanted), Arc::clone(&self.reads));
+                let read = async move {
+                    reads.fetch_add(1, Ordering::Relaxed);
+                    changed
+                };
+                let end = if request.last == Some(digest) {
+                    PullEnd {
+                        duration: PULL,
+                        result: Ok(PullContent::Unchanged(Box::pin(read))),
+                    }
+                } else {
+                    read.now_or_never().unwrap()
+                };
+                let _ = sender.send(end);
+            }
+            Event::Ends(id, outcome) => {
+                if let Some((issue, link)) = self.running.remove(&id) {
+                    if outcome == Outcome::Succeeded {
+                        self.tracker.get_mut(&issue).unwrap().0 = "done".to_owned();
+                    }
+                    link.updates.finish(ended(outcome));
+                }
+            }
+        }
+    }
+
+    /// Lets the attempts follow their commands.
+    fn obey(&mut self) {
+        let finish = |link: &AttemptLink| match link.commands.stop_cause() {
+            Some(_) => Some(ended(Outcome::Cancelled)),
+            None => link.commands.detached().now_or_never().map(|()| Finish::Detached),
+        };
+        for (issue, link) in self.running.values() {
+            if let Some(finish) = finish(link) {
+                let how = if matches!(finish, Finish::Detached) {
+                    "detach"
+                } else {
+                    "stop"
+                };
+                self.log.push(format!("{how} {issue}"));
+                link.updates.finish(finish);
+            }
+        }
+        self.running.retain(|_, (_, link)| finish(link).is_none());
+    }
+}
+
+fn ended(outcome: Outcome) -> Finish {
+    let result = AttemptResult {
+        failure_class: (outcome == Outcome::Failed).then_some(FailureClass::Agent),
+        changed: Some(true),
+        ran: true,
+        answered: Some(true),
+        ..AttemptResult::new(outcome)
+    };
+    Finish::Ended(Box::new(AttemptEnd {
+        ended: Ended::new(result, Spend::default()),
+        log: PathBuf::new(),
+    }))
+}
+
+fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+    world.lock().unwrap()
+}
+
+struct ScriptedEffects(Arc<Mutex<World>>);
+
+impl Effects for ScriptedEffects {
+    fn now(&self) -> Now {
+        let now = lock(&self.0).now;
+        Now {
+            wall: Timestamp::from_second(1_700_000_000).unwrap() + now,
+            mono: Mono(now),
+        }
+    }
+
+    fn sleep(&self, wait: Duration) -> Task<()> {
+        let (sender, woken) = oneshot::channel();
+        lock(&self.0).schedule(wait, Event::Wake(sender));
+        Box::pin(async { drop(woken.await) })
+    }
+
+    fn pull(&mut self, request: PullRequest) -> Task<PullEnd> {
+        let (sender, end) = oneshot::channel();
+        let mut world = lock(&self.0);
+        let issues = world.tracker.iter().map(|(id, (state, priority))| {
+            serde_json::json!({"id": id, "title": "t", "state": state, "priority": priority})
+        });
+        let output = serde_json::Value::from_iter(issues).to_string();
+        world.pulls += 1;
+        world.is_pulling = true;
+        world.schedule(PULL, Event::Pulled(sender, request, output));
+        Box::pin(async { end.await.unwrap() })
+    }
+
+    fn look_up(&mut self, _: &IssueId) -> Task<Result<LookupResult, String>> {
+        panic!("no workflow has `issues.show`")
+    }
+
+    fn start(&mut self, start: Box<Start>) -> AttemptHandle {
+        let mut world = lock(&self.0);
+        let (handle, link) = AttemptHandle::new();
+        let issue = start.issue.id.to_string();
+        world.log.push(format!("start {issue} {}", start.attempt));
+        let now = world.now;
+        world.started.push(now);
+        match world.script.pop_front().unwrap_or(Script::Runs) {
+            Script::Succeeds(after) => {
+                world.schedule(after, Event::Ends(start.attempt_id, Outcome::Succeeded));
+            }
+            Script::Fails(after) => world.schedule(after, Event::Ends(start.attempt_id, Outcome::Failed)),
+            Script::Runs => {}
+        }
+        world.running.insert(start.attempt_id, (issue, link));
+        world.most_running = world.most_running.max(world.running.len());
+        handle
+    }
+
+    fn remove_workspace(&mut self, issue: Box<Issue>) -> Task<Removal> {
+        lock(&self.0).log.push(format!("remove {}", issue.id));
+        Box::pin(async { Removal::Removed })
+    }
+
+    fn cancel_lookups(&mut self) {}
+
+    fn kill_removals(&mut self) {}
+
+    fn pressure(&mut self, _: bool) -> Option<String> {
+        None
+    }
+
+    fn orphan_grace(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn attempt_log(&self, _: &Start) -> PathBuf {
+        PathBuf::new()
+    }
+
+    fn adopt_workflow(&mut self, _: &LoadedWorkflow) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn publish(&mut self, progress: &Progress<'_>) {
+        let mut world = lock(&self.0);
+        match progress {
+            Progress::Parked(parked) => {
+                let line = format!("park {} {}", parked.issue.id, parked.reason.as_str());
+                world.log.push(line);
+            }
+            Progress::Note(_, RunEvent::BackingOff { wait, .. }) => world.waits.push(*wait),
+            _ => {}
+        }
+    }
+
+    fn record_state(&mut self, state: &str, _: Option<&str>) {
+        lock(&self.0).log.push(format!("state {state}"));
+    }
+}
+
+/// Commits at once, and fails where a test says so.
+struct ScriptedLog(fn(&Changes) -> bool);
+
+impl CommitLog for ScriptedLog {
+    fn commit(&self, changes: Changes) -> Committing {
+        let result = match (self.0)(&changes) {
+            true => Err(CommitError {
+                cause: Arc::new(LedgerError::Stopped),
+            }),
+            false => Ok(()),
+        };
+        Box::pin(async { result })
+    }
+}
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A loop in a scripted world.
+pub struct Scene {
+    world: Arc<Mutex<World>>,
+    run: Pin<Box<dyn Future<Output = RunSummary>>>,
+    requests: mpsc::Sender<ControlRequest>,
+    woken: Arc<Flag>,
+    /// Set when the loop has ended.
+    pub summary: Option<RunSummary>,
+    _signals: tokio::runtime::Runtime,
+}
+
+pub struct SceneBuilder {
+    pub stage: &'static str,
+    pub once: bool,
+    pub fails: fn(&Changes) -> bool,
+}
+
+impl SceneBuilder {
+    /// Starts a loop whose tracker has these issues in the state `todo`, with their priorities. At
+    /// most one issue is worked on at a time.
+    pub fn start(self, issues: &[(&str, Option<u32>)], script: &[Script]) -> Scene {
+        let text = format!(
+            "loop: {{ max_issue_concurrency: 1 }}
+issues: {{ pull: {{ command: list, idle_sec: 2 }} }}
+agents: {{ a: {{ runtime: command, command: [agent] }} }}
+issue:
+  terminal_states: [done]
+  stages: {{ work: {{ when: {{ state: todo }}, agent: a, prompt: p, {} }} }}
+",
+            self.stage
+        );
+        let workflow = vik_workflow_reader::load(&text);
+        let workflow = workflow
+            .workflow
+            .unwrap_or_else(|| panic!("{:?}", workflow.diagnostics));
+        let tracker = issues
+            .iter()
+            .map(|(id, priority)| ((*id).to_owned(), ("todo".to_owned(), *priority)));
+        let world = World {
+            tracker: tracker.collect(),
+            script: script.iter().copied().collect(),
+            ..World::default()
+        };
+        let world = Arc::new(Mutex::new(world));
+        let orchestrator = Orchestrator::new(Setup {
+            workflow: watch::Sender::new(Arc::new(workflow)),
+            loaded_at: Timestamp::UNIX_EPOCH,
+            watch: None,
+            options: Options {
+                once: self.once,
+                ..Options::default()
+            },
+            effects: Box::new(ScriptedEffects(Arc::clone(&world))),
+            commit_log: Box::new(ScriptedLog(self.fails)),
+            stored: Stored::default(),
+            workspaces: Vec::new(),
+            status: StatusSources {
+                workflow_path: PathBuf::new(),
+                home: PathBuf::new(),
+                ledger: PathBuf::new(),
+                api: None,
+                notify: NotifierHealth::default(),
+                webhooks: None,
+            },
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::listen().unwrap()
+        };
+        let (sender, requests) = mpsc::channel(1);
+        Scene {
+            world,
+            run: Box::pin(orchestrator.run(signals, requests)),
+            requests: sender,
+            woken: Arc::default(),
+            summary: None,
+            _signals: runtime,
+        }
+    }
+}
+
+impl Default for SceneBuilder {
+    fn default() -> Self {
+        Self {
+            stage: "",
+            once: false,
+            fails: |_| false,
+        }
+    }
+}
+
+impl Scene {
+    pub fn world(&self) -> MutexGuard<'_, World> {
+        lock(&self.world)
+    }
+
+    /// Runs the loop until it waits for the clock.
+    fn settle(&mut self) {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        self.woken.0.store(true, Ordering::Relaxed);
+        while self.summary.is_none() && self.woken.0.swap(false, Ordering::Relaxed) {
+            if let Poll::Ready(summary) = self.run.as_mut().poll(&mut Context::from_waker(&waker)) {
+                self.summary = Some(summary);
+            }
+            self.world().obey();
+        }
+    }
+
+    /// Moves the clock, and runs what happens in the meantime.
+    pub fn pass(&mut self, time: Duration) {
+        let until = self.world().now + time;
+        self.settle();
+        while self.summary.is_none() {
+            let next = self.world().events.pop_first();
+            let Some(((at, number), event)) = next else { break };
+            if at > until {
+                self.world().events.insert((at, number), event);
+                break;
+            }
+            self.world().now = at;
+            if !matches!(&event, Event::Wake(sender) if sender.is_closed()) {
+                self.world().fire(event);
+                self.settle();
+            }
+        }
+        self.world().now = until;
+    }
+
+    pub fn act(&mut self, action: Action) -> ActionResult {
+        let by = Actor::default();
+        self.request(|answer| ControlRequest::Act { action, by, answer })
+    }
+
+    pub fn status(&mut self) -> Status {
+        *self.request(ControlRequest::Status)
+    }
+
+    fn request<T>(&mut self, request: impl FnOnce(oneshot::Sender<T>) -> ControlRequest) -> T {
+        let (answer, mut response) = oneshot::channel();
+        assert!(self.requests.try_send(request(answer)).is_ok());
+        self.settle();
+        response.try_recv().expect("a response")
+    }
+}
