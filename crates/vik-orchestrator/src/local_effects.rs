@@ -44,8 +44,6 @@ pub struct LocalEffects {
     lookup_slots: Arc<Semaphore>,
     removals: CancellationToken,
     removal_slots: Arc<Semaphore>,
-    /// Whether a pull has ended.
-    has_pulled: bool,
 }
 
 impl LocalEffects {
@@ -67,7 +65,6 @@ impl LocalEffects {
             lookup_slots: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             removals: CancellationToken::new(),
             removal_slots: Arc::new(Semaphore::new(MAX_REMOVALS)),
-            has_pulled: false,
         }
     }
 }
@@ -194,11 +191,6 @@ impl Effects for LocalEffects {
 
     fn publish(&mut self, progress: &Progress<'_>) {
         self.observer.on_progress(progress);
-        let is_pull = matches!(progress, Progress::Pulled { .. } | Progress::PullFailed { .. });
-        if is_pull && !std::mem::replace(&mut self.has_pulled, true) {
-            // The daemon has now executed all of the code that an idle daemon needs.
-            vik_proc::lean_code();
-        }
     }
 
     fn record_state(&mut self, state: &str, error: Option<&str>) {

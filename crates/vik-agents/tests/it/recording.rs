@@ -57,7 +57,6 @@ fn paths(folder: &Path) -> Vec<PathBuf> {
     paths.collect()
 }
 
-/// Returns all recordings.
 pub(crate) fn recordings() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let paths = paths(&root).into_iter();
