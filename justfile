@@ -5,7 +5,7 @@ _default:
 
 # Run the example offline: no account, no key
 example:
-    cargo run --release -- run --once workflow.example.yml
+    cargo run -- run --once workflow.example.yml
 
 # Check the format, lints and generated files; takes seconds when nothing has changed
 check:
