@@ -331,7 +331,7 @@ fn feed_sends_events_and_resumes_from_last_event_id() {
     served.world.tracker.add("1", "One", "todo");
     let mut seen = Vec::new();
     loop {
-        let event = events.next().expect("the feed goes on");
+        let event = events.next().expect("the feed continues");
         seen.push(event.clone());
         if event.event == "session_ended" {
             assert_eq!(event.data["issue_id"], "1");
@@ -370,7 +370,7 @@ fn until(events: &mut EventStream, matches: impl Fn(&ServerEvent) -> bool) -> Se
     let deadline = Instant::now() + LONG;
     let mut seen = Vec::new();
     loop {
-        let event = events.next().expect("the feed goes on");
+        let event = events.next().expect("the feed continues");
         if matches(&event) {
             return event;
         }

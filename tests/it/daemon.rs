@@ -348,7 +348,7 @@ fn ask(world: &World, request: &[u8]) -> String {
 fn control_socket_refuses_malformed_requests() {
     let world = World::new(&[]);
     let daemon = world.daemon();
-    // Clients that send nothing block nobody.
+    // Clients that send nothing block no other client.
     let _silent: Vec<_> = (0..10)
         .map(|_| UnixStream::connect(world.instance().join("vik.sock")).unwrap())
         .collect();
@@ -402,7 +402,7 @@ fn agent_may_not_steer_its_own_daemon() {
     }
     assert!(world.instance().join("vik.sock").exists());
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it went on", || {
+    eventually("the daemon continues", || {
         world.tracker.state("1").as_deref() == Some("done")
     });
     daemon.stop().expect(0);
@@ -435,7 +435,7 @@ fn agent_that_exits_after_its_request_is_refused() {
         assert_eq!(world.status().expect("the daemon lives")["state"], "running");
     }
     std::fs::write(world.workspace("1").join("go"), "").unwrap();
-    eventually("it went on", || {
+    eventually("the daemon continues", || {
         world.tracker.state("1").as_deref() == Some("done")
     });
     daemon.stop().expect(0);

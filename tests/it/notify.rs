@@ -16,7 +16,7 @@ const SECRET: &str = "do-not-tell-anybody-7f3a";
 /// files.
 fn failing(issues: &[(&str, &str)], debounce: &str) -> World {
     let world = World::new(issues).attempts(1).script("exit 1");
-    let folder = world.env.path("told");
+    let folder = world.env.path("sent");
     std::fs::create_dir_all(&folder).unwrap();
     let command = format!(
         "cd {folder} && cat > $VIK_DELIVERY_ID.tmp && printf '%s|%s|%s' \"$VIK_EVENT\" \"$VIK_ISSUE_ID\" \"$VIK_ISSUE_TITLE\" > \
@@ -36,7 +36,7 @@ fn webhook(server: &Server, debounce: &str) -> Value {
 
 /// Returns the notifications that the command received, in order.
 fn notifications(world: &World) -> Vec<Value> {
-    list(&world.env.path("told"))
+    list(&world.env.path("sent"))
         .into_iter()
         .filter(|path| path.extension().is_some_and(|end| end == "json"))
         .map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
@@ -78,9 +78,9 @@ fn parked_issue_is_notified_once_with_its_text_as_data() {
     let title = "`touch pwned` $(touch pwned) '; touch pwned; \" \u{1b}[31m";
     world.tracker.set("1", "title", json!(title));
     let daemon = daemon(&world, &[]);
-    eventually("it is told", || notifications(&world).len() == 1);
+    eventually("it is delivered", || notifications(&world).len() == 1);
     let before = world.tracker.pulls();
-    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    eventually("the daemon continues", || world.tracker.pulls() > before + 2);
     daemon.stop().expect(0);
     let notifications = notifications(&world);
     assert_eq!(notifications.len(), 1, "{notifications:?}");
@@ -95,7 +95,7 @@ fn parked_issue_is_notified_once_with_its_text_as_data() {
         "{}",
         notifications[0]
     );
-    let env = list(&world.env.path("told"))
+    let env = list(&world.env.path("sent"))
         .into_iter()
         .find(|path| path.extension().unwrap() == "env");
     let env = std::fs::read_to_string(env.unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn parked_issue_is_notified_once_with_its_text_as_data() {
         env.starts_with("parked|1|`touch pwned` $(touch pwned) '; touch pwned; \""),
         "{env}"
     );
-    assert!(!world.env.path("told/pwned").exists() && !world.env.work().join("pwned").exists());
+    assert!(!world.env.path("sent/pwned").exists() && !world.env.work().join("pwned").exists());
     world.env.assert_nothing_left();
 }
 
@@ -222,7 +222,7 @@ fn unresponsive_notifier_blocks_neither_work_nor_stop() {
     eventually("it is asked", || server.requests().len() == 1);
     world.tracker.add("2", "more", "todo");
     world.tracker.add("3", "more", "todo");
-    eventually("work goes on", || {
+    eventually("the work continues", || {
         world
             .status()
             .is_some_and(|status| status["parked"].as_array().map(Vec::len) == Some(3))
@@ -244,7 +244,7 @@ fn gathered_notification_survives_a_daemon_crash() {
     assert_eq!(notifications(&world).len(), 0);
     world.put("/notify/team/debounce", json!("0s"));
     let daemon = self::daemon(&world, &[]);
-    eventually("it is told", || notifications(&world).len() == 1);
+    eventually("it is delivered", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     assert_eq!(notifications(&world).len(), 1);
     assert_eq!(notifications(&world)[0]["items"][0]["issue_id"], "1");
@@ -284,7 +284,7 @@ fn issue_parked_just_before_a_crash_is_notified() {
     daemon.done();
     assert_eq!(notifications(&world).len(), 0);
     let daemon = self::daemon(&world, &[]);
-    eventually("it is told", || notifications(&world).len() == 1);
+    eventually("it is delivered", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     assert_eq!(world.sessions("1").len(), 1, "no second attempt was made");
     world.once();
@@ -314,11 +314,11 @@ fn daily_summary_is_sent_once_across_restarts() {
     });
     assert_eq!(notifications(&world).len(), 0, "it is not time yet");
     clock(jump + 2 * 3600);
-    eventually("it is told", || notifications(&world).len() == 1);
+    eventually("it is delivered", || notifications(&world).len() == 1);
     daemon.stop().expect(0);
     let daemon = self::daemon(&world, &env);
     let before = world.tracker.pulls();
-    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    eventually("the daemon continues", || world.tracker.pulls() > before + 2);
     assert_eq!(notifications(&world).len(), 1, "not again");
     clock(jump + 20 * 86_400);
     eventually("one for all the days that were missed", || {
@@ -326,7 +326,7 @@ fn daily_summary_is_sent_once_across_restarts() {
     });
     clock(jump + 3600);
     let before = world.tracker.pulls();
-    eventually("it goes on", || world.tracker.pulls() > before + 2);
+    eventually("the daemon continues", || world.tracker.pulls() > before + 2);
     daemon.stop().expect(0);
     let notifications = notifications(&world);
     assert_eq!(notifications.len(), 2, "{notifications:?}");
@@ -371,7 +371,7 @@ fn day_limit_is_notified_once_a_day() {
             .collect::<Vec<_>>()
     };
     let daemon = daemon(&world, &[]);
-    eventually("it is told", || of_day().len() == 1);
+    eventually("it is delivered", || of_day().len() == 1);
     daemon.stop().expect(0);
     world.once();
     world.once();
@@ -400,9 +400,9 @@ fn edit_adds_a_notifier_and_a_rejected_edit_is_notified() {
             .is_some_and(|status| status["notify"].as_array().map(Vec::len) == Some(2))
     });
     world.tracker.add("2", "more", "todo");
-    eventually("what comes is told", || !notifications(&world).is_empty());
+    eventually("later events are delivered", || !notifications(&world).is_empty());
     world.put("/issue/stages/work/agent", json!("nobody"));
-    eventually("a refused edit is told", || {
+    eventually("a rejected edit is delivered", || {
         notifications(&world)
             .iter()
             .any(|notification| notification["items"][0]["reason"] == "edit_rejected")

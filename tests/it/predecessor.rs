@@ -125,7 +125,7 @@ fn row_04_invalid_item_is_skipped_and_reported() {
     world.session("2").expect("succeeded", None);
     assert!(
         done.err.contains("state"),
-        "the skipped item and its fault are told: {}",
+        "the skipped item and its fault are reported: {}",
         done.err
     );
 }

@@ -237,6 +237,6 @@ fn pause_survives_a_restart() {
     assert_eq!(paused, true);
     assert_eq!(world.sessions("1").len(), before);
     world.vik(&["continue"]).expect(0);
-    eventually("it goes on", || world.sessions("1").len() == before + 1);
+    eventually("the daemon continues", || world.sessions("1").len() == before + 1);
     daemon.stop().expect(0);
 }

@@ -50,7 +50,7 @@ fn invalid_edit_keeps_the_last_good_workflow() {
         "{rejected}"
     );
     world.tracker.move_to("1", "todo");
-    eventually("work goes on", || {
+    eventually("the work continues", || {
         world.tracker.state("1").as_deref() == Some("done")
     });
     world.put("/loop", json!({"max_issue_concurrency": 3}));
@@ -134,7 +134,7 @@ fn missing_prompt_file_costs_no_attempt() {
     let mut world = World::new(&[]);
     world
         .env
-        .write("work/prompt.md", "SCRIPT: write heard.txt kept\nSCRIPT: ok\n");
+        .write("work/prompt.md", "SCRIPT: write prompt.txt kept\nSCRIPT: ok\n");
     let stage = json!({
         "when": {"state": "todo"}, "agent": "a", "prompt_file": "prompt.md",
         "hooks": {"after_run": world.on_success("done")},
@@ -148,16 +148,16 @@ fn missing_prompt_file_costs_no_attempt() {
         world.tracker.state("1").as_deref() == Some("done")
     });
     assert_eq!(world.sessions("1").len(), 1);
-    assert_eq!(world.workspace_file("1", "heard.txt").trim(), "kept");
+    assert_eq!(world.workspace_file("1", "prompt.txt").trim(), "kept");
     world
         .env
-        .write("work/prompt.md", "SCRIPT: write heard.txt edited\nSCRIPT: ok\n");
+        .write("work/prompt.md", "SCRIPT: write prompt.txt edited\nSCRIPT: ok\n");
     eventually("it is found", || workflow(&world)["rejected"].is_null());
     world.tracker.add("2", "two", "todo");
     eventually("the issue is done", || {
         world.tracker.state("2").as_deref() == Some("done")
     });
-    assert_eq!(world.workspace_file("2", "heard.txt").trim(), "edited");
+    assert_eq!(world.workspace_file("2", "prompt.txt").trim(), "edited");
     daemon.stop().expect(0);
 }
 

@@ -85,7 +85,7 @@ fn entry_runs_when_due_and_triggers_a_pull() {
     assert_eq!(scene.entry("tick")["last"]["due_at"], json!(ran.last().unwrap()));
     // The next daemon does not run one of these times again.
     let daemon = scene.start();
-    eventually("it goes on", || scene.lines("ran").len() > ran.len());
+    eventually("the daemon continues", || scene.lines("ran").len() > ran.len());
     daemon.stop().expect(0);
     let mut all = scene.lines("ran");
     let count = all.len();
@@ -109,7 +109,7 @@ fn entry_can_pull_and_reports_failure_and_timeout() {
         let last = scene.entry("bad")["last"].clone();
         (last["result"] == "failed").then(|| last["detail"].as_str().unwrap_or_default().to_owned())
     });
-    let detail = detail.expect("the failed one is told");
+    let detail = detail.expect("the failure is shown");
     assert!(
         detail.contains("exited with 3") && detail.contains("why it failed"),
         "{detail}"
@@ -139,7 +139,7 @@ fn entry_never_runs_twice_at_once() {
         "the previous run has not ended"
     );
     scene.world.env.write("work/go", "");
-    eventually("it goes on", || scene.lines("began").len() >= 2);
+    eventually("the daemon continues", || scene.lines("began").len() >= 2);
     daemon.stop().expect(0);
 }
 
@@ -164,7 +164,7 @@ fn pause_skips_due_entries() {
     });
     let ran = scene.lines("ran").len();
     scene.world.vik(&["continue"]).expect(0);
-    eventually("it goes on", || scene.lines("ran").len() > ran);
+    eventually("the daemon continues", || scene.lines("ran").len() > ran);
     daemon.stop().expect(0);
 }
 
@@ -180,7 +180,7 @@ fn missed_times_are_skipped_or_caught_up_once() {
     // While the daemon runs, the clock jumps over both times; three years cause one run.
     scene.jump(3 * 366 * 86_400);
     eventually("one run makes up for it", || scene.lines("made-up").len() == 1);
-    eventually("the other is told", || {
+    eventually("the other schedule is listed", || {
         !scene.entry("missed")["skipped"].is_null()
     });
     eventually("it has ended", || {

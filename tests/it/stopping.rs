@@ -24,14 +24,14 @@ fn sigint_and_sigterm_stop_gracefully() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 0)] {
         let world = World::new(&[("1", "todo")])
             .work("hooks/after_run", json!("touch after-run"))
-            .script("trap INT \"touch heard-int; exit 0\"; touch up; hang");
+            .script("trap INT \"touch interrupted; exit 0\"; touch up; hang");
         let daemon = world.daemon();
         up(&world);
         daemon.signal(signal);
         let done = daemon.done().expect(code);
         world.env.assert_nothing_left();
         assert!(
-            world.workspace("1").join("heard-int").exists(),
+            world.workspace("1").join("interrupted").exists(),
             "the ladder begins with INT"
         );
         assert!(

@@ -190,7 +190,7 @@ fn unauthenticated_call_is_refused_and_triggers_no_pull() {
     let huge = "x".repeat(3 * 1024 * 1024);
     assert_eq!(post(&wrong, "/hooks/gh", &huge), 413);
     let good = client().with_header("X-Gitlab-Token", SECRET);
-    assert_eq!(hooked.pulls(), before, "nobody was believed");
+    assert_eq!(hooked.pulls(), before, "no unsigned call was accepted");
     assert_eq!(post(&good, "/hooks/gl", "{}"), 202);
     eventually("who was believed made a pull", || hooked.pulls() == before + 1);
     let doctor = hooked.world.vik(&["doctor", "--offline", "--json"]).json();

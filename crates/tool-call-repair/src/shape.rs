@@ -142,7 +142,7 @@ fn take_text(map: &mut Map<String, Value>, keys: &[&str]) -> Option<String> {
     }
 }
 
-/// What the start of JSON tells about a possible call.
+/// Properties of a possible call, from the start of its JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallPrefix<'a> {
     No,

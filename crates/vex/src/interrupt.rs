@@ -23,7 +23,7 @@ struct State {
 }
 
 /// Unregisters its callback when dropped.
-#[must_use = "nothing is heard after it is dropped"]
+#[must_use = "no signal is received after it is dropped"]
 pub struct ListenerGuard {
     interrupt: Interrupt,
     number: u64,

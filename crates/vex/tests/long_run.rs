@@ -222,7 +222,7 @@ fn resume_over_compactions_repeats_no_finished_call() {
             finished.push(message["call_id"].as_str().unwrap().to_owned());
         }
     }
-    assert!(compactions > 0, "some went on over a compaction");
+    assert!(compactions > 0, "some runs continued over a compaction");
     let out = std::fs::read_to_string(fixture.path("work/out")).unwrap();
     for call in finished {
         let number = commands[&call].split(' ').nth(1).unwrap().to_owned();

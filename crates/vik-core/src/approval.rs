@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::visible::visible;
 use crate::workflow::{ApprovePolicy, CallRule};
 
-/// A call that an agent is about to make, as far as it can be told. Its texts are an agent's: data.
+/// A call that an agent is about to make, as far as it is known. Its texts are an agent's: data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Call {
     /// The tool, as the agent calls it.

@@ -15,7 +15,7 @@ pub enum Outcome {
     Failed,
     /// The stage's `timeout` or `tool_timeout` passed.
     TimedOut,
-    /// Nothing was heard for `stall_timeout` while no tool call was open.
+    /// The agent printed nothing for `stall_timeout` while no tool call was open.
     Stalled,
     /// Vik or a person stopped it.
     Cancelled,

@@ -5,7 +5,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a bench may stop at once, and tells what it saw"
+    reason = "a bench may stop at once, and prints what it measured"
 )]
 
 use std::path::{Path, PathBuf};

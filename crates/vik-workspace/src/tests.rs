@@ -41,7 +41,7 @@ fn created(layout: &Layout, id: &str) -> Workspace {
 fn existing(layout: &Layout, id: &str) -> Workspace {
     match prepare(layout, &issue(id), true).unwrap() {
         Prepared::Existing(workspace) => workspace,
-        Prepared::Created(_) => panic!("it was made anew"),
+        Prepared::Created(_) => panic!("the workspace was created again"),
     }
 }
 

@@ -20,7 +20,7 @@ use vik_workspace::fs::{create_private_dir_all, write_private};
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of a program's version output.
 const MAX_VERSION_BYTES: usize = 64 * 1024;
-/// The silence after which a message tells the person what doctor waits for.
+/// The delay after which a message shows what `doctor` waits for.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// A temporary folder that is removed when it is dropped.

@@ -39,7 +39,7 @@ fn browser(served: &Served, token: &str) -> HttpClient {
 fn ends(events: &mut EventStream) {
     let deadline = Instant::now() + LONG;
     while events.next().is_some() {
-        assert!(Instant::now() < deadline, "the stream goes on");
+        assert!(Instant::now() < deadline, "the stream continues");
     }
 }
 

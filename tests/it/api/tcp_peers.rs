@@ -1,5 +1,5 @@
 //! Clients over TCP: agents are refused whatever credentials they have, and clients without a token
-//! block nobody else.
+//! block no other client.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -132,7 +132,7 @@ fn agent_with_the_token_is_refused_however_it_connects() {
     let _ = reply.expect_status(200);
     assert_eq!(log_lines(&served.world, "refused a request of an agent"), 1);
     std::fs::write(workspace.join("go"), "").unwrap();
-    eventually("it went on", || {
+    eventually("the daemon continues", || {
         served.world.tracker.state("1").as_deref() == Some("done")
     });
     served.end();
@@ -246,8 +246,8 @@ fn flood_without_a_token_blocks_no_authorised_client() {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     // Later connections do not close one that has shown its token.
     let opened = flood.opened();
-    assert!(opened > before, "it goes on all the while");
-    eventually("all places were taken anew", || flood.opened() > opened + 600);
+    assert!(opened > before, "connections are opened all the time");
+    eventually("all connections were replaced", || flood.opened() > opened + 600);
     super::until(&mut events, |event| event.event == "pulled");
     drop(flood);
     assert_eq!(

@@ -160,7 +160,7 @@ fn output_flood_across_crashes_loses_and_doubles_no_line() {
             raw.and_then(|raw| raw.metadata().ok())
                 .map_or(0, |meta| meta.len())
         };
-        eventually("it has gone on", || {
+        eventually("the agent continues", || {
             printed() >= min_bytes || made.folder.join("end.json").exists()
         });
         made.die();
@@ -196,7 +196,7 @@ fn detached_agent_is_adopted_by_the_next_process() {
             .first()
             .is_some_and(|session| session.text(".jsonl").contains("one"))
     };
-    eventually("the agent is heard", has_output);
+    eventually("the output of the agent is read", has_output);
     std::fs::write(scene.file("detach"), "").unwrap();
     assert_eq!(first.result(), "detached");
     std::fs::remove_file(scene.file("detach")).unwrap();
@@ -245,7 +245,7 @@ fn attempt_is_lost_when_its_shim_is_killed_too() {
             .first()
             .is_some_and(|session| session.text(".jsonl").contains("one"))
     };
-    eventually("the agent is heard", has_output);
+    eventually("the output of the agent is read", has_output);
     let shim = scene.steps().iter().find(|step| step["step"] == "shim").unwrap()["shim"]["pid"]
         .as_i64()
         .unwrap();

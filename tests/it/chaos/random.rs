@@ -95,7 +95,7 @@ fn random_kills_under_load_lose_double_and_leave_nothing() {
     rig.settle(&issues);
     rig.check(&issues);
     println!(
-        "{blows} blows killed {hit} processes, {stops} were stopped and went on, {jumps} jumps of the clock; {} issues, {} agents, {:.0?}",
+        "{blows} blows killed {hit} processes, {stops} were stopped and continued, {jumps} jumps of the clock; {} issues, {} agents, {:.0?}",
         issues.len(),
         rig.starts(),
         started.elapsed()

@@ -20,7 +20,7 @@ fn survives(test: &str, agent: RealAgent, target: Target) {
     };
     let world = real.world.attempts(3);
     world.vik(&["run", "-d"]).expect(0);
-    eventually("the agent has told of its tool", || {
+    eventually("the agent has reported its tool", || {
         !world.workspace_file("1", "started.txt").is_empty()
             && world
                 .session("1")

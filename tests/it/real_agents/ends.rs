@@ -19,7 +19,7 @@ fn stops_in_mid_tool(test: &str, agent: RealAgent) {
         real.world.sessions("1").len() == 1 && sleeps(&real)
     });
     // Codex starts a tool before it reports the call.
-    eventually("the agent has told of it", || {
+    eventually("the agent has reported it", || {
         real.world
             .session("1")
             .text(".jsonl")

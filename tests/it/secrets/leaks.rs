@@ -123,7 +123,7 @@ fn talkative(secrets: &[String]) -> (World, Vec<(String, String)>) {
     let print = world.env.path("forms.txt");
     let text: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
     std::fs::write(&print, text.join("\n")).unwrap();
-    let output = world.env.path("told");
+    let output = world.env.path("sent");
     std::fs::create_dir_all(&output).unwrap();
     let print = print.display().to_string();
     let mut env = Vec::new();
@@ -267,18 +267,18 @@ fn none_is_shown(secrets: &[String]) {
     hidden.check("the console", &(console.out + &console.err));
     let mut checked = 0;
     hidden.check_files(&world.home(), &mut checked);
-    hidden.check_files(&world.env.path("told"), &mut checked);
+    hidden.check_files(&world.env.path("sent"), &mut checked);
     for log in list(&world.home().join("logs")) {
         hidden.check(&log.to_string_lossy(), &std::fs::read_to_string(&log).unwrap());
         checked += 1;
     }
     assert!(checked > 30, "{checked}");
     assert!(
-        list(&world.env.path("told"))
+        list(&world.env.path("sent"))
             .iter()
             .any(|path| path.extension().is_some_and(|end| end == "json"))
     );
-    let after = std::fs::read_to_string(world.env.path("told").join("after-2")).unwrap();
+    let after = std::fs::read_to_string(world.env.path("sent").join("after-2")).unwrap();
     assert!(after.contains("[secret S"), "{after}");
 }
 

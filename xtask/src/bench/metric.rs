@@ -68,7 +68,7 @@ metrics! {
     }
     WatchedCpu { Median "— CPU of the daemon, of a core" "%" Target::None; }
     WatchedFacts { Least "— facts in a second to the client that got least" "" Target::None; }
-    FeedRate { Median "the feed alone: facts told in a second, to 200 clients each" "" Target::None; }
+    FeedRate { Median "the feed alone: facts sent in a second, to 200 clients each" "" Target::None; }
     FeedShare { Least "— of them, what the client got that got least" "%" Target::None; }
     FeedKept { Median "— clients that kept up" "" Target::None; }
     LoopAlone {

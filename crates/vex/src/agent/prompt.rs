@@ -165,7 +165,7 @@ mod tests {
         assert!(text.contains(PLAN));
         assert_eq!(system(dir.path(), &[], &[]), text.replace(PLAN, ""));
         let other = tempfile::tempdir().unwrap();
-        assert_eq!(text, of(other.path()), "nothing in it tells of the place");
+        assert_eq!(text, of(other.path()), "the prompt does not depend on the folder");
     }
 
     #[test]

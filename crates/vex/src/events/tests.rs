@@ -114,7 +114,7 @@ fn emit_every_event(journal: &Journal) {
             status: StepStatus::Pending,
         },
     ]);
-    journal.progress(&Progress::Text("not told"));
+    journal.progress(&Progress::Text("not logged"));
     // Too soon after the event before it.
     journal.progress(&Progress::Received { bytes: 1 });
     rewind(journal);
@@ -154,7 +154,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
     emit_every_event(&journal);
     journal.end(ExitReason::Done, None);
     journal.end(ExitReason::Failed, Some("a second end counts for nothing"));
-    journal.message("and what comes after it is not told");
+    journal.message("later messages are not logged");
     let text = sink.text();
     assert!(!text.contains(&secret()), "{text}");
     let schema = jsonschema::validator_for(&json_schema()).unwrap();

@@ -191,7 +191,7 @@ mod tests {
             shown += &match message {
                 Message::User { text } => format!("\n--- user\n{text}\n"),
                 Message::Assistant(turn) => format!("\n--- model\n{}\n", turn.text()),
-                Message::Tool(_) => panic!("a result is told as words"),
+                Message::Tool(_) => panic!("a result is sent as text"),
             };
         }
         insta::assert_snapshot!(shown);

@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(
             code,
             keys.link(),
-            "asking again does not spoil the link that was told"
+            "another request does not invalidate the earlier link"
         );
         assert!(!keys.redeem("another"));
         assert!(keys.redeem(&code));

@@ -98,7 +98,7 @@ fn unwanted_issues_are_checked_and_counted_but_not_kept() {
             &pull.issues[0].payload,
             &wanted.known["a"].as_ref().unwrap().payload
         ),
-        "unchanged: not read anew"
+        "unchanged: not read again"
     );
     assert!(Arc::ptr_eq(&pull.issues[2].state, &wanted.states[0]));
 }

@@ -312,21 +312,21 @@ proptest! {
     }
 
     /// A tracker that does what it is asked, while daemons die and commands are cut off wherever it
-    /// hurts: nothing is done twice, and where there is a check that tells, nothing stays undone
+    /// hurts: nothing is done twice, and where the check is conclusive, nothing stays undone
     /// for ever.
     #[test]
     fn outputs_are_never_applied_twice(has_check: bool, tries in proptest::collection::vec((0..7_u8, any::<bool>()), 1..12)) {
         let (mut last, mut done) = (None, 0);
-        let looked = |done: u32, tells: bool| match (tells, done) {
+        let looked = |done: u32, is_conclusive: bool| match (is_conclusive, done) {
             (false, _) => CheckResult::Unclear,
             (true, 0) => CheckResult::NotDone,
             (true, _) => CheckResult::Done,
         };
-        for (blow, tells) in tries.into_iter().chain([(0, true); 2]) {
+        for (blow, is_conclusive) in tries.into_iter().chain([(0, true); 2]) {
             match next(last, has_check) {
                 NextStep::Skip | NextStep::Leave => continue,
                 NextStep::Check => {
-                    if let Some(end) = after_check(looked(done, tells)) {
+                    if let Some(end) = after_check(looked(done, is_conclusive)) {
                         last = Some(end);
                         continue;
                     }
@@ -353,7 +353,7 @@ proptest! {
                     RunResult::Well
                 }
             };
-            let after = (has_check && ran == RunResult::Well).then(|| looked(done, tells));
+            let after = (has_check && ran == RunResult::Well).then(|| looked(done, is_conclusive));
             last = Some(after_run(ran, after));
         }
         prop_assert!(done <= 1, "done {} times", done);

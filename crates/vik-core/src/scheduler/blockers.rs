@@ -149,7 +149,7 @@ impl Scheduler {
         open
     }
 
-    /// Finds anew who is held, and tells what changed.
+    /// Recomputes which issues are held, and returns what changed.
     pub(super) fn update_blocked_holds(&mut self, now: Now) {
         let open = self.open_blockers();
         let cycles = cycles(&open);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Span;
 
-/// What a notifier can be told of.
+/// An event that a notifier can deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyEvent {

@@ -184,7 +184,7 @@ mod tests {
         let hostile = "two\nlines \"and\" a \u{1b}[31mcolour";
         let text = written(LogFormat::Json, || {
             tracing::error!(error = hostile, count = 3, "it {}", "failed");
-            tracing::debug!("not told");
+            tracing::debug!("not logged");
         });
         let lines: Vec<serde_json::Value> = text
             .lines()

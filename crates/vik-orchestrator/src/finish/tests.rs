@@ -117,7 +117,7 @@ fn failed_attempt_of_an_issue_that_left_the_pull_is_a_failure() {
         assert_eq!(
             exit(&run, false, false, false),
             Exit::Done,
-            "an earlier daemon told of it"
+            "an earlier daemon reported it"
         );
         // Waiting work is reported separately.
         assert_eq!(exit(&run, true, true, false), Exit::Done);

@@ -88,7 +88,7 @@ fn cancelled_issue_is_stopped_and_does_not_start_again() {
     let cancelled = scene.act(Action::Command(Command::Cancel(IssueId::new("a"))));
     assert!(matches!(cancelled, Ok(CommandResult::Done(1))), "{cancelled:?}");
     scene.pass(HOUR);
-    assert!(scene.summary.is_none(), "the loop goes on");
+    assert!(scene.summary.is_none(), "the loop continues");
     assert_eq!(scene.world().log, ["start a 1", "stop a", "park a cancelled"]);
     let status = scene.status();
     assert!(status.sessions.is_empty());
@@ -151,5 +151,5 @@ fn unchanged_pull_is_read_only_if_the_scheduler_has_learned_something() {
     scene.act(Action::Command(Command::Pause(None))).unwrap();
     scene.pass(30 * SECOND);
     assert_eq!(reads(&scene), 2);
-    assert!(scene.world().pulls > pulls + 10, "the pulls go on");
+    assert!(scene.world().pulls > pulls + 10, "the pulls continue");
 }

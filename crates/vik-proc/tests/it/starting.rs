@@ -85,10 +85,10 @@ async fn stdin_is_fed_whole_and_closed() {
 
 /// Returns an agent that prints its input as it arrives.
 fn echoing(scene: &Scene, mut spec: ShimSpec) -> ShimSpec {
-    write(&scene.path("told"), b"first\n");
+    write(&scene.path("input"), b"first\n");
     spec.program = "cat".into();
     spec.args = Vec::new();
-    spec.stdin = Stdin::Follow(scene.path("told"));
+    spec.stdin = Stdin::Follow(scene.path("input"));
     spec
 }
 
@@ -96,7 +96,7 @@ fn append_input(scene: &Scene, bytes: &[u8]) {
     use std::io::Write;
     let mut file = std::fs::OpenOptions::new()
         .append(true)
-        .open(scene.path("told"))
+        .open(scene.path("input"))
         .unwrap();
     file.write_all(bytes).unwrap();
 }
@@ -148,7 +148,7 @@ async fn followed_stdin_may_be_closed_by_the_agent() {
     spec.args = vec!["-c".into(), script.into()];
     let supervised = scene.start(&spec).await;
     eventually("up", || scene.path("up").exists().then_some(())).await;
-    append_input(&scene, b"nobody hears it\n");
+    append_input(&scene, b"unread\n");
     supervised.kill();
     assert_eq!(scene.end(&supervised).await.cause, Cause::Killed);
 }

@@ -24,11 +24,11 @@ use super::opened::AttemptContext;
 use crate::host::Host;
 use crate::provenance::{Record, Trace};
 
-/// The time limits of a snapshot: in general, and after the attempt was told to stop.
+/// The time limits of a snapshot: in general, and after a stop was requested.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 
-/// The time limit for taking over commits after the attempt was told to stop. Remaining commits are
+/// The time limit for taking over commits after a stop was requested. Remaining commits are
 /// taken over after the next attempt.
 const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 

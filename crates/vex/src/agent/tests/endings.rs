@@ -254,7 +254,7 @@ fn refusal_fails_and_pause_continues() {
     assert_eq!(played.ending.reason, ExitReason::Done);
     assert!(
         matches!(played.seen[1].last(), Some(Message::Assistant(_))),
-        "it just goes on"
+        "the run continues"
     );
 }
 

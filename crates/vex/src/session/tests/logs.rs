@@ -287,7 +287,7 @@ fn session_log_contains_no_secret() {
         panic!("no answer");
     };
     let Block::Thinking { signature: None, .. } = &turn.blocks[0] else {
-        panic!("a signature stands for words that are no longer there");
+        panic!("a signature refers to text that was removed");
     };
 }
 
@@ -311,7 +311,7 @@ fn open_call_of_an_earlier_process_is_answered_once_and_not_run() {
     assert_eq!(interrupted(&messages), ["c2"]);
     assert!(
         matches!(messages.last(), Some(Message::User { .. })),
-        "it is told to go on"
+        "the prompt asks it to continue"
     );
     let again = open();
     assert_eq!(interrupted(&again), ["c2"], "{again:?}");

@@ -286,7 +286,7 @@ fn hook_receives_the_call_and_may_allow_deny_or_replace() {
         hook(
             HookEvent::PostTool,
             &["write_file"],
-            "cat > told; echo '{\"decision\":\"replace\",\"output\":\"kept ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8\"}'",
+            "cat > received; echo '{\"decision\":\"replace\",\"output\":\"kept ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8\"}'",
         ),
         hook(
             HookEvent::PreTool,
@@ -302,7 +302,7 @@ fn hook_receives_the_call_and_may_allow_deny_or_replace() {
     assert_eq!(before["event"], "pre_tool");
     assert_eq!(before["tool"], "write_file");
     assert_eq!(before["input"], json!({"path": "a", "content": "x"}));
-    let after: Value = serde_json::from_str(&bench.get("told")).unwrap();
+    let after: Value = serde_json::from_str(&bench.get("received")).unwrap();
     assert_eq!(
         (&after["input"]["path"], &after["is_error"]),
         (&json!("b"), &json!(false))

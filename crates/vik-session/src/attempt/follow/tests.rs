@@ -108,7 +108,7 @@ async fn log_cut_at_any_byte_gets_all_events_once() {
         std::fs::write(&files.log, &log[..cut]).unwrap();
         let usage = files.finish().await;
         assert_eq!(files.events(), events, "cut at {cut}");
-        assert_eq!(usage.total(), 12, "what was told before the cut counts too");
+        assert_eq!(usage.total(), 12, "usage reported before the cut counts too");
     }
 }
 

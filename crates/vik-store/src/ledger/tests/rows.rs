@@ -225,7 +225,7 @@ fn decisions_are_trimmed_and_counters_are_not() {
     assert_eq!(
         decisions_of("old").len(),
         20,
-        "the last few say why it stands where it stands"
+        "the latest rows explain the present state"
     );
     assert_eq!(decisions_of("A-1")[0].detail, format!("decision {}", now + 1299));
     assert_eq!(stored.machines, [machine("A-1", 5, 50, &[])]);

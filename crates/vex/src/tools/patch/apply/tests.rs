@@ -109,7 +109,7 @@ fn line_ends_stay_as_they_are_beside() {
     assert_eq!(
         patched(crlf, literal).unwrap(),
         "a\nb\r\nc\r\n",
-        "a patch that tells line ends is obeyed"
+        "line ends given by the patch are used"
     );
 }
 
