@@ -10,6 +10,7 @@ mod rebuild;
 mod retry;
 mod run;
 mod run_event;
+mod start;
 mod uncounted;
 mod unpark;
 
@@ -21,17 +22,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
-use crate::intent::Intent;
 use crate::issue::Issue;
-use crate::limits::{Limit, LimitHit, LimitScope, Spend};
+use crate::limits::{LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
-use crate::workflow::{AgentProfile, Stage, Workflow};
+use crate::workflow::{Stage, Workflow};
 
 pub use lifetime::LifetimeUsage;
 pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
 pub use run_event::RunEvent;
+pub use start::NewAttempt;
 use uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
 
 /// The number of a pull, counted from 1 when it *starts*: only a pull that started after the end of
@@ -401,65 +402,6 @@ impl IssueMachine {
         let blocks =
             |start: &&Start| start.stage.name != stage.name && !(stage.parallel || start.stage.parallel);
         active.find(blocks).map(|start| &start.stage.name)
-    }
-
-    /// Reserves a stage for an attempt. `new_run` is the id for a run in case it is new, `budget`
-    /// the amount that may be spent, and `fenced` whether the text of the issue is untrusted.
-    /// `agent` gives the estimate to charge, and whether conversations can be resumed.
-    pub fn start(
-        &mut self,
-        stage: &Stage,
-        (new_run, attempt_id): (RunId, AttemptId),
-        (budget, fenced): (Limit, bool),
-        agent: Option<&AgentProfile>,
-        now: Now,
-    ) -> Start {
-        let at = self.runs.iter().position(|run| run.stage == stage.name);
-        let mut run = match at {
-            Some(at) => self.runs.remove(at),
-            None => Run::new(
-                new_run,
-                stage.name.clone(),
-                Phase::Settling {
-                    after: PullNo::default(),
-                    ended: now,
-                },
-            ),
-        };
-        let resume = run
-            .conversation
-            .as_ref()
-            .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
-            .filter(|(earlier, _)| *earlier == stage.agent)
-            .map(|(_, resume)| resume.clone());
-        let start = Start {
-            issue: self.issue.clone(),
-            stage: stage.clone(),
-            run: run.id,
-            attempt_id,
-            attempt: run.attempts + 1,
-            previous: run.last.clone(),
-            resume,
-            budget,
-            // The scheduler starts nothing whose intent is invalid.
-            intent: Intent::resolve(stage, &self.issue).unwrap_or_else(|_| Intent::nothing()),
-            fenced,
-            message: run
-                .approved
-                .as_ref()
-                .and_then(|approved| approved.message.clone()),
-        };
-        run.phase = Phase::Active {
-            attempt_id,
-            since: now.wall,
-            start: Box::new(start.clone()),
-            estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
-            stopping: None,
-            awaiting: None,
-            answered: None,
-        };
-        self.runs.insert(at.unwrap_or(self.runs.len()), run);
-        start
     }
 
     /// Returns the active attempt with this id: its start, its estimate, and the reason why it is

@@ -10,7 +10,7 @@ use crate::approval::Gate;
 use crate::ids::{AgentName, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, LimitScope, LimitUnit};
-use crate::machine::{IssueMachine, ParkReason, Run};
+use crate::machine::{IssueMachine, NewAttempt, ParkReason, Run};
 use crate::scope::Scope;
 use crate::time::Now;
 use crate::trust::Trust;
@@ -215,8 +215,15 @@ impl Scheduler {
             return;
         };
         let budget = self.spending.budget(&workflow, machine, stage.limit, now);
-        let agent = workflow.agents.get(&stage.agent);
-        let start = machine.start(stage, self.ids.pair(now), (budget, fenced), agent, now);
+        let attempt = NewAttempt {
+            stage,
+            new_run: self.ids.run(now),
+            attempt_id: self.ids.attempt(now),
+            budget,
+            fenced,
+            agent: workflow.agents.get(&stage.agent),
+        };
+        let start = machine.start(attempt, now);
         let (attempts, allowed) = (
             machine.life().attempts + 1,
             machine.life().allowed(&workflow.issue),

@@ -15,9 +15,8 @@ impl IdSource {
         Self { seed, next: 0 }
     }
 
-    /// Returns the id of an attempt, and an id for its run in case the run is new.
-    pub(super) fn pair(&mut self, now: Now) -> (RunId, AttemptId) {
-        (RunId(self.uuid(now)), AttemptId(self.uuid(now)))
+    pub(super) fn attempt(&mut self, now: Now) -> AttemptId {
+        AttemptId(self.uuid(now))
     }
 
     pub(super) fn run(&mut self, now: Now) -> RunId {

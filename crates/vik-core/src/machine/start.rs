@@ -1,0 +1,84 @@
+//! Reserves a stage for an attempt.
+
+use super::{IssueMachine, Phase, PullNo, Run};
+use crate::attempt::Start;
+use crate::ids::{AttemptId, RunId};
+use crate::intent::Intent;
+use crate::limits::Limit;
+use crate::time::Now;
+use crate::workflow::{AgentProfile, Stage};
+
+/// The attempt for which a stage is reserved.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAttempt<'a> {
+    pub stage: &'a Stage,
+    pub attempt_id: AttemptId,
+    /// The id of its run, in case the run is new.
+    pub new_run: RunId,
+    /// The amount that may be spent.
+    pub budget: Limit,
+    /// Whether the text of the issue is untrusted.
+    pub fenced: bool,
+    /// Its agent, for the estimate to charge, and because not all can resume a conversation.
+    pub agent: Option<&'a AgentProfile>,
+}
+
+impl IssueMachine {
+    /// Reserves a stage for an attempt.
+    pub fn start(&mut self, attempt: NewAttempt<'_>, now: Now) -> Start {
+        let NewAttempt {
+            stage,
+            attempt_id,
+            new_run,
+            budget,
+            fenced,
+            agent,
+        } = attempt;
+        let at = self.runs.iter().position(|run| run.stage == stage.name);
+        let mut run = match at {
+            Some(at) => self.runs.remove(at),
+            None => Run::new(
+                new_run,
+                stage.name.clone(),
+                Phase::Settling {
+                    after: PullNo::default(),
+                    ended: now,
+                },
+            ),
+        };
+        let resume = run
+            .conversation
+            .as_ref()
+            .filter(|_| stage.resume && agent.is_some_and(|agent| agent.runtime.can_resume()))
+            .filter(|(earlier, _)| *earlier == stage.agent)
+            .map(|(_, resume)| resume.clone());
+        let start = Start {
+            issue: self.issue.clone(),
+            stage: stage.clone(),
+            run: run.id,
+            attempt_id,
+            attempt: run.attempts + 1,
+            previous: run.last.clone(),
+            resume,
+            budget,
+            // The scheduler starts nothing whose intent is invalid.
+            intent: Intent::resolve(stage, &self.issue).unwrap_or_else(|_| Intent::nothing()),
+            fenced,
+            message: run
+                .approved
+                .as_ref()
+                .and_then(|approved| approved.message.clone()),
+        };
+        run.phase = Phase::Active {
+            attempt_id,
+            since: now.wall,
+            start: Box::new(start.clone()),
+            estimate: agent.map(|agent| agent.estimate).unwrap_or_default(),
+            stopping: None,
+            awaiting: None,
+            answered: None,
+        };
+        self.runs.insert(at.unwrap_or(self.runs.len()), run);
+        start
+    }
+}
