@@ -11,7 +11,7 @@ use super::{has_variants, is_format, is_joined, is_right_to_left};
 ///
 /// ```
 /// let pattern = vik_core::visible::javascript_pattern();
-/// assert!(pattern.is_ascii() && pattern.contains(r"\u{202a}-\u{202e}"));
+/// assert!(pattern.is_ascii() && pattern.contains(r"\u{2028}-\u{202e}"));
 /// ```
 pub fn javascript_pattern() -> String {
     // Each of these characters depends on the characters beside it.
