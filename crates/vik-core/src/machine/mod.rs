@@ -140,15 +140,18 @@ impl IssueMachine {
         self.lost_in_a_row
     }
 
-    /// Returns the number of consecutive internal failures of a stage that is not parked for them.
-    pub fn internal_in_a_row(&self, stage: &StageName) -> u32 {
-        self.internal_in_a_row.get(stage).copied().unwrap_or(0)
+    /// Returns the number of consecutive internal failures of each stage that is not parked for
+    /// them; none of a stage without any.
+    pub fn internal_in_a_row(&self) -> &BTreeMap<StageName, u32> {
+        &self.internal_in_a_row
     }
 
     /// Returns whether so many consecutive attempts of a stage failed because of Vik itself that
     /// it is to be parked.
     pub fn fails_internally(&self, stage: &StageName) -> bool {
-        self.internal_in_a_row(stage) >= MOST_INTERNAL_IN_A_ROW
+        self.internal_in_a_row
+            .get(stage)
+            .is_some_and(|in_a_row| *in_a_row >= MOST_INTERNAL_IN_A_ROW)
     }
 
     pub fn is_paused(&self) -> bool {

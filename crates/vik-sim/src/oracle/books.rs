@@ -161,11 +161,9 @@ impl Books {
                     )?;
                 }
             }
-            for stage in &policy.issue.stages {
-                let in_a_row = machine.internal_in_a_row(&stage.name);
-                if in_a_row > 0 {
-                    books.internal.insert((issue, stage.name.clone()), in_a_row);
-                }
+            // Also those of stages that the present workflow does not have.
+            for (stage, in_a_row) in machine.internal_in_a_row() {
+                books.internal.insert((issue, stage.clone()), *in_a_row);
             }
             books.park(machine, policy, None)?;
             if machine.is_paused() {
