@@ -1,11 +1,11 @@
-//! Checks that parsing any body of the API or any line of the control socket never panics, and that
+//! Checks that parsing any body of the API never panics, and that
 //! a parsed value survives a round trip through JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use vik_api::{ApprovalDecision, Request, Retry, WhichIssue};
+use vik_api::{ApprovalDecision, Retry, WhichIssue};
 
 fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(data: &[u8]) {
     if let Ok(body) = serde_json::from_slice::<T>(data) {
@@ -15,7 +15,6 @@ fn round_trip<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(dat
 }
 
 fuzz_target!(|data: &[u8]| {
-    round_trip::<Request>(data);
     round_trip::<Retry>(data);
     round_trip::<WhichIssue>(data);
     round_trip::<ApprovalDecision>(data);
