@@ -100,6 +100,19 @@ impl Scheduler {
         }
     }
 
+    /// Removes the workspaces of missing issues, which the workflow may have kept until now: no pull
+    /// and no lookup concerns these issues any more.
+    pub(super) fn remove_missing_workspaces(&mut self, now: Now) {
+        let tracked = self.workspaces.tracked(&self.workflow);
+        let missing: Vec<_> = tracked
+            .filter(|issue| self.lookups.is_missing(issue))
+            .cloned()
+            .collect();
+        for issue in missing {
+            self.reconcile(&issue, now);
+        }
+    }
+
     /// Stops the attempts of finished issues when the grace period is over.
     pub(super) fn stop_finished_issues(&mut self, now: Now) {
         let grace = self.workflow.issue.terminal_grace.0;

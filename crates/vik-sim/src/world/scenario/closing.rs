@@ -133,3 +133,13 @@ fn workspace_of_an_issue_closed_meanwhile_is_removed_at_boot() {
     assert!(world.scheduler().wanted().known.contains_key(&id(0)));
     assert!(world.pull(&[done(0)]).removes());
 }
+
+#[test]
+fn edit_that_removes_workspaces_removes_that_of_a_missing_issue() {
+    let mut world = with_show();
+    world.edit("remove_workspace: always", "remove_workspace: never");
+    world.attempt(refused()).pull(&[]).shown(Some(None)).pull(&[]);
+    assert!(!world.removes(), "the workflow keeps it");
+    world.edit("remove_workspace: never", "remove_workspace: always");
+    assert!(world.removes());
+}
