@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
     assert!(!shown.contains(|c: char| c.is_control() && c != '\n'));
     for finding in &loaded.diagnostics {
         // Calls what a template engine calls afterwards: it must not panic.
-        let _ = loaded.position(&finding.path);
-        let _ = loaded.block_line(&finding.path, finding.line);
+        let _ = loaded.document().position(&finding.path);
+        let _ = loaded.document().block_line(&finding.path, finding.line);
     }
 });
