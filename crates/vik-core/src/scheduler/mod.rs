@@ -282,7 +282,7 @@ impl Scheduler {
         self.free_raised(now);
         self.release_unneeded_approvals(now);
         self.decide(now, DecisionKind::Reloaded, DecisionSubject::default(), detail);
-        self.remove_missing_workspaces(now);
+        self.reconcile_absent(now);
         // The states of interest may have changed.
         self.effects.push(Effect::Pull);
     }

@@ -100,15 +100,16 @@ impl Scheduler {
         }
     }
 
-    /// Removes the workspaces of missing issues, which the workflow may have kept until now: no pull
-    /// and no lookup concerns these issues any more.
-    pub(super) fn remove_missing_workspaces(&mut self, now: Now) {
+    /// Compares the absent issues with a workspace with the edited workflow: it may call their state
+    /// terminal, or remove what it kept until now, and no pull or lookup concerns them any more.
+    pub(super) fn reconcile_absent(&mut self, now: Now) {
+        let is_present = |issue: &&IssueId| {
+            let machine = self.machines.get(*issue);
+            machine.is_some_and(IssueMachine::is_present)
+        };
         let tracked = self.workspaces.tracked(&self.workflow);
-        let missing: Vec<_> = tracked
-            .filter(|issue| self.lookups.is_missing(issue))
-            .cloned()
-            .collect();
-        for issue in missing {
+        let absent: Vec<_> = tracked.filter(|issue| !is_present(issue)).cloned().collect();
+        for issue in absent {
             self.reconcile(&issue, now);
         }
     }

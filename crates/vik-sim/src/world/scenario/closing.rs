@@ -135,11 +135,24 @@ fn workspace_of_an_issue_closed_meanwhile_is_removed_at_boot() {
 }
 
 #[test]
-fn edit_that_removes_workspaces_removes_that_of_a_missing_issue() {
+fn edit_removes_the_workspaces_of_absent_issues() {
+    // The tracker no longer has the issue, and the workflow kept its workspace.
     let mut world = with_show();
     world.edit("remove_workspace: always", "remove_workspace: never");
     world.attempt(refused()).pull(&[]).shown(Some(None)).pull(&[]);
-    assert!(!world.removes(), "the workflow keeps it");
+    assert!(!world.removes());
     world.edit("remove_workspace: never", "remove_workspace: always");
+    assert!(world.removes());
+
+    // The pull does not return the issue, and its state was not terminal.
+    let mut world = with_show();
+    world.edit("terminal_states: [done]", "terminal_states: [closed]");
+    world
+        .attempt(ran(Outcome::Succeeded))
+        .pull(&[done(0)])
+        .pull(&[])
+        .shown(Some(Some(done(0))));
+    assert!(!world.removes());
+    world.edit("terminal_states: [closed]", "terminal_states: [done]");
     assert!(world.removes());
 }
