@@ -245,7 +245,7 @@ impl Masker {
                 Verdict::More => return,
                 // The letter of an escape is not part of the following word.
                 Verdict::No if previous == Some(b'\\') => *from += 1,
-                Verdict::No => *from += rules::word_len(&text[at..]).max(1),
+                Verdict::No => *from += rules::identifier_len(&text[at..]).max(1),
             }
         }
     }

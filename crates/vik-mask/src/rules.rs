@@ -10,8 +10,8 @@ use std::ops::Range;
 
 pub(super) use self::values::secret_value;
 use self::values::{
-    alphanumeric, aws_id, base64, basic, bearer, dashed, dotted, jwt, last_long_word, mixed, run, slack,
-    trimmed, word,
+    alphanumeric, aws_id, base64, basic, bearer, dashed, dotted, identifier, jwt, last_base64_end, mixed,
+    run, slack, trimmed,
 };
 
 /// The maximum length of the name of a value, in bytes.
@@ -64,7 +64,7 @@ pub(super) const TOKENS: &[Token] = &[
     token("slack_token", "xapp-", dashed, slack),
     token("aws_key", "AKIA", alphanumeric, aws_id),
     token("aws_key", "ASIA", alphanumeric, aws_id),
-    token("github_token", "github_pat_", word, |tail| tail.len() >= 22),
+    token("github_token", "github_pat_", identifier, |tail| tail.len() >= 22),
     token("github_token", "ghp_", alphanumeric, |tail| tail.len() >= 20),
     token("github_token", "gho_", alphanumeric, |tail| tail.len() >= 20),
     token("github_token", "ghu_", alphanumeric, |tail| tail.len() >= 20),
@@ -117,7 +117,7 @@ pub(super) fn at(text: &[u8], before: Option<u8>, whole: bool) -> Verdict {
     match text.first() {
         Some(b'-') => private_key(text, whole),
         Some(b':') => address(text, whole),
-        Some(first) if word(*first) && !before.is_some_and(word) => {
+        Some(first) if identifier(*first) && !before.is_some_and(identifier) => {
             let verdict = known_token(text, whole);
             if !matches!(verdict, Verdict::No) {
                 return verdict;
@@ -163,12 +163,12 @@ pub(super) fn names_key(name: &[u8]) -> bool {
 
 /// Returns whether a secret can start with a byte: other positions are skipped.
 pub(super) fn may_start(byte: u8) -> bool {
-    word(byte) || matches!(byte, b'-' | b':')
+    identifier(byte) || matches!(byte, b'-' | b':')
 }
 
-/// Returns the remaining length of a word, inside of which nothing can start.
-pub(super) fn word_len(text: &[u8]) -> usize {
-    run(text, word)
+/// Returns the remaining length of an identifier, inside of which nothing can start.
+pub(super) fn identifier_len(text: &[u8]) -> usize {
+    run(text, identifier)
 }
 
 fn known_token(text: &[u8], whole: bool) -> Verdict {
@@ -401,7 +401,7 @@ fn private_key(text: &[u8], whole: bool) -> Verdict {
         if last == text.len() && dashes < 5 && !whole {
             return Verdict::More;
         }
-        let has_key = last_long_word(&text[body..body + at]).is_some();
+        let has_key = last_base64_end(&text[body..body + at]).is_some();
         return if has_key {
             Verdict::Secret(0..last, "private_key")
         } else {
@@ -411,7 +411,7 @@ fn private_key(text: &[u8], whole: bool) -> Verdict {
     if reach == text.len() && !whole {
         return Verdict::More;
     }
-    match last_long_word(&text[body..reach]) {
+    match last_base64_end(&text[body..reach]) {
         Some(end) => Verdict::Secret(0..body + end, "private_key"),
         None => Verdict::No,
     }

@@ -15,19 +15,19 @@ pub(crate) fn secret_value(value: &[u8], plain: bool) -> bool {
     }
     random(value)
         || aws_secret(value)
-        || (plain && one_word(value) && value.iter().any(u8::is_ascii_digit) && entropy(value) >= 3.3)
+        || (plain && is_base64_run(value) && value.iter().any(u8::is_ascii_digit) && entropy(value) >= 3.3)
 }
 
-/// Returns the end of the last word that is long enough for a line of a key.
-pub(super) fn last_long_word(text: &[u8]) -> Option<usize> {
+/// Returns the end of the last Base64 text that is long enough for a line of a key.
+pub(super) fn last_base64_end(text: &[u8]) -> Option<usize> {
     let mut end = None;
     let mut at = 0;
     while at < text.len() {
-        let word = run(&text[at..], base64);
-        if word >= 24 && mixed(&text[at..at + word]) {
-            end = Some(at + word);
+        let length = run(&text[at..], base64);
+        if length >= 24 && mixed(&text[at..at + length]) {
+            end = Some(at + length);
         }
-        at += word.max(1);
+        at += length.max(1);
     }
     end
 }
@@ -50,12 +50,12 @@ pub(super) fn alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
 }
 
-pub(super) fn word(byte: u8) -> bool {
+pub(super) fn identifier(byte: u8) -> bool {
     alphanumeric(byte) || byte == b'_'
 }
 
 pub(super) fn dashed(byte: u8) -> bool {
-    word(byte) || byte == b'-'
+    identifier(byte) || byte == b'-'
 }
 
 pub(super) fn dotted(byte: u8) -> bool {
@@ -108,7 +108,7 @@ fn aws_secret(value: &[u8]) -> bool {
 }
 
 /// Returns whether the text is one run of letters and digits as in Base64, and not joined words.
-fn one_word(value: &[u8]) -> bool {
+fn is_base64_run(value: &[u8]) -> bool {
     value.iter().all(|byte| base64(*byte))
         && value.iter().any(u8::is_ascii_alphabetic)
         && !value[..value.len() - 1].contains(&b'/')
