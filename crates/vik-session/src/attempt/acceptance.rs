@@ -10,6 +10,7 @@ use vik_core::outputs::{self as core, Line, OutputPolicy, Progress, Pursuit, Ref
 use vik_store::{AttemptFailure, OutputBook, StoreError};
 use vik_workspace::fs as private;
 
+use super::opened::AttemptContext;
 use super::outputs::OutputSummary;
 use super::scripts::ScriptRunner;
 use super::session_log::ClosableLog;
@@ -49,7 +50,11 @@ pub(super) struct Checked {
     pub(super) book: OutputBook,
 }
 
-impl Acceptance<'_> {
+impl<'s> Acceptance<'s> {
+    pub(super) fn cx(&self) -> &'s AttemptContext<'s> {
+        self.scripts.cx
+    }
+
     /// Runs the steps between the agent's end and success: `verify`, a person's approval if one is
     /// required, and the outputs.
     pub(super) async fn run(&mut self) -> Result<(), Unaccepted> {
@@ -70,8 +75,8 @@ impl Acceptance<'_> {
 
     /// Copies the agent's outputs once. No process of the agent is alive any more.
     async fn take_outputs(&mut self) -> Result<(), AttemptFailure> {
-        let (from, to) = (self.scripts.cx.output_file(), self.scripts.cx.files.outputs());
-        if self.scripts.cx.start().stage.outputs.is_none() || to.exists() {
+        let (from, to) = (self.cx().output_file(), self.cx().files.outputs());
+        if self.cx().start().stage.outputs.is_none() || to.exists() {
             return Ok(());
         }
         let path = to.clone();
@@ -88,19 +93,19 @@ impl Acceptance<'_> {
                 let refusal = Refusal::of_file(Rule::NotText, format!("cannot read the file: {error}"));
                 Err(self.refuse(&[refusal]))
             }
-            Err(source) => Err(self.scripts.cx.cannot_keep(&StoreError::Write { path, source })),
+            Err(source) => Err(self.cx().cannot_keep(&StoreError::Write { path, source })),
         }
     }
 
     /// Returns the requested outputs if all of them are allowed.
     fn checked_outputs(&mut self) -> Result<Option<Checked>, AttemptFailure> {
-        let Some(policy) = self.scripts.cx.start().stage.outputs.clone() else {
+        let Some(policy) = self.cx().start().stage.outputs.clone() else {
             return Ok(None);
         };
-        let path = self.scripts.cx.files.outputs();
+        let path = self.cx().files.outputs();
         let text = private::read(&path)
-            .map_err(|source| self.scripts.cx.cannot_keep(&StoreError::Read { path, source }))?;
-        let start = self.scripts.cx.start();
+            .map_err(|source| self.cx().cannot_keep(&StoreError::Read { path, source }))?;
+        let start = self.cx().start();
         let pursuit = Pursuit {
             issue: &start.issue.id,
             stage: &start.stage.name,
@@ -117,8 +122,8 @@ impl Acceptance<'_> {
         if !secrets.is_empty() {
             return Err(self.refuse(&secrets));
         }
-        let book = OutputBook::open(&self.scripts.cx.files.output_book(start.run))
-            .map_err(|error| self.scripts.cx.cannot_keep(&error))?;
+        let book = OutputBook::open(&self.cx().files.output_book(start.run))
+            .map_err(|error| self.cx().cannot_keep(&error))?;
         // Failed outputs were not applied and do not count.
         let notes = book.notes().iter().filter(|note| {
             let last = book.last(&note.key);

@@ -31,11 +31,10 @@ impl Acceptance<'_> {
             lines,
             mut book,
         } = checked;
-        if let Some(halt) = self.scripts.cx.attempt.commands.stop_cause() {
-            return Err(halt.failure());
+        if let Some(cause) = self.cx().attempt.commands.stop_cause() {
+            return Err(cause.failure());
         }
-        self.scripts
-            .cx
+        self.cx()
             .attempt
             .updates
             .set_facts(|facts| facts.phase = LivePhase::Finishing);
@@ -72,7 +71,7 @@ impl Acceptance<'_> {
         let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
-                let own = self.scripts.cx.start().attempt_id;
+                let own = self.cx().start().attempt_id;
                 self.summaries
                     .extend(last.map(|note| OutputSummary::of(&note, note.session == own)));
                 return Ok(());
@@ -145,11 +144,11 @@ impl Acceptance<'_> {
         let reason = match end {
             Progress::Applied | Progress::Applying => return Ok(()),
             // The script was killed along with everything else.
-            _ if self.scripts.cx.attempt.commands.is_killed() => {
-                let halt = self.scripts.cx.attempt.commands.stop_cause();
-                return Err(halt.map_or_else(
+            _ if self.cx().attempt.commands.is_killed() => {
+                let cause = self.cx().attempt.commands.stop_cause();
+                return Err(cause.map_or_else(
                     || AttemptFailure::of(Outcome::Cancelled, why),
-                    |halt| halt.failure(),
+                    |cause| cause.failure(),
                 ));
             }
             Progress::Failed => format!("{name} failed: {why}"),
@@ -171,23 +170,23 @@ impl Acceptance<'_> {
     ) -> Result<(), AttemptFailure> {
         let note = OutputNote {
             at: Timestamp::now(),
-            session: self.scripts.cx.start().attempt_id,
+            session: self.cx().start().attempt_id,
             key: line.key.clone(),
             progress,
             output: line.output.clone(),
             detail,
         };
         book.record_durably(note)
-            .map_err(|error| self.scripts.cx.cannot_keep(&error))
+            .map_err(|error| self.cx().cannot_keep(&error))
     }
 
     fn rendered(&self, rule: &OutputRule, line: &Line) -> Result<Scripts, AttemptFailure> {
-        let mut context = self.scripts.cx.context(self.workdir);
+        let mut context = self.cx().context(self.workdir);
         context["output"] = output_value(line, &self.body_file());
         let kind = line.output.kind();
         let render = |name: &str, source: &str| {
             vik_template::script(source, &context).map_err(|error| {
-                self.scripts.cx.hook_failure(&HookError::Template {
+                self.cx().hook_failure(&HookError::Template {
                     name: format!("outputs.{kind}.{name}"),
                     source: Box::new(error),
                 })
@@ -204,7 +203,7 @@ impl Acceptance<'_> {
     }
 
     fn body_file(&self) -> PathBuf {
-        self.scripts.cx.files.outputs_log().with_extension("body")
+        self.cx().files.outputs_log().with_extension("body")
     }
 
     /// Runs a command of an output in the folder of the workflow, which the agent cannot write.
@@ -216,7 +215,7 @@ impl Acceptance<'_> {
         line: &Line,
     ) -> Result<(), HookError> {
         let name = format!("outputs.{}.{which}", line.output.kind());
-        let log = self.scripts.cx.files.outputs_log();
+        let log = self.cx().files.outputs_log();
         let (body, json) = (self.body_file(), log.with_extension("json"));
         let text = serde_json::to_string(&line.output).unwrap_or_default();
         for (path, text) in [(&body, line.output.body()), (&json, &text)] {
@@ -225,10 +224,10 @@ impl Acceptance<'_> {
                 source,
             })?;
         }
-        let folder = &self.scripts.cx.host().workflow_dir;
+        let folder = &self.cx().host().workflow_dir;
         let mut place = self
             .scripts
-            .place(folder, self.scripts.cx.start().stage.hook_timeout.0, secrets);
+            .place(folder, self.cx().start().stage.hook_timeout.0, secrets);
         place.stdin = Some(&json);
         let mut own = vec![
             ("VIK_OUTPUT_KIND", line.output.kind().to_string()),
@@ -250,8 +249,8 @@ impl Acceptance<'_> {
         place.env.extend(own);
         // The agent's work is complete. If the command were cut off, the tracker would not learn of
         // it. Its own timeout bounds the wait.
-        let stop = self.scripts.cx.attempt.commands.killed();
-        let done = hooks::run(self.scripts.cx.host(), &name, script, place, &log, stop).await;
+        let stop = self.cx().attempt.commands.killed();
+        let done = hooks::run(self.cx().host(), &name, script, place, &log, stop).await;
         let _ = (std::fs::remove_file(&body), std::fs::remove_file(&json));
         done
     }

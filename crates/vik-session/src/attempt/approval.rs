@@ -28,38 +28,33 @@ impl Acceptance<'_> {
     /// When the person did not accept, or the attempt must stop; [`Unaccepted::Detached`] if the daemon
     /// exits: the next one continues to wait.
     pub(super) async fn accept_result(&mut self, outputs: Vec<String>) -> Result<(), Unaccepted> {
-        let policy = self.scripts.cx.start().stage.approve.clone().unwrap_or_default();
+        let policy = self.cx().start().stage.approve.clone().unwrap_or_default();
         if !policy.after && outputs.is_empty() {
             return Ok(());
         }
-        let id = format!("{}.after", self.scripts.cx.id);
-        let known = self.scripts.cx.journal().answer_to(&id).cloned();
+        let id = format!("{}.after", self.cx().id);
+        let known = self.cx().journal().answer_to(&id).cloned();
         let answered = match known {
             Some(answered) => answered,
             None => {
                 let request = self.ask_after(id, &policy, outputs).await?;
-                self.scripts.cx.attempt.updates.set_facts(|facts| {
+                self.cx().attempt.updates.set_facts(|facts| {
                     facts.phase = LivePhase::Awaiting;
                     facts.activity = None;
                 });
-                self.scripts
-                    .cx
-                    .attempt
-                    .updates
-                    .awaits(Some(Box::new(request.clone())));
+                self.cx().attempt.updates.awaits(Some(Box::new(request.clone())));
                 let answered = self.wait_for_answer(&request).await?;
-                self.scripts
-                    .cx
+                self.cx()
                     .note_for_good(Step::Answered {
                         answered: answered.clone(),
                     })
                     .await?;
                 failpoint::reach("answered");
-                self.scripts.cx.log_note(self.log, &answer_text(&answered));
+                self.cx().log_note(self.log, &answer_text(&answered));
                 answered
             }
         };
-        self.scripts.cx.attempt.updates.awaits(None);
+        self.cx().attempt.updates.awaits(None);
         judge(&answered)
     }
 
@@ -69,7 +64,7 @@ impl Acceptance<'_> {
         policy: &ApprovePolicy,
         outputs: Vec<String>,
     ) -> Result<Request, AttemptFailure> {
-        let known = self.scripts.cx.journal().request(&id).cloned();
+        let known = self.cx().journal().request(&id).cloned();
         if let Some(request) = known {
             return Ok(request);
         }
@@ -77,21 +72,18 @@ impl Acceptance<'_> {
             outputs,
             ..Request::new(id, Gate::After, policy, Timestamp::now())
         };
-        self.scripts
-            .cx
+        self.cx()
             .note_for_good(Step::Asked {
                 request: Box::new(request.clone()),
             })
             .await?;
         failpoint::reach("asked");
-        self.scripts
-            .cx
-            .log_note(self.log, "a person must approve the result");
+        self.cx().log_note(self.log, "a person must approve the result");
         Ok(request)
     }
 
     async fn wait_for_answer(&self, request: &Request) -> Result<Answered, Unaccepted> {
-        let commands = self.scripts.cx.attempt.commands.clone();
+        let commands = self.cx().attempt.commands.clone();
         let remaining = SignedDuration::try_from(request.until - Timestamp::now()).ok();
         let remaining = remaining
             .and_then(|remaining| Duration::try_from(remaining).ok())
@@ -99,10 +91,10 @@ impl Acceptance<'_> {
         tokio::select! {
             biased;
             answered = commands.answered(&request.id) => Ok(answered),
-            halt = commands.stopped() => Err(match halt {
+            cause = commands.stopped() => Err(match cause {
                 // No process runs, and the finished work is not discarded.
                 StopCause::All => Unaccepted::Detached,
-                StopCause::Own(_) => Unaccepted::Failed(halt.failure()),
+                StopCause::Own(_) => Unaccepted::Failed(cause.failure()),
             }),
             () = commands.detached() => Err(Unaccepted::Detached),
             () = sleep(remaining) => Ok(Answered {

@@ -96,8 +96,8 @@ impl AttemptContext<'_> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error @ TakeOverError::Stopped)) => {
                 tracing::warn!(session = self.id, "{error}");
-                let halt = self.attempt.commands.stop_cause();
-                Err(halt.map_or_else(|| failed(&error), |halt| halt.failure()))
+                let cause = self.attempt.commands.stop_cause();
+                Err(cause.map_or_else(|| failed(&error), |cause| cause.failure()))
             }
             Ok(Err(error)) => Err(failed(&error)),
             Err(error) => Err(AttemptFailure::bug(report::chain(&error))),

@@ -226,8 +226,8 @@ impl AttemptContext<'_> {
                     ));
                 }
                 Cause::Stopped | Cause::Killed => {
-                    if let Some(halt) = self.attempt.commands.stop_cause() {
-                        return Err(halt.failure());
+                    if let Some(cause) = self.attempt.commands.stop_cause() {
+                        return Err(cause.failure());
                     }
                     return Err(AttemptFailure::of(
                         Outcome::Lost,

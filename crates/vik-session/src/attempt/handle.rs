@@ -11,8 +11,7 @@ use super::updates::{AttemptUpdates, UpdateSender};
 ///
 /// Updates go up, and nothing queues, whatever an agent prints:
 ///
-/// - The facts for `status` ([`Live`](super::Live)) are read when somebody asks for them and wake
-///   nobody.
+/// - The facts for `status` ([`Live`](super::Live)) are read on request and do not wake the loop.
 /// - Of the spend, and of the request that waits for a person, the latest value is delivered. Values
 ///   between two reads are lost; each replaces the one before.
 /// - The finish is delivered once and last: the latest values that were sent before it come first.

@@ -132,7 +132,7 @@ impl AttemptContext<'_> {
                 Ok(source) => Ok((source.map_err(failed)?, name)),
                 Err(error) => Err(failed(format!("{name}: {error}"))),
             },
-            halt = self.attempt.commands.stopped() => Err(halt.failure()),
+            cause = self.attempt.commands.stopped() => Err(cause.failure()),
         }
     }
 }

@@ -132,11 +132,11 @@ impl<'a> Running<'a> {
         let end = loop {
             tokio::select! {
                 end = supervised.wait() => break end,
-                halt = commands.stopped(), if !agent.is_stopping() => {
-                    if let Some(limit) = halt.limit() {
+                cause = commands.stopped(), if !agent.is_stopping() => {
+                    if let Some(limit) = cause.limit() {
                         log_limit(&mut reader, limit);
                     }
-                    agent.stop(halt.failure());
+                    agent.stop(cause.failure());
                 }
                 () = commands.killed(), if !killed => {
                     killed = true;

@@ -190,8 +190,8 @@ impl AttemptContext<'_> {
     pub(super) fn hook_failure(&self, error: &HookError) -> AttemptFailure {
         match error {
             HookError::Cancelled { .. } => {
-                let halt = self.attempt.commands.stop_cause();
-                halt.unwrap_or(StopCause::All).failure()
+                let cause = self.attempt.commands.stop_cause();
+                cause.unwrap_or(StopCause::All).failure()
             }
             error => AttemptFailure::failed(FailureClass::Hook, report::chain(error)),
         }

@@ -97,7 +97,7 @@ impl AttemptContext<'_> {
             .attempt
             .commands
             .stop_cause()
-            .is_some_and(|halt| halt.limit().is_some());
+            .is_some_and(|cause| cause.limit().is_some());
         let crossed = self
             .reached_limit(agent)
             .filter(|_| result.outcome == Outcome::OverBudget && !is_logged);

@@ -30,7 +30,7 @@ pub struct UpdateSender {
 }
 
 impl UpdateSender {
-    /// Changes the facts that [`Live`] shows. This wakes nobody, so it may be called at any rate.
+    /// Changes the facts that [`Live`] shows. The loop does not wake up, so this may be called at any rate.
     pub fn set_facts(&self, change: impl FnOnce(&mut Facts)) {
         self.facts.send_modify(change);
     }

@@ -124,7 +124,7 @@ impl AttemptContext<'_> {
     async fn pause(&self) -> Result<(), AttemptFailure> {
         tokio::select! {
             () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
-            halt = self.attempt.commands.stopped() => Err(halt.failure()),
+            cause = self.attempt.commands.stopped() => Err(cause.failure()),
         }
     }
 
