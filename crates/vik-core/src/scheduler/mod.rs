@@ -15,6 +15,8 @@ mod ids;
 mod lookups;
 mod messages;
 mod pulled;
+mod queries;
+mod records;
 mod scopes;
 mod spending;
 mod workspaces;
@@ -22,13 +24,11 @@ mod workspaces;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::attempt::{AttemptResult, Start, StopReason};
-use crate::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt, Stored};
+use crate::attempt::{AttemptResult, Start};
+use crate::changes::{Changes, EndedAttempt, Stored};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
-use crate::issue::Wanted;
-use crate::machine::{IssueMachine, LifetimeUsage, Observation, PullNo, Run, RunEvent};
-use crate::plural::count;
+use crate::machine::{IssueMachine, LifetimeUsage, Observation, PullNo, Run};
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
 
@@ -369,205 +369,6 @@ impl Scheduler {
             };
             self.record(&id, observed, now);
         }
-    }
-
-    // --- recorded decisions and events
-
-    fn decide(&mut self, now: Now, kind: DecisionKind, about: DecisionSubject<'_>, detail: String) {
-        self.changes.decisions.push(Decision {
-            at: now.wall,
-            issue: about.issue.cloned(),
-            stage: about.stage.cloned(),
-            run: about.run,
-            attempt_id: about.attempt_id,
-            kind,
-            detail,
-        });
-    }
-
-    fn record(&mut self, issue: &IssueId, observed: Observation, now: Now) {
-        if observed.changed {
-            self.changed.insert(issue.clone());
-        }
-        for event in observed.events {
-            self.record_event(issue, event, now);
-        }
-    }
-
-    fn record_event(&mut self, issue: &IssueId, event: RunEvent, now: Now) {
-        let (run, stage) = event.about();
-        let (kind, detail) = match &event {
-            RunEvent::Ended { succeeded: true, .. } => (
-                DecisionKind::RunEnded,
-                "the issue left the stage's state".to_owned(),
-            ),
-            RunEvent::Ended { .. } => (
-                DecisionKind::RunEnded,
-                "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
-            ),
-            RunEvent::BackingOff {
-                attempts, wait, why, ..
-            } => (
-                match why {
-                    crate::machine::WaitReason::Backoff => DecisionKind::BackingOff,
-                    crate::machine::WaitReason::Quota => DecisionKind::Quota,
-                },
-                format!(
-                    "{} used; next attempt in {}",
-                    count((*attempts).into(), "attempt"),
-                    crate::duration::Span(*wait)
-                ),
-            ),
-            RunEvent::Awaiting { request, .. } => (DecisionKind::AwaitingApproval, request.message()),
-            RunEvent::Answered {
-                request, answer, by, ..
-            } => (DecisionKind::Answered, request.answered(answer, by)),
-            RunEvent::Parked { reason, .. } => (
-                DecisionKind::Parked,
-                format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
-            ),
-            RunEvent::Freed { .. } => (DecisionKind::Freed, "the issue changed".to_owned()),
-            RunEvent::Closed { .. } => (
-                DecisionKind::Closed,
-                "the issue was closed and is no longer parked".to_owned(),
-            ),
-            RunEvent::Unparked { .. } => (DecisionKind::Unparked, "more attempts are allowed now".to_owned()),
-        };
-        let about = DecisionSubject {
-            issue: Some(issue),
-            stage: Some(stage),
-            run: Some(run),
-            attempt_id: None,
-        };
-        self.decide(now, kind, about, detail);
-        let succeeded = match &event {
-            RunEvent::Ended { succeeded, .. } | RunEvent::Closed { succeeded, .. } => Some(*succeeded),
-            RunEvent::Freed { .. } => Some(false),
-            _ => None,
-        };
-        if let Some(succeeded) = succeeded {
-            self.changes.runs_over.push(RunOver {
-                run,
-                issue: issue.clone(),
-                succeeded,
-                at: now.wall,
-            });
-        }
-        self.effects.push(Effect::RunEvent(issue.clone(), event));
-    }
-
-    fn record_start(&mut self, start: &Start, why: String, now: Now) {
-        self.changed.insert(start.issue.id.clone());
-        self.changes.started.push(StartedAttempt {
-            attempt_id: start.attempt_id,
-            run: start.run,
-            issue: start.issue.id.clone(),
-            stage: start.stage.name.clone(),
-            agent: start.stage.agent.clone(),
-            attempt: start.attempt,
-            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
-            at: now.wall,
-        });
-        self.decide(now, DecisionKind::Started, DecisionSubject::start(start), why);
-    }
-
-    /// Stops an attempt, once.
-    fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopReason, now: Now) -> bool {
-        let Some(machine) = self.machines.get_mut(issue) else {
-            return false;
-        };
-        let is_first = machine.stop(attempt_id, why.clone());
-        // A cancellation by a person is stored even if the attempt was already being stopped.
-        if is_first || why == StopReason::Cancelled {
-            self.changed.insert(issue.clone());
-        }
-        if is_first {
-            let about = DecisionSubject {
-                attempt_id: Some(attempt_id),
-                ..DecisionSubject::issue(issue)
-            };
-            self.decide(now, DecisionKind::Stopped, about, why.to_string());
-            self.effects.push(Effect::Stop { attempt_id, why });
-        }
-        is_first
-    }
-
-    // --- queries
-
-    /// Returns all runs that are not over, in no particular order.
-    pub fn runs(&self) -> impl Iterator<Item = (&IssueId, &Run)> {
-        self.machines
-            .iter()
-            .flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
-    }
-
-    /// Returns every known issue, in no particular order.
-    pub fn issues(&self) -> impl Iterator<Item = &IssueId> {
-        self.machines.keys()
-    }
-
-    /// Returns the machine of an issue.
-    pub fn machine(&self, issue: &IssueId) -> Option<&IssueMachine> {
-        self.machines.get(issue)
-    }
-
-    /// Returns the usage in an issue's whole life.
-    pub fn life(&self, issue: &IssueId) -> LifetimeUsage {
-        let known = self.machines.get(issue).map(IssueMachine::life);
-        known
-            .or_else(|| self.lives.get(issue))
-            .copied()
-            .unwrap_or_default()
-    }
-
-    /// Returns whether a person paused everything.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// Returns the issues that a person paused, sorted.
-    pub fn paused_issues(&self) -> Vec<IssueId> {
-        let paused = self.machines.values().filter(|machine| machine.is_paused());
-        let mut ids: Vec<_> = paused.map(|machine| machine.issue().id.clone()).collect();
-        ids.sort();
-        ids
-    }
-
-    /// Returns whether nothing more starts.
-    pub fn is_draining(&self) -> bool {
-        self.draining
-    }
-
-    /// Returns whether everything in the last pull is known, so that an identical pull can be sent
-    /// as [`Input::PulledUnchanged`].
-    pub fn can_skip_unchanged_pull(&self) -> bool {
-        self.can_skip_unchanged_pull
-    }
-
-    /// Returns the filter for the issues of a pull. Issues that become known while a pull is parsed
-    /// are seen by the next one.
-    pub fn wanted(&self) -> Wanted {
-        let stages = &self.workflow.issue.stages;
-        let mut known: HashMap<_, _> = self
-            .machines
-            .iter()
-            .map(|(id, machine)| (id.clone(), Some(machine.issue().clone())))
-            .collect();
-        for id in self.workspaces.tracked(&self.workflow) {
-            known.entry(id.clone()).or_insert(None);
-        }
-        Wanted {
-            states: stages
-                .iter()
-                .map(|stage| stage.when_state.as_str().into())
-                .collect(),
-            known,
-        }
-    }
-
-    /// Returns the number of issues of the last successful pull that match a stage.
-    pub fn matching(&self) -> usize {
-        self.order.len()
     }
 }
 

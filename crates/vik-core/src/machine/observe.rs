@@ -1,0 +1,186 @@
+//! What pulls and lookups mean for the runs of an issue.
+
+use super::{InARow, IssueMachine, Observation, ParkReason, Phase, PullNo, RunEvent};
+use crate::issue::Issue;
+use crate::time::Now;
+use crate::workflow::{Stage, Workflow};
+
+impl IssueMachine {
+    /// Applies the snapshot of a pull.
+    pub fn observe(&mut self, issue: Issue, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
+        // Of thousands of parked issues most are unchanged, and must cost nothing.
+        let is_same = self.issue == issue;
+        self.issue = issue;
+        self.present = true;
+        self.apply_pull(is_same, pull, now, workflow)
+    }
+
+    /// Applies a pull that returned the issue. `is_same` is whether the issue is unchanged since
+    /// the pull before.
+    pub(crate) fn apply_pull(
+        &mut self,
+        is_same: bool,
+        pull: PullNo,
+        now: Now,
+        workflow: &Workflow,
+    ) -> Observation {
+        let mut observed = Observation::default();
+        let Self {
+            issue,
+            runs,
+            life,
+            lost_in_a_row,
+            internal_in_a_row,
+            ..
+        } = self;
+        let is_closed = workflow.is_terminal(&issue.state);
+        runs.retain_mut(|run| {
+            if is_closed && run.is_over_when_closed() {
+                observed.events.push(run.closed_event());
+                return false;
+            }
+            let stage = workflow.stage(&run.stage);
+            let matching = stage.filter(|stage| stage.when_state == *issue.state);
+            let succeeded = run.last_succeeded();
+            match &mut run.phase {
+                Phase::Active { .. } => true,
+                Phase::Parked {
+                    reason,
+                    fingerprint,
+                    unseen_until,
+                    ..
+                } => {
+                    if let Some(from) = unseen_until {
+                        if pull < *from {
+                            return true;
+                        }
+                        *unseen_until = None;
+                        observed.changed = true;
+                        // Neither the attempt's own changes to the issue nor a return to the state
+                        // of the stage is a reason to retry.
+                        if let Some(stage) = stage {
+                            *fingerprint = issue.fingerprint_in(&stage.when_state);
+                        }
+                        if succeeded && matching.is_none() {
+                            observed.events.push(run.ended_event());
+                            return false;
+                        }
+                        return true;
+                    }
+                    let freed = !is_same
+                        && matching.is_some()
+                        && reason.is_freed_by_a_change()
+                        && *fingerprint != issue.fingerprint();
+                    if freed {
+                        *lost_in_a_row = 0;
+                        observed.events.push(RunEvent::Freed {
+                            run: run.id,
+                            stage: run.stage.clone(),
+                        });
+                    }
+                    !freed
+                }
+                Phase::Awaiting { text, .. } if matching.is_some() => {
+                    if !is_same
+                        && *text != issue.text_fingerprint()
+                        && let Some(policy) = stage.and_then(|stage| stage.approve.as_ref())
+                    {
+                        // The text that the person was about to approve has changed.
+                        observed.events.push(run.request_approval(issue, policy, now));
+                    }
+                    true
+                }
+                Phase::Settling { after, .. } if pull < *after => true,
+                Phase::Settling { ended, .. } if matching.is_some() => {
+                    let ended = *ended;
+                    if let Some(stage) = matching {
+                        let in_a_row = InARow {
+                            lost: *lost_in_a_row,
+                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                        };
+                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
+                        if run.park_reason() == Some(ParkReason::Internal) {
+                            internal_in_a_row.remove(&run.stage);
+                        }
+                        observed.events.push(event);
+                    }
+                    true
+                }
+                Phase::BackingOff { .. } if matching.is_some() => true,
+                Phase::Settling { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => {
+                    observed.events.push(run.ended_event());
+                    false
+                }
+            }
+        });
+        observed.changed |= !observed.events.is_empty();
+        observed
+    }
+
+    /// Applies a pull that did not return the issue. The counters are kept: a tracker may lose
+    /// sight of an issue for a while.
+    pub fn on_absent(&mut self, pull: PullNo, now: Now, workflow: &Workflow) -> Observation {
+        self.present = false;
+        let mut observed = Observation::default();
+        let Self {
+            issue,
+            runs,
+            life,
+            lost_in_a_row,
+            internal_in_a_row,
+            ..
+        } = self;
+        runs.retain_mut(|run| match run.phase {
+            Phase::Settling { after, ended } if pull >= after => {
+                let stage = workflow.stage(&run.stage);
+                let is_there = |stage: &&Stage| stage.when_state == *issue.state && !run.last_succeeded();
+                match stage.filter(is_there) {
+                    Some(stage) => {
+                        let in_a_row = InARow {
+                            lost: *lost_in_a_row,
+                            internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                        };
+                        let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
+                        if run.park_reason() == Some(ParkReason::Internal) {
+                            internal_in_a_row.remove(&run.stage);
+                        }
+                        observed.events.push(event);
+                        true
+                    }
+                    None => {
+                        observed.events.push(run.ended_event());
+                        false
+                    }
+                }
+            }
+            _ => true,
+        });
+        observed.changed = !observed.events.is_empty();
+        observed
+    }
+
+    /// Applies the snapshot of a lookup. Only pulls judge ended attempts.
+    pub fn apply_lookup(&mut self, issue: Issue, now: Now, workflow: &Workflow) -> Observation {
+        let present = self.present;
+        let observed = self.observe(issue, PullNo::default(), now, workflow);
+        self.present = present;
+        observed
+    }
+
+    /// Handles that the tracker no longer has the issue: its waiting and parked runs end.
+    pub fn on_missing(&mut self) -> Observation {
+        self.present = false;
+        let mut observed = Observation::default();
+        self.runs.retain(|run| {
+            let waits = matches!(run.phase, Phase::BackingOff { .. } | Phase::Awaiting { .. });
+            if waits {
+                observed.events.push(run.ended_event());
+            } else if run.is_over_when_closed() {
+                observed.events.push(run.closed_event());
+            }
+            !waits && !run.is_over_when_closed()
+        });
+        observed.changed = !observed.events.is_empty();
+        observed
+    }
+}

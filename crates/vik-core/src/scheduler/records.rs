@@ -1,0 +1,138 @@
+//! The decisions and events that the scheduler records.
+
+use super::Effect;
+use super::{DecisionSubject, Scheduler};
+use crate::attempt::{Start, StopReason};
+use crate::changes::{Decision, RunOver, StartedAttempt};
+use crate::decision_kind::DecisionKind;
+use crate::ids::{AttemptId, IssueId};
+use crate::machine::{Observation, RunEvent};
+use crate::plural::count;
+use crate::time::Now;
+
+impl Scheduler {
+    pub(super) fn decide(
+        &mut self,
+        now: Now,
+        kind: DecisionKind,
+        about: DecisionSubject<'_>,
+        detail: String,
+    ) {
+        self.changes.decisions.push(Decision {
+            at: now.wall,
+            issue: about.issue.cloned(),
+            stage: about.stage.cloned(),
+            run: about.run,
+            attempt_id: about.attempt_id,
+            kind,
+            detail,
+        });
+    }
+
+    pub(super) fn record(&mut self, issue: &IssueId, observed: Observation, now: Now) {
+        if observed.changed {
+            self.changed.insert(issue.clone());
+        }
+        for event in observed.events {
+            self.record_event(issue, event, now);
+        }
+    }
+
+    pub(super) fn record_event(&mut self, issue: &IssueId, event: RunEvent, now: Now) {
+        let (run, stage) = event.about();
+        let (kind, detail) = match &event {
+            RunEvent::Ended { succeeded: true, .. } => (
+                DecisionKind::RunEnded,
+                "the issue left the stage's state".to_owned(),
+            ),
+            RunEvent::Ended { .. } => (
+                DecisionKind::RunEnded,
+                "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
+            ),
+            RunEvent::BackingOff {
+                attempts, wait, why, ..
+            } => (
+                match why {
+                    crate::machine::WaitReason::Backoff => DecisionKind::BackingOff,
+                    crate::machine::WaitReason::Quota => DecisionKind::Quota,
+                },
+                format!(
+                    "{} used; next attempt in {}",
+                    count((*attempts).into(), "attempt"),
+                    crate::duration::Span(*wait)
+                ),
+            ),
+            RunEvent::Awaiting { request, .. } => (DecisionKind::AwaitingApproval, request.message()),
+            RunEvent::Answered {
+                request, answer, by, ..
+            } => (DecisionKind::Answered, request.answered(answer, by)),
+            RunEvent::Parked { reason, .. } => (
+                DecisionKind::Parked,
+                format!("{}; freed by {}", reason.as_str(), reason.freed_by()),
+            ),
+            RunEvent::Freed { .. } => (DecisionKind::Freed, "the issue changed".to_owned()),
+            RunEvent::Closed { .. } => (
+                DecisionKind::Closed,
+                "the issue was closed and is no longer parked".to_owned(),
+            ),
+            RunEvent::Unparked { .. } => (DecisionKind::Unparked, "more attempts are allowed now".to_owned()),
+        };
+        let about = DecisionSubject {
+            issue: Some(issue),
+            stage: Some(stage),
+            run: Some(run),
+            attempt_id: None,
+        };
+        self.decide(now, kind, about, detail);
+        let succeeded = match &event {
+            RunEvent::Ended { succeeded, .. } | RunEvent::Closed { succeeded, .. } => Some(*succeeded),
+            RunEvent::Freed { .. } => Some(false),
+            _ => None,
+        };
+        if let Some(succeeded) = succeeded {
+            self.changes.runs_over.push(RunOver {
+                run,
+                issue: issue.clone(),
+                succeeded,
+                at: now.wall,
+            });
+        }
+        self.effects.push(Effect::RunEvent(issue.clone(), event));
+    }
+
+    pub(super) fn record_start(&mut self, start: &Start, why: String, now: Now) {
+        self.changed.insert(start.issue.id.clone());
+        self.changes.started.push(StartedAttempt {
+            attempt_id: start.attempt_id,
+            run: start.run,
+            issue: start.issue.id.clone(),
+            stage: start.stage.name.clone(),
+            agent: start.stage.agent.clone(),
+            attempt: start.attempt,
+            resumed_from: start.resume.as_ref().map(|resume| resume.attempt_id),
+            at: now.wall,
+        });
+        self.decide(now, DecisionKind::Started, DecisionSubject::start(start), why);
+    }
+
+    /// Stops an attempt, once.
+    pub(super) fn stop(&mut self, issue: &IssueId, attempt_id: AttemptId, why: StopReason, now: Now) -> bool {
+        let Some(machine) = self.machines.get_mut(issue) else {
+            return false;
+        };
+        let is_first = machine.stop(attempt_id, why.clone());
+        // A cancellation by a person is stored even if the attempt was already being stopped.
+        if is_first || why == StopReason::Cancelled {
+            self.changed.insert(issue.clone());
+        }
+        if is_first {
+            let about = DecisionSubject {
+                attempt_id: Some(attempt_id),
+                ..DecisionSubject::issue(issue)
+            };
+            self.decide(now, DecisionKind::Stopped, about, why.to_string());
+            self.effects.push(Effect::Stop { attempt_id, why });
+        }
+        is_first
+    }
+}
