@@ -198,7 +198,7 @@ fn prune_lists_and_removes_old_sessions() {
         assert_eq!(output.status.code(), Some(0));
         String::from_utf8(output.stderr).unwrap()
     };
-    assert_eq!(prune(&["--yes"]), "no session is older than 720h\n");
+    assert_eq!(prune(&["--yes"]), "no session is older than 30d\n");
     // As if it were long ago.
     let text = std::fs::read_to_string(&path).unwrap();
     let line = |line: &str| {

@@ -25,7 +25,6 @@ pub mod attempt;
 pub mod backoff;
 pub mod changes;
 pub mod decision_kind;
-pub mod duration;
 pub mod ended;
 pub mod event;
 pub mod file_change;
@@ -45,4 +44,5 @@ pub mod trust;
 pub mod visible;
 pub mod workflow;
 
+pub use vik_duration as duration;
 pub use vik_scope as scope;

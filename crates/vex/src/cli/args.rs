@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(shown("allow[0]"), "\"web_fetch(a)\" --allow");
         assert_eq!(shown("max_tokens"), "5 --max-tokens");
         assert_eq!(shown("max_usd"), "0.5 --max-usd");
-        assert_eq!(shown("timeout"), "\"90s\" --timeout");
+        assert_eq!(shown("timeout"), "\"1m30s\" --timeout");
         assert_eq!(shown("second_look"), "true --second-look");
         assert_eq!(shown("no_session"), "true --no-session");
     }

@@ -1,5 +1,7 @@
 //! Durations in the format of users: `10s`, `5m`, `1h`, `250ms`, `1h30m`, `1.5h`, or plain seconds.
-//! vex reads the same ones.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,13 +18,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// # Examples
 ///
 /// ```
-/// use vik_core::duration::Span;
+/// use vik_duration::Span;
 ///
 /// let span: Span = "90m".parse()?;
 /// assert_eq!(span, Span::mins(90));
 /// assert_eq!(span.to_string(), "1h30m");
 /// assert!("90 parsecs".parse::<Span>().is_err());
-/// # Ok::<(), vik_core::duration::ParseSpanError>(())
+/// # Ok::<(), vik_duration::ParseSpanError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
