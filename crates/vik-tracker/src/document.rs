@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use jiff::Timestamp;
+use vik_yaml::Entry;
 
 use super::error::{BrokenFile, TrackerError};
 use super::front;
 use super::issue::{Comment, TrackedIssue};
-use super::yaml::{self, Entry};
 
 const COMMENTS: &str = "## Comments";
 /// The separator between the time and the author of a comment.
@@ -62,11 +62,11 @@ pub(super) fn may_have_id(text: &str, id: &str) -> bool {
 
 impl Document {
     pub(super) fn parse(path: &Path, text: String) -> Result<Self, BrokenFile> {
-        let broken = |line, reason: String, hint| BrokenFile {
+        let broken = |line, reason: String, hint: &'static str| BrokenFile {
             path: path.to_owned(),
             line,
             reason,
-            hint,
+            hint: hint.into(),
         };
         let (front, front_line, body) = split(&text).map_err(|(line, reason)| {
             broken(
@@ -75,8 +75,12 @@ impl Document {
                 "put front matter between two lines `---` at the top of the file",
             )
         })?;
-        let entries = yaml::entries(&text[front.clone()])
-            .map_err(|error| broken(error.line + front_line - 1, error.reason, error.hint))?;
+        let entries = front::entries(&text[front.clone()]).map_err(|error| BrokenFile {
+            path: path.to_owned(),
+            line: error.line as usize + front_line - 1,
+            reason: error.message,
+            hint: error.hint.map_or("correct the YAML".into(), Into::into),
+        })?;
         Ok(Self {
             text,
             front,
@@ -101,25 +105,25 @@ impl Document {
     /// Returns the id as written in the file.
     pub(super) fn id(&self) -> Option<&str> {
         self.entry("id")
-            .and_then(|entry| entry.text.as_deref())
+            .and_then(|entry| front::text(&entry.value))
             .filter(|id| !id.is_empty())
     }
 
     /// Returns the whole file as an issue.
     pub(super) fn issue(&self, path: &Path) -> Result<TrackedIssue, BrokenFile> {
-        let broken = |line, reason: String, hint| BrokenFile {
+        let broken = |line, reason: String, hint: &'static str| BrokenFile {
             path: path.to_owned(),
             line,
             reason,
-            hint,
+            hint: hint.into(),
         };
-        let line = |entry: &Entry| entry.line + self.front_line - 1;
+        let line = |entry: &Entry| entry.key_place.line as usize + self.front_line - 1;
         let text = |key: &'static str, hint| -> Result<Option<(String, usize)>, BrokenFile> {
             match self.entry(key) {
                 None => Ok(None),
                 Some(entry) if entry.value.is_null() => Ok(None),
-                Some(entry) => match &entry.text {
-                    Some(text) => Ok(Some((text.clone(), line(entry)))),
+                Some(entry) => match front::text(&entry.value) {
+                    Some(text) => Ok(Some((text.to_owned(), line(entry)))),
                     None => Err(broken(line(entry), format!("`{key}` is not text"), hint)),
                 },
             }
@@ -146,7 +150,7 @@ impl Document {
             front: self
                 .entries
                 .iter()
-                .map(|entry| (entry.key.clone(), entry.value.clone()))
+                .map(|entry| (entry.key.clone(), front::json(&entry.value)))
                 .collect(),
             id_line,
         })

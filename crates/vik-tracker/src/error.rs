@@ -1,5 +1,6 @@
 //! The errors of the embedded tracker.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub struct BrokenFile {
     pub line: usize,
     pub reason: String,
     /// What to do about it.
-    pub hint: &'static str,
+    pub hint: Cow<'static, str>,
 }
 
 /// Why a command of the tracker failed.
@@ -122,7 +123,7 @@ impl TrackerError {
             Self::Open { .. } => {
                 "`vik issue new TITLE` creates the folder; --dir or VIK_ISSUES_DIR selects another one"
             }
-            Self::Broken(broken) => broken.hint,
+            Self::Broken(broken) => &broken.hint,
             Self::NotFound { .. } => "run `vik issue list` to see all ids",
             Self::Ambiguous { .. } => "change one of the ids",
             Self::IdInUse { .. } => "omit --id to use the next free number",

@@ -1,8 +1,62 @@
-//! Changes one value of front matter, and nothing else.
+//! Front matter: the top-level keys and values of an issue, and the change of one value.
 
-use saphyr_parser::ScalarStyle;
+use serde_json::{Number, Value};
+use vik_yaml::{Diagnostic, Entry, Kind, Node, Scalar, Severity, Sink, Style, parse};
 
-use super::yaml::{self, Entry};
+use super::yaml;
+
+/// Returns the top-level keys of front matter and their values, or the first error.
+pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Box<Diagnostic>> {
+    let mut sink = Sink::default();
+    let root = parse(text, &mut sink);
+    let mut found = sink.finish(text).into_iter();
+    if let Some(error) = found.find(|found| found.severity == Severity::Error) {
+        return Err(error.into());
+    }
+    match root.map(|root| (root.place, root.kind)) {
+        None => Ok(Vec::new()),
+        Some((_, Kind::Map(entries))) => Ok(entries),
+        Some((place, _)) => {
+            Err(
+                Diagnostic::error("front_matter", "", "front matter must be `key: value` lines")
+                    .place(place)
+                    .hint("start with `id: …`")
+                    .into(),
+            )
+        }
+    }
+}
+
+/// Returns the text of a scalar, before it was converted to a number or another type.
+pub(super) fn text(node: &Node) -> Option<&str> {
+    match &node.kind {
+        Kind::Scalar(scalar) => Some(&scalar.text),
+        _ => None,
+    }
+}
+
+/// Returns a value as JSON. A number that JSON or 64 bits cannot express stays text.
+pub(super) fn json(node: &Node) -> Value {
+    match &node.kind {
+        Kind::Scalar(scalar) => scalar_json(scalar),
+        Kind::List(items) => items.iter().map(json).collect(),
+        Kind::Map(entries) => entries
+            .iter()
+            .map(|entry| (entry.key.clone(), json(&entry.value)))
+            .collect(),
+    }
+}
+
+fn scalar_json(scalar: &Scalar) -> Value {
+    let number = match scalar.value {
+        vik_yaml::Value::Null => return Value::Null,
+        vik_yaml::Value::Bool(value) => return value.into(),
+        vik_yaml::Value::Int(value) => i64::try_from(value).ok().map(Number::from),
+        vik_yaml::Value::Float(value) => Number::from_f64(value),
+        vik_yaml::Value::Text => None,
+    };
+    number.map_or_else(|| Value::String(scalar.text.clone()), Value::Number)
+}
 
 /// Returns the text with the value of a top-level key replaced; `None` if that is impossible
 /// without other changes.
@@ -10,73 +64,83 @@ use super::yaml::{self, Entry};
 /// Keeps the old quoting if possible. Parses the result again: all other values must be unchanged.
 pub(super) fn set(text: &str, entries: &[Entry], key: &str, value: &str) -> Option<String> {
     let index = entries.iter().position(|entry| entry.key == key)?;
-    let entry = &entries[index];
-    let style = entry.style?;
-    let old = extent(text.get(entry.span.clone())?, style)?;
-    let end = entry.span.start + old.len();
-    let single = || {
+    let (start, old) = written(text, &entries[index].value)?;
+    let new = match old.as_bytes().first() {
         // A value that single quotes cannot express gets double quotes.
-        let fits =
-            !value.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}'));
-        if fits {
-            format!("'{}'", value.replace('\'', "''"))
-        } else {
-            yaml::quoted(value)
-        }
-    };
-    let new = match style {
-        ScalarStyle::SingleQuoted => single(),
-        ScalarStyle::DoubleQuoted => yaml::quoted(value),
+        Some(b'\'') if !value.contains(needs_escape) => format!("'{}'", value.replace('\'', "''")),
+        Some(b'\'' | b'"') => yaml::quoted(value),
+        Some(_) => yaml::scalar(value),
         // A missing value starts right after the colon and needs a space.
-        ScalarStyle::Plain if old.is_empty() => format!(" {}", yaml::scalar(value)),
-        ScalarStyle::Plain => yaml::scalar(value),
-        // In a block, the lines are the value, and the parser does not report their end precisely.
-        ScalarStyle::Literal | ScalarStyle::Folded => return None,
+        None => format!(" {}", yaml::scalar(value)),
     };
-    let edited = format!("{}{new}{}", &text[..entry.span.start], &text[end..]);
-    let after = yaml::entries(&edited).ok()?;
+    let edited = format!("{}{new}{}", &text[..start], &text[start + old.len()..]);
+    let after = self::entries(&edited).ok()?;
     let same = after.len() == entries.len()
         && after
             .iter()
             .zip(entries)
             .enumerate()
             .all(|(at, (after, before))| {
+                let (now, old) = (self::text(&after.value), self::text(&before.value));
                 after.key == before.key
                     && if at == index {
-                        after.text.as_deref() == Some(value)
+                        now == Some(value)
                     } else {
-                        after.value == before.value && after.text == before.text
+                        now == old && json(&after.value) == json(&before.value)
                     }
             });
     same.then_some(edited)
 }
 
-/// Returns the value itself: the span of the parser may include the blanks and the comment after
-/// it.
-fn extent(text: &str, style: ScalarStyle) -> Option<&str> {
-    let bytes = text.as_bytes();
-    let end = match style {
-        ScalarStyle::Plain => {
+fn needs_escape(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+/// Returns a scalar as it is written on its line, and its byte offset. The position of the parser
+/// may include the blanks and the comment after it.
+fn written<'t>(text: &'t str, node: &Node) -> Option<(usize, &'t str)> {
+    let Kind::Scalar(scalar) = &node.kind else {
+        return None;
+    };
+    let lines = text.split_inclusive('\n');
+    let line_start: usize = lines.take(node.place.line as usize - 1).map(str::len).sum();
+    let line = text.get(line_start..)?.lines().next().unwrap_or("");
+    let byte = |column: u32| {
+        let mut characters = line.char_indices();
+        characters
+            .nth(column as usize - 1)
+            .map_or(line.len(), |(at, _)| at)
+    };
+    let start = byte(node.place.column);
+    let end = match node.place.end_column {
+        0 => line.len(),
+        column => byte(column).max(start),
+    };
+    let tail = &line[start..end];
+    let bytes = tail.as_bytes();
+    let old = match (scalar.style, bytes.first()) {
+        (Style::Plain, _) => {
             let comment = bytes
                 .windows(2)
                 .position(|pair| pair[0].is_ascii_whitespace() && pair[1] == b'#');
-            return Some(text[..comment.unwrap_or(text.len())].trim_end());
+            tail[..comment.unwrap_or(tail.len())].trim_end()
         }
-        ScalarStyle::DoubleQuoted => {
+        (Style::Quoted, Some(b'"')) => {
             let mut at = 1;
             while *bytes.get(at)? != b'"' {
                 at += if bytes[at] == b'\\' { 2 } else { 1 };
             }
-            at
+            tail.get(..=at)?
         }
-        ScalarStyle::SingleQuoted => {
+        (Style::Quoted, Some(b'\'')) => {
             let mut at = 1;
             while *bytes.get(at)? != b'\'' || bytes.get(at + 1) == Some(&b'\'') {
                 at += if bytes[at] == b'\'' { 2 } else { 1 };
             }
-            at
+            tail.get(..=at)?
         }
-        ScalarStyle::Literal | ScalarStyle::Folded => return None,
+        // In a block, the lines are the value.
+        _ => return None,
     };
-    text.get(..=end)
+    Some((line_start + start, old))
 }

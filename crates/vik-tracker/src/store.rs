@@ -132,11 +132,11 @@ impl Store {
     /// could lead anywhere, or block.
     pub(super) fn read(&self, name: &OsStr) -> Result<String, BrokenFile> {
         let path = self.path(name);
-        let broken = |reason: String, hint| BrokenFile {
+        let broken = |reason: String, hint: &'static str| BrokenFile {
             path: path.clone(),
             line: 1,
             reason,
-            hint,
+            hint: hint.into(),
         };
         let bytes = open_folder(&self.dir)
             .and_then(|dir| untrusted::read_at(dir, Path::new(name), MAX_BYTES))
@@ -155,7 +155,7 @@ impl Store {
                 path: path.clone(),
                 line,
                 reason: "not valid UTF-8".to_owned(),
-                hint: "save the file as UTF-8",
+                hint: "save the file as UTF-8".into(),
             }
         })
     }

@@ -191,9 +191,9 @@ fn broken_files_are_reported_by_line_and_others_listed() {
     g-state-list.md:3: `state` is not text
     h-twice.md:4: duplicate key `id`
     i-list.md:2: front matter must be `key: value` lines
-    j-control.md:3: unexpected control character
+    j-control.md:3: invalid control character U+0007
     k-empty.md:1: the file does not start with front matter
-    l-bomb.md:8: aliases expand to too much text
+    l-bomb.md:8: the aliases of the file expand to too much data
     m-scalar.md:2: front matter must be `key: value` lines
     n-utf8.md:2: not valid UTF-8
     o-link.md:1: it is a link, not a regular file

@@ -36,9 +36,10 @@ proptest! {
     #[test]
     fn yaml_scalar_round_trips_its_text(text in any_text()) {
         let line = format!("k: {}\nl: {}", yaml::scalar(&text), yaml::list(std::slice::from_ref(&text)));
-        let entries = yaml::entries(&line).unwrap();
-        prop_assert_eq!(entries[0].text.as_deref(), Some(text.as_str()));
-        let item = &entries[1].value[0];
+        let entries = front::entries(&line).unwrap();
+        prop_assert_eq!(front::text(&entries[0].value), Some(text.as_str()));
+        let list = front::json(&entries[1].value);
+        let item = &list[0];
         let number = item.to_string();
         prop_assert!(item.as_str() == Some(text.as_str()) || number == text);
     }
