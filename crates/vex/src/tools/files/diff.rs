@@ -1,6 +1,6 @@
 //! A short diff of a write, so that the model sees what it changed.
 
-use similar::{DiffTag, TextDiff};
+use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use super::text::{count_of_lines, short_line};
 
@@ -32,9 +32,8 @@ pub(crate) fn brief(old: &str, new: &str) -> String {
             count_of_lines(new.len())
         );
     }
-    let diff = TextDiff::from_slices(old, new);
     let mut lines = Vec::new();
-    for op in diff.ops() {
+    for op in capture_diff_slices(Algorithm::Myers, old, new) {
         if op.tag() == DiffTag::Equal {
             continue;
         }

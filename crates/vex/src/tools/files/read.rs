@@ -265,8 +265,13 @@ fn alike(root: &Root, path: &Path) -> String {
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let near = similar::get_close_matches(wanted.as_str(), &names, 3, 0.6);
+    let mut near: Vec<(f64, &str)> = names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(&wanted, name), name.as_str()))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let near: Vec<&str> = near.into_iter().take(3).map(|(_, name)| name).collect();
     if near.is_empty() {
         String::new()
     } else {
