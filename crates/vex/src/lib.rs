@@ -23,6 +23,7 @@ pub mod events;
 pub mod evidence;
 mod git;
 pub mod interrupt;
+pub mod json_schema;
 mod net;
 pub mod plan;
 pub mod provider;

@@ -9,6 +9,7 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
+use vex::json_schema::JsonSchema;
 use vik_testkit::server::ModelServer;
 
 struct Fixture {
@@ -330,7 +331,7 @@ fn secrets_reach_neither_the_model_nor_the_events() {
 
 #[test]
 fn events_of_a_run_fit_the_schema() {
-    let schema = jsonschema::validator_for(&vex::events::json_schema()).unwrap();
+    let schema = JsonSchema::new(&vex::events::json_schema()).unwrap();
     let fixture = Fixture::new(json!([
         {"thinking": "Let me see.", "run": "echo hi; exit 3"},
         {"tools": [{"call": {"name": "update_plan", "input": {"steps": [{"text": "look", "status": "done"}]}}}]},
@@ -346,10 +347,7 @@ fn events_of_a_run_fit_the_schema() {
     let mut seen = Vec::new();
     for line in text.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
-        let mistakes: Vec<String> = schema
-            .iter_errors(&event)
-            .map(|error| error.to_string())
-            .collect();
+        let mistakes = schema.violations(&event);
         assert!(mistakes.is_empty(), "{line}: {mistakes:?}");
         seen.push(event["type"].as_str().unwrap().to_owned());
     }

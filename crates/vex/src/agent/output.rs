@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::json_schema::JsonSchema;
+
 /// How many errors are reported at once.
 const MAX_ERRORS: usize = 8;
 
@@ -11,7 +13,7 @@ const MAX_ERRORS: usize = 8;
 #[derive(Debug)]
 pub struct OutputSchema {
     schema: Value,
-    validator: jsonschema::Validator,
+    compiled: JsonSchema,
 }
 
 /// Why a schema cannot be used.
@@ -51,9 +53,8 @@ impl OutputSchema {
     /// # Errors
     /// When it is invalid.
     pub fn new(schema: Value) -> Result<Self, OutputSchemaError> {
-        let validator = jsonschema::validator_for(&schema)
-            .map_err(|error| OutputSchemaError::Schema(error.to_string()))?;
-        Ok(Self { schema, validator })
+        let compiled = JsonSchema::new(&schema).map_err(OutputSchemaError::Schema)?;
+        Ok(Self { schema, compiled })
     }
 
     /// Returns the schema, for providers that support it.
@@ -68,13 +69,12 @@ impl OutputSchema {
     pub fn check(&self, answer: &str) -> Result<Value, String> {
         let value: Value = serde_json::from_str(json_of(answer))
             .map_err(|error| format!("it is not one JSON value and nothing else: {error}"))?;
-        let wrong: Vec<String> = self
-            .validator
-            .iter_errors(&value)
+        let violations = self.compiled.violations(&value).into_iter();
+        let wrong: Vec<String> = violations
             .take(MAX_ERRORS)
-            .map(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                path => format!("{path}: {error}"),
+            .map(|violation| match violation.path.as_str() {
+                "" => violation.message,
+                path => format!("{path}: {}", violation.message),
             })
             .collect();
         if wrong.is_empty() {
@@ -118,9 +118,9 @@ mod tests {
             json!({"count": 3})
         );
         let wrong = schema.check("{\"count\": \"3\"}").unwrap_err();
-        assert_eq!(wrong, "/count: \"3\" is not of type \"integer\"");
+        assert_eq!(wrong, "/count: want integer, but got string");
         let wrong = schema.check("{}").unwrap_err();
-        assert!(wrong.contains("required") && wrong.contains("count"), "{wrong}");
+        assert!(wrong.contains("missing") && wrong.contains("count"), "{wrong}");
         assert!(
             schema
                 .check("Here it is: {\"count\": 3}")

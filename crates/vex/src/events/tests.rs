@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::json_schema::JsonSchema;
 use crate::plan::StepStatus;
 
 #[derive(Clone, Default)]
@@ -157,13 +158,10 @@ fn events_fit_the_schema_and_contain_no_secret() {
     journal.message("later messages are not logged");
     let text = sink.text();
     assert!(!text.contains(&secret()), "{text}");
-    let schema = jsonschema::validator_for(&json_schema()).unwrap();
+    let schema = JsonSchema::new(&json_schema()).unwrap();
     for (index, line) in text.lines().enumerate() {
         let event: Value = serde_json::from_str(line).unwrap();
-        let mistakes: Vec<String> = schema
-            .iter_errors(&event)
-            .map(|error| error.to_string())
-            .collect();
+        let mistakes = schema.violations(&event);
         assert!(mistakes.is_empty(), "{line}: {mistakes:?}");
         assert_eq!(event["seq"], index as u64 + 1);
     }
@@ -175,7 +173,7 @@ fn events_fit_the_schema_and_contain_no_secret() {
         json!({"v": 1, "seq": 1, "type": "message"}),
         json!({"type": "message", "text": ""}),
     ] {
-        assert!(!schema.is_valid(&wrong), "{wrong}");
+        assert!(!schema.violations(&wrong).is_empty(), "{wrong}");
     }
 }
 

@@ -4,13 +4,13 @@
 
 use std::path::{Component, Path};
 
-use jsonschema::Validator;
 use serde_json::{Map, Value};
 use tool_call_repair::snake_case;
 
 use super::definition::ToolDefinition;
 use super::root::Root;
 use super::tool::Entry;
+use crate::json_schema::JsonSchema;
 
 /// Comments of models on a call beside its arguments; all tools ignore them.
 const REMARKS: [&str; 6] = [
@@ -52,7 +52,7 @@ fn normalise(
             return Err(format!(
                 "the arguments of {} must be an object, not {}",
                 entry.name,
-                brief(&other)
+                brief(&other.to_string(), 60)
             ));
         }
     };
@@ -221,24 +221,19 @@ fn example(definition: &ToolDefinition) -> Value {
 
 fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<(), String> {
     let compiled = entry
-        .validator
-        .get_or_init(|| Validator::new(&definition.input_schema).ok());
+        .schema
+        .get_or_init(|| JsonSchema::new(&definition.input_schema).ok());
     // An invalid schema accepts nothing.
-    let Some(validator) = compiled else {
+    let Some(schema) = compiled else {
         return Err(format!("the arguments of {} cannot be checked", entry.name));
     };
     let mut mistakes: Vec<String> = Vec::new();
-    for error in validator.iter_errors(input).take(MAX_MISTAKES) {
-        let at = error.instance_path().as_str();
-        let place = if at.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", &at[1..].replace('/', "."))
+    for violation in schema.violations(input).into_iter().take(MAX_MISTAKES) {
+        let place = match violation.path.strip_prefix('/') {
+            None => String::new(),
+            Some(path) => format!("{}: ", path.replace('/', ".")),
         };
-        mistakes.push(format!(
-            "{place}{}",
-            error.masked_with(brief(&error.instance().clone()))
-        ));
+        mistakes.push(format!("{place}{}", brief(&violation.message, 200)));
     }
     if mistakes.is_empty() {
         return Ok(());
@@ -263,11 +258,10 @@ fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result
     ))
 }
 
-/// Describes a value briefly.
-fn brief(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
+/// Returns the beginning of a text.
+fn brief(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
+        None => text.to_owned(),
     }
 }

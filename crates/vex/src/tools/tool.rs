@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -16,6 +15,7 @@ use super::root::Root;
 use super::subject::Subject;
 use crate::events::Journal;
 use crate::interrupt::Interrupt;
+use crate::json_schema::JsonSchema;
 use crate::plan::Plan;
 
 /// What a tool may use while it runs.
@@ -124,7 +124,7 @@ pub(crate) struct Entry {
     pub(crate) subject: fn(&Value) -> Subject,
     pub(crate) run: fn(&ToolContext<'_>, &Value) -> Result<Output, ToolError>,
     /// Compiled from the schema at the first call of the tool.
-    pub(crate) validator: OnceLock<Option<Validator>>,
+    pub(crate) schema: OnceLock<Option<JsonSchema>>,
 }
 
 impl Entry {
@@ -150,7 +150,7 @@ impl Entry {
                 })?;
                 typed.run(context).map(Into::into)
             },
-            validator: OnceLock::new(),
+            schema: OnceLock::new(),
         };
         let definition = ToolDefinition {
             name: T::NAME,

@@ -329,7 +329,7 @@ fn hook_replacement_is_checked_again() {
     );
     let unfit = replace("{\"content\":1}");
     assert!(
-        unfit.is_error && unfit.output.contains("\"path\" is a required"),
+        unfit.is_error && unfit.output.contains("missing properties 'path'"),
         "{}",
         unfit.output
     );

@@ -106,14 +106,12 @@ fn record_is_valid_agent_trace_and_reads_back() {
     let mut written = record(&store, "1", files);
     trace.append(&written).unwrap();
     let schema: Value = serde_json::from_str(include_str!("agent-trace.schema.json")).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    compiler.add_resource("schema:///", schema).unwrap();
+    let index = compiler.compile("schema:///", &mut schemas).unwrap();
     let text = std::fs::read_to_string(trace.file()).unwrap();
     let mut line: Value = serde_json::from_str(&text).unwrap();
-    let errors: Vec<_> = validator
-        .iter_errors(&line)
-        .map(|error| error.to_string())
-        .collect();
-    assert_eq!(errors, Vec::<String>::new());
+    schemas.validate(&line, index).unwrap();
     assert_eq!(line["vcs"]["revision"], "b".repeat(40));
     let added = &line["files"][0]["conversations"][0];
     assert_eq!(added["contributor"]["model_id"], "anthropic/opus");
@@ -130,7 +128,7 @@ fn record_is_valid_agent_trace_and_reads_back() {
     assert_eq!(classes, [Some(IntentEvolution), None, None, Some(Rename), None]);
     // The validator rejects a field that the schema does not allow.
     line["files"][0]["lines"] = 1.into();
-    assert!(!validator.is_valid(&line));
+    assert!(schemas.validate(&line, index).is_err());
     // The record that is read equals the one that was written.
     let read = trace.read().unwrap().remove(0).record;
     let vik = &mut written.metadata.vik;
