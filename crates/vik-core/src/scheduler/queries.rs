@@ -53,7 +53,7 @@ impl Scheduler {
     }
 
     /// Returns whether everything in the last pull is known, so that an identical pull can be sent
-    /// as [`Input::PulledUnchanged`].
+    /// as [`Input::PulledUnchanged`](super::Input::PulledUnchanged).
     pub fn can_skip_unchanged_pull(&self) -> bool {
         self.can_skip_unchanged_pull
     }
