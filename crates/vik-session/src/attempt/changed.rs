@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use vik_base::{failpoint, report};
@@ -32,6 +33,23 @@ const SNAPSHOT_TIMEOUT_AT_STOP: Duration = Duration::from_secs(60);
 /// taken over after the next attempt.
 const TAKE_OVER_TIMEOUT_AT_STOP: Duration = Duration::from_secs(10);
 
+/// What is stored before the agent starts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Before {
+    /// The end of the trace, in bytes: the record of this attempt can only be after it.
+    #[serde(default)]
+    trace_end: u64,
+    #[serde(flatten)]
+    base: Base,
+}
+
+/// The only part of [`Before`] that is needed once the changes are known.
+#[derive(Debug, Default, Deserialize)]
+struct TraceEnd {
+    #[serde(default)]
+    trace_end: u64,
+}
+
 impl AttemptContext<'_> {
     /// Takes a snapshot of the workspace before the agent starts, and stores it beside the
     /// attempt's record.
@@ -47,7 +65,8 @@ impl AttemptContext<'_> {
                 earlier.as_ref(),
                 Bounds::default(),
             )?;
-            private::write_atomic_nosync(&file, &serde_json::to_vec(&base)?)
+            let trace_end = context.trace().end()?;
+            private::write_atomic_nosync(&file, &serde_json::to_vec(&Before { trace_end, base })?)
         })
         .await
     }
@@ -109,7 +128,7 @@ impl AttemptContext<'_> {
     pub(super) async fn trace_changes(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         self.snapshot_after(folder).await?;
         failpoint::reach("changes_found");
-        let (record, changes) = (self.files.record(), self.files.changes());
+        let (record, changes, base) = (self.files.record(), self.files.changes(), self.files.base());
         self.with_snapshot(folder, "to trace it", move |context| {
             let changes: Changes = match private::read(&changes) {
                 Ok(text) => serde_json::from_slice(&text)?,
@@ -122,8 +141,10 @@ impl AttemptContext<'_> {
             let attempt = AttemptRecord::read(&record).map_err(io::Error::other)?;
             let attempt = attempt.ok_or(io::ErrorKind::NotFound)?;
             let record = Record::of(&attempt, &changes, &context.store, Timestamp::now());
-            let trace = Trace::new(&context.host.layout.trace_dir());
-            trace.append(&record).map(|_| ())
+            // Without the first snapshot, the record may be anywhere.
+            let before = private::read(&base).unwrap_or_default();
+            let TraceEnd { trace_end } = serde_json::from_slice(&before).unwrap_or_default();
+            context.trace().append(&record, trace_end).map(|_| ())
         })
         .await
     }
@@ -142,7 +163,7 @@ impl AttemptContext<'_> {
             if file.exists() {
                 return Ok(());
             }
-            let base: Base = match private::read(&base) {
+            let Before { base, .. } = match private::read(&base) {
                 Ok(text) => serde_json::from_slice(&text)?,
                 // A version without snapshots started the attempt.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -231,6 +252,12 @@ struct SnapshotContext {
     path: PathBuf,
     store: Store,
     host: Arc<Host>,
+}
+
+impl SnapshotContext {
+    fn trace(&self) -> Trace {
+        Trace::new(&self.host.layout.trace_dir())
+    }
 }
 
 /// Reads an earlier snapshot, which saves reading unchanged files; without one every file is read.

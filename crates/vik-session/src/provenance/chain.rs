@@ -8,7 +8,7 @@
 //! covers was complete once.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -128,8 +128,20 @@ impl Trace {
         self.dir.join("head.json")
     }
 
+    /// Returns the size of the trace up to its last record, in bytes: 0 if the head is missing.
+    ///
+    /// # Errors
+    /// Returns an error if the head cannot be read.
+    pub fn end(&self) -> io::Result<u64> {
+        let head = Head::parse(&read_or_empty(&self.head_file())?);
+        Ok(head.map_or(0, |head| head.bytes))
+    }
+
     /// Appends a record, unless the trace already has one of the same attempt. Returns the record's
     /// position. Blocks until the record is on the disk.
+    ///
+    /// `since` is an [`end`](Self::end) of the trace from before the attempt: only what follows it
+    /// is read, so that an append costs the same however long the trace is.
     ///
     /// The remains of an interrupted append are removed first: they are beyond the part that the
     /// head covers, so they were never complete. A file that was damaged in another way stays
@@ -138,15 +150,23 @@ impl Trace {
     ///
     /// # Errors
     /// Returns an error if the record cannot be written, or if timed out waiting for another append.
-    pub fn append(&self, record: &Record) -> io::Result<u64> {
+    pub fn append(&self, record: &Record, since: u64) -> io::Result<u64> {
         create_private_dir_all(&self.dir)?;
         let _lock = self.lock()?;
         let mut file = self.open()?;
+        let stored = self.stored_head()?;
+        let size = file.metadata()?.len();
+        // With the end of the line before, so that a line that lacks it is noticed. Without a head,
+        // and in a file that is too short, the whole file is read.
+        let skipped = match stored {
+            Some(head) if head.bytes <= size => since.min(head.bytes).saturating_sub(1),
+            _ => 0,
+        };
+        file.seek(SeekFrom::Start(skipped))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let stored = self.stored_head()?;
         let mut head = stored.unwrap_or_else(|| last_whole(&text));
-        let own = lines(&text).find_map(|(line, end)| head_of_attempt(line, end, record));
+        let own = lines(&text).find_map(|(line, end)| head_of_attempt(line, skipped + end as u64, record));
         if let Some(own) = own {
             if stored.is_none() {
                 self.write_head(head)?;
@@ -156,7 +176,7 @@ impl Trace {
             }
             return Ok(own.seq);
         }
-        let covered = usize::try_from(head.bytes).unwrap_or(usize::MAX);
+        let covered = usize::try_from(head.bytes - skipped).unwrap_or(usize::MAX);
         let beyond = text.get(covered..).unwrap_or_default();
         if let Some(next) = follows(beyond, head) {
             head = next;
@@ -174,14 +194,14 @@ impl Trace {
         let written = file.write_all(&bytes).and_then(|()| file.sync_data());
         if let Err(error) = written {
             // A part of a line must not precede the next one.
-            let _ = file.set_len(text.len() as u64);
+            let _ = file.set_len(skipped + text.len() as u64);
             return Err(error);
         }
         failpoint::reach("trace_appended");
         let head = Head {
             seq: head.seq + 1,
             hash,
-            bytes: (text.len() + bytes.len()) as u64,
+            bytes: skipped + (text.len() + bytes.len()) as u64,
         };
         self.write_head(head)?;
         Ok(head.seq)
@@ -280,7 +300,7 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
     let mut last = Head::NONE;
     let mut meets_head = stored == Head::NONE;
     for (at, (line, end)) in (1..).zip(lines(text)) {
-        let next = match next_head(line, end, last) {
+        let next = match next_head(line, end as u64, last) {
             Ok(next) => next,
             Err(problem) => {
                 found.broken = broken(at, problem);
@@ -318,7 +338,7 @@ fn broken(line: u64, problem: &'static str) -> Option<Broken> {
 }
 
 /// Returns the head after a line that follows another one.
-fn next_head(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> {
+fn next_head(line: &[u8], end: u64, last: Head) -> Result<Head, &'static str> {
     let hash = own_hash(line).ok_or("its content does not match its hash")?;
     let record: Record = serde_json::from_slice(line).map_err(|_| "it is not a record")?;
     let vik = record.vik();
@@ -328,7 +348,7 @@ fn next_head(line: &[u8], end: usize, last: Head) -> Result<Head, &'static str> 
     Ok(Head {
         seq: vik.seq,
         hash,
-        bytes: end as u64,
+        bytes: end,
     })
 }
 
@@ -337,7 +357,7 @@ fn follows(beyond: &[u8], head: Head) -> Option<Head> {
     let mut beyond_lines = lines(beyond);
     let (line, end) = beyond_lines.next()?;
     let alone = beyond_lines.next().is_none() && end == beyond.len();
-    let next = next_head(line, end, head).ok().filter(|_| alone)?;
+    let next = next_head(line, end as u64, head).ok().filter(|_| alone)?;
     Some(Head {
         bytes: head.bytes + next.bytes,
         ..next
@@ -399,7 +419,7 @@ fn own_hash(line: &[u8]) -> Option<ContentHash> {
 }
 
 /// Returns the head after a line if the line is the record of the same attempt.
-fn head_of_attempt(line: &[u8], end: usize, record: &Record) -> Option<Head> {
+fn head_of_attempt(line: &[u8], end: u64, record: &Record) -> Option<Head> {
     let start = format!("{{\"version\":\"{VERSION}\",\"id\":\"{}\"", record.id);
     if !line.starts_with(start.as_bytes()) {
         return None;
@@ -409,7 +429,7 @@ fn head_of_attempt(line: &[u8], end: usize, record: &Record) -> Option<Head> {
     Some(Head {
         seq: record.vik().seq,
         hash,
-        bytes: end as u64,
+        bytes: end,
     })
 }
 

@@ -16,7 +16,7 @@ fn trace_of(count: usize) -> (TempDir, Trace, Vec<u8>, Vec<Vec<u8>>) {
     for number in 0..count {
         let text = format!("{number}\n");
         let files = vec![change(&store, "a", None, Some(text.as_bytes()))];
-        let seq = trace.append(&record(&store, "1", files)).unwrap();
+        let seq = trace.append(&record(&store, "1", files), 0).unwrap();
         assert_eq!(seq, number as u64 + 1);
         heads.push(std::fs::read(head_file(&trace)).unwrap());
     }
@@ -54,20 +54,20 @@ fn attempt_appended_again_adds_no_second_record() {
     let records: Vec<_> = ["1", "2"]
         .map(|issue| record(&store, issue, vec![change(&store, issue, None, Some(b"1\n"))]))
         .into();
-    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(trace.append(&records[0], 0).unwrap(), 1);
     let (text, head) = (
         std::fs::read(trace.file()).unwrap(),
         std::fs::read(head_file(&trace)).unwrap(),
     );
-    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(trace.append(&records[0], 0).unwrap(), 1);
     assert_eq!(std::fs::read(trace.file()).unwrap(), text);
     // The state after a death before the first head was written.
     std::fs::remove_file(head_file(&trace)).unwrap();
-    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(trace.append(&records[0], 0).unwrap(), 1);
     assert_eq!(std::fs::read(head_file(&trace)).unwrap(), head);
     std::fs::remove_file(head_file(&trace)).unwrap();
-    assert_eq!(trace.append(&records[1]).unwrap(), 2);
-    assert_eq!(trace.append(&records[0]).unwrap(), 1);
+    assert_eq!(trace.append(&records[1], 0).unwrap(), 2);
+    assert_eq!(trace.append(&records[0], 0).unwrap(), 1);
     assert_eq!(trace.verify().unwrap().broken, None);
     assert_eq!(trace.read().unwrap().len(), 2);
 }
@@ -81,11 +81,10 @@ fn append_clears_a_record_cut_by_a_crash() {
     assert_eq!((found.broken, found.cut_off), (None, true));
     let (_other, _, store) = scene();
     trace
-        .append(&record(
-            &store,
-            "3",
-            vec![change(&store, "b", None, Some(b"1\n"))],
-        ))
+        .append(
+            &record(&store, "3", vec![change(&store, "b", None, Some(b"1\n"))]),
+            0,
+        )
         .unwrap();
     let found = trace.verify().unwrap();
     assert_eq!((found.records, found.broken, found.cut_off), (3, None, false));
@@ -108,7 +107,7 @@ fn damage_stays_detected_and_the_chain_continues() {
         let (_other, _, store) = scene();
         let new = record(&store, "4", vec![change(&store, "b", None, Some(b"1\n"))]);
         let head = std::fs::read(head_file(&trace)).unwrap();
-        assert_eq!(trace.append(&new).unwrap(), 4);
+        assert_eq!(trace.append(&new, 0).unwrap(), 4);
         let now = std::fs::read(trace.file()).unwrap();
         assert!(now.starts_with(&damaged), "nothing is taken away");
         assert!(trace.verify().unwrap().broken.is_some());
@@ -141,44 +140,88 @@ fn any_harm() -> impl Strategy<Value = Harm> {
     ]
 }
 
+impl Harm {
+    fn apply(&self, text: &[u8], head: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let (mut text, mut head) = (text.to_vec(), head.to_vec());
+        let mut lines: Vec<Vec<u8>> = text
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect();
+        match *self {
+            Self::Flip(at, bit) => {
+                let at = at % text.len();
+                text[at] ^= 1 << bit;
+            }
+            Self::FlipHead(at, bit) => {
+                let at = at % head.len();
+                head[at] ^= 1 << bit;
+            }
+            Self::Cut(at) => text.truncate(at % text.len()),
+            Self::Remove(at) => {
+                lines.remove(at);
+                text = lines.concat();
+            }
+            Self::Swap(a, b) => {
+                lines.swap(a, b);
+                text = lines.concat();
+            }
+            Self::Double(at) => {
+                lines.insert(at, lines[at].clone());
+                text = lines.concat();
+            }
+        }
+        (text, head)
+    }
+}
+
 #[test]
 fn arbitrary_damage_is_detected() {
     let (_folder, _, text, heads) = trace_of(4);
-    let head = heads.last().unwrap().clone();
+    let head = heads.last().unwrap();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
     runner
         .run(&any_harm(), |harm| {
-            let (mut text, mut head) = (text.clone(), head.clone());
-            let before = (text.clone(), head.clone());
-            let mut lines: Vec<Vec<u8>> = text
-                .split_inclusive(|byte| *byte == b'\n')
-                .map(<[u8]>::to_vec)
-                .collect();
-            match harm {
-                Harm::Flip(at, bit) => {
-                    let at = at % text.len();
-                    text[at] ^= 1 << bit;
-                }
-                Harm::FlipHead(at, bit) => {
-                    let at = at % head.len();
-                    head[at] ^= 1 << bit;
-                }
-                Harm::Cut(at) => text.truncate(at % text.len()),
-                Harm::Remove(at) => {
-                    lines.remove(at);
-                    text = lines.concat();
-                }
-                Harm::Swap(a, b) => {
-                    lines.swap(a, b);
-                    text = lines.concat();
-                }
-                Harm::Double(at) => {
-                    lines.insert(at, lines[at].clone());
-                    text = lines.concat();
-                }
-            }
-            prop_assume!((&text, &head) != (&before.0, &before.1));
-            prop_assert!(verify(&text, &head).broken.is_some());
+            let damaged = harm.apply(&text, head);
+            prop_assume!((&damaged.0, &damaged.1) != (&text, head));
+            prop_assert!(verify(&damaged.0, &damaged.1).broken.is_some());
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn append_leaves_the_same_trace_wherever_it_starts_to_read() {
+    let (_folder, trace, text, heads) = trace_of(4);
+    let ends: Vec<u64> = [0]
+        .into_iter()
+        .chain(heads[1..].iter().map(|head| {
+            let head: Head = serde_json::from_slice(head).unwrap();
+            head.bytes
+        }))
+        .collect();
+    assert_eq!(trace.end().unwrap(), ends[4]);
+    let (_other, _, store) = scene();
+    let new = record(&store, "4", vec![change(&store, "b", None, Some(b"1\n"))]);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100));
+    runner
+        .run(&(prop::option::of(any_harm()), 1usize..=4), |(harm, start)| {
+            let is_whole = harm.is_none();
+            let (text, head) = harm.map_or((text.clone(), heads[4].clone()), |harm| {
+                harm.apply(&text, &heads[4])
+            });
+            let appended = |since| {
+                std::fs::write(trace.file(), &text).unwrap();
+                std::fs::write(head_file(&trace), &head).unwrap();
+                let seq = trace.append(&new, since).unwrap();
+                // An attempt that is recovered finds its record.
+                assert!(!is_whole || trace.append(&new, since).unwrap() == seq);
+                (
+                    seq,
+                    std::fs::read(trace.file()).unwrap(),
+                    std::fs::read(head_file(&trace)).unwrap(),
+                )
+            };
+            prop_assert_eq!(appended(ends[start]), appended(0));
             Ok(())
         })
         .unwrap();

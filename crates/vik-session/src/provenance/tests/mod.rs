@@ -104,7 +104,7 @@ fn record_is_valid_agent_trace_and_reads_back() {
         },
     ];
     let mut written = record(&store, "1", files);
-    trace.append(&written).unwrap();
+    trace.append(&written, 0).unwrap();
     let schema: Value = serde_json::from_str(include_str!("agent-trace.schema.json")).unwrap();
     let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
     compiler.add_resource("schema:///", schema).unwrap();
@@ -147,7 +147,7 @@ fn sweep_removes_unreferenced_contents() {
     let store = Store::new(&layout.contents_dir());
     let files = vec![change(&store, "a", Some(("a", b"old\n")), Some(b"new\n"))];
     Trace::new(&layout.trace_dir())
-        .append(&record(&store, "1", files))
+        .append(&record(&store, "1", files), 0)
         .unwrap();
     let other = store.put(b"other\n").unwrap();
     let snapshotted = store.put(b"looked\n").unwrap();
