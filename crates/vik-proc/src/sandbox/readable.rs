@@ -1,6 +1,7 @@
 //! Computes the readable places. The kernel supports no exceptions within an allowed folder, so a
 //! folder that contains something hidden is replaced by its other content.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,8 +22,16 @@ pub fn hidden_places(hidden: &[PathBuf]) -> Vec<PathBuf> {
 /// Returns the places that cover a file or folder except the places of [`hidden_places`]: the path
 /// itself, or the other content of the folder.
 pub fn without_hidden(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+    if hidden.iter().any(|hidden| path.starts_with(hidden)) {
+        return Vec::new();
+    }
+    let below = hidden.iter().filter_map(|hidden| hidden.strip_prefix(path).ok());
+    let below: Vec<&Path> = below.collect();
+    if below.is_empty() {
+        return vec![path.to_owned()];
+    }
     let mut open = Vec::new();
-    open_up(path, hidden, &mut open);
+    open_up(path, &below, &mut open);
     open
 }
 
@@ -49,17 +58,19 @@ fn places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
+/// Adds the content of a folder that contains something hidden. `hidden` are its places below the
+/// folder.
 #[expect(
     clippy::disallowed_methods,
     reason = "lists folders; no link is entered, and their size is bounded"
 )]
-fn open_up(folder: &Path, hidden: &[PathBuf], readable: &mut Vec<PathBuf>) {
-    if hidden.iter().any(|hidden| folder.starts_with(hidden)) {
-        return;
-    }
-    if !hidden.iter().any(|hidden| hidden.starts_with(folder)) {
-        readable.push(folder.to_owned());
-        return;
+fn open_up(folder: &Path, hidden: &[&Path], readable: &mut Vec<PathBuf>) {
+    let mut by_name: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
+    for hidden in hidden {
+        let mut parts = hidden.components();
+        if let Some(name) = parts.next() {
+            by_name.entry(name.as_os_str()).or_default().push(parts.as_path());
+        }
     }
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
@@ -70,8 +81,13 @@ fn open_up(folder: &Path, hidden: &[PathBuf], readable: &mut Vec<PathBuf>) {
     }
     for entry in entries {
         // A link is readable if its target is. A rule for the link would make the target readable.
-        if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-            open_up(&entry.path(), hidden, readable);
+        if !entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+            continue;
+        }
+        match by_name.get(&*entry.file_name()) {
+            None => readable.push(entry.path()),
+            Some(below) if below.iter().any(|below| below.as_os_str().is_empty()) => {}
+            Some(below) => open_up(&entry.path(), below, readable),
         }
     }
 }
@@ -117,5 +133,48 @@ mod tests {
                 .any(|open| Path::new("/usr/bin").starts_with(open))
         );
         assert_eq!(all_but(&[]), [Path::new("/")]);
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn file_is_readable_exactly_outside_of_hidden_places(
+            picks in proptest::collection::vec((0usize..40, proptest::bool::ANY), 0..6),
+            start in 0usize..40,
+        ) {
+            let root = tempfile::tempdir().unwrap();
+            let root = root.path().canonicalize().unwrap();
+            let mut all = vec![root.clone()];
+            for (a, b, c) in [0, 1, 2].iter().flat_map(|a| [0, 1].map(|b| (a, b))).flat_map(|(a, b)| [0, 1].map(|c| (a, b, c))) {
+                let folder = root.join(format!("d{a}/d{b}"));
+                std::fs::create_dir_all(&folder).unwrap();
+                let file = folder.join(format!("f{c}"));
+                std::fs::write(&file, "").unwrap();
+                all.extend([folder.parent().unwrap().to_owned(), folder, file]);
+            }
+            let hidden: Vec<PathBuf> = picks
+                .iter()
+                .map(|&(at, is_missing)| {
+                    let path = all[at % all.len()].clone();
+                    if is_missing && path.is_dir() {
+                        path.join("missing")
+                    } else {
+                        path
+                    }
+                })
+                .collect();
+            let start = &all[start % all.len()];
+            let readable = without_hidden(start, &hidden);
+            for file in all.iter().filter(|path| path.is_file() && path.starts_with(start)) {
+                let is_readable = readable.iter().any(|open| file.starts_with(open));
+                let is_hidden = hidden.iter().any(|hidden| file.starts_with(hidden));
+                proptest::prop_assert_eq!(is_readable, !is_hidden, "{}", file.display());
+            }
+            for open in &readable {
+                proptest::prop_assert!(open.starts_with(start));
+                proptest::prop_assert!(!hidden.iter().any(|hidden| hidden.starts_with(open)), "{}", open.display());
+            }
+        }
     }
 }
