@@ -56,7 +56,8 @@ fn walk(pid: i32, roots: &[ProcessId]) -> Option<bool> {
         }
         let stat = sys::stat(current.pid).filter(|stat| stat.start_time == current.start_time)?;
         if stat.ppid == 0 {
-            return Some(false);
+            // The kernel also shows this of a process that ends during the read.
+            return (ProcessId::of(current.pid) == Some(current)).then_some(false);
         }
         // Without a sandbox an agent can kill its shim, and this process inherits the tree.
         if stat.ppid.cast_unsigned() == std::process::id() && is_orphan(current.pid) {
@@ -67,8 +68,11 @@ fn walk(pid: i32, roots: &[ProcessId]) -> Option<bool> {
             Some(parent) if parent.start_time > current.start_time => return None,
             Some(parent) => parent,
             // Processes of other users may be hidden; the processes in question belong to this
-            // user.
-            None if kill(Pid::from_raw(stat.ppid), None) == Err(Errno::EPERM) => return Some(false),
+            // user. The parent is still the same, so nobody else has got its pid.
+            None if kill(Pid::from_raw(stat.ppid), None) == Err(Errno::EPERM) => {
+                let is_same = sys::stat(current.pid).is_some_and(|now| now.ppid == stat.ppid);
+                return is_same.then_some(false);
+            }
             None => return None,
         };
     }

@@ -278,3 +278,34 @@ for _ in range(1000000):
         );
     }
 }
+
+/// The kernel shows no parent of an ancestor that ends while it is read.
+#[test]
+fn process_with_ending_ancestors_is_never_an_outsider() {
+    const CHECKS: u32 = 200_000;
+    if !nix::unistd::geteuid().is_root() {
+        return eprintln!("skipped: it needs root");
+    }
+    let forks = "if os.fork(): os.close(1); sys.stdin.read(); os._exit(0)
+print('ready', flush=True)
+while True:
+    if os.fork(): os._exit(0)
+";
+    let agent = Ordinary::run(0, forks);
+    let root = agent.0.id();
+    let is_inside = |pid: &i32| {
+        let group = nix::unistd::getpgid(Some(nix::unistd::Pid::from_raw(*pid)));
+        group.is_ok_and(|group| group.as_raw() == root.pid)
+    };
+    let mut checks = 0;
+    while checks < CHECKS {
+        for pid in crate::sys::all_pids().into_iter().filter(is_inside) {
+            let process = ProcessId::of(pid);
+            for _ in 0..20 {
+                let is_outside = descends_from(pid, &[root]) == Some(false);
+                assert!(!is_outside || ProcessId::of(pid) != process, "check {checks}");
+                checks += 1;
+            }
+        }
+    }
+}
