@@ -1,13 +1,15 @@
 //! Finds known values and text that looks like a secret.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use aho_corasick::packed::{self, Searcher};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
+use crate::candidates::Candidates;
 use crate::forms;
 use crate::rules::{self, Verdict};
 use crate::stream::MaskStream;
@@ -53,6 +55,9 @@ struct Known {
     longest: usize,
     /// The first bytes of all forms.
     first_bytes: [bool; 256],
+    /// Finds a part of each form with SIMD; `None` if there are too many forms, or one of them has
+    /// no part that is the same in JSON.
+    parts: Option<Searcher>,
 }
 
 /// A range of text to be masked.
@@ -142,6 +147,7 @@ impl Masker {
         Self {
             known: Some(Arc::new(Known {
                 automaton,
+                parts: searcher_of_parts(forms.iter().map(|(form, _)| &**form)),
                 longest: forms.iter().map(|(form, _)| form.len()).max().unwrap_or(0),
                 forms,
                 labels,
@@ -175,6 +181,15 @@ impl Masker {
         MaskStream::new(self.clone())
     }
 
+    /// Returns whether no text in this JSON has a secret. A cheap check: `true` is always right.
+    pub(crate) fn has_none_in(&self, json: &str) -> bool {
+        let bytes = json.as_bytes();
+        let hides = |at: usize| matches!(bytes.get(at + 1), Some(b'u' | b'/'));
+        !memchr::memchr_iter(b'\\', bytes).any(hides)
+            && self.known.as_ref().is_none_or(|known| !known.may_be_in(bytes))
+            && Candidates::are_absent_in_json(json)
+    }
+
     fn spans(&self, text: &str) -> Vec<Span<'_>> {
         let mut spans = self.known_in(text.as_bytes());
         self.shapes(text.as_bytes(), &mut 0, [None; 2], true, |span| spans.push(span));
@@ -183,7 +198,7 @@ impl Masker {
 
     /// Returns all known values in a text; they may overlap.
     pub(crate) fn known_in(&self, text: &[u8]) -> Vec<Span<'_>> {
-        let Some(known) = &self.known else {
+        let Some(known) = self.known.as_ref().filter(|known| known.may_be_in(text)) else {
             return Vec::new();
         };
         let found = known.automaton.find_overlapping_iter(text);
@@ -216,9 +231,31 @@ impl Masker {
         from: &mut usize,
         before: Before,
         whole: bool,
+        emit: impl FnMut(Span<'m>),
+    ) {
+        self.shapes_at(Candidates::of(text, whole), text, from, before, whole, emit);
+    }
+
+    /// As [`shapes`](Self::shapes), at these candidates.
+    pub(crate) fn shapes_at<'m>(
+        &'m self,
+        mut candidates: Candidates<'_>,
+        text: &[u8],
+        from: &mut usize,
+        before: Before,
+        whole: bool,
         mut emit: impl FnMut(Span<'m>),
     ) {
+        let mut candidate = 0..0;
         while *from < text.len() {
+            if *from >= candidate.end {
+                let Some(next) = candidates.next(*from) else {
+                    *from = text.len();
+                    return;
+                };
+                *from = next.start;
+                candidate = next;
+            }
             let at = *from;
             if !rules::may_start(text[at]) {
                 *from += 1;
@@ -251,7 +288,25 @@ impl Masker {
     }
 }
 
+/// The length of the parts of forms that are searched at first, in bytes.
+const PART: usize = 6;
+
+/// Returns a searcher of a part of each form: a text without any of the parts has no form. The parts
+/// are the same in JSON.
+fn searcher_of_parts<'f>(forms: impl Iterator<Item = &'f [u8]>) -> Option<Searcher> {
+    let plain = |byte: &u8| !byte.is_ascii_control() && !matches!(byte, b'"' | b'\\');
+    let parts: Option<BTreeSet<&[u8]>> = forms
+        .map(|form| form.windows(PART).find(|part| part.iter().all(plain)))
+        .collect();
+    packed::Config::new().builder().extend(parts?).build()
+}
+
 impl Known {
+    /// Returns whether a text, or a text in this JSON without `\u`, may contain a form.
+    fn may_be_in(&self, text: &[u8]) -> bool {
+        self.parts.as_ref().is_none_or(|parts| parts.find(text).is_some())
+    }
+
     /// Returns whether the text is a proper prefix of a form.
     fn is_proper_prefix(&self, beginning: &[u8]) -> bool {
         let at = self.forms.partition_point(|(form, _)| form.as_ref() < beginning);

@@ -15,7 +15,7 @@ use self::values::{
 };
 
 /// The maximum length of the name of a value, in bytes.
-const MAX_NAME: usize = 64;
+pub(super) const MAX_NAME: usize = 64;
 /// The maximum length of a value, in bytes; longer text is data.
 const MAX_VALUE: usize = 4096;
 /// The maximum length of a token, in bytes; a JWT may be long.
@@ -159,6 +159,29 @@ pub(super) fn names_key(name: &[u8]) -> bool {
             .is_some_and(|at| name[at..].eq_ignore_ascii_case(end))
     };
     names_secret(name) || ends(b"_key") || ends(b"_pat")
+}
+
+/// Returns whether a byte can be part of a name of a value.
+pub(super) fn in_name(byte: u8) -> bool {
+    dashed(byte)
+}
+
+/// Returns whether a byte can be part of a word, inside of which nothing starts.
+pub(super) fn in_word(byte: u8) -> bool {
+    identifier(byte)
+}
+
+/// Returns whether a text starts with the prefix of a token or the scheme of a login.
+pub(super) fn starts_token_or_login(text: &[u8]) -> bool {
+    let has_scheme = |scheme: &[u8]| {
+        text.get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    TOKENS
+        .iter()
+        .any(|token| text.starts_with(token.prefix.as_bytes()))
+        || has_scheme(b"bearer")
+        || has_scheme(b"basic")
 }
 
 /// Returns whether a secret can start with a byte: other positions are skipped.

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
+use crate::candidates::Candidates;
 use crate::{Label, Masker, key_values};
 
 fn plain() -> Masker {
@@ -339,6 +340,25 @@ fn secret_cut_anywhere_gives_the_same() {
     }
 }
 
+#[test]
+fn ordinary_json_passes_the_cheap_check() {
+    let masker = known("correct horse battery");
+    for json in [
+        r#"{"type":"assistant","usage":{"input_tokens":10,"output_tokens":5},"text":"Look at src/main.rs\n"}"#,
+        r#"{"monkey":"a task-list, a disk-image"}"#,
+    ] {
+        assert!(masker.has_none_in(json), "{json}");
+    }
+    for json in [
+        r#"{"text":"correct horse battery"}"#,
+        r#"{"API-KEY":"x"}"#,
+        r#"{"text":"a\nsk-x"}"#,
+        r#"{"text":"\u0073k-x"}"#,
+    ] {
+        assert!(!masker.has_none_in(json), "{json}");
+    }
+}
+
 fn texts() -> impl Strategy<Value = String> {
     let parts: Vec<String> = secrets()
         .into_iter()
@@ -383,5 +403,46 @@ proptest! {
     #[test]
     fn masker_never_panics_on_any_text(text in any::<String>(), cuts in proptest::collection::vec(any::<usize>(), 0..4)) {
         prop_assert_eq!(in_pieces(&plain(), &text, &cuts), plain().mask(&text));
+    }
+
+    #[test]
+    fn candidates_leave_out_no_secret(text in texts(), whole in any::<bool>(), start in any::<proptest::sample::Index>()) {
+        let masker = plain();
+        let bytes = text.as_bytes();
+        let start = start.index(bytes.len() + 1);
+        let found = |candidates| {
+            let (mut from, mut spans) = (start, Vec::new());
+            masker.shapes_at(candidates, bytes, &mut from, [None; 2], whole, |span| {
+                spans.push((span.start, span.end, format!("{:?}", span.kind)));
+            });
+            (from, spans)
+        };
+        prop_assert_eq!(
+            found(Candidates::of(bytes, whole)),
+            found(Candidates::everywhere(bytes, whole))
+        );
+    }
+
+    #[test]
+    fn cheap_check_of_json_leaves_out_no_secret(texts in proptest::collection::vec(texts(), 1..4), style in 0..3) {
+        let masker = known("correct horse battery");
+        let json = match &texts[..] {
+            [key, rest @ ..] => serde_json::json!({ key: rest, "text": key }).to_string(),
+            [] => String::new(),
+        };
+        let json = match style {
+            0 => json,
+            1 => json.replace('/', "\\/"),
+            _ => json.replace('e', "\\u0065").replace("\\\\u0065", "\\\\e"),
+        };
+        let without = masker.mask_texts(&json).unwrap_or_else(|| masker.mask(&json));
+        if masker.has_none_in(&json) {
+            prop_assert_eq!(without, json.as_str());
+        }
+        // Also where it is no JSON.
+        let text = texts.concat();
+        if masker.has_none_in(&text) {
+            prop_assert_eq!(masker.mask(&text), text.as_str());
+        }
     }
 }
