@@ -66,6 +66,7 @@ pub fn run(args: &BenchArgs) -> TaskResult {
     if let Some(Other::Vex(args)) = &args.other {
         return vex::run(args);
     }
+    sample::inherit_orphans()?;
     let extent = Extent {
         issues: 17,
         sessions: 10,
@@ -77,7 +78,11 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         events_printed: 100,
     };
     let program = args.vik.clone().map_or_else(|| repo::release("vik", "vik"), Ok)?;
-    let ours = Subject { name: "vik", program };
+    let ours = Subject {
+        name: "vik",
+        program,
+        has_sandbox: true,
+    };
     let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     let theirs = if args.alone {
         None
@@ -135,6 +140,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
         return Some(Subject {
             name,
             program: program.to_owned(),
+            has_sandbox: false,
         });
     }
     let root = repo::target().join("bench").join(format!("vik-{PREDECESSOR}"));
@@ -151,7 +157,11 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
             return None;
         }
     }
-    Some(Subject { name, program })
+    Some(Subject {
+        name,
+        program,
+        has_sandbox: false,
+    })
 }
 
 /// Puts a table between its marks in the page.

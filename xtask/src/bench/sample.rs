@@ -13,8 +13,6 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Sample {
     /// User and system time of the process itself.
     pub cpu: Duration,
-    /// User and system time of the waited-for children.
-    pub children_cpu: Duration,
     /// Resident memory now, in bytes.
     pub rss: u64,
     /// The highest resident memory so far, in bytes.
@@ -45,13 +43,29 @@ impl Sample {
         let rollup = read("smaps_rollup").unwrap_or_default();
         Ok(Self {
             cpu: ticks(11) + ticks(12),
-            children_cpu: ticks(13) + ticks(14),
             rss: kilobytes(&status, "VmRSS:"),
             peak_rss: kilobytes(&status, "VmHWM:"),
             pss: kilobytes(&rollup, "Pss:"),
             private: kilobytes(&rollup, "Private_Clean:") + kilobytes(&rollup, "Private_Dirty:"),
         })
     }
+}
+
+/// Makes this process the parent of all its descendants that lose theirs, so that their CPU counts.
+pub fn inherit_orphans() -> TaskResult {
+    nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("cannot inherit orphans: {error}"))
+}
+
+/// Returns the user and system time of all descendants that have ended.
+pub fn cpu_of_ended() -> Duration {
+    let micros = |time: nix::sys::time::TimeVal| {
+        Duration::from_secs(time.tv_sec().unsigned_abs())
+            + Duration::from_micros(time.tv_usec().unsigned_abs())
+    };
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
+    usage.map_or(Duration::ZERO, |usage| {
+        micros(usage.user_time()) + micros(usage.system_time())
+    })
 }
 
 fn kilobytes(text: &str, name: &str) -> u64 {

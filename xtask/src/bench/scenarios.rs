@@ -108,11 +108,17 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measu
     let wall = scene.elapsed();
     let used = scene.sample()?;
     let written = sample::bytes_below(&scene.root().join("home"));
-    scene.stop();
+    let printed = std::fs::metadata(lines.path()).map_or(0, |file| file.len());
+    if written < printed * extent.sessions as u64 {
+        return Err(format!(
+            "the agents did not print all events: only {written} bytes were written"
+        ));
+    }
+    let total = scene.stop();
     Ok(Measured::from([
         (Key::EventsWall, vec![wall.as_secs_f64()]),
+        (Key::EventsTotalCpu, vec![total.as_secs_f64()]),
         (Key::EventsCpu, vec![used.cpu.as_secs_f64()]),
-        (Key::EventsChildrenCpu, vec![used.children_cpu.as_secs_f64()]),
         (Key::EventsPeak, vec![megabytes(used.peak_rss)]),
         (Key::EventsWritten, vec![megabytes(written)]),
     ]))
@@ -135,9 +141,10 @@ fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measur
     sleep(Duration::from_secs(6));
     let used = scene.sample()?;
     let shims = scene.shims_pss();
-    scene.stop();
+    let total = scene.stop();
     Ok(Measured::from([
         (Key::CrowdStarted, vec![started.as_secs_f64()]),
+        (Key::CrowdTotalCpu, vec![total.as_secs_f64()]),
         (Key::CrowdCpu, vec![used.cpu.as_secs_f64()]),
         (Key::CrowdPeak, vec![megabytes(used.peak_rss)]),
         (Key::CrowdShims, vec![megabytes(shims)]),
@@ -205,7 +212,9 @@ fn observe(
     let before: Vec<_> = scenes.iter().map(Scene::sample).collect();
     sleep(observed);
     let after: Vec<_> = scenes.iter().map(Scene::sample).collect();
-    scenes.into_iter().for_each(Scene::stop);
+    for scene in scenes {
+        scene.stop();
+    }
     let samples = before.into_iter().zip(after);
     samples
         .map(|(before, after)| {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -26,6 +27,8 @@ pub struct Subject {
     /// The name in the table.
     pub name: &'static str,
     pub program: PathBuf,
+    /// Whether it runs agents in a sandbox.
+    pub has_sandbox: bool,
 }
 
 /// The parameters of a scenario.
@@ -64,6 +67,8 @@ pub struct Scene {
     daemon: Child,
     started: Instant,
     started_unix: Duration,
+    /// The CPU of all earlier scenes.
+    cpu_before: Duration,
 }
 
 impl Scene {
@@ -92,10 +97,14 @@ impl Scene {
         let fill = |text: &str| text.replace("{scene}", &root.to_string_lossy());
         repo::write(&root.join("issues.json"), &setting.issues)?;
         repo::write(&root.join("agent"), &fill(&setting.agent))?;
-        repo::write(&root.join("workflow.yml"), &fill(&workflow(setting)))?;
+        repo::write(
+            &root.join("workflow.yml"),
+            &fill(&workflow(setting, subject.has_sandbox)),
+        )?;
         nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
             .map_err(|error| format!("cannot create a FIFO: {error}"))?;
         let started_unix = unix_now();
+        let cpu_before = sample::cpu_of_ended();
         let started = Instant::now();
         let daemon = run(root, &program)?;
         Ok(Self {
@@ -104,6 +113,7 @@ impl Scene {
             daemon,
             started,
             started_unix,
+            cpu_before,
         })
     }
 
@@ -275,9 +285,10 @@ impl Scene {
         shims.collect()
     }
 
-    /// Ends the daemon and all its processes.
-    pub fn stop(mut self) {
+    /// Ends the daemon and all its processes. Returns the CPU that all of them used.
+    pub fn stop(mut self) -> Duration {
         self.end();
+        sample::cpu_of_ended().saturating_sub(self.cpu_before)
     }
 
     fn end(&mut self) {
@@ -293,6 +304,10 @@ impl Scene {
         }
         let deadline = Instant::now() + STOP_WITHIN;
         loop {
+            // Orphans of the daemon.
+            while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
+                waitpid(None, Some(WaitPidFlag::WNOHANG))
+            {}
             let left = sample::processes_below(self.folder.path());
             if left.is_empty() || Instant::now() > deadline {
                 return;
@@ -311,7 +326,7 @@ impl Drop for Scene {
     }
 }
 
-fn workflow(setting: &Setting) -> String {
+fn workflow(setting: &Setting, has_sandbox: bool) -> String {
     let mut text = String::new();
     let Setting {
         pull,
@@ -321,11 +336,17 @@ fn workflow(setting: &Setting) -> String {
         ..
     } = setting;
     let grace = if *outlive { "\n  orphan_grace: 10m" } else { "" };
-    // Only keys that both programs know.
+    // The stand-ins leave their marks outside of the workspace.
+    let sandbox = if has_sandbox {
+        "    sandbox:\n      write: ['{scene}/marks']\n"
+    } else {
+        ""
+    };
+    // Otherwise only keys that both programs know.
     let _ = write!(
         text,
         "loop:\n  max_issue_concurrency: {concurrency}{grace}\nworkspace:\n  root: home/vik\n\
-         agents:\n  stand_in:\n    runtime: codex\n    model: m\n\
+         agents:\n  stand_in:\n    runtime: codex\n    model: m\n{sandbox}\
          issues:\n  pull:\n    command: {pull}\n    idle_sec: {idle_secs}\n\
          issue:\n  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
          hooks:\n        after_run: touch {{scene}}/marks/{{{{ issue.id }}}}.done\n"
