@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use vik_api::{RunView, Status};
 use vik_base::report::{ErrorCode, Failure, chain, ledger_failure};
-use vik_control::history::{StoredHistory, join};
+use vik_control::history::{StoredHistory, join, latest};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
-use vik_store::History;
 use vik_store::ledger::Reader;
+use vik_store::{History, StoreError};
 use vik_workflow::{WorkflowFile, absolute};
 use vik_workspace::{Layout, fs as private};
 
@@ -39,8 +39,13 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
 /// # Errors
 /// If the sessions cannot be read.
 pub fn read(root: &Path) -> Result<History, Failure> {
-    let history = History::read(&root.join("sessions"))
-        .map_err(|error| Failure::failed(ErrorCode::History, "cannot read the sessions", &error))?;
+    checked(History::read(&root.join("sessions")))
+}
+
+/// Warns of attempts that cannot be read.
+fn checked(history: Result<History, StoreError>) -> Result<History, Failure> {
+    let history =
+        history.map_err(|error| Failure::failed(ErrorCode::History, "cannot read the sessions", &error))?;
     for path in &history.unreadable {
         super::warn(&format!("warning: cannot read {}\n", path.display()));
     }
@@ -77,30 +82,43 @@ pub fn ledger(root: &Path) -> Option<Reader> {
     })
 }
 
-/// Returns the runs of one issue or of all issues, oldest first.
-///
-/// # Errors
-/// If the ledger cannot be read.
-pub fn runs(root: &Path, status: Option<&Status>, issue: Option<&IssueId>) -> Result<Vec<RunView>, Failure> {
-    runs_with(root, ledger(root).as_ref(), status, issue)
+/// The runs to return.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection<'a> {
+    All,
+    /// The latest ones, at most this many.
+    Latest(u32),
+    Issue(&'a IssueId),
 }
 
-/// As [`runs`], with a ledger that is already open.
+/// Returns runs of a workflow, oldest first, and whether earlier ones are left out.
 ///
 /// # Errors
-/// If the ledger cannot be read.
-pub fn runs_with(
-    root: &Path,
+/// If the sessions or the ledger cannot be read.
+pub fn runs(
+    workflow: &Path,
     ledger: Option<&Reader>,
     status: Option<&Status>,
-    issue: Option<&IssueId>,
-) -> Result<Vec<RunView>, Failure> {
-    let mut past = read(root)?;
-    past.attempts
-        .retain(|attempt| issue.is_none_or(|issue| attempt.record.issue_id == *issue));
+    selection: Selection<'_>,
+) -> Result<(Vec<RunView>, bool), Failure> {
+    let root = root(workflow)?;
+    let layout = Layout::at(&absolute(workflow), &root);
+    let (past, issue) = match (selection, ledger) {
+        (Selection::Latest(max), Some(ledger)) => {
+            let (mut runs, more) =
+                latest(&layout, ledger, status, max).map_err(|error| ledger_failure(&error))?;
+            runs.reverse();
+            return Ok((runs, more));
+        }
+        (Selection::Issue(issue), _) => {
+            let history = History::of_issue(&layout.issue_sessions_dir(issue));
+            (checked(history)?, Some(issue))
+        }
+        (Selection::All | Selection::Latest(_), _) => (read(&root)?, None),
+    };
     let books = match ledger {
         Some(ledger) => StoredHistory::read(ledger, issue).map_err(|error| ledger_failure(&error))?,
         None => StoredHistory::default(),
     };
-    Ok(join(&past.attempts, &books, status))
+    Ok((join(&past.attempts, &books, status), false))
 }

@@ -9,7 +9,8 @@ use vik_base::report::{Exit, cost_sum, one_line, table, tokens};
 use vik_core::duration::Span;
 use vik_core::ids::IssueId;
 
-use super::{CliResult, history, print, print_json};
+use super::history::{self, Selection};
+use super::{CliResult, print, print_json};
 
 /// `vik runs`
 #[derive(Debug, Args)]
@@ -20,22 +21,43 @@ pub struct RunsArgs {
     /// Show only the runs of this issue
     #[arg(long, value_name = "ID")]
     pub issue: Option<String>,
+    /// Show only the latest N runs; 0 shows all of them [default: 100; with --json or --issue: all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u32>,
 }
+
+/// The number of runs that a table shows.
+const LIMIT: u32 = 100;
 
 /// Lists runs, oldest first.
 pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
     let issue = args.issue.as_deref().map(IssueId::from);
-    let runs = history::runs(
-        &history::root(workflow)?,
-        history::status(workflow).as_ref(),
-        issue.as_ref(),
-    )?;
+    let default = if args.json || issue.is_some() { 0 } else { LIMIT };
+    let limit = args.limit.unwrap_or(default);
+    let selection = match (&issue, limit) {
+        (Some(issue), _) => Selection::Issue(issue),
+        (None, 0) => Selection::All,
+        (None, limit) => Selection::Latest(limit),
+    };
+    let ledger = history::ledger(&history::root(workflow)?);
+    let status = history::status(workflow);
+    let (mut runs, mut has_more) = history::runs(workflow, ledger.as_ref(), status.as_ref(), selection)?;
+    // Not every selection is limited when it is read.
+    if limit > 0 && runs.len() > limit as usize {
+        runs.drain(..runs.len() - limit as usize);
+        has_more = true;
+    }
     if args.json {
         print_json(&runs);
     } else if runs.is_empty() {
         print("no runs yet\n");
     } else {
         print(&text(&runs));
+        if has_more {
+            print(
+                "\nearlier runs are not shown; `--limit 0` shows all, and `--issue ID` those of one issue\n",
+            );
+        }
     }
     Ok(Exit::Done)
 }

@@ -281,6 +281,22 @@ fn listings_show_the_work_of_a_running_daemon() {
         .collect();
     assert_settled!(&world, &status, "status");
     assert_settled!(&world, &world.vik(&["runs"]).expect(0).out, "runs");
+    let latest = world.vik(&["runs", "--limit", "1"]).expect(0).out;
+    assert!(latest.contains("run ") && !latest.contains("park"), "{latest}");
+    assert!(
+        latest.contains("earlier runs are not shown; `--limit 0` shows all"),
+        "{latest}"
+    );
+    let all = world.vik(&["runs", "--limit", "0"]).expect(0).out;
+    assert_eq!(all, world.vik(&["runs", "--limit", "3"]).expect(0).out);
+    let latest = world.vik(&["runs", "--json", "--limit", "2"]).expect(0).json();
+    let ids: Vec<_> = latest
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["issue_id"])
+        .collect();
+    assert_eq!(ids, ["wait", "run"]);
     assert_settled!(&world, &world.vik(&["show", "park"]).expect(0).out, "show");
     assert_settled!(
         &world,

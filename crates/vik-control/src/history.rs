@@ -151,11 +151,12 @@ pub fn join(attempts: &[PastAttempt], books: &StoredHistory, status: Option<&Sta
         runs[index].issue_title.clone_from(&record.issue_title);
         runs[index].attempts.push(view(attempt, books, status));
     }
-    for run in &mut runs {
+    for (id, index) in run_indexes {
+        let run = &mut runs[index];
         run.outcome = run.attempts.last().and_then(|attempt| attempt.outcome);
         run.state = match status {
             Some(status) => state(run, status),
-            None => stored_state(run, books),
+            None => stored_state(id, books),
         };
     }
     runs
@@ -253,13 +254,8 @@ fn has_shim(attempt: &PastAttempt) -> bool {
 }
 
 /// Returns the state of a run while no daemon runs: a parked or waiting run keeps its state.
-fn stored_state(run: &RunView, books: &StoredHistory) -> RunState {
-    let phase = books
-        .phases
-        .iter()
-        .find(|(id, _)| id.to_string() == run.run_id)
-        .map(|(_, phase)| phase.as_str());
-    match phase {
+fn stored_state(run: RunId, books: &StoredHistory) -> RunState {
+    match books.phases.get(&run).map(String::as_str) {
         Some("parked") => RunState::Parked,
         Some("active" | "settling" | "backing_off") => RunState::Waiting,
         _ => RunState::Ended,

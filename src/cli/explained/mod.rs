@@ -25,7 +25,8 @@ use vik_daemon::{Instance, Presence};
 use vik_orchestrator::api_view;
 use vik_workflow::WorkflowFile;
 
-use super::{client, history, warn};
+use super::history::{self, Selection};
+use super::{client, warn};
 
 /// The maximum number of decisions in the output.
 const MAX_DECISIONS: u32 = 200;
@@ -49,7 +50,7 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if let Some(explanation) = &mut now {
         explain_no_stage(path, explanation);
     }
-    let runs = history::runs_with(&root, ledger.as_ref(), None, Some(issue))?;
+    let (runs, _) = history::runs(path, ledger.as_ref(), None, Selection::Issue(issue))?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));

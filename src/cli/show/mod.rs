@@ -16,7 +16,8 @@ use vik_core::ids::IssueId;
 use vik_workflow::absolute;
 
 use self::timeline::{TimelineInput, timeline};
-use super::{CliResult, explained, history, print, print_json};
+use super::history::{self, Selection};
+use super::{CliResult, explained, print, print_json};
 
 /// `vik show`
 #[derive(Debug, Args)]
@@ -61,10 +62,13 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
 }
 
 fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure> {
-    let found = history::runs(
-        &history::root(workflow)?,
-        history::status(workflow).as_ref(),
-        Some(issue),
+    let ledger = history::ledger(&history::root(workflow)?);
+    let status = history::status(workflow);
+    let (found, _) = history::runs(
+        workflow,
+        ledger.as_ref(),
+        status.as_ref(),
+        Selection::Issue(issue),
     )?;
     if found.is_empty() {
         return Err(Failure::new(
