@@ -20,7 +20,7 @@ impl Masker {
     /// Masks the texts in JSON; numbers, order and white space stay unchanged. A text whose key
     /// marks it as a secret is treated as one. Text that is not JSON is masked as plain text.
     pub fn mask_json<'t>(&self, json: &'t str) -> Cow<'t, str> {
-        if self.has_none_in(json) {
+        if self.needs_no_masking(json) {
             return Cow::Borrowed(json);
         }
         self.mask_texts(json).unwrap_or_else(|| self.mask(json))

@@ -181,18 +181,20 @@ impl Masker {
         MaskStream::new(self.clone())
     }
 
-    /// Returns whether no text in this JSON has a secret. A cheap check: `true` is always right.
-    pub(crate) fn has_none_in(&self, json: &str) -> bool {
+    /// Returns whether no text in this JSON contains a secret. It is a quick check: `false` may be
+    /// wrong.
+    pub(crate) fn needs_no_masking(&self, json: &str) -> bool {
         let bytes = json.as_bytes();
-        let hides = |at: usize| matches!(bytes.get(at + 1), Some(b'u' | b'/'));
-        !memchr::memchr_iter(b'\\', bytes).any(hides)
+        let hides_marker = |at: usize| matches!(bytes.get(at + 1), Some(b'u' | b'/'));
+        !memchr::memchr_iter(b'\\', bytes).any(hides_marker)
             && self.known.as_ref().is_none_or(|known| !known.may_be_in(bytes))
             && Candidates::are_absent_in_json(json)
     }
 
     fn spans(&self, text: &str) -> Vec<Span<'_>> {
         let mut spans = self.known_in(text.as_bytes());
-        self.shapes(text.as_bytes(), &mut 0, [None; 2], true, |span| spans.push(span));
+        let candidates = Candidates::new(text.as_bytes(), true);
+        self.shapes(candidates, &mut 0, [None; 2], |span| spans.push(span));
         spans
     }
 
@@ -223,29 +225,15 @@ impl Masker {
     }
 
     /// Finds text that looks like a secret from a position on, which advances to the first
-    /// undecided one. `before` are the bytes before the text; `whole` states that nothing follows
-    /// it.
+    /// undecided one. `before` are the bytes before the text.
     pub(crate) fn shapes<'m>(
         &'m self,
-        text: &[u8],
-        from: &mut usize,
-        before: Before,
-        whole: bool,
-        emit: impl FnMut(Span<'m>),
-    ) {
-        self.shapes_at(Candidates::of(text, whole), text, from, before, whole, emit);
-    }
-
-    /// As [`shapes`](Self::shapes), at these candidates.
-    pub(crate) fn shapes_at<'m>(
-        &'m self,
         mut candidates: Candidates<'_>,
-        text: &[u8],
         from: &mut usize,
         before: Before,
-        whole: bool,
         mut emit: impl FnMut(Span<'m>),
     ) {
+        let (text, whole) = (candidates.text, candidates.whole);
         let mut candidate = 0..0;
         while *from < text.len() {
             if *from >= candidate.end {
@@ -288,15 +276,15 @@ impl Masker {
     }
 }
 
-/// The length of the parts of forms that are searched at first, in bytes.
-const PART: usize = 6;
+/// The length of the parts of forms that are searched first, in bytes.
+const PART_LEN: usize = 6;
 
-/// Returns a searcher of a part of each form: a text without any of the parts has no form. The parts
-/// are the same in JSON.
+/// Returns a searcher of a part of each form: a text that contains none of the parts contains no
+/// form. The parts are the same in JSON.
 fn searcher_of_parts<'f>(forms: impl Iterator<Item = &'f [u8]>) -> Option<Searcher> {
     let plain = |byte: &u8| !byte.is_ascii_control() && !matches!(byte, b'"' | b'\\');
     let parts: Option<BTreeSet<&[u8]>> = forms
-        .map(|form| form.windows(PART).find(|part| part.iter().all(plain)))
+        .map(|form| form.windows(PART_LEN).find(|part| part.iter().all(plain)))
         .collect();
     packed::Config::new().builder().extend(parts?).build()
 }

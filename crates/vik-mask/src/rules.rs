@@ -8,11 +8,10 @@ mod values;
 
 use std::ops::Range;
 
-pub(super) use self::values::secret_value;
 use self::values::{
-    alphanumeric, aws_id, base64, basic, bearer, dashed, dotted, identifier, jwt, last_base64_end, mixed,
-    run, slack, trimmed,
+    alphanumeric, aws_id, base64, basic, bearer, dotted, jwt, last_base64_end, mixed, run, slack, trimmed,
 };
+pub(super) use self::values::{dashed, identifier, secret_value};
 
 /// The maximum length of the name of a value, in bytes.
 pub(super) const MAX_NAME: usize = 64;
@@ -159,16 +158,6 @@ pub(super) fn names_key(name: &[u8]) -> bool {
             .is_some_and(|at| name[at..].eq_ignore_ascii_case(end))
     };
     names_secret(name) || ends(b"_key") || ends(b"_pat")
-}
-
-/// Returns whether a byte can be part of a name of a value.
-pub(super) fn in_name(byte: u8) -> bool {
-    dashed(byte)
-}
-
-/// Returns whether a byte can be part of a word, inside of which nothing starts.
-pub(super) fn in_word(byte: u8) -> bool {
-    identifier(byte)
 }
 
 /// Returns whether a text starts with the prefix of a token or the scheme of a login.

@@ -1,5 +1,6 @@
 //! Masking of text that arrives in pieces.
 
+use crate::candidates::Candidates;
 use crate::masker::{Before, Masker, Span, SpanKind, sort};
 
 /// Masks a text that arrives in pieces: text that may still become a secret is held back until it
@@ -68,11 +69,16 @@ impl MaskStream {
         let masker = self.masker.clone();
         let text = self.held.as_bytes();
         let shapes = &mut self.shapes;
-        masker.shapes(text, &mut self.judged, self.before, whole, |span| {
-            if let SpanKind::Shape(kind) = span.kind {
-                shapes.push((span.start, span.end, kind));
-            }
-        });
+        masker.shapes(
+            Candidates::new(text, whole),
+            &mut self.judged,
+            self.before,
+            |span| {
+                if let SpanKind::Shape(kind) = span.kind {
+                    shapes.push((span.start, span.end, kind));
+                }
+            },
+        );
         // Nothing is decided after the first uncertain position.
         let sure = if whole {
             text.len()

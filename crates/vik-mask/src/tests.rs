@@ -341,13 +341,13 @@ fn secret_cut_anywhere_gives_the_same() {
 }
 
 #[test]
-fn ordinary_json_passes_the_cheap_check() {
+fn ordinary_json_needs_no_masking() {
     let masker = known("correct horse battery");
     for json in [
         r#"{"type":"assistant","usage":{"input_tokens":10,"output_tokens":5},"text":"Look at src/main.rs\n"}"#,
         r#"{"monkey":"a task-list, a disk-image"}"#,
     ] {
-        assert!(masker.has_none_in(json), "{json}");
+        assert!(masker.needs_no_masking(json), "{json}");
     }
     for json in [
         r#"{"text":"correct horse battery"}"#,
@@ -355,7 +355,7 @@ fn ordinary_json_passes_the_cheap_check() {
         r#"{"text":"a\nsk-x"}"#,
         r#"{"text":"\u0073k-x"}"#,
     ] {
-        assert!(!masker.has_none_in(json), "{json}");
+        assert!(!masker.needs_no_masking(json), "{json}");
     }
 }
 
@@ -412,19 +412,19 @@ proptest! {
         let start = start.index(bytes.len() + 1);
         let found = |candidates| {
             let (mut from, mut spans) = (start, Vec::new());
-            masker.shapes_at(candidates, bytes, &mut from, [None; 2], whole, |span| {
+            masker.shapes(candidates, &mut from, [None; 2], |span| {
                 spans.push((span.start, span.end, format!("{:?}", span.kind)));
             });
             (from, spans)
         };
         prop_assert_eq!(
-            found(Candidates::of(bytes, whole)),
+            found(Candidates::new(bytes, whole)),
             found(Candidates::everywhere(bytes, whole))
         );
     }
 
     #[test]
-    fn cheap_check_of_json_leaves_out_no_secret(texts in proptest::collection::vec(texts(), 1..4), style in 0..3) {
+    fn quick_check_of_json_leaves_out_no_secret(texts in proptest::collection::vec(texts(), 1..4), style in 0..3) {
         let masker = known("correct horse battery");
         let json = match &texts[..] {
             [key, rest @ ..] => serde_json::json!({ key: rest, "text": key }).to_string(),
@@ -436,12 +436,12 @@ proptest! {
             _ => json.replace('e', "\\u0065").replace("\\\\u0065", "\\\\e"),
         };
         let without = masker.mask_texts(&json).unwrap_or_else(|| masker.mask(&json));
-        if masker.has_none_in(&json) {
+        if masker.needs_no_masking(&json) {
             prop_assert_eq!(without, json.as_str());
         }
         // Also where it is no JSON.
         let text = texts.concat();
-        if masker.has_none_in(&text) {
+        if masker.needs_no_masking(&text) {
             prop_assert_eq!(masker.mask(&text), text.as_str());
         }
     }

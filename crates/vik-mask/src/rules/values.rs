@@ -50,11 +50,11 @@ pub(super) fn alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
 }
 
-pub(super) fn identifier(byte: u8) -> bool {
+pub(crate) fn identifier(byte: u8) -> bool {
     alphanumeric(byte) || byte == b'_'
 }
 
-pub(super) fn dashed(byte: u8) -> bool {
+pub(crate) fn dashed(byte: u8) -> bool {
     identifier(byte) || byte == b'-'
 }
 
