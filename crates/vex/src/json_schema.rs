@@ -1,6 +1,7 @@
 //! JSON Schema: validates arguments of tools and final answers.
 
 use std::error::Error;
+use std::fmt;
 
 use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
 use serde_json::Value;
@@ -33,6 +34,15 @@ pub struct Violation {
     pub message: String,
 }
 
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => f.write_str(&self.message),
+            path => write!(f, "{path}: {}", self.message),
+        }
+    }
+}
+
 /// Refuses references to other documents: a schema must not read files or addresses.
 struct NoLoader;
 
@@ -46,7 +56,7 @@ impl JsonSchema {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// Why it is no JSON Schema, has a regular expression that looks around, or refers to another
+    /// If it is not a JSON Schema, uses look-around in a regular expression, or refers to another
     /// document.
     pub fn new(schema: &Value) -> Result<Self, String> {
         let mut schemas = Schemas::new();
@@ -71,8 +81,8 @@ impl JsonSchema {
     }
 }
 
-impl std::fmt::Debug for JsonSchema {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for JsonSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JsonSchema").finish_non_exhaustive()
     }
 }
@@ -82,13 +92,8 @@ fn reason(error: &boon::CompileError) -> String {
         boon::CompileError::ValidationError { src, .. } => {
             let mut violations = Vec::new();
             collect(src, &mut violations);
-            let texts = violations
-                .iter()
-                .map(|Violation { path, message }| match path.as_str() {
-                    "" => message.clone(),
-                    path => format!("{path}: {message}"),
-                });
-            texts.collect::<Vec<_>>().join("; ")
+            let texts: Vec<_> = violations.iter().map(Violation::to_string).collect();
+            texts.join("; ")
         }
         boon::CompileError::LoadUrlError { src, .. } => src.to_string(),
         error => error.to_string().replace(ADDRESS, ""),
@@ -122,8 +127,7 @@ mod tests {
 
     fn violations(schema: &Value, value: &Value) -> Vec<String> {
         let violations = JsonSchema::new(schema).unwrap().violations(value);
-        let text = |violation: Violation| format!("{}: {}", violation.path, violation.message);
-        violations.into_iter().map(text).collect()
+        violations.iter().map(Violation::to_string).collect()
     }
 
     #[test]
@@ -145,12 +149,12 @@ mod tests {
                 "/a: must be >=1, but got 0",
                 "/b: value must be one of 'x', 'y'",
                 "/c: fits none of the alternatives (want string, but got number; want null, but got number)",
-                ": additionalProperties 'd/e' not allowed"
+                "additionalProperties 'd/e' not allowed"
             ]
         );
         assert_eq!(
             violations(&json!({"required": ["a"]}), &json!({})),
-            [": missing properties 'a'"]
+            ["missing properties 'a'"]
         );
     }
 
@@ -160,6 +164,20 @@ mod tests {
             let error = JsonSchema::new(&json!({"$ref": reference})).unwrap_err();
             assert!(error.contains("only references inside of it"), "{error}");
         }
+    }
+
+    #[test]
+    fn schema_follows_references_to_itself_and_to_known_drafts() {
+        let schema = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": "https://example.com/answer.json",
+            "properties": {"a": {"$ref": "https://example.com/answer.json#/definitions/a"}},
+            "definitions": {"a": {"type": "string"}}
+        });
+        assert_eq!(
+            violations(&schema, &json!({"a": 1})),
+            ["/a: want string, but got number"]
+        );
     }
 
     #[test]

@@ -69,14 +69,9 @@ impl OutputSchema {
     pub fn check(&self, answer: &str) -> Result<Value, String> {
         let value: Value = serde_json::from_str(json_of(answer))
             .map_err(|error| format!("it is not one JSON value and nothing else: {error}"))?;
-        let violations = self.compiled.violations(&value).into_iter();
-        let wrong: Vec<String> = violations
-            .take(MAX_ERRORS)
-            .map(|violation| match violation.path.as_str() {
-                "" => violation.message,
-                path => format!("{path}: {}", violation.message),
-            })
-            .collect();
+        let violations = self.compiled.violations(&value);
+        let wrong = violations.iter().take(MAX_ERRORS);
+        let wrong: Vec<String> = wrong.map(ToString::to_string).collect();
         if wrong.is_empty() {
             Ok(value)
         } else {
