@@ -66,7 +66,7 @@ impl Document {
             path: path.to_owned(),
             line,
             reason,
-            hint: hint.into(),
+            hint: Some(hint.into()),
         };
         let (front, front_line, body) = split(&text).map_err(|(line, reason)| {
             broken(
@@ -79,7 +79,7 @@ impl Document {
             path: path.to_owned(),
             line: error.line as usize + front_line - 1,
             reason: error.message,
-            hint: error.hint.map_or("correct the YAML".into(), Into::into),
+            hint: error.hint.map(Into::into),
         })?;
         Ok(Self {
             text,
@@ -115,7 +115,7 @@ impl Document {
             path: path.to_owned(),
             line,
             reason,
-            hint: hint.into(),
+            hint: Some(hint.into()),
         };
         let line = |entry: &Entry| entry.key_place.line as usize + self.front_line - 1;
         let text = |key: &'static str, hint| -> Result<Option<(String, usize)>, BrokenFile> {

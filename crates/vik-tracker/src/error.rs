@@ -15,7 +15,7 @@ pub struct BrokenFile {
     pub line: usize,
     pub reason: String,
     /// What to do about it.
-    pub hint: Cow<'static, str>,
+    pub hint: Option<Cow<'static, str>>,
 }
 
 /// Why a command of the tracker failed.
@@ -123,7 +123,7 @@ impl TrackerError {
             Self::Open { .. } => {
                 "`vik issue new TITLE` creates the folder; --dir or VIK_ISSUES_DIR selects another one"
             }
-            Self::Broken(broken) => &broken.hint,
+            Self::Broken(broken) => return broken.hint.as_deref(),
             Self::NotFound { .. } => "run `vik issue list` to see all ids",
             Self::Ambiguous { .. } => "change one of the ids",
             Self::IdInUse { .. } => "omit --id to use the next free number",

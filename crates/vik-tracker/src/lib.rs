@@ -133,7 +133,7 @@ impl Tracker {
                             issue.id,
                             first.get().display()
                         ),
-                        hint: "change one of the ids".into(),
+                        hint: Some("change one of the ids".into()),
                     }),
                 },
                 Err(broken) => listing.broken.push(broken),

@@ -136,7 +136,7 @@ impl Store {
             path: path.clone(),
             line: 1,
             reason,
-            hint: hint.into(),
+            hint: Some(hint.into()),
         };
         let bytes = open_folder(&self.dir)
             .and_then(|dir| untrusted::read_at(dir, Path::new(name), MAX_BYTES))
@@ -155,7 +155,7 @@ impl Store {
                 path: path.clone(),
                 line,
                 reason: "not valid UTF-8".to_owned(),
-                hint: "save the file as UTF-8".into(),
+                hint: Some("save the file as UTF-8".into()),
             }
         })
     }

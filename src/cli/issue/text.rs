@@ -5,12 +5,11 @@ use std::io::Write;
 use vik_tracker::{BrokenFile, TrackedIssue};
 
 pub fn report_broken(err: &mut dyn Write, broken: &BrokenFile) -> std::io::Result<()> {
-    writeln!(
-        err,
-        "skipped {}\n  hint: {}",
-        clean(&broken.to_string()),
-        broken.hint
-    )
+    writeln!(err, "skipped {}", clean(&broken.to_string()))?;
+    match &broken.hint {
+        Some(hint) => writeln!(err, "  hint: {}", clean(hint)),
+        None => Ok(()),
+    }
 }
 
 pub fn array(out: &mut dyn Write, issues: &[&TrackedIssue]) -> std::io::Result<()> {
