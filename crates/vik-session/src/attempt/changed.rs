@@ -264,3 +264,24 @@ impl SnapshotContext {
 fn read_snapshot(path: &Path) -> Option<Snapshot> {
     serde_json::from_slice(&private::read(path).ok()?).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_snapshot_is_read_by_and_from_the_version_without_trace_end() {
+        let base = Base {
+            head: Some("a".repeat(40)),
+            snapshot: Snapshot::default(),
+        };
+        let older = serde_json::to_vec(&base).unwrap();
+        let before: Before = serde_json::from_slice(&older).unwrap();
+        assert_eq!((before.trace_end, &before.base), (0, &base));
+        let newer = serde_json::to_vec(&Before { trace_end: 7, base }).unwrap();
+        let read: Base = serde_json::from_slice(&newer).unwrap();
+        assert_eq!(read, before.base);
+        let TraceEnd { trace_end } = serde_json::from_slice(&newer).unwrap();
+        assert_eq!(trace_end, 7);
+    }
+}
