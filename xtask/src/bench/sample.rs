@@ -52,8 +52,14 @@ impl Sample {
 }
 
 /// Makes this process the parent of all its descendants that lose theirs, so that their CPU counts.
+#[cfg(target_os = "linux")]
 pub fn inherit_orphans() -> TaskResult {
     nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("cannot inherit orphans: {error}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn inherit_orphans() -> TaskResult {
+    Err("only Linux lets a process inherit orphans".to_owned())
 }
 
 /// Returns the user and system time of all descendants that have ended.
