@@ -8,7 +8,7 @@ use vik_control::history::{StoredHistory, join, latest};
 use vik_core::ids::IssueId;
 use vik_daemon::Instance;
 use vik_store::ledger::Reader;
-use vik_store::{History, StoreError};
+use vik_store::{History, PastAttempt};
 use vik_workflow::{WorkflowFile, absolute};
 use vik_workspace::{Layout, fs as private};
 
@@ -34,22 +34,29 @@ pub fn root(workflow: &Path) -> Result<PathBuf, Failure> {
     Ok(layout.root().to_owned())
 }
 
-/// Returns all attempts of a workflow, oldest first.
+/// Returns the paths of a workflow's files.
+///
+/// # Errors
+/// If the home of the workflow cannot be determined.
+pub fn layout(workflow: &Path) -> Result<Layout, Failure> {
+    Ok(Layout::at(&absolute(workflow), &root(workflow)?))
+}
+
+/// Returns the attempts of one issue or of all issues, oldest first.
 ///
 /// # Errors
 /// If the sessions cannot be read.
-pub fn read(root: &Path) -> Result<History, Failure> {
-    checked(History::read(&root.join("sessions")))
-}
-
-/// Warns of attempts that cannot be read.
-fn checked(history: Result<History, StoreError>) -> Result<History, Failure> {
+pub fn attempts(layout: &Layout, issue: Option<&IssueId>) -> Result<Vec<PastAttempt>, Failure> {
+    let history = match issue {
+        Some(issue) => History::of_issue(&layout.issue_sessions_dir(issue)),
+        None => History::read(&layout.sessions_dir()),
+    };
     let history =
         history.map_err(|error| Failure::failed(ErrorCode::History, "cannot read the sessions", &error))?;
     for path in &history.unreadable {
         super::warn(&format!("warning: cannot read {}\n", path.display()));
     }
-    Ok(history)
+    Ok(history.attempts)
 }
 
 /// Returns the paths of the censuses in a home: those of attempts whose processes are not proven to
@@ -96,29 +103,22 @@ pub enum Selection<'a> {
 /// # Errors
 /// If the sessions or the ledger cannot be read.
 pub fn runs(
-    workflow: &Path,
+    layout: &Layout,
     ledger: Option<&Reader>,
     status: Option<&Status>,
     selection: Selection<'_>,
 ) -> Result<(Vec<RunView>, bool), Failure> {
-    let root = root(workflow)?;
-    let layout = Layout::at(&absolute(workflow), &root);
-    let (past, issue) = match (selection, ledger) {
-        (Selection::Latest(max), Some(ledger)) => {
-            let (mut runs, more) =
-                latest(&layout, ledger, status, max).map_err(|error| ledger_failure(&error))?;
-            runs.reverse();
-            return Ok((runs, more));
-        }
-        (Selection::Issue(issue), _) => {
-            let history = History::of_issue(&layout.issue_sessions_dir(issue));
-            (checked(history)?, Some(issue))
-        }
-        (Selection::All | Selection::Latest(_), _) => (read(&root)?, None),
+    let failure = |error| ledger_failure(&error);
+    if let (Selection::Latest(max), Some(ledger)) = (selection, ledger) {
+        let (mut runs, has_more) = latest(layout, ledger, status, max).map_err(failure)?;
+        runs.reverse();
+        return Ok((runs, has_more));
+    }
+    let issue = match selection {
+        Selection::Issue(issue) => Some(issue),
+        Selection::All | Selection::Latest(_) => None,
     };
-    let books = match ledger {
-        Some(ledger) => StoredHistory::read(ledger, issue).map_err(|error| ledger_failure(&error))?,
-        None => StoredHistory::default(),
-    };
-    Ok((join(&past.attempts, &books, status), false))
+    let stored = ledger.map(|ledger| StoredHistory::read(ledger, issue));
+    let stored = stored.transpose().map_err(failure)?.unwrap_or_default();
+    Ok((join(&attempts(layout, issue)?, &stored, status), false))
 }

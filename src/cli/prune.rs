@@ -72,9 +72,9 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);
     let now = Timestamp::now();
     let oldest = now.checked_sub(age).unwrap_or(Timestamp::MIN);
-    let past = history::read(layout.root())?;
+    let past = history::attempts(layout, None)?;
     let mut by_issue: BTreeMap<&IssueId, Vec<&PastAttempt>> = BTreeMap::new();
-    for attempt in &past.attempts {
+    for attempt in &past {
         by_issue
             .entry(&attempt.record.issue_id)
             .or_default()

@@ -39,9 +39,10 @@ pub fn run(workflow: &Path, args: &RunsArgs) -> CliResult {
         (None, 0) => Selection::All,
         (None, limit) => Selection::Latest(limit),
     };
-    let ledger = history::ledger(&history::root(workflow)?);
+    let layout = history::layout(workflow)?;
+    let ledger = history::ledger(layout.root());
     let status = history::status(workflow);
-    let (mut runs, mut has_more) = history::runs(workflow, ledger.as_ref(), status.as_ref(), selection)?;
+    let (mut runs, mut has_more) = history::runs(&layout, ledger.as_ref(), status.as_ref(), selection)?;
     // Not every selection is limited when it is read.
     if limit > 0 && runs.len() > limit as usize {
         runs.drain(..runs.len() - limit as usize);

@@ -40,8 +40,8 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if let Some(explained) = ask(path, issue)? {
         return Ok(explained);
     }
-    let root = history::root(path)?;
-    let ledger = history::ledger(&root);
+    let layout = history::layout(path)?;
+    let ledger = history::ledger(layout.root());
     let (mut now, mut decisions) = (None, Vec::new());
     if let Some(ledger) = &ledger {
         now = from_ledger(path, ledger, issue)?;
@@ -50,7 +50,7 @@ pub fn load(path: &Path, issue: &IssueId) -> Result<Explained, Failure> {
     if let Some(explanation) = &mut now {
         explain_no_stage(path, explanation);
     }
-    let (runs, _) = history::runs(path, ledger.as_ref(), None, Selection::Issue(issue))?;
+    let (runs, _) = history::runs(&layout, ledger.as_ref(), None, Selection::Issue(issue))?;
     let known = decisions.iter().any(|decision| decision.issue.is_some());
     if now.is_none() && runs.is_empty() && !known {
         return Err(unknown(path, issue));

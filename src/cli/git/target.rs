@@ -31,7 +31,7 @@ impl Target {
             Some(path) if workflow == Path::new("./workflow.yml") => PathBuf::from(path),
             _ => workflow.to_owned(),
         };
-        let layout = Layout::at(&vik_workflow::absolute(&workflow), &history::root(&workflow)?);
+        let layout = history::layout(&workflow)?;
         let workspace = vik_workspace::open(&layout, &issue)
             .map_err(|error| Failure::failed(ErrorCode::GitWorkspace, "cannot open the workspace", &error))?
             .ok_or_else(|| {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vik_base::report::{ErrorCode, Exit, Failure, colored, stdout_width};
+use vik_core::ids::IssueId;
 use vik_store::PastAttempt;
 
 use self::style::OutputStyle;
@@ -28,22 +29,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Prints logs. With `--follow` it continues until it is interrupted or the selected sessions have
 /// ended.
 pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
-    let root = history::root(workflow)?;
+    let layout = history::layout(workflow)?;
+    let issue = args.issue.as_deref().map(IssueId::from);
     if args.raw && !args.unmasked {
         raw::resolve_secrets(workflow)?;
     }
     let mut open: HashMap<PathBuf, Tail> = HashMap::new();
     let selected = |attempt: &PastAttempt| {
-        args.issue
-            .as_ref()
-            .is_none_or(|issue| attempt.record.issue_id.as_str() == issue)
-            && args.session.as_ref().is_none_or(|session| {
-                attempt
-                    .record
-                    .session_id
-                    .to_string()
-                    .starts_with(session.as_str())
-            })
+        args.session.as_ref().is_none_or(|session| {
+            let id = attempt.record.session_id.to_string();
+            id.starts_with(session.as_str())
+        })
     };
     let has_filter = args.issue.is_some() || args.session.is_some();
     let mut transcript = Transcript::new(OutputStyle {
@@ -53,7 +49,7 @@ pub fn run(workflow: &Path, args: &LogsArgs) -> CliResult {
     });
     let mut is_first = true;
     loop {
-        let mut attempts = history::read(&root)?.attempts;
+        let mut attempts = history::attempts(&layout, issue.as_ref())?;
         attempts.retain(selected);
         if is_first && attempts.is_empty() && (has_filter || !args.follow) {
             return Err(

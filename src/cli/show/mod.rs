@@ -62,14 +62,10 @@ pub fn run(workflow: &Path, args: &ShowArgs) -> CliResult {
 }
 
 fn known_runs(workflow: &Path, issue: &IssueId) -> Result<Vec<RunView>, Failure> {
-    let ledger = history::ledger(&history::root(workflow)?);
+    let layout = history::layout(workflow)?;
+    let ledger = history::ledger(layout.root());
     let status = history::status(workflow);
-    let (found, _) = history::runs(
-        workflow,
-        ledger.as_ref(),
-        status.as_ref(),
-        Selection::Issue(issue),
-    )?;
+    let (found, _) = history::runs(&layout, ledger.as_ref(), status.as_ref(), Selection::Issue(issue))?;
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
