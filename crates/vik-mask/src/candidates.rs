@@ -160,11 +160,9 @@ impl<'t> Candidates<'t> {
             // The rule begins at the first of five dashes.
             b'-' => Some(at.saturating_sub(4)),
             _ => {
-                let is_start = !self.is_inside_identifier(at);
-                if is_start && rules::starts_token_or_login(&text[at..]) {
-                    return Some(at);
-                }
-                self.ends_secret_name(marker.end).then(|| {
+                let starts = !self.is_inside_identifier(at) && rules::starts_token_or_login(&text[at..]);
+                // Both can be a part of a longer name.
+                (starts || self.ends_secret_name(marker.end)).then(|| {
                     let before = text[..at].iter().rev().take(MAX_NAME);
                     at - before.take_while(|byte| dashed(**byte)).count()
                 })
