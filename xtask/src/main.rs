@@ -8,8 +8,10 @@
 
 mod bench;
 mod chaos;
+mod chart;
 mod fuzz;
 mod generate;
+mod interrupt;
 mod live;
 mod repo;
 mod simulate;

@@ -1,10 +1,13 @@
 //! `cargo xtask bench`: whole processes, this Vik and the published vik 0.1.3 alternately, on one
 //! machine in one run.
 
-mod metric;
-mod sample;
+mod bounds;
+mod limits;
+pub mod metric;
+pub mod sample;
 mod scenarios;
-mod scene;
+pub mod scene;
+mod sessions;
 mod vex;
 mod watched;
 
@@ -15,13 +18,17 @@ use clap::{Args, Subcommand};
 
 use self::metric::Measured;
 use self::scenarios::{Extent, Scenario};
-use self::scene::Subject;
+use self::scene::{Sandbox, Subject};
+use crate::chart::{self, Chart};
+use crate::interrupt;
 use crate::repo::{self, TaskResult};
 
 /// The version that is measured for comparison.
 const PREDECESSOR: &str = "0.1.3";
-/// The page of the table, and the marks around it.
+/// The page of the tables, and its folder of plots.
 const PAGE: &str = "docs/performance.md";
+const PLOTS: &str = "performance";
+/// The marks around the table of the daemon.
 const MARKS: (&str, &str) = (
     "<!-- begin: cargo xtask bench -->",
     "<!-- end: cargo xtask bench -->",
@@ -51,20 +58,28 @@ pub struct BenchArgs {
     /// Write the table to docs/performance.md; requires all scenarios
     #[arg(long, conflicts_with_all = ["scenarios", "alone"])]
     write: bool,
+    /// Measure only what CI enforces: CPU of 500 starts and of many events, relative to vik 0.1.3;
+    /// fail if a ratio is a third above its bound
+    #[arg(long, conflicts_with_all = ["scenarios", "alone", "write"])]
+    short: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Other {
     /// Compare vex with Codex CLI and Claude Code on a scripted model
     Vex(vex::VexBenchArgs),
+    /// Measure memory, CPU, adoption and stop by the number of live sessions
+    Sessions(sessions::SessionsArgs),
 }
 
 pub fn run(args: &BenchArgs) -> TaskResult {
     if !cfg!(target_os = "linux") {
         return Err("the benchmark requires Linux, because it reads /proc".to_owned());
     }
-    if let Some(Other::Vex(args)) = &args.other {
-        return vex::run(args);
+    match &args.other {
+        Some(Other::Vex(args)) => return vex::run(args),
+        Some(Other::Sessions(args)) => return sessions::run(args),
+        None => {}
     }
     sample::inherit_orphans()?;
     let extent = Extent {
@@ -77,18 +92,17 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         waiting_sessions: 1_000,
         events_printed: 100,
     };
-    let program = args.vik.clone().map_or_else(|| repo::release("vik", "vik"), Ok)?;
-    let ours = Subject {
-        name: "vik",
-        program,
-        has_sandbox: true,
-    };
-    let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     let theirs = if args.alone {
         None
     } else {
         predecessor(args.predecessor.as_deref())
     };
+    if args.short && theirs.is_none() {
+        println!("skipped: the comparison with vik {PREDECESSOR}: it cannot be installed");
+        return Ok(());
+    }
+    let ours = ours(args.vik.as_deref())?;
+    let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     let subjects: Vec<&Subject> = std::iter::once(&ours).chain(&theirs).collect();
     // Scenarios that are sensitive to load come first, the long wait last.
     let all = [
@@ -101,13 +115,41 @@ pub fn run(args: &BenchArgs) -> TaskResult {
         Scenario::Feed,
         Scenario::Idle,
     ];
-    let scenarios = if args.scenarios.is_empty() {
+    let scenarios = if args.short {
+        &[Scenario::Crowd, Scenario::Events]
+    } else if args.scenarios.is_empty() {
         &all[..]
     } else {
         &args.scenarios
     };
-    let mut measured = vec![Measured::new(); subjects.len()];
+    interrupt::watch()?;
     let rounds = usize::from(args.rounds);
+    let measured = measure(scenarios, &subjects, rounds, &helper, &extent)?;
+    if args.short {
+        println!("{}\n", repo::machine()?);
+        return bounds::check(&measured[0], &measured[1]);
+    }
+    let table = metric::table(&measured[0], measured.get(1), rounds);
+    println!("{}\n\n{table}", repo::machine()?);
+    if theirs.is_none() && !args.alone {
+        println!("warning: cannot install vik {PREDECESSOR}; the table has no comparison");
+    }
+    if args.write {
+        put_in_page(MARKS, &table, &[])
+    } else {
+        Ok(())
+    }
+}
+
+/// Measures all scenarios, in each round one program after the other.
+fn measure(
+    scenarios: &[Scenario],
+    subjects: &[&Subject],
+    rounds: usize,
+    helper: &Path,
+    extent: &Extent,
+) -> TaskResult<Vec<Measured>> {
+    let mut measured = vec![Measured::new(); subjects.len()];
     for scenario in scenarios {
         for round in 1..=rounds {
             for (nth, (subject, measured)) in subjects.iter().zip(&mut measured).enumerate() {
@@ -119,18 +161,23 @@ pub fn run(args: &BenchArgs) -> TaskResult {
                     subject.name,
                     repo::load_average()
                 );
-                for (key, values) in scenario.measure(subject, &helper, &extent)? {
+                for (key, values) in scenario.measure(subject, helper, extent)? {
                     measured.entry(key).or_default().extend(values);
                 }
             }
         }
     }
-    let table = metric::table(&measured[0], measured.get(1), rounds);
-    println!("{}\n\n{table}", repo::machine()?);
-    if theirs.is_none() && !args.alone {
-        println!("warning: cannot install vik {PREDECESSOR}; the table has no comparison");
-    }
-    if args.write { write(MARKS, &table) } else { Ok(()) }
+    Ok(measured)
+}
+
+/// Returns the Vik of this repository, built for release unless a program is given.
+pub fn ours(given: Option<&Path>) -> TaskResult<Subject> {
+    let program = given.map_or_else(|| repo::release("vik", "vik"), |program| Ok(program.to_owned()))?;
+    Ok(Subject {
+        name: "vik",
+        program,
+        sandbox: Sandbox::Default,
+    })
 }
 
 /// Returns the published predecessor, and installs it if it is missing; `None` if that fails.
@@ -140,7 +187,7 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
         return Some(Subject {
             name,
             program: program.to_owned(),
-            has_sandbox: false,
+            sandbox: Sandbox::Missing,
         });
     }
     let root = repo::target().join("bench").join(format!("vik-{PREDECESSOR}"));
@@ -160,12 +207,16 @@ fn predecessor(given: Option<&Path>) -> Option<Subject> {
     Some(Subject {
         name,
         program,
-        has_sandbox: false,
+        sandbox: Sandbox::Missing,
     })
 }
 
-/// Puts a table between its marks in the page.
-fn write(marks: (&str, &str), table: &str) -> TaskResult {
-    let path = repo::root().join(PAGE);
-    repo::put_between(&path, marks, &format!("{}\n\n{table}", repo::machine()?))
+/// Puts text with a table between its marks in the page, with plots below it.
+pub fn put_in_page(marks: (&str, &str), text: &str, charts: &[Chart]) -> TaskResult {
+    let page = repo::root().join(PAGE);
+    chart::write(charts, &page.with_file_name(PLOTS))?;
+    let images = chart::images(charts, PLOTS);
+    let separator = if images.is_empty() { "" } else { "\n" };
+    let text = format!("{}\n\n{text}{separator}{images}", repo::machine()?);
+    repo::put_between(&page, marks, &text)
 }

@@ -1,7 +1,11 @@
 //! Resource usage of a process, from the kernel. Linux only.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use nix::unistd::Pid;
 
 use crate::repo::TaskResult;
 
@@ -13,8 +17,12 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Sample {
     /// User and system time of the process itself.
     pub cpu: Duration,
+    /// User and system time of its descendants that have ended.
+    pub cpu_of_ended: Duration,
     /// Resident memory now, in bytes.
     pub rss: u64,
+    /// Resident memory that is no part of a file, in bytes.
+    pub anonymous: u64,
     /// The highest resident memory so far, in bytes.
     pub peak_rss: u64,
     /// Resident memory with shared pages divided among their users, in bytes.
@@ -42,13 +50,43 @@ impl Sample {
         let status = read("status")?;
         let rollup = read("smaps_rollup").unwrap_or_default();
         Ok(Self {
-            cpu: ticks(11) + ticks(12),
+            cpu: cpu(pid).unwrap_or(ticks(11) + ticks(12)),
+            cpu_of_ended: ticks(13) + ticks(14),
             rss: kilobytes(&status, "VmRSS:"),
+            anonymous: kilobytes(&status, "RssAnon:"),
             peak_rss: kilobytes(&status, "VmHWM:"),
             pss: kilobytes(&rollup, "Pss:"),
             private: kilobytes(&rollup, "Private_Clean:") + kilobytes(&rollup, "Private_Dirty:"),
         })
     }
+}
+
+/// Returns the user and system time of a process, with the precision of the scheduler.
+#[cfg(target_os = "linux")]
+pub fn cpu(pid: u32) -> Option<Duration> {
+    let clock = nix::time::clock_getcpuclockid(Pid::from_raw(pid.cast_signed())).ok()?;
+    clock.now().ok().map(Duration::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn cpu(_pid: u32) -> Option<Duration> {
+    None
+}
+
+/// Returns the user and system time that these processes have used so far.
+pub fn cpu_of(pids: &[u32]) -> Duration {
+    pids.iter().filter_map(|pid| cpu(*pid)).sum()
+}
+
+/// Returns the private memory of each of these processes.
+pub fn private_of(pids: &[u32]) -> Vec<u64> {
+    let private = |pid: &u32| Some(Sample::read(*pid).ok()?.private);
+    pids.iter().filter_map(private).collect()
+}
+
+/// Returns the number of open descriptors of a process.
+pub fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
 /// Makes this process the parent of all its descendants that lose theirs, so that their CPU counts.
@@ -118,13 +156,25 @@ pub fn files_below(folder: &Path, end: &str) -> Vec<PathBuf> {
 
 /// Returns the total bytes of all files below a folder.
 pub fn bytes_below(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return 0;
-    };
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(facts) if facts.is_dir() => bytes_below(&entry.path()),
-        Ok(facts) if facts.is_file() => facts.len(),
-        _ => 0,
-    };
-    entries.flatten().map(size).sum()
+    sum_below(folder, &|facts| if facts.is_file() { facts.len() } else { 0 })
+}
+
+/// Returns the bytes of the disk that everything below a folder occupies.
+pub fn disk_below(folder: &Path) -> u64 {
+    // The kernel counts in blocks of 512 bytes, whatever those of the file system are.
+    sum_below(folder, &|facts| facts.blocks() * 512)
+}
+
+fn sum_below(folder: &Path, size: &dyn Fn(&Metadata) -> u64) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let facts = entry.metadata().ok()?;
+        let below = if facts.is_dir() {
+            sum_below(&entry.path(), size)
+        } else {
+            0
+        };
+        Some(size(&facts) + below)
+    });
+    sizes.sum()
 }

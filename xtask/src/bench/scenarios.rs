@@ -1,16 +1,21 @@
 //! The scenarios that are measured.
 
 use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
 use super::metric::{Key, Measured};
 use super::sample::{self, Sample};
-use super::scene::{Scene, Setting, Subject};
+use super::scene::{Sandbox, Scene, Setting, Subject};
 use super::watched;
+use crate::interrupt::pause;
 use crate::repo::TaskResult;
+
+/// The time for new sessions to become silent.
+const SETTLE: Duration = Duration::from_secs(15);
+/// How long silent sessions are observed: several of the longest intervals of a shim.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// One question to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -124,29 +129,33 @@ fn events(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measu
     ]))
 }
 
+/// Measures 500 starts: with the default sandbox, and without one.
 fn crowd(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
     let setting = Setting {
         concurrency: u32::try_from(extent.crowd).unwrap_or(u32::MAX),
         ..Setting::holding(issues(extent.crowd, "todo"))
     };
-    let mut scene = Scene::start(subject, helper, &setting)?;
-    scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
-    let started = scene
-        .times("agent")
-        .into_iter()
-        .map(|(_, time)| time)
-        .max()
-        .unwrap_or_default();
-    // All sessions run; the resources of the start are released, and a pull was read beside them.
-    sleep(Duration::from_secs(6));
-    let used = scene.sample()?;
-    let shims = scene.shims_pss();
-    let total = scene.stop();
+    let run = |subject: &Subject| {
+        let mut scene = Scene::start(subject, helper, &setting)?;
+        scene.wait_for("agent", extent.crowd, Duration::from_secs(300))?;
+        let started = scene.last("agent");
+        // All sessions run; the resources of the start are released, and a pull was read beside them.
+        pause(Duration::from_secs(6))?;
+        let used = scene.sample()?;
+        let shims = scene.shims_pss();
+        TaskResult::Ok((started, used, shims, scene.stop()))
+    };
+    let (started, used, shims, total) = run(subject)?;
+    let without_sandbox = match subject.sandbox {
+        Sandbox::Missing | Sandbox::Off => total,
+        Sandbox::Default => run(&subject.without_sandbox())?.3,
+    };
     Ok(Measured::from([
         (Key::CrowdStarted, vec![started.as_secs_f64()]),
         (Key::CrowdTotalCpu, vec![total.as_secs_f64()]),
         (Key::CrowdCpu, vec![used.cpu.as_secs_f64()]),
         (Key::CrowdPeak, vec![megabytes(used.peak_rss)]),
+        (Key::CrowdOffCpu, vec![without_sandbox.as_secs_f64()]),
         (Key::CrowdShims, vec![megabytes(shims)]),
     ]))
 }
@@ -208,9 +217,9 @@ fn observe(
     let scenes = settings
         .map(|setting| Scene::start(subject, helper, &setting))
         .collect::<TaskResult<Vec<_>>>()?;
-    sleep(settle);
+    pause(settle)?;
     let before: Vec<_> = scenes.iter().map(Scene::sample).collect();
-    sleep(observed);
+    pause(observed)?;
     let after: Vec<_> = scenes.iter().map(Scene::sample).collect();
     for scene in scenes {
         scene.stop();
@@ -226,33 +235,33 @@ fn observe(
 }
 
 fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Measured> {
-    let lines = lines_of_agent(extent.events_printed)?;
-    let setting = Setting {
-        idle_secs: 60,
-        concurrency: u32::try_from(extent.waiting_sessions).unwrap_or(u32::MAX),
-        agent: format!("tell {} {{scene}}/gate", lines.path().display()),
-        outlive: true,
-        ..Setting::holding(issues(extent.waiting_sessions, "todo"))
-    };
-    let mut scene = Scene::start(subject, helper, &setting)?;
-    scene.wait_for("agent", extent.waiting_sessions, Duration::from_secs(300))?;
-    let started = scene.sample()?;
-    sleep(Duration::from_secs(10));
-    let used = scene.sample()?;
-    let idle = (used.cpu - started.cpu).as_secs_f64() / 10.0;
-    let events = (extent.waiting_sessions * extent.events_printed) as f64;
-    let shims = scene.shims_private();
-    let adopted = scene.kill_and_restart(extent.waiting_sessions)?;
+    let (sessions, events) = (extent.waiting_sessions, extent.events_printed);
+    let lines = lines_of_agent(events)?;
+    let (mut scene, living) = live(subject, helper, sessions, lines.path())?;
+    let printed = (sessions * events) as f64;
+    let adopted = scene.kill_and_restart(sessions)?;
     let after = scene.sample()?;
     let stopped = scene.stop_all()?;
+    let (scene, without_sandbox) = live(&subject.without_sandbox(), helper, sessions, lines.path())?;
+    scene.stop();
     Ok(Measured::from([
-        (Key::LivingRss, vec![megabytes(used.rss)]),
-        (Key::LivingPss, vec![megabytes(used.pss)]),
-        (Key::LivingCpu, vec![idle * 1000.0]),
-        (Key::LivingEvent, vec![used.cpu.as_secs_f64() * 1e6 / events]),
+        (Key::LivingStarted, vec![living.started.as_secs_f64()]),
+        (Key::LivingRss, vec![megabytes(living.daemon.rss)]),
+        (Key::LivingPss, vec![megabytes(living.daemon.pss)]),
+        (Key::LivingCpu, vec![living.daemon_cpu * 1000.0]),
+        (Key::LivingShimsCpu, vec![living.shims_cpu * 1000.0]),
+        (Key::LivingShimsOffCpu, vec![without_sandbox.shims_cpu * 1000.0]),
+        (
+            Key::LivingEvent,
+            vec![living.daemon.cpu.as_secs_f64() * 1e6 / printed],
+        ),
         (
             Key::LivingShim,
-            shims.into_iter().map(|bytes| bytes as f64 / 1e3).collect(),
+            living
+                .shims_private
+                .iter()
+                .map(|bytes| *bytes as f64 / 1e3)
+                .collect(),
         ),
         (Key::Adopted, adopted.iter().map(|time| millis(*time)).collect()),
         (Key::AdoptedRss, vec![megabytes(after.rss)]),
@@ -260,11 +269,58 @@ fn thousand(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<Mea
     ]))
 }
 
+/// Sessions that are silent after their first events.
+pub struct Living {
+    /// From the start of the daemon until all agents run.
+    pub started: Duration,
+    pub daemon: Sample,
+    /// The CPU of the daemon while all are silent, as a share of a core.
+    pub daemon_cpu: f64,
+    /// The CPU of all shims, likewise.
+    pub shims_cpu: f64,
+    /// The private memory of each shim, in bytes.
+    pub shims_private: Vec<u64>,
+    /// The number of all processes of the scenario.
+    pub processes: usize,
+    /// The number of open descriptors of the daemon.
+    pub descriptors: usize,
+}
+
+/// Starts sessions that print these lines and then wait, and measures them.
+pub fn live(subject: &Subject, helper: &Path, sessions: usize, lines: &Path) -> TaskResult<(Scene, Living)> {
+    let setting = Setting {
+        idle_secs: 60,
+        concurrency: u32::try_from(sessions).unwrap_or(u32::MAX),
+        agent: format!("tell {} {{scene}}/gate", lines.display()),
+        outlive: true,
+        ..Setting::holding(issues(sessions, "todo"))
+    };
+    let mut scene = Scene::start(subject, helper, &setting)?;
+    scene.wait_for("agent", sessions, Duration::from_secs(600))?;
+    let started = scene.last("agent");
+    // A new process tree is checked more often than one that has not changed for a while.
+    pause(SETTLE)?;
+    let shims = scene.shims();
+    let (daemon_before, shims_before) = (scene.sample()?, sample::cpu_of(&shims));
+    pause(SILENCE)?;
+    let (daemon, shims_cpu) = (scene.sample()?, sample::cpu_of(&shims) - shims_before);
+    let living = Living {
+        started,
+        daemon_cpu: (daemon.cpu - daemon_before.cpu).as_secs_f64() / SILENCE.as_secs_f64(),
+        shims_cpu: shims_cpu.as_secs_f64() / SILENCE.as_secs_f64(),
+        daemon,
+        shims_private: sample::private_of(&shims),
+        processes: sample::processes_below(scene.root()).len(),
+        descriptors: scene.descriptors(),
+    };
+    Ok((scene, living))
+}
+
 pub fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 

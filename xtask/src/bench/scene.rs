@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 
 use super::sample::{self, Sample};
 use super::scenarios::millis;
+use crate::interrupt;
 use crate::repo::{self, TaskResult};
 
 /// The interval of checking a condition.
@@ -27,8 +29,26 @@ pub struct Subject {
     /// The name in the table.
     pub name: &'static str,
     pub program: PathBuf,
-    /// Whether it runs agents in a sandbox.
-    pub has_sandbox: bool,
+    pub sandbox: Sandbox,
+}
+
+/// The sandbox of the agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sandbox {
+    /// The program has none.
+    Missing,
+    Default,
+    Off,
+}
+
+impl Subject {
+    /// Returns the same program with `sandbox: off`.
+    pub fn without_sandbox(&self) -> Self {
+        Self {
+            sandbox: Sandbox::Off,
+            ..self.clone()
+        }
+    }
 }
 
 /// The parameters of a scenario.
@@ -44,6 +64,8 @@ pub struct Setting {
     pub issues: String,
     /// Whether agents outlive their daemon.
     pub outlive: bool,
+    /// Further keys of `issue`, each on a line with two spaces in front.
+    pub issue_keys: &'static str,
 }
 
 impl Setting {
@@ -56,6 +78,7 @@ impl Setting {
             agent: "hold {scene}/gate".to_owned(),
             issues,
             outlive: false,
+            issue_keys: "",
         }
     }
 }
@@ -99,7 +122,7 @@ impl Scene {
         repo::write(&root.join("agent"), &fill(&setting.agent))?;
         repo::write(
             &root.join("workflow.yml"),
-            &fill(&workflow(setting, subject.has_sandbox)),
+            &fill(&workflow(setting, subject.sandbox)),
         )?;
         nix::unistd::mkfifo(&root.join("gate"), Mode::S_IRWXU)
             .map_err(|error| format!("cannot create a FIFO: {error}"))?;
@@ -117,15 +140,28 @@ impl Scene {
         })
     }
 
+    /// Kills only the daemon.
+    pub fn kill(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+
+    /// Starts another daemon after [`Self::kill`].
+    pub fn restart(&mut self) -> TaskResult {
+        self.daemon = run(self.root(), &self.program)?;
+        Ok(())
+    }
+
     /// Kills only the daemon and starts another. Returns, for each session, the time until the new
     /// one has adopted it.
     pub fn kill_and_restart(&mut self, sessions: usize) -> TaskResult<Vec<Duration>> {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
+        self.kill();
         let started = unix_now();
-        self.daemon = run(self.root(), &self.program)?;
+        self.restart()?;
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
+            // The log has the times: nothing is lost while this process leaves the cores to others.
+            interrupt::pause(Duration::from_millis(500))?;
             let times = self.adoptions(started);
             if times.len() >= sessions {
                 return Ok(times);
@@ -136,7 +172,6 @@ impl Scene {
                     times.len()
                 ));
             }
-            sleep(POLL_INTERVAL);
         }
     }
 
@@ -176,7 +211,7 @@ impl Scene {
     /// Runs `vik stop` and returns the time until no process is left.
     pub fn stop_all(mut self) -> TaskResult<Duration> {
         let started = Instant::now();
-        let mut stop = command(self.root(), &self.program);
+        let mut stop = self.command();
         stop.args(["stop", "workflow.yml", "--timeout", "120"])
             .stdout(Stdio::null());
         repo::run(&mut stop)?;
@@ -189,17 +224,24 @@ impl Scene {
         Ok(took)
     }
 
-    /// Returns the private memory of each process between the daemon and its agents.
-    pub fn shims_private(&self) -> Vec<u64> {
-        let shims = self.shims();
-        shims
-            .into_iter()
-            .filter_map(|pid| Some(Sample::read(pid).ok()?.private))
-            .collect()
-    }
-
     pub fn root(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns a command of the daemon's program in the environment of the scenario.
+    pub fn command(&self) -> Command {
+        command(self.root(), &self.program)
+    }
+
+    /// Returns the control socket of the daemon.
+    pub fn socket(&self) -> TaskResult<PathBuf> {
+        let folder = self.root().join("state/vik/instances");
+        let found = std::fs::read_dir(&folder)
+            .ok()
+            .and_then(|mut found| found.next()?.ok());
+        found
+            .map(|entry| entry.path().join("vik.sock"))
+            .ok_or_else(|| format!("no instance in {}", folder.display()))
     }
 
     /// Returns the time since the start of the daemon.
@@ -210,6 +252,11 @@ impl Scene {
     /// Returns the current usage of the daemon.
     pub fn sample(&self) -> TaskResult<Sample> {
         Sample::read(self.daemon.id())
+    }
+
+    /// Returns the number of open descriptors of the daemon.
+    pub fn descriptors(&self) -> usize {
+        sample::descriptors(self.daemon.id())
     }
 
     /// Returns the marks of this kind: files `marks/*.KIND`.
@@ -230,6 +277,12 @@ impl Scene {
         self.marks(kind).into_iter().filter_map(time).collect()
     }
 
+    /// Returns the time of the last mark of this kind, since the start of the daemon.
+    pub fn last(&self, kind: &str) -> Duration {
+        let times = self.times(kind).into_iter().map(|(_, time)| time);
+        times.max().unwrap_or_default()
+    }
+
     /// Returns the times from the end of each pull's output to the first instruction of its agent,
     /// in milliseconds.
     pub fn latencies(&self) -> Vec<f64> {
@@ -245,23 +298,33 @@ impl Scene {
     /// Waits until there are this many marks of this kind.
     pub fn wait_for(&mut self, kind: &str, count: usize, within: Duration) -> TaskResult {
         let deadline = Instant::now() + within;
-        while self.marks(kind).len() < count {
-            let exited = self.daemon.try_wait().map_err(|error| error.to_string())?;
-            if exited.is_some() || Instant::now() > deadline {
-                let how = exited.map_or_else(
-                    || "took too long".to_owned(),
-                    |status| format!("ended with {status}"),
-                );
-                let stderr = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
-                let stderr: Vec<&str> = stderr.lines().rev().take(5).collect();
-                let have = self.marks(kind).len();
-                return Err(format!(
-                    "the daemon {how}: {have} of {count} marks `{kind}`; stderr: {stderr:?}"
-                ));
+        loop {
+            let checked = Instant::now();
+            let have = self.marks(kind).len();
+            if have >= count {
+                return Ok(());
             }
-            sleep(POLL_INTERVAL);
+            self.check(deadline, &format!("{have} of {count} marks `{kind}`"))?;
+            // Listing many marks takes time that the processes of the scenario need.
+            sleep(POLL_INTERVAL.max(checked.elapsed() * 20));
         }
-        Ok(())
+    }
+
+    /// Returns an error if the daemon has ended, at the deadline, or if the task is to end. `progress`
+    /// describes how far the scenario is.
+    pub fn check(&mut self, deadline: Instant, progress: &str) -> TaskResult {
+        interrupt::check()?;
+        let exited = self.daemon.try_wait().map_err(|error| error.to_string())?;
+        if exited.is_none() && Instant::now() <= deadline {
+            return Ok(());
+        }
+        let how = exited.map_or_else(
+            || "took too long".to_owned(),
+            |status| format!("ended with {status}"),
+        );
+        let stderr = std::fs::read_to_string(self.root().join("daemon.stderr")).unwrap_or_default();
+        let stderr: Vec<&str> = stderr.lines().rev().take(5).collect();
+        Err(format!("the daemon {how}: {progress}; stderr: {stderr:?}"))
     }
 
     /// Returns the memory of the processes between the daemon and its agents, with shared pages
@@ -275,7 +338,8 @@ impl Scene {
             .sum()
     }
 
-    fn shims(&self) -> Vec<u32> {
+    /// Returns the processes between the daemon and its agents.
+    pub fn shims(&self) -> Vec<u32> {
         let own = self.daemon.id();
         let agents = self.root().join("bin");
         let shims = sample::processes_below(self.root()).into_iter().filter(|pid| {
@@ -326,21 +390,22 @@ impl Drop for Scene {
     }
 }
 
-fn workflow(setting: &Setting, has_sandbox: bool) -> String {
+fn workflow(setting: &Setting, sandbox: Sandbox) -> String {
     let mut text = String::new();
     let Setting {
         pull,
         idle_secs,
         concurrency,
         outlive,
+        issue_keys,
         ..
     } = setting;
     let grace = if *outlive { "\n  orphan_grace: 10m" } else { "" };
     // The stand-ins leave their marks outside of the workspace.
-    let sandbox = if has_sandbox {
-        "    sandbox:\n      write: ['{scene}/marks']\n"
-    } else {
-        ""
+    let sandbox = match sandbox {
+        Sandbox::Missing => "",
+        Sandbox::Default => "    sandbox:\n      write: ['{scene}/marks']\n",
+        Sandbox::Off => "    sandbox: off\n",
     };
     // Otherwise only keys that both programs know.
     let _ = write!(
@@ -348,7 +413,7 @@ fn workflow(setting: &Setting, has_sandbox: bool) -> String {
         "loop:\n  max_issue_concurrency: {concurrency}{grace}\nworkspace:\n  root: home/vik\n\
          agents:\n  stand_in:\n    runtime: codex\n    model: m\n{sandbox}\
          issues:\n  pull:\n    command: {pull}\n    idle_sec: {idle_secs}\n\
-         issue:\n  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
+         issue:\n{issue_keys}  stages:\n    work:\n      when:\n        state: todo\n      agent: stand_in\n      prompt: Work on it.\n      \
          hooks:\n        after_run: touch {{scene}}/marks/{{{{ issue.id }}}}.done\n"
     );
     text
@@ -372,6 +437,8 @@ fn command(root: &Path, program: &Path) -> Command {
 fn run(root: &Path, program: &Path) -> TaskResult<Child> {
     command(root, program)
         .args(["run", "workflow.yml"])
+        // Ctrl-C is for the task, which ends the daemon.
+        .process_group(0)
         .stdout(Stdio::null())
         .stderr(log(&root.join("daemon.stderr"))?)
         .spawn()

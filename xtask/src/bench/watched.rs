@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep};
@@ -51,7 +51,7 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
         let mut scene = Scene::start(subject, helper, &setting)?;
         scene.wait_for("agent", AGENTS, Duration::from_secs(60))?;
         let clients = Clients::connect(readers, || {
-            let events = HttpClient::unix(socket(scene.root())?).events("/api/v1/events");
+            let events = HttpClient::unix(scene.socket()?).events("/api/v1/events");
             Ok(move |seen: &AtomicU64| {
                 for _ in events {
                     seen.fetch_add(1, Ordering::Relaxed);
@@ -75,17 +75,6 @@ pub fn watched(subject: &Subject, helper: &Path, extent: &Extent) -> TaskResult<
         clients.end();
     }
     Ok(measured)
-}
-
-/// Returns the control socket of the only daemon of a scenario.
-fn socket(root: &Path) -> TaskResult<PathBuf> {
-    let folder = root.join("state/vik/instances");
-    let found = std::fs::read_dir(&folder)
-        .ok()
-        .and_then(|mut found| found.next()?.ok());
-    found
-        .map(|entry| entry.path().join("vik.sock"))
-        .ok_or_else(|| format!("no instance in {}", folder.display()))
 }
 
 /// Measures 10,000 events a second to 200 readers, in this process: how many arrive, and how late a

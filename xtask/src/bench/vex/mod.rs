@@ -13,7 +13,7 @@ use vik_testkit::RealAgent;
 use self::run::Agent;
 use self::table::Figures;
 use self::tasks::Task;
-use super::write;
+use super::put_in_page;
 use crate::repo::{self, TaskResult};
 
 const MARKS: (&str, &str) = (
@@ -82,5 +82,9 @@ pub fn run(args: &VexBenchArgs) -> TaskResult {
     let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
     let table = table::table(&names, &figures, args.rounds);
     println!("{}\n\n{table}", repo::machine()?);
-    if args.write { write(MARKS, &table) } else { Ok(()) }
+    if args.write {
+        put_in_page(MARKS, &table, &[])
+    } else {
+        Ok(())
+    }
 }

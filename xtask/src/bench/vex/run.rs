@@ -97,6 +97,8 @@ pub struct RunFigures {
     pub wall_ms: f64,
     /// User and system time of the process and its waited-for descendants, in milliseconds.
     pub cpu_ms: f64,
+    /// User and system time of the process alone, in milliseconds.
+    pub own_cpu_ms: f64,
     /// The peak memory of its largest process, in megabytes.
     pub peak_mb: f64,
     /// The body of the first request to the model, in kilobytes.
@@ -145,7 +147,7 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
         .split(' ')
         .filter_map(|number| number.parse().ok())
         .collect();
-    let ([start, wall, cpu, peak, exit], [first, ..]) = (&numbers[..], &turns[..]) else {
+    let ([start, wall, cpu, own_cpu, peak, exit], [first, ..]) = (&numbers[..], &turns[..]) else {
         let stderr = repo::read(&stderr).unwrap_or_default();
         return Err(format!("{} sent no request ({status}): {stderr}", agent.name));
     };
@@ -163,6 +165,7 @@ pub fn run(agent: &Agent, task: Task, helper: &Path) -> TaskResult<RunFigures> {
         first_request_ms: (first.at_unix_ns as f64 - start) / 1e6,
         wall_ms: wall / 1e6,
         cpu_ms: cpu / 1e3,
+        own_cpu_ms: own_cpu / 1e3,
         peak_mb: peak / 1e6,
         first_kb: first.bytes as f64 / 1e3,
         sent_kb: sent as f64 / 1e3,

@@ -1,0 +1,195 @@
+//! `cargo xtask bench sessions`: the cost of sessions that live at once, by their number.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::metric::{Statistic, shown};
+use super::scenarios::{Living, lines_of_agent, live, megabytes, millis};
+use super::{limits, ours, put_in_page};
+use crate::chart::{self, Axis, Chart, Line};
+use crate::interrupt;
+use crate::repo::{self, TaskResult};
+
+const MARKS: (&str, &str) = (
+    "<!-- begin: cargo xtask bench sessions -->",
+    "<!-- end: cargo xtask bench sessions -->",
+);
+
+/// The number of events that each session has printed before it waits.
+const EVENTS_PRINTED: usize = 100;
+
+/// `cargo xtask bench sessions`
+#[derive(Debug, Args)]
+pub struct SessionsArgs {
+    /// Numbers of sessions, one measurement each
+    #[arg(
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_values_t = [100, 500, 1000, 2000, 5000],
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    counts: Vec<u32>,
+    /// Program of Vik to measure [default: a release build of this repository]
+    #[arg(long, value_name = "PROGRAM")]
+    vik: Option<PathBuf>,
+    /// Write the plots to this folder
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Write the table and the plots to docs/performance.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// The figures of one number of sessions.
+struct Step {
+    sessions: usize,
+    load: String,
+    living: Living,
+    adopted: Vec<Duration>,
+    /// The memory (RSS) of the daemon after it has adopted all sessions.
+    adopted_rss: u64,
+    /// From `vik stop` until no process is left.
+    stopped: Duration,
+}
+
+pub fn run(args: &SessionsArgs) -> TaskResult {
+    let mut counts: Vec<usize> = args.counts.iter().map(|count| *count as usize).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    limits::check(counts.last().copied().unwrap_or_default())?;
+    let subject = ours(args.vik.as_deref())?;
+    let helper = repo::release("vik-testkit", "vik-bench-helper")?;
+    interrupt::watch()?;
+    let lines = lines_of_agent(EVENTS_PRINTED)?;
+    let mut steps = Vec::new();
+    for sessions in counts {
+        let load = repo::load_average();
+        eprintln!("{sessions} sessions (load {load})");
+        let (mut scene, living) = live(&subject, &helper, sessions, lines.path())?;
+        eprintln!(
+            "  all run after {:.1} s; {} processes, {} descriptors of the daemon",
+            living.started.as_secs_f64(),
+            living.processes,
+            living.descriptors
+        );
+        let adopted = scene.kill_and_restart(sessions)?;
+        let adopted_rss = scene.sample()?.rss;
+        eprintln!("  adopted; stopping");
+        steps.push(Step {
+            sessions,
+            load,
+            living,
+            adopted,
+            adopted_rss,
+            stopped: scene.stop_all()?,
+        });
+    }
+    let (table, charts) = (table(&steps), charts(&steps));
+    println!("{}\n\n{table}", repo::machine()?);
+    if let Some(folder) = &args.plot {
+        chart::write(&charts, folder)?;
+    }
+    if args.write {
+        put_in_page(MARKS, &table, &charts)?;
+    }
+    Ok(())
+}
+
+impl Step {
+    fn adopted_ms(&self, statistic: Statistic) -> f64 {
+        let times = self.adopted.iter().map(|time| millis(*time)).collect();
+        statistic.of(times).unwrap_or_default()
+    }
+
+    /// Returns the median of the private memory of a shim, in kilobytes.
+    fn shim_kb(&self) -> f64 {
+        let private = self.living.shims_private.iter();
+        let median = Statistic::Median.of(private.map(|bytes| *bytes as f64).collect());
+        median.unwrap_or_default() / 1e3
+    }
+
+    /// Returns the private memory of all shims, in megabytes.
+    fn shims_mb(&self) -> f64 {
+        megabytes(self.living.shims_private.iter().sum())
+    }
+}
+
+fn table(steps: &[Step]) -> String {
+    let mut text = "| sessions | load before | until all run | memory (RSS) of the daemon | private memory of a shim | of all shims | \
+                    CPU of the silent daemon in a second | of all shims | adoption, p50 | p99 | \
+                    memory (RSS) after it | `vik stop` |\n"
+        .to_owned();
+    text.push_str(&format!("|{}\n", " ---: |".repeat(12)));
+    for step in steps {
+        let living = &step.living;
+        let show = |value: f64, unit: &str| shown(Some(value), unit);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            step.sessions,
+            step.load,
+            show(living.started.as_secs_f64(), "s"),
+            show(megabytes(living.daemon.rss), "MB"),
+            show(step.shim_kb(), "kB"),
+            show(step.shims_mb(), "MB"),
+            show(living.daemon_cpu * 1000.0, "ms"),
+            show(living.shims_cpu * 1000.0, "ms"),
+            show(step.adopted_ms(Statistic::Median), "ms"),
+            show(step.adopted_ms(Statistic::P99), "ms"),
+            show(megabytes(step.adopted_rss), "MB"),
+            show(step.stopped.as_secs_f64(), "s"),
+        );
+    }
+    text
+}
+
+fn charts(steps: &[Step]) -> Vec<Chart> {
+    let line =
+        |name, value: &dyn Fn(&Step) -> f64| Line::new(name, steps, |step| step.sessions as f64, value);
+    let chart = |file, title: &str, y, lines| Chart {
+        file,
+        title: title.to_owned(),
+        x: Axis {
+            label: "live sessions",
+            is_logarithmic: false,
+        },
+        y,
+        lines,
+    };
+    vec![
+        chart(
+            "sessions-memory",
+            "Memory by the number of live sessions",
+            "MB",
+            vec![
+                line("daemon (RSS)", &|step| megabytes(step.living.daemon.rss)),
+                line("daemon after adoption (RSS)", &|step| megabytes(step.adopted_rss)),
+                line("all shims (private)", &Step::shims_mb),
+            ],
+        ),
+        chart(
+            "sessions-cpu",
+            "CPU in a second while all sessions are silent",
+            "ms",
+            vec![
+                line("daemon", &|step| step.living.daemon_cpu * 1000.0),
+                line("all shims", &|step| step.living.shims_cpu * 1000.0),
+            ],
+        ),
+        chart(
+            "sessions-time",
+            "Time until all run, until all are adopted, and until all are stopped",
+            "s",
+            vec![
+                line("all run", &|step| step.living.started.as_secs_f64()),
+                line("adoption, p50", &|step| step.adopted_ms(Statistic::Median) / 1e3),
+                line("adoption, p99", &|step| step.adopted_ms(Statistic::P99) / 1e3),
+                line("vik stop", &|step| step.stopped.as_secs_f64()),
+            ],
+        ),
+    ]
+}
