@@ -15,6 +15,7 @@ mod interrupt;
 mod live;
 mod repo;
 mod simulate;
+mod soak;
 mod test;
 mod tidy;
 mod web;
@@ -40,6 +41,8 @@ enum Task {
     Fuzz(fuzz::FuzzArgs),
     /// Benchmark whole daemons against the published vik 0.1.3
     Bench(bench::BenchArgs),
+    /// Let a daemon work on many trivial issues, and measure what past issues cost
+    Soak(soak::SoakArgs),
     /// Run vex and other agents on small tasks with a local model
     Live(live::LiveArgs),
     /// Run the core in simulated worlds, and check its invariants
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Task::Chaos(args) => chaos::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Soak(args) => soak::run(&args),
         Task::Live(args) => live::run(&args),
         Task::Simulate(args) => simulate::run(&args),
         Task::Web(args) => web::run(&args),

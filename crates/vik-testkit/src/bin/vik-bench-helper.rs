@@ -36,36 +36,61 @@ fn nanos() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `measure FILE PROGRAM ARGUMENTS…`: runs the program. FILE gets five numbers: the start in
+/// `measure FILE PROGRAM ARGUMENTS…`: runs the program. FILE gets six numbers: the start in
 /// nanoseconds since the Unix epoch, the duration in nanoseconds, the CPU time of the program and
-/// its waited-for descendants in microseconds, the peak memory of the largest of them in bytes, and
-/// the exit code.
+/// its waited-for descendants in microseconds, that of the program alone, the peak memory of the
+/// largest of them in bytes, and the exit code.
 fn measure() -> io::Result<()> {
     let mut arguments = std::env::args_os().skip(2);
     let file = arguments.next().unwrap_or_default();
     let mut program = std::process::Command::new(arguments.next().unwrap_or_default());
     let start = nanos();
-    let status = program.args(arguments).status()?;
+    let mut child = program.args(arguments).spawn()?;
+    let own_cpu = cpu_at_end(child.id())?;
     let wall = nanos() - start;
+    let status = child.wait()?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let micros = |time: TimeVal| time.num_microseconds();
     let cpu = micros(usage.user_time()) + micros(usage.system_time());
     let peak = usage.max_rss() * 1024;
     std::fs::write(
         file,
-        format!("{start} {wall} {cpu} {peak} {}", status.code().unwrap_or(-1)),
+        format!(
+            "{start} {wall} {cpu} {own_cpu} {peak} {}",
+            status.code().unwrap_or(-1)
+        ),
     )
 }
 
+/// Waits for the end of a process and returns its own CPU time in microseconds. The process can
+/// still be waited for.
+#[cfg(target_os = "linux")]
+fn cpu_at_end(pid: u32) -> io::Result<i64> {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
+    let time = nix::time::clock_getcpuclockid(pid)?.now()?;
+    Ok(time.num_microseconds())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cpu_at_end(_pid: u32) -> io::Result<i64> {
+    Ok(0)
+}
+
 /// `pull fresh [FILE]`: first the issues of the file, if there is one, then one new issue at most
-/// every [`FRESH_GAP`]. `pull once FILE`: first the issues of the file, then none.
+/// every [`FRESH_GAP`]. `pull once FILE`: first the issues of the file, then none. `pull window`: see
+/// [`pull_window`].
 fn pull(scene: &Path, start: u64) -> io::Result<()> {
     let marks = scene.join("marks");
     let mut arguments = std::env::args_os().skip(1);
-    let fresh = arguments.next().is_some_and(|arg| arg == "fresh");
+    let kind = arguments.next().unwrap_or_default();
     let last = marks.join("last");
     let mut stdout = io::stdout().lock();
-    if !fresh {
+    if kind == "window" {
+        return pull_window(scene, &mut stdout);
+    }
+    if kind != "fresh" {
         let file = arguments.next().unwrap_or_default();
         let first = File::create_new(&last).is_ok();
         return stdout.write_all(
@@ -95,6 +120,32 @@ fn pull(scene: &Path, start: u64) -> io::Result<()> {
     stdout.flush()?;
     let end = nanos();
     std::fs::write(marks.join(format!("b-{number}.pull")), end.to_string())
+}
+
+/// The numbers of issues that [`pull_window`] prints before and after the first one to do.
+const DONE: u32 = 50;
+const WAITING: u32 = 40;
+
+/// Prints the issues around the first one to do, as a tracker that lists recent issues: those before
+/// it are done, and soon no longer listed. No issue follows the number in the file `limit`. The file
+/// `next` gets the number of the first one to do.
+fn pull_window(scene: &Path, stdout: &mut impl Write) -> io::Result<()> {
+    let read = |name: &str| -> Option<u32> { std::fs::read_to_string(scene.join(name)).ok()?.parse().ok() };
+    let limit = read("limit").unwrap_or(0);
+    let mut next = read("next").unwrap_or(1);
+    let is_done = |number: u32| scene.join(format!("marks/b-{number}.done")).exists();
+    while next <= limit && is_done(next) {
+        next += 1;
+    }
+    std::fs::write(scene.join("next.new"), next.to_string())?;
+    std::fs::rename(scene.join("next.new"), scene.join("next"))?;
+    let issue = |number: u32| {
+        let state = if is_done(number) { "done" } else { "todo" };
+        format!(r#"{{"id":"b-{number}","title":"Issue {number}","state":"{state}","description":"Do it."}}"#)
+    };
+    let listed = next.saturating_sub(DONE).max(1)..=limit.min(next + WAITING);
+    let issues: Vec<String> = listed.map(issue).collect();
+    stdout.write_all(format!("[{}]", issues.join(",\n")).as_bytes())
 }
 
 /// Prints a session of Codex; `agent` says what is between its first and its last lines.
