@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::repo::TaskResult;
 
 /// What each session needs.
 const PROCESSES: u64 = 3;
-const DESCRIPTORS: u64 = 4;
-const MEMORY: u64 = 4_000_000;
+const DESCRIPTORS: u64 = 8;
+const MEMORY: u64 = 3_000_000;
 const DISK: u64 = 250_000;
 /// What the rest needs: the daemon, this task, and what else runs on the machine.
 const OTHER_PROCESSES: u64 = 500;
@@ -25,8 +25,14 @@ struct Limit {
     needs: u64,
 }
 
-/// Returns an error that names each limit that is too low for this many sessions.
+/// Returns an error that names each limit that is too low for this many sessions. Raises the limit of
+/// open files, which the daemon inherits, if this process may.
 pub fn check(sessions: usize) -> TaskResult {
+    let files = sessions as u64 * DESCRIPTORS + OTHER_DESCRIPTORS;
+    if open_files().is_some_and(|has| has < files) {
+        // Otherwise the check reports it.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, files, files);
+    }
     let short: Vec<String> = limits(sessions as u64)
         .iter()
         .filter_map(Limit::problem)
@@ -52,19 +58,18 @@ impl Limit {
 
 fn limits(sessions: u64) -> Vec<Limit> {
     let processes = sessions * PROCESSES + OTHER_PROCESSES;
-    let soft = |resource| getrlimit(resource).ok().map(|(soft, _)| soft);
     let free = nix::sys::statvfs::statvfs(&std::env::temp_dir()).ok();
     vec![
         Limit {
             name: "open files of a process",
-            hint: "raise it with `ulimit -n`",
-            has: soft(Resource::RLIMIT_NOFILE),
+            hint: "raise the hard limit, for example as root with `ulimit -Hn N`",
+            has: open_files(),
             needs: sessions * DESCRIPTORS + OTHER_DESCRIPTORS,
         },
         Limit {
             name: "processes of this user",
             hint: "raise it with `ulimit -u`",
-            has: soft(Resource::RLIMIT_NPROC),
+            has: getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft),
             needs: processes,
         },
         Limit {
@@ -102,6 +107,11 @@ fn limits(sessions: u64) -> Vec<Limit> {
 
 fn number(path: impl AsRef<Path>) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Returns the highest number of open files that a daemon can allow itself.
+fn open_files() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(_, hard)| hard)
 }
 
 /// Returns the lowest limit of the cgroups that contain this process.

@@ -12,6 +12,8 @@ use super::watched;
 use crate::interrupt::pause;
 use crate::repo::TaskResult;
 
+/// The time for each of many sessions to start, on a busy machine.
+const EACH_WITHIN: Duration = Duration::from_millis(300);
 /// The time for new sessions to become silent.
 const SETTLE: Duration = Duration::from_secs(15);
 /// How long silent sessions are observed: several of the longest intervals of a shim.
@@ -296,7 +298,11 @@ pub fn live(subject: &Subject, helper: &Path, sessions: usize, lines: &Path) -> 
         ..Setting::holding(issues(sessions, "todo"))
     };
     let mut scene = Scene::start(subject, helper, &setting)?;
-    scene.wait_for("agent", sessions, Duration::from_secs(600))?;
+    scene.wait_for(
+        "agent",
+        sessions,
+        Duration::from_secs(300).max(EACH_WITHIN * sessions as u32),
+    )?;
     let started = scene.last("agent");
     // A new process tree is checked more often than one that has not changed for a while.
     pause(SETTLE)?;

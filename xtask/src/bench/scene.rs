@@ -158,7 +158,7 @@ impl Scene {
         self.kill();
         let started = unix_now();
         self.restart()?;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(60 + sessions as u64 / 10);
         loop {
             // The log has the times: nothing is lost while this process leaves the cores to others.
             interrupt::pause(Duration::from_millis(500))?;

@@ -22,7 +22,7 @@ pub(super) fn original_umask() -> Option<u32> {
     ORIGINAL_UMASK.get().copied()
 }
 
-/// Raises this process's soft limit on open files to the hard limit (each session needs about four
+/// Raises this process's soft limit on open files to the hard limit (each session needs seven
 /// descriptors). Returns the limit that is in force afterwards, or 0 if it cannot be determined.
 /// Agents still get the original limit.
 pub fn raise_file_limit() -> u64 {
