@@ -6,15 +6,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::repo::TaskResult;
 
-/// What each session needs.
-const PROCESSES: u64 = 3;
-const DESCRIPTORS: u64 = 8;
-const MEMORY: u64 = 3_000_000;
-const DISK: u64 = 250_000;
-/// What the rest needs: the daemon, this task, and what else runs on the machine.
-const OTHER_PROCESSES: u64 = 500;
-const OTHER_DESCRIPTORS: u64 = 100;
-
 /// One limit of the machine.
 struct Limit {
     name: &'static str,
@@ -22,85 +13,121 @@ struct Limit {
     hint: &'static str,
     /// `None` if there is no limit, or none that can be read.
     has: Option<u64>,
-    needs: u64,
+    /// What each session needs.
+    each: u64,
+    /// What the rest needs: the daemon, this task, and what else runs on the machine.
+    others: u64,
 }
 
-/// Returns an error that names each limit that is too low for this many sessions. Raises the limit of
-/// open files, which the daemon inherits, if this process may.
-pub fn check(sessions: usize) -> TaskResult {
-    let files = sessions as u64 * DESCRIPTORS + OTHER_DESCRIPTORS;
-    if open_files().is_some_and(|has| has < files) {
-        // Otherwise the check reports it.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, files, files);
-    }
-    let short: Vec<String> = limits(sessions as u64)
+/// Returns an error that names each limit that is too low for this many sessions. Raises the limit
+/// of open files, which the daemon inherits, if this process may.
+pub fn check(sessions: u32) -> TaskResult {
+    problems(&limits(sessions), sessions)
+}
+
+/// Returns the most sessions that this machine allows, up to this number.
+pub fn most(sessions: u32) -> u32 {
+    let fitting = limits(sessions).iter().filter_map(Limit::sessions).min();
+    fitting.map_or(sessions, |fitting| sessions.min(fitting))
+}
+
+fn problems(limits: &[Limit], sessions: u32) -> TaskResult {
+    let problems: Vec<String> = limits
         .iter()
-        .filter_map(Limit::problem)
+        .filter_map(|limit| limit.problem(sessions))
         .collect();
-    if short.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
     Err(format!(
         "this machine does not allow {sessions} sessions:\n  {}",
-        short.join("\n  ")
+        problems.join("\n  ")
     ))
 }
 
 impl Limit {
-    fn problem(&self) -> Option<String> {
-        let Self {
-            name, hint, needs, ..
-        } = self;
-        let has = self.has.filter(|has| has < needs)?;
-        Some(format!("{name}: {has}, but {needs} are needed; {hint}"))
+    fn needs(&self, sessions: u32) -> u64 {
+        self.each * u64::from(sessions) + self.others
+    }
+
+    /// Returns the number of sessions that it allows.
+    fn sessions(&self) -> Option<u32> {
+        let sessions = self.has?.saturating_sub(self.others) / self.each;
+        Some(u32::try_from(sessions).unwrap_or(u32::MAX))
+    }
+
+    fn problem(&self, sessions: u32) -> Option<String> {
+        let (has, allowed) = (self.has?, self.sessions()?);
+        let Self { name, hint, .. } = self;
+        (allowed < sessions).then(|| {
+            let needs = self.needs(sessions);
+            format!("{name}: {has}, enough for {allowed} sessions, but {needs} are needed; {hint}")
+        })
     }
 }
 
-fn limits(sessions: u64) -> Vec<Limit> {
-    let processes = sessions * PROCESSES + OTHER_PROCESSES;
+/// Returns the limits, after raising those that this process may raise.
+fn limits(sessions: u32) -> Vec<Limit> {
+    let files = Limit {
+        name: "open files of a process",
+        hint: "raise the hard limit, for example as root with `ulimit -Hn N`",
+        has: open_files(),
+        // Three files, a lock, a folder and two pipes. While it starts: more pipes, and the lock for
+        // its shim.
+        each: 11,
+        others: 400,
+    };
+    let wanted = files.needs(sessions);
+    if files.has.is_some_and(|has| has < wanted) {
+        // Otherwise the limit is reported.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted);
+    }
+    let processes = |name, hint, has| Limit {
+        name,
+        hint,
+        has,
+        each: 3,
+        others: 500,
+    };
     let free = nix::sys::statvfs::statvfs(&std::env::temp_dir()).ok();
     vec![
         Limit {
-            name: "open files of a process",
-            hint: "raise the hard limit, for example as root with `ulimit -Hn N`",
             has: open_files(),
-            needs: sessions * DESCRIPTORS + OTHER_DESCRIPTORS,
+            ..files
         },
-        Limit {
-            name: "processes of this user",
-            hint: "raise it with `ulimit -u`",
-            has: getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft),
-            needs: processes,
-        },
-        Limit {
-            name: "process ids",
-            hint: "raise it with `sysctl kernel.pid_max=N`",
-            has: number("/proc/sys/kernel/pid_max"),
-            needs: processes,
-        },
-        Limit {
-            name: "threads of the machine",
-            hint: "raise it with `sysctl kernel.threads-max=N`",
-            has: number("/proc/sys/kernel/threads-max"),
-            needs: processes,
-        },
-        Limit {
-            name: "processes in this cgroup",
-            hint: "raise `pids.max` of the cgroup, or run outside of it",
-            has: cgroup_processes(),
-            needs: processes,
-        },
+        processes(
+            "processes of this user",
+            "raise it with `ulimit -u`",
+            getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft),
+        ),
+        processes(
+            "process ids",
+            "raise it with `sysctl kernel.pid_max=N`",
+            number("/proc/sys/kernel/pid_max"),
+        ),
+        processes(
+            "threads of the machine",
+            "raise it with `sysctl kernel.threads-max=N`",
+            number("/proc/sys/kernel/threads-max"),
+        ),
+        processes(
+            "processes in this cgroup",
+            "raise `pids.max` of the cgroup, or run outside of it",
+            cgroup_processes(),
+        ),
         Limit {
             name: "available bytes of memory",
             hint: "end other programs, or measure fewer sessions",
             has: available_memory(),
-            needs: sessions * MEMORY,
+            each: 3_000_000,
+            others: 200_000_000,
         },
         Limit {
             name: "free bytes for temporary files",
             hint: "set TMPDIR to a folder on a larger disk",
             has: free.map(|free| free.blocks_available() * free.fragment_size()),
-            needs: sessions * DISK,
+            each: 250_000,
+            others: 100_000_000,
         },
     ]
 }
@@ -141,13 +168,16 @@ mod tests {
             name: "process ids",
             hint: "raise it",
             has,
-            needs: 10,
+            each: 2,
+            others: 4,
         };
+        let limits = [limit(Some(23)), limit(Some(24)), limit(None)];
         assert_eq!(
-            limit(Some(9)).problem().as_deref(),
-            Some("process ids: 9, but 10 are needed; raise it")
+            problems(&limits, 10),
+            Err("this machine does not allow 10 sessions:\n  \
+                 process ids: 23, enough for 9 sessions, but 24 are needed; raise it"
+                .to_owned())
         );
-        assert_eq!(limit(Some(10)).problem(), None);
-        assert_eq!(limit(None).problem(), None);
+        assert_eq!(problems(&limits, 9), Ok(()));
     }
 }

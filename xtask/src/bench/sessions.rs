@@ -21,15 +21,18 @@ const MARKS: (&str, &str) = (
 /// The number of events that each session has printed before it waits.
 const EVENTS_PRINTED: usize = 100;
 
+/// The numbers of sessions without `--counts`.
+const DEFAULT_COUNTS: [u32; 5] = [100, 500, 1000, 2000, 5000];
+
 /// `cargo xtask bench sessions`
 #[derive(Debug, Args)]
 pub struct SessionsArgs {
-    /// Numbers of sessions, one measurement each
+    /// Numbers of sessions, one measurement each [default: 100,500,1000,2000,5000, or as many as this
+    /// machine allows]
     #[arg(
         long,
         value_name = "N,…",
         value_delimiter = ',',
-        default_values_t = [100, 500, 1000, 2000, 5000],
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     counts: Vec<u32>,
@@ -57,16 +60,13 @@ struct Step {
 }
 
 pub fn run(args: &SessionsArgs) -> TaskResult {
-    let mut counts: Vec<usize> = args.counts.iter().map(|count| *count as usize).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    limits::check(counts.last().copied().unwrap_or_default())?;
+    let (counts, note) = counts(&args.counts)?;
     let subject = ours(args.vik.as_deref())?;
     let helper = repo::release("vik-testkit", "vik-bench-helper")?;
     interrupt::watch()?;
     let lines = lines_of_agent(EVENTS_PRINTED)?;
     let mut steps = Vec::new();
-    for sessions in counts {
+    for sessions in counts.into_iter().map(|count| count as usize) {
         let load = repo::load_average();
         eprintln!("{sessions} sessions (load {load})");
         let (mut scene, living) = live(&subject, &helper, sessions, lines.path())?;
@@ -88,7 +88,7 @@ pub fn run(args: &SessionsArgs) -> TaskResult {
             stopped: scene.stop_all()?,
         });
     }
-    let (table, charts) = (table(&steps), charts(&steps));
+    let (table, charts) = (table(&steps) + &note, charts(&steps));
     println!("{}\n\n{table}", repo::machine()?);
     if let Some(folder) = &args.plot {
         chart::write(&charts, folder)?;
@@ -97,6 +97,32 @@ pub fn run(args: &SessionsArgs) -> TaskResult {
         put_in_page(MARKS, &table, &charts)?;
     }
     Ok(())
+}
+
+/// Returns the numbers of sessions in ascending order, and a paragraph about those of the default
+/// that this machine does not allow.
+fn counts(given: &[u32]) -> TaskResult<(Vec<u32>, String)> {
+    let mut counts = if given.is_empty() {
+        DEFAULT_COUNTS.to_vec()
+    } else {
+        given.to_vec()
+    };
+    counts.sort_unstable();
+    counts.dedup();
+    let largest = counts.last().copied().unwrap_or_default();
+    let allowed = limits::check(largest);
+    if !given.is_empty() {
+        return allowed.map(|()| (counts, String::new()));
+    }
+    let Err(problem) = allowed else {
+        return Ok((counts, String::new()));
+    };
+    eprintln!("warning: {problem}");
+    counts.retain(|count| limits::check(*count).is_ok());
+    // A round number.
+    counts.push(limits::most(largest) / 100 * 100);
+    counts.dedup();
+    Ok((counts, format!("\n```text\n{problem}\n```\n")))
 }
 
 impl Step {
