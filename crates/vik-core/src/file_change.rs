@@ -1,6 +1,6 @@
 //! The changes of one file of a workspace, computed from its contents before and after.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -48,6 +48,13 @@ impl RelPath {
                 .and_then(unquoted)
                 .unwrap_or_else(|| text.as_bytes().to_vec()),
         )
+    }
+}
+
+/// Maps of paths can be searched by bytes: both have the same order and the same hash.
+impl Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -117,9 +124,22 @@ fn unquoted(text: &str) -> Option<Vec<u8>> {
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentHash(pub [u8; 32]);
 
+impl ContentHash {
+    /// Calls `then` with the hexadecimal digits.
+    fn with_digits<T>(self, then: impl FnOnce(&str) -> T) -> T {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut digits = [b'0'; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        then(std::str::from_utf8(&digits).unwrap_or_default())
+    }
+}
+
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.with_digits(|digits| f.write_str(digits))
     }
 }
 
@@ -135,12 +155,17 @@ impl std::str::FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = "not 64 hexadecimal digits";
         let mut hash = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
+        if text.len() != 64 {
             return Err(bad);
         }
-        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| bad)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad)?;
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Ok(digit - b'0'),
+            b'a'..=b'f' => Ok(digit - b'a' + 10),
+            b'A'..=b'F' => Ok(digit - b'A' + 10),
+            _ => Err(bad),
+        };
+        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = value(digits[0])? << 4 | value(digits[1])?;
         }
         Ok(Self(hash))
     }
@@ -148,7 +173,7 @@ impl std::str::FromStr for ContentHash {
 
 impl Serialize for ContentHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        self.with_digits(|digits| serializer.serialize_str(digits))
     }
 }
 

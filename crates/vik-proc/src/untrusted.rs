@@ -139,9 +139,19 @@ pub fn open_at(folder: impl AsFd, path: &Path) -> io::Result<(File, FileStat)> {
 }
 
 fn open_file(folder: impl AsFd, name: &OsStr) -> io::Result<(File, FileStat)> {
+    let facts = fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+    open_examined(folder, name, &facts)
+}
+
+/// Opens a regular file in an open folder like [`open_at`]. `facts` is the status that the caller
+/// has just got for that name.
+///
+/// # Errors
+/// As [`open_at`]. `name` must be the name of an entry, and not a path.
+pub fn open_examined(folder: impl AsFd, name: &OsStr, facts: &FileStat) -> io::Result<(File, FileStat)> {
     // Opening a device may have side effects, so the file is examined before and after it is
     // opened.
-    check_is_file(&fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)?)?;
+    check_is_file(facts)?;
     let file = openat(&folder, name, FILE, Mode::empty()).map_err(|error| not_followed(error, name))?;
     let facts = fstat(&file)?;
     check_is_file(&facts)?;

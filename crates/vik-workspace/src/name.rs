@@ -1,6 +1,6 @@
 //! The folder name for the id of an issue, which is untrusted text.
 
-use sha2::{Digest, Sha256};
+use ring::digest::{SHA256, digest};
 use vik_core::ids::IssueId;
 
 /// The longest id that is its own folder name, in bytes.
@@ -48,7 +48,7 @@ pub fn folder_name(issue: &IssueId) -> String {
 
 /// Returns the first 64 bits of a SHA-256, as 16 lower-case hex digits.
 pub(super) fn short_hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..8]
+    digest(&SHA256, bytes).as_ref()[..8]
         .iter()
         .fold(String::with_capacity(16), |mut text, byte| {
             use std::fmt::Write as _;

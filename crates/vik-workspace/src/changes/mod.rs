@@ -17,7 +17,7 @@ mod walk;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -83,15 +83,11 @@ impl Base {
         bounds: Bounds,
     ) -> io::Result<Self> {
         let git = GitDirs::of(path);
-        let mut wanted = git.as_ref().and_then(GitDirs::tracked).unwrap_or_default();
-        // Files that were in an earlier snapshot stay included, even if an agent has changed the
-        // rules since.
-        let seen = earlier.into_iter().flat_map(|earlier| earlier.files.keys());
-        wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
         let snapshot = SnapshotOptions {
             store,
+            // Its files stay included, even if an agent has changed the rules since.
             earlier,
-            wanted,
+            tracked: git.as_ref().and_then(GitDirs::tracked).unwrap_or_default(),
             rules: None,
             exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
@@ -117,13 +113,10 @@ impl Base {
         bounds: Bounds,
     ) -> io::Result<(Changes, Snapshot)> {
         let git = GitDirs::of(path);
-        let mut wanted = git.as_ref().and_then(GitDirs::tracked).unwrap_or_default();
-        let seen = self.snapshot.files.keys();
-        wanted.extend(seen.map(|path| path.as_bytes().to_vec()));
         let now = SnapshotOptions {
             store,
             earlier: Some(&self.snapshot),
-            wanted,
+            tracked: git.as_ref().and_then(GitDirs::tracked).unwrap_or_default(),
             rules: Some(&self.snapshot.rules),
             exclude: git.as_ref().and_then(GitDirs::exclude),
             bounds,
@@ -152,11 +145,13 @@ impl Snapshot {
         let mut text = Vec::new();
         for (path, found) in &self.files {
             let side = &found.side;
-            let hash = side
-                .hash
-                .map_or_else(|| format!("{:?}", found.stamp), |hash| hash.to_string());
             let kind = if side.link { "link" } else { "file" };
-            text.extend_from_slice(format!("{kind} {:o} {} {hash} ", side.mode, side.size).as_bytes());
+            // Writing to memory does not fail.
+            let _ = write!(text, "{kind} {:o} {} ", side.mode, side.size);
+            let _ = match side.hash {
+                Some(hash) => write!(text, "{hash} "),
+                None => write!(text, "{:?} ", found.stamp),
+            };
             text.extend_from_slice(path.as_bytes());
             text.push(0);
         }
@@ -234,10 +229,10 @@ fn compare_marks(before: &Snapshot, after: &Snapshot) -> BTreeSet<RelPath> {
     };
     let changed = old
         .iter()
-        .filter(|(path, mark)| new.get(path) != Some(mark) && !after.is_unseen(path));
+        .filter(|(path, mark)| new.get(*path) != Some(mark) && !after.is_unseen(path));
     let added = new
         .keys()
-        .filter(|path| !old.contains_key(path) && !before.may_have(path));
+        .filter(|path| !old.contains_key(*path) && !before.may_have(path));
     changed.map(|(path, _)| path).chain(added).cloned().collect()
 }
 

@@ -1,5 +1,6 @@
 //! Snapshots and changes of workspaces as agents leave them.
 
+mod packs;
 mod properties;
 
 use std::os::unix::ffi::OsStrExt;
@@ -60,8 +61,12 @@ impl Scene {
     }
 
     fn base_after(&self, earlier: Option<&Snapshot>) -> Base {
+        self.base_within(earlier, Bounds::default())
+    }
+
+    fn base_within(&self, earlier: Option<&Snapshot>, bounds: Bounds) -> Base {
         let folder = std::fs::File::open(self.dir()).unwrap();
-        Base::take(&self.store, &folder, &self.dir(), earlier, Bounds::default()).unwrap()
+        Base::take(&self.store, &folder, &self.dir(), earlier, bounds).unwrap()
     }
 
     fn changes(&self, base: &Base) -> Changes {
@@ -341,8 +346,7 @@ fn large_files_are_listed_without_lines() {
     scene.write("hashed", "1\n2\n3\n");
     scene.write("huge", "1\n2\n3\n4\n5\n");
     scene.write("same huge", "1\n2\n3\n4\n5\n");
-    let folder = std::fs::File::open(scene.dir()).unwrap();
-    let base = Base::take(&scene.store, &folder, &scene.dir(), None, bounds).unwrap();
+    let base = scene.base_within(None, bounds);
     scene.write("small", "1\n3\n");
     scene.write("hashed", "1\n2\n4\n");
     std::fs::remove_file(scene.dir().join("huge")).unwrap();

@@ -6,6 +6,7 @@ mod snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, OsStr};
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,12 +15,12 @@ use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
-use sha2::{Digest, Sha256};
+use ring::digest::{Context, SHA256};
 use vik_core::file_change::{ContentHash, RelPath, Side};
 use vik_proc::untrusted;
 
 use super::ignored::{Rules, Stack};
-use super::store::{Store, hash_of};
+use super::store::{Batch, Store, from_digest, hash_of};
 use crate::fs::FOLDER;
 use crate::issues::file_type;
 
@@ -31,8 +32,9 @@ pub struct SnapshotOptions<'a> {
     pub store: &'a Store,
     /// An earlier snapshot: files that were not touched since are not read again.
     pub earlier: Option<&'a Snapshot>,
-    /// Files that are included although rules leave them out.
-    pub wanted: BTreeSet<Vec<u8>>,
+    /// Files that are included although rules leave them out, as are those of the earlier
+    /// snapshot.
+    pub tracked: BTreeSet<Vec<u8>>,
     /// The rules that apply; `None` for those in the workspace.
     pub rules: Option<&'a Rules>,
     /// The repository's own ignore list, if it has one.
@@ -64,15 +66,22 @@ impl SnapshotOptions<'_> {
         }
         let dir = openat(workspace, ".", FOLDER, Mode::empty())?;
         let mut walk = Walk {
+            contents: self.store.batch(self.bounds.own_files),
             options: self,
             found,
             rules: Stack::default(),
+            files: Vec::new(),
             path: Vec::new(),
+            buffer: Vec::new(),
             entries: 0,
             kept: 0,
         };
         walk.folder(&dir, 0, false)?;
-        Ok(walk.found)
+        walk.contents.finish()?;
+        Ok(Snapshot {
+            files: walk.files.into_iter().collect(),
+            ..walk.found
+        })
     }
 }
 
@@ -89,10 +98,15 @@ fn now() -> i64 {
 
 struct Walk<'a> {
     options: SnapshotOptions<'a>,
+    contents: Batch<'a>,
+    /// The snapshot without its files.
     found: Snapshot,
+    files: Vec<(RelPath, SnapshotEntry)>,
     rules: Stack,
     /// The path of the current entry.
     path: Vec<u8>,
+    /// The content of a file.
+    buffer: Vec<u8>,
     entries: usize,
     kept: u64,
 }
@@ -140,7 +154,7 @@ impl Walk<'_> {
             file.extend_from_slice(RULES);
             let hash = Some(hash_of(&text));
             let unchanged = self.options.earlier.filter(|earlier| {
-                let file = earlier.files.get(&RelPath::new(file));
+                let file = earlier.files.get(file.as_slice());
                 file.is_some_and(|found| found.side.hash == hash)
             });
             match unchanged {
@@ -222,7 +236,7 @@ impl Walk<'_> {
             SFlag::S_IFREG => return self.file(dir, name, &stat),
             SFlag::S_IFLNK => match readlinkat(dir, name) {
                 Ok(target) => {
-                    let hash = self.options.store.put(target.as_bytes())?;
+                    let hash = self.contents.put(target.as_bytes())?;
                     self.add(&stat, target.len() as u64, Some(hash), true);
                 }
                 Err(_) => self.unseen(),
@@ -237,13 +251,20 @@ impl Walk<'_> {
 
     /// Returns whether a path that rules leave out is wanted, or anything below it.
     fn is_wanted(&self, is_folder: bool) -> bool {
+        let tracked = &self.options.tracked;
+        let earlier = self.options.earlier.map(|earlier| &earlier.files);
         if !is_folder {
-            return self.options.wanted.contains(&self.path);
+            let path = self.path.as_slice();
+            return tracked.contains(path) || earlier.is_some_and(|files| files.contains_key(path));
         }
         let mut below = self.path.clone();
         below.push(b'/');
-        let next = self.options.wanted.range(below.clone()..).next();
-        next.is_some_and(|path| path.starts_with(&below))
+        let from = (Bound::Included(below.as_slice()), Bound::Unbounded);
+        let next_tracked = tracked.range::<[u8], _>(from).next().map(Vec::as_slice);
+        let next_earlier = earlier.and_then(|files| files.range::<[u8], _>(from).next());
+        let next_earlier = next_earlier.map(|(path, _)| path.as_bytes());
+        let mut next = next_tracked.into_iter().chain(next_earlier);
+        next.any(|path| path.starts_with(&below))
     }
 
     fn file(&mut self, dir: &OwnedFd, name: &CStr, stat: &FileStat) -> io::Result<()> {
@@ -252,7 +273,7 @@ impl Walk<'_> {
         let earlier = self
             .options
             .earlier
-            .and_then(|earlier| Some((earlier, earlier.files.get(&RelPath::new(self.path.as_slice()))?)));
+            .and_then(|earlier| Some((earlier, earlier.files.get(self.path.as_slice())?)));
         if let Some((earlier, previous)) = earlier
             && previous.stamp == stamp
             && previous.side.size == size
@@ -269,8 +290,7 @@ impl Walk<'_> {
             self.add(stat, size, hash, false);
             return Ok(());
         }
-        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-        let Ok((file, stat)) = untrusted::open_at(dir, path) else {
+        let Ok((file, stat)) = untrusted::open_examined(dir, OsStr::from_bytes(name.to_bytes()), stat) else {
             self.unseen();
             return Ok(());
         };
@@ -287,7 +307,7 @@ impl Walk<'_> {
     fn still_kept(&self, side: &Side) -> bool {
         let bounds = &self.options.bounds;
         match side.hash {
-            Some(hash) if side.size <= bounds.kept => self.options.store.has(hash),
+            Some(hash) if side.size <= bounds.kept => self.contents.has(hash),
             _ => true,
         }
     }
@@ -303,26 +323,31 @@ impl Walk<'_> {
             return Ok(Some((size, None)));
         }
         if size <= bounds.kept {
-            let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-            if (&mut file).take(bounds.kept).read_to_end(&mut bytes).is_err() {
+            self.buffer.clear();
+            self.buffer.reserve(usize::try_from(size).unwrap_or(0));
+            if (&mut file)
+                .take(bounds.kept)
+                .read_to_end(&mut self.buffer)
+                .is_err()
+            {
                 return Ok(None);
             }
-            let size = bytes.len() as u64;
+            let size = self.buffer.len() as u64;
             self.kept += size;
             let hash = if self.kept <= bounds.all_kept {
-                self.options.store.put(&bytes)?
+                self.contents.put(&self.buffer)?
             } else {
-                hash_of(&bytes)
+                hash_of(&self.buffer)
             };
             return Ok(Some((size, Some(hash))));
         }
-        let mut sum = Sha256::new();
+        let mut sum = Context::new(&SHA256);
         let mut buffer = vec![0; 256 * 1024];
         let mut read = 0;
         let mut file = file.take(bounds.hashed);
         loop {
             match file.read(&mut buffer) {
-                Ok(0) => return Ok(Some((read, Some(ContentHash(sum.finalize().into()))))),
+                Ok(0) => return Ok(Some((read, Some(from_digest(&sum.finish()))))),
                 Ok(count) => {
                     sum.update(&buffer[..count]);
                     read += count as u64;
@@ -344,7 +369,7 @@ impl Walk<'_> {
             },
             stamp: Stamp::of(stat),
         };
-        self.found.files.insert(RelPath::new(self.path.as_slice()), found);
+        self.files.push((RelPath::new(self.path.as_slice()), found));
     }
 
     /// Marks an open file or folder; a file only if it has extended attributes.

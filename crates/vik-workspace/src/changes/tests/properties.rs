@@ -87,12 +87,20 @@ proptest! {
     fn changes_cover_the_difference_and_restore_undoes_it(
         before in proptest::collection::vec(Deed::any(), 0..8),
         during in proptest::collection::vec(Deed::any(), 0..8),
+        own_files in prop_oneof![Just(0usize), Just(1), Just(256)],
     ) {
         let scene = Scene::new();
+        let bounds = Bounds { own_files, ..Bounds::default() };
         before.iter().for_each(|deed| deed.act(&scene));
-        let base = scene.base();
+        let base = scene.base_within(None, bounds);
+        let separate = Store::new(&scene.folder.path().join("separate"));
+        let folder = std::fs::File::open(scene.dir()).unwrap();
+        let base_of_files = Base::take(&separate, &folder, &scene.dir(), None, Bounds::default()).unwrap();
+        prop_assert_eq!(&base.snapshot.files, &base_of_files.snapshot.files);
         during.iter().for_each(|deed| deed.act(&scene));
-        let changes = scene.changes(&base);
+        let changes = scene.changes_within(&base, bounds);
+        let (same, _) = base_of_files.changes(&separate, &folder, &scene.dir(), Bounds::default()).unwrap();
+        prop_assert_eq!(&changes, &same, "a pack instead of files changes nothing");
         let after = scene.base();
         let sides = |snapshot: &Snapshot| -> BTreeMap<RelPath, Side> {
             let mode = |side: &Side| if side.link { 0 } else { side.mode };

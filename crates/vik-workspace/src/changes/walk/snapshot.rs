@@ -22,6 +22,9 @@ pub struct Bounds {
     pub hashed: u64,
     /// The most bytes that one snapshot reads into the store; later files are only hashed.
     pub all_kept: u64,
+    /// The most new contents that one snapshot stores in files of their own; further ones are in a
+    /// pack.
+    pub own_files: usize,
 }
 
 impl Default for Bounds {
@@ -32,6 +35,7 @@ impl Default for Bounds {
             kept: 4 * 1024 * 1024,
             hashed: 256 * 1024 * 1024,
             all_kept: 4 * 1024 * 1024 * 1024,
+            own_files: 256,
         }
     }
 }
