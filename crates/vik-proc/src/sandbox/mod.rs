@@ -270,7 +270,7 @@ impl Sandbox {
     }
 
     /// Creates the rules without a test.
-    fn rules(&self) -> Result<Fence, SandboxError> {
+    pub(crate) fn rules(&self) -> Result<Fence, SandboxError> {
         let (walls, abi) = Walls::of(self)?;
         Ok(Fence {
             walls: Arc::new(walls),

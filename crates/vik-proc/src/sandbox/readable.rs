@@ -2,21 +2,57 @@
 //! folder that contains something hidden is replaced by its other content.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
 /// A folder that contains something hidden is hidden as a whole if it has more entries than this.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Returns the places that cover everything except the hidden ones.
-pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    without_hidden(Path::new("/"), &hidden_places(hidden))
+/// A folder that contains something hidden, and its other content.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PartlyHidden {
+    /// The folder. Its path contains no links if the path that was opened up contains none.
+    pub(super) folder: PathBuf,
+    pub(super) readable: Vec<Entry>,
+}
+
+impl PartlyHidden {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.readable.iter().map(|entry| self.folder.join(&entry.name))
+    }
+}
+
+/// A readable entry of a folder; never a link.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: OsString,
+    pub(super) is_folder: bool,
+}
+
+/// Returns the folders from the root on that contain something hidden, with what is readable in
+/// each of them.
+pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PartlyHidden> {
+    let root = Path::new("/");
+    let hidden = hidden_places(hidden);
+    let below: Vec<&Path> = hidden
+        .iter()
+        .filter_map(|path| path.strip_prefix(root).ok())
+        .collect();
+    let mut folders = Vec::new();
+    if !hidden.iter().any(|path| path == root) {
+        open_up(root, &below, &mut folders);
+    }
+    folders
 }
 
 /// Returns the places of hidden files and folders: those of their names, and the targets of their
 /// links.
 pub fn hidden_places(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    hidden.iter().flat_map(|path| places(path)).collect()
+    let mut canonical = Canonical::default();
+    hidden
+        .iter()
+        .flat_map(|path| places(path, &mut canonical))
+        .collect()
 }
 
 /// Returns the places that cover a file or folder except the places of [`hidden_places`]: the path
@@ -30,20 +66,51 @@ pub fn without_hidden(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     if below.is_empty() {
         return vec![path.to_owned()];
     }
-    let mut open = Vec::new();
-    open_up(path, &below, &mut open);
-    open
+    let mut folders = Vec::new();
+    open_up(path, &below, &mut folders);
+    folders.iter().flat_map(PartlyHidden::paths).collect()
+}
+
+/// The canonical forms of paths that were resolved before, by path. Hidden places have few parents,
+/// and each is resolved once.
+#[derive(Default)]
+struct Canonical(HashMap<PathBuf, Option<PathBuf>>);
+
+impl Canonical {
+    /// Returns the canonical form of a path that exists.
+    fn of(&mut self, path: &Path) -> Option<PathBuf> {
+        if let Some(known) = self.0.get(path) {
+            return known.clone();
+        }
+        let found = match (path.parent(), path.file_name()) {
+            (Some(parent), Some(name)) => self.of(parent).and_then(|parent| {
+                let place = parent.join(name);
+                let facts = place.symlink_metadata().ok()?;
+                if facts.is_symlink() {
+                    place.canonicalize().ok()
+                } else {
+                    Some(place)
+                }
+            }),
+            _ => path.canonicalize().ok(),
+        };
+        self.0.insert(path.to_owned(), found.clone());
+        found
+    }
 }
 
 /// Returns the current target of a path, and the place of its name, as the link may be replaced.
-fn places(path: &Path) -> Vec<PathBuf> {
+fn places(path: &Path, canonical: &mut Canonical) -> Vec<PathBuf> {
     let mut places = Vec::new();
-    places.extend(path.canonicalize().ok());
+    places.extend(canonical.of(path));
     // A path that does not exist yet is hidden by its name in the closest existing folder.
     let mut missing: Vec<&OsStr> = Vec::new();
     for folder in path.ancestors() {
-        match (folder.file_name(), folder.parent().map(Path::canonicalize)) {
-            (Some(name), Some(Ok(parent))) => {
+        match (
+            folder.file_name(),
+            folder.parent().map(|parent| canonical.of(parent)),
+        ) {
+            (Some(name), Some(Some(parent))) => {
                 let mut place = parent.join(name);
                 place.extend(missing.iter().rev());
                 places.push(place);
@@ -58,13 +125,13 @@ fn places(path: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Adds the content of a folder that contains something hidden. `hidden` are its places below the
-/// folder.
+/// Adds a folder that contains something hidden, and those below it. `hidden` are its places below
+/// the folder.
 #[expect(
     clippy::disallowed_methods,
     reason = "lists folders; no link is entered, and their size is bounded"
 )]
-fn open_up(folder: &Path, hidden: &[&Path], readable: &mut Vec<PathBuf>) {
+fn open_up(folder: &Path, hidden: &[&Path], folders: &mut Vec<PartlyHidden>) {
     let mut by_name: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
     for hidden in hidden {
         let mut parts = hidden.components();
@@ -79,17 +146,26 @@ fn open_up(folder: &Path, hidden: &[&Path], readable: &mut Vec<PathBuf>) {
     if entries.len() > MAX_ENTRIES {
         return;
     }
+    let mut readable = Vec::new();
     for entry in entries {
         // A link is readable if its target is. A rule for the link would make the target readable.
-        if !entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+        let Some(kind) = entry.file_type().ok().filter(|kind| !kind.is_symlink()) else {
             continue;
-        }
-        match by_name.get(&*entry.file_name()) {
-            None => readable.push(entry.path()),
+        };
+        let name = entry.file_name();
+        match by_name.get(&*name) {
+            None => readable.push(Entry {
+                name,
+                is_folder: kind.is_dir(),
+            }),
             Some(below) if below.iter().any(|below| below.as_os_str().is_empty()) => {}
-            Some(below) => open_up(&entry.path(), below, readable),
+            Some(below) => open_up(&entry.path(), below, folders),
         }
     }
+    folders.push(PartlyHidden {
+        folder: folder.to_owned(),
+        readable,
+    });
 }
 
 #[cfg(test)]
@@ -107,7 +183,7 @@ mod tests {
         std::os::unix::fs::symlink(root.join("home/keys"), root.join("home/way-in")).unwrap();
         std::os::unix::fs::symlink(root.join("data/real"), root.join("home/linked")).unwrap();
         let hidden = ["home/keys", "home/linked", "home/later/not/yet"].map(|path| root.join(path));
-        let readable = all_but(&hidden);
+        let readable: Vec<PathBuf> = all_but(&hidden).iter().flat_map(PartlyHidden::paths).collect();
         let may = |path: &str| {
             let path = root.join(path);
             readable.iter().any(|open| path.starts_with(open))
@@ -132,7 +208,8 @@ mod tests {
                 .iter()
                 .any(|open| Path::new("/usr/bin").starts_with(open))
         );
-        assert_eq!(all_but(&[]), [Path::new("/")]);
+        assert_eq!(all_but(&["/".into()]), []);
+        assert_eq!(without_hidden(Path::new("/"), &[]), [Path::new("/")]);
     }
 
     proptest::proptest! {

@@ -268,9 +268,9 @@ fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     gate.map_err(|error| sandbox_failure(&error.to_string()))
 }
 
-/// Creates the rules of the sandbox, before the fork.
+/// Creates the rules of the sandbox, before the fork. The child reports a failure to enforce them.
 fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
-    let fence = spec.sandbox.as_ref().map(Sandbox::fence).transpose();
+    let fence = spec.sandbox.as_ref().map(Sandbox::rules).transpose();
     fence.map_err(|error| no_sandbox(&error))
 }
 

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use crate::sandbox::readable::all_but;
+use crate::sandbox::readable::{Entry, PartlyHidden, all_but};
 use crate::sandbox::{Backend, DEVICES, Reads, Sandbox};
 
 /// The newest version whose rights this code uses; an older kernel enforces those that it supports.
@@ -19,14 +19,10 @@ const NEWEST: ABI = ABI::V7;
 
 pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> {
     let (writing, reading) = (AccessFs::from_write(NEWEST), AccessFs::from_read(NEWEST));
-    let (handled, readable) = match &sandbox.read {
-        Reads::AllBut { hidden, .. } if hidden.is_empty() => (writing, Vec::new()),
-        Reads::AllBut { hidden, shown } => {
-            let mut readable = all_but(hidden);
-            readable.extend(shown.iter().cloned());
-            (writing | reading, readable)
-        }
-        Reads::Only(paths) => (writing | reading, paths.clone()),
+    let (handled, opened, readable) = match &sandbox.read {
+        Reads::AllBut { hidden, .. } if hidden.is_empty() => (writing, Vec::new(), &Vec::new()),
+        Reads::AllBut { hidden, shown } => (writing | reading, all_but(hidden), shown),
+        Reads::Only(paths) => (writing | reading, Vec::new(), paths),
     };
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -36,8 +32,9 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
     }
     let rules = ruleset
         .create()?
+        .add_rules(opened.iter().flat_map(|part| entries(part, handled & reading)))?
         .add_rules(beneath(&sandbox.write, handled))?
-        .add_rules(beneath(&readable, handled & reading))?;
+        .add_rules(beneath(readable, handled & reading))?;
     // Within namespaces, mounts cover the hidden places, so that folders can be listed. A file that
     // later replaces a hidden one still cannot be read.
     let listing = handled & AccessFs::ReadDir;
@@ -47,25 +44,46 @@ pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> 
     Ok(rules.into())
 }
 
+type Rule = Result<PathBeneath<OwnedFd>, RulesetError>;
+
 /// Returns rules for the paths that exist.
-fn beneath(
-    paths: &[PathBuf],
-    access: BitFlags<AccessFs>,
-) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
+fn beneath(paths: &[PathBuf], access: BitFlags<AccessFs>) -> impl Iterator<Item = Rule> {
     paths.iter().filter_map(move |path| {
         let place = open_place(path).ok()?;
         let kind = fstat(place.as_fd()).ok()?.st_mode & SFlag::S_IFMT.bits();
         if kind == SFlag::S_IFLNK.bits() {
             return None;
         }
-        let is_folder = kind == SFlag::S_IFDIR.bits();
-        let access = if is_folder {
-            access
-        } else {
-            access & AccessFs::from_file(NEWEST)
-        };
-        Some(Ok(PathBeneath::new(place, access)))
+        Some(rule(place, kind == SFlag::S_IFDIR.bits(), access))
     })
+}
+
+/// Returns rules for the readable entries of a folder. They are opened from the folder, because
+/// there are hundreds of them.
+fn entries(part: &PartlyHidden, access: BitFlags<AccessFs>) -> impl Iterator<Item = Rule> {
+    let folder = open_place(&part.folder).ok();
+    let open = move |entry: &Entry| {
+        let kind = if entry.is_folder {
+            OFlag::O_DIRECTORY
+        } else {
+            OFlag::empty()
+        };
+        // An entry that has become a link since is not followed: the rule is for the link, and
+        // gives access to nothing.
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | kind;
+        let place = openat(folder.as_ref()?, entry.name.as_os_str(), flags, Mode::empty()).ok()?;
+        Some(rule(place, entry.is_folder, access))
+    };
+    part.readable.iter().filter_map(open)
+}
+
+fn rule(place: OwnedFd, is_folder: bool, access: BitFlags<AccessFs>) -> Rule {
+    let access = if is_folder {
+        access
+    } else {
+        access & AccessFs::from_file(NEWEST)
+    };
+    Ok(PathBeneath::new(place, access))
 }
 
 /// Opens a path component by component without following links: a link on the way was created after
