@@ -76,6 +76,12 @@ impl Cgroup {
         }
     }
 
+    /// Returns whether the kernel limits the tasks of the group.
+    pub(crate) fn limits_tasks(&self) -> bool {
+        let limit = fs::read_to_string(self.folder.join("pids.max"));
+        limit.is_ok_and(|limit| limit.trim().parse::<u64>().is_ok())
+    }
+
     /// Returns whether the group can limit this resource. The group above must divide it, and is
     /// configured to do so once.
     fn divides(&self, controller: &str) -> bool {

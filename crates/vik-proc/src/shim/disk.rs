@@ -26,8 +26,10 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 const SEARCH_SHARE: u32 = 20;
 /// The fastest that a tree is assumed to write: the less room there is, the sooner the next check.
 const MAX_BYTES_PER_SECOND: u64 = 4 << 30;
+/// The most files that a tree is assumed to create in a second.
+const MAX_FILES_PER_SECOND: u64 = 1_000_000;
 /// The shortest and the longest time between two checks.
-const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
 /// The time between two polls of a search that runs.
 const SEARCH_POLL: Duration = Duration::from_millis(20);
 /// The time stamps of files may lag behind the clock by this much.
@@ -63,8 +65,8 @@ struct System {
     at: PathBuf,
     free_at_start: Room,
     limit: Room,
-    /// The bytes of the tree, by the last search.
-    found: u64,
+    /// What the tree uses, by the last search.
+    found: Room,
 }
 
 /// Room on a file system.
@@ -87,6 +89,13 @@ impl Room {
             bytes: start.bytes.saturating_sub(self.bytes),
             files: start.files.saturating_sub(self.files),
         }
+    }
+
+    /// Returns how long a tree needs at least to use this.
+    fn lasts(self) -> Duration {
+        let bytes = self.bytes as f64 / MAX_BYTES_PER_SECOND as f64;
+        let files = self.files as f64 / MAX_FILES_PER_SECOND as f64;
+        Duration::from_secs_f64(bytes.min(files))
     }
 
     fn is_over(self, limit: Self) -> bool {
@@ -179,7 +188,7 @@ impl Disk {
                     .filter(|files| *files > 0)
                     .unwrap_or(u64::MAX),
             },
-            found: 0,
+            found: Room::default(),
         });
         Some(device)
     }
@@ -207,7 +216,10 @@ impl Disk {
         if over.is_some() {
             return over;
         }
-        let mut left = u64::MAX;
+        let mut left = Room {
+            bytes: u64::MAX,
+            files: u64::MAX,
+        };
         let mut suspect = None;
         for system in &self.systems {
             let kept = self.kept_on(system.device);
@@ -230,11 +242,13 @@ impl Disk {
             let own = if is_suspect && now < self.next_search_at {
                 system.found
             } else {
-                lost.bytes
+                lost
             };
-            left = left
-                .min(limit.bytes.saturating_sub(own.max(kept)))
+            left.bytes = left
+                .bytes
+                .min(limit.bytes.saturating_sub(own.bytes.max(kept)))
                 .min(free.bytes);
+            left.files = left.files.min(limit.files.saturating_sub(own.files));
             if is_suspect && now >= self.next_search_at {
                 suspect = suspect.or(Some((system, lost, scarce)));
             }
@@ -247,8 +261,7 @@ impl Disk {
         self.pause = if self.search.is_some() {
             SEARCH_POLL
         } else {
-            Duration::from_secs_f64(left as f64 / MAX_BYTES_PER_SECOND as f64)
-                .clamp(CHECK_INTERVAL.0, CHECK_INTERVAL.1)
+            left.lasts().clamp(CHECK_INTERVAL.0, CHECK_INTERVAL.1)
         };
         None
     }
@@ -271,7 +284,7 @@ impl Disk {
         self.next_search_at = now + SEARCH_INTERVAL.max(took * SEARCH_SHARE);
         let device = search.device;
         let searched = self.systems.iter_mut().find(|system| system.device == device);
-        searched.into_iter().for_each(|system| system.found = used.bytes);
+        searched.into_iter().for_each(|system| system.found = used);
         self.search = None;
         over
     }

@@ -158,11 +158,16 @@ struct Shim {
     disk: Option<Disk>,
     /// The memory that the tree holds beside resident memory, if memory is limited.
     #[cfg(target_os = "linux")]
+    survey_pause: Duration,
+    /// The number of tasks of the tree at the last comparison.
+    surveyed_tasks: u64,
     memory: Option<SharedMemory>,
     overrun: Option<Overrun>,
 }
 
 impl Shim {
+    /// Whether the kernel refuses more tasks than the tree may have.
+    kernel_limits_tasks: bool,
     fn new(spec: ShimSpec, status: OwnedFd, lifeline: Lifeline, signals: OwnedFd, subreaper: bool) -> Self {
         Self {
             spec,
@@ -201,9 +206,12 @@ impl Shim {
             overrun: None,
         }
     }
+            survey_pause: Duration::ZERO,
+            surveyed_tasks: 0,
 
     fn start(&mut self) {
         if let Some(path) = self.spec.census.clone() {
+            kernel_limits_tasks: false,
             let mut roll = CensusWriter::create(path);
             // A later daemon finds the cgroup only through a census.
             self.cgroup = Cgroup::make(ProcessId::current());

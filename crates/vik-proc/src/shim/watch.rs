@@ -7,6 +7,7 @@ use super::Shim;
 use super::disk::Disk;
 #[cfg(target_os = "linux")]
 use super::memory::SharedMemory;
+use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
 #[cfg(target_os = "linux")]
 use crate::sandbox::{Backend, bubblewrap};
@@ -17,6 +18,11 @@ use crate::tree::Survey;
 
 /// The time between two checks of a tree that is far from its limits.
 const FAR_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest time between two checks of a tree that is far from its limits and does not change,
+/// where the kernel refuses too many tasks.
+const STEADY_INTERVAL: Duration = Duration::from_secs(4);
+/// The time between two reads of the number of free tasks in this case.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two checks of a tree that has used a quarter of a limit.
 const NEAR_INTERVAL: Duration = Duration::from_millis(50);
 /// Checks take at most 1/`CHECK_SHARE` of the time.
@@ -51,8 +57,20 @@ impl Shim {
 
     pub(super) fn start_limit_watch(&mut self) {
         let now = Instant::now();
-        self.check_at = Some(now + NEAR_INTERVAL.min(self.tasks.pause()));
+        self.kernel_limits_tasks =
+            self.task_group.is_some() || self.cgroup.as_ref().is_some_and(Cgroup::limits_tasks);
+        self.check_at = Some(now + NEAR_INTERVAL.min(self.count_interval()));
         self.disk_check_at = self.disk.as_ref().map(|_| now);
+    }
+
+    /// Returns the time between two reads of the number of free tasks. It is short only where the
+    /// kernel does not limit the tree.
+    fn count_interval(&self) -> Duration {
+        if self.kernel_limits_tasks {
+            COUNT_INTERVAL
+        } else {
+            self.tasks.pause()
+        }
     }
 
     /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks
@@ -81,7 +99,7 @@ impl Shim {
         self.lost_at_survey = self.lost_at_survey.min(lost);
         let is_due = has_grown || self.survey_at.is_none_or(|at| now >= at);
         let overrun = is_due.then(|| self.survey_limits(now, allowed, lost)).flatten();
-        let pause = Instant::now() + self.tasks.pause();
+        let pause = Instant::now() + self.count_interval();
         self.check_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
         overrun
     }
@@ -114,8 +132,19 @@ impl Shim {
         close |= survey.tasks > allowed / 4;
         overrun = overrun.or_else(|| self.refused_by_kernel());
         let end = Instant::now();
-        let pause = if close { NEAR_INTERVAL } else { FAR_INTERVAL };
-        self.survey_at = Some(end + pause.max(end.saturating_duration_since(now) * CHECK_SHARE));
+        self.survey_pause = if close {
+            NEAR_INTERVAL
+        } else if self.kernel_limits_tasks && limits.memory.is_none() && survey.tasks == self.surveyed_tasks {
+            (self.survey_pause * 2).clamp(FAR_INTERVAL, STEADY_INTERVAL)
+        } else {
+            FAR_INTERVAL
+        };
+        self.surveyed_tasks = survey.tasks;
+        self.survey_at = Some(
+            end + self
+                .survey_pause
+                .max(end.saturating_duration_since(now) * CHECK_SHARE),
+        );
         self.lost_at_survey = lost;
         overrun
     }
