@@ -121,15 +121,12 @@ fn read_text(json: &str, quote: usize) -> Option<Text<'_>> {
     let mut at = start;
     let mut is_plain = true;
     loop {
-        match bytes.get(at)? {
-            b'"' => break,
-            b'\\' => {
-                is_plain = false;
-                bytes.get(at + 1)?;
-                at += 2;
-            }
-            _ => at += 1,
+        at += memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes[at] == b'"' {
+            break;
         }
+        is_plain = false;
+        at += 2;
     }
     let inside = json.get(start..at)?;
     Some(Text {
