@@ -9,18 +9,32 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getsid};
 use vik_proc::{ProcessId, Proof, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vik-shim-test");
 const DEADLINE: Duration = Duration::from_secs(60);
 
-fn children() -> String {
+/// Returns the pids of all children.
+fn all_children() -> Vec<String> {
     let me = std::process::id();
     let tasks = std::fs::read_dir(format!("/proc/{me}/task")).unwrap().flatten();
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-        .collect()
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids = lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    pids.collect()
+}
+
+/// Returns the pids of the children other than the template, which is in the session of this
+/// process.
+fn children() -> String {
+    let is_template = |pid: &String| {
+        let pid = Pid::from_raw(pid.parse().unwrap());
+        let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        getsid(Some(pid)) == getsid(None) && arguments.windows(8).any(|part| part == b"template")
+    };
+    let mut children = all_children();
+    children.retain(|pid| !is_template(pid));
+    children.join(" ")
 }
 
 async fn eventually<T>(description: &str, mut poll: impl FnMut() -> Option<T>) -> T {
@@ -53,6 +67,9 @@ async fn supervisor_leaves_no_child_process() {
     callers_that_give_up_while_a_shim_is_started(&supervisor).await;
     assert!(vik_proc::adopt_orphans());
     leftovers_of_a_lost_shim_come_to_the_daemon(&supervisor).await;
+    assert_eq!(all_children().len(), 1);
+    drop(supervisor);
+    assert_eq!(all_children(), [""; 0]);
 }
 
 async fn callers_that_give_up_while_a_shim_is_started(supervisor: &Supervisor) {

@@ -35,6 +35,8 @@ mod owner;
 mod record;
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod tasks;
+#[cfg(target_os = "linux")]
+pub(crate) mod template;
 mod watch;
 #[cfg(target_os = "linux")]
 mod within;
@@ -65,16 +67,25 @@ use crate::task_group::TaskGroup;
 #[cfg(target_os = "linux")]
 use self::memory::SharedMemory;
 #[cfg(target_os = "linux")]
+use self::template::Role;
+#[cfg(target_os = "linux")]
 use self::within::Inside;
 
 /// Runs the shim to its end: the hidden verb `vik __shim`. `main` must call it first, before
 /// threads, logging and command line parsing: it takes over descriptors 0, 3 and 4 and all signals.
 ///
-/// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox.
+/// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox, and `vik
+/// __shim template` forks shims.
 pub fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
-    if std::env::args_os().nth(2).is_some_and(|arg| arg == within::VERB) {
-        return within::main(std::env::args().nth(3));
+    match std::env::args_os().nth(2) {
+        Some(verb) if verb == within::VERB => return within::main(std::env::args().nth(3)),
+        Some(verb) if verb == template::VERB => {
+            if let Role::Ended(code) = template::serve() {
+                return code;
+            }
+        }
+        _ => {}
     }
     crate::set_non_dumpable();
     let _ = nix::unistd::setsid();
@@ -147,27 +158,27 @@ struct Shim {
     check_at: Option<Instant>,
     /// The latest time of the next comparison of the tree with its limits.
     survey_at: Option<Instant>,
+    survey_pause: Duration,
+    /// The number of tasks of the tree at the last comparison.
+    surveyed_tasks: u64,
     /// How many fewer tasks the system had free at the last comparison.
     lost_at_survey: u64,
     tasks: Tasks,
     /// The cgroup that limits the tasks of the tree, if one could be created.
     task_group: Option<TaskGroup>,
+    /// Whether the kernel refuses more tasks than the tree may have.
+    kernel_limits_tasks: bool,
     /// Whether there may be zombies that were not reaped yet.
     unreaped: bool,
     disk_check_at: Option<Instant>,
     disk: Option<Disk>,
     /// The memory that the tree holds beside resident memory, if memory is limited.
     #[cfg(target_os = "linux")]
-    survey_pause: Duration,
-    /// The number of tasks of the tree at the last comparison.
-    surveyed_tasks: u64,
     memory: Option<SharedMemory>,
     overrun: Option<Overrun>,
 }
 
 impl Shim {
-    /// Whether the kernel refuses more tasks than the tree may have.
-    kernel_limits_tasks: bool,
     fn new(spec: ShimSpec, status: OwnedFd, lifeline: Lifeline, signals: OwnedFd, subreaper: bool) -> Self {
         Self {
             spec,
@@ -195,9 +206,12 @@ impl Shim {
             step: Step::default(),
             check_at: None,
             survey_at: None,
+            survey_pause: Duration::ZERO,
+            surveyed_tasks: 0,
             lost_at_survey: 0,
             tasks: Tasks::watch(),
             task_group: None,
+            kernel_limits_tasks: false,
             unreaped: false,
             disk_check_at: None,
             disk: None,
@@ -206,12 +220,9 @@ impl Shim {
             overrun: None,
         }
     }
-            survey_pause: Duration::ZERO,
-            surveyed_tasks: 0,
 
     fn start(&mut self) {
         if let Some(path) = self.spec.census.clone() {
-            kernel_limits_tasks: false,
             let mut roll = CensusWriter::create(path);
             // A later daemon finds the cgroup only through a census.
             self.cgroup = Cgroup::make(ProcessId::current());

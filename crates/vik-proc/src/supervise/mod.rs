@@ -11,6 +11,8 @@ mod pump;
 pub(crate) mod shims;
 #[expect(clippy::disallowed_methods, reason = "opens /dev/null")]
 mod start;
+#[cfg(target_os = "linux")]
+mod template;
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -42,6 +44,8 @@ pub struct Supervisor {
     args: Arc<[CString]>,
     environment: Arc<[CString]>,
     gate: Arc<Semaphore>,
+    #[cfg(target_os = "linux")]
+    template: Arc<template::TemplateSlot>,
 }
 
 /// The reason why a shim could not be started.
@@ -100,6 +104,8 @@ impl Supervisor {
             args,
             environment,
             gate: Arc::new(Semaphore::new(STARTS_AT_ONCE)),
+            #[cfg(target_os = "linux")]
+            template: Arc::default(),
         })
     }
 
@@ -135,6 +141,11 @@ impl Supervisor {
             .iter()
             .filter(|arg| !arg.as_bytes().starts_with(prefix.as_bytes()));
         self.args = others.cloned().chain(own).collect();
+        // A template that is running does not have it.
+        #[cfg(target_os = "linux")]
+        {
+            self.template = Arc::default();
+        }
         self
     }
 

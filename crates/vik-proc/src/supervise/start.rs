@@ -1,6 +1,6 @@
 //! Starts the process of a shim.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -10,8 +10,14 @@ use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_s
 use nix::sys::signal::{SigSet, Signal};
 use tokio::net::unix::pipe;
 
+#[cfg(target_os = "linux")]
+use super::template::Forked;
 use super::{SpawnError, StdoutMode, Supervisor, shims};
 use crate::identity::ProcessId;
+#[cfg(target_os = "linux")]
+use crate::shim::template;
+#[cfg(target_os = "linux")]
+use crate::spec::SHIM_VERB;
 use crate::sys;
 
 /// A flag that nix does not define: start in a new session.
@@ -79,7 +85,7 @@ impl Supervisor {
         let _permit = self.gate.acquire().await;
         // The call blocks until the new process has executed its program, so it must not run on the
         // runtime's own threads.
-        let spawned = tokio::task::spawn_blocking(move || shims::start(|| this.posix_spawn(&given))).await;
+        let spawned = tokio::task::spawn_blocking(move || shims::start(|| this.fork_or_spawn(&given))).await;
         let pid = match spawned {
             Ok(result) => result,
             Err(_) => Err(io::Error::other("the runtime is shutting down")),
@@ -102,31 +108,57 @@ impl Supervisor {
         }
     }
 
-    /// Starts the shim with `posix_spawn`, which shares the parent's memory until `exec`: its cost
+    /// Starts the shim as a copy of the template, or with the program where that is not possible.
+    fn fork_or_spawn(&self, given: &[(OwnedFd, RawFd)]) -> io::Result<i32> {
+        #[cfg(target_os = "linux")]
+        if let Forked::Shim(pid) = self.template.fork(given, |socket| self.spawn_template(socket))? {
+            return Ok(pid);
+        }
+        // The shim has a session of its own from the start: Ctrl-C at the daemon's terminal must
+        // not end it.
+        let session = PosixSpawnFlags::from_bits_retain(SETSID);
+        self.posix_spawn(given, &self.args, session)
+    }
+
+    /// Starts the template in the session of this process: a child in another session counts as an
+    /// orphan of a lost shim. Its shims leave the session.
+    #[cfg(target_os = "linux")]
+    fn spawn_template(&self, socket: OwnedFd) -> io::Result<i32> {
+        let mut args = self.args.to_vec();
+        let verb = args.iter().position(|arg| arg.as_bytes() == SHIM_VERB.as_bytes());
+        let verb = verb.ok_or(io::ErrorKind::Unsupported)?;
+        args.insert(verb + 1, CString::new(template::VERB)?);
+        self.posix_spawn(&[(socket, 0)], &args, PosixSpawnFlags::empty())
+    }
+
+    /// Starts the program with `posix_spawn`, which shares the parent's memory until `exec`: its cost
     /// does not grow with the daemon.
-    fn posix_spawn(&self, given: &[(OwnedFd, i32)]) -> io::Result<i32> {
+    fn posix_spawn(
+        &self,
+        given: &[(OwnedFd, RawFd)],
+        args: &[CString],
+        session: PosixSpawnFlags,
+    ) -> io::Result<i32> {
         let mut actions = PosixSpawnFileActions::init()?;
         for (fd, target) in given {
             actions.add_dup2(fd.as_raw_fd(), *target)?;
         }
         let mut attributes = PosixSpawnAttr::init()?;
-        // The shim has a session of its own from the start, and blocks these signals until it
-        // handles them: Ctrl-C at the daemon's terminal must not end a shim.
+        // A shim blocks these signals until it handles them; the template never handles them.
         let mut held = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             held.add(signal);
         }
         attributes.set_sigmask(&held)?;
         attributes.set_sigdefault(&SigSet::all())?;
-        let setsid = PosixSpawnFlags::from_bits_retain(SETSID);
         attributes.set_flags(
-            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | setsid,
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | session,
         )?;
         let pid = posix_spawn(
             self.program.as_c_str(),
             &actions,
             &attributes,
-            &self.args,
+            args,
             &self.environment,
         )?;
         Ok(pid.as_raw())

@@ -1,7 +1,7 @@
 //! Information about processes on Linux: `/proc`, pidfds, prctl.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -223,7 +223,7 @@ pub(crate) fn landlock_abi() -> io::Result<i64> {
 /// Confines the calling thread and all its descendants by these rules. Safe between `fork` and
 /// `exec`.
 #[allow(unsafe_code)]
-pub(crate) fn landlock_restrict(rules: std::os::fd::RawFd) -> io::Result<()> {
+pub(crate) fn landlock_restrict(rules: RawFd) -> io::Result<()> {
     // SAFETY: plain numbers; both calls only take rights away from this thread.
     let done = unsafe {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
@@ -352,6 +352,35 @@ pub(crate) unsafe fn fork(cgroup: Option<&OwnedFd>) -> libc::pid_t {
     }
     // SAFETY: the caller guarantees it.
     unsafe { libc::fork() }
+}
+
+/// Forks a sibling: its parent is the parent of this process. Returns its pid, or `None` in the
+/// sibling. This process must have only one thread, so that the sibling can go on like a forked
+/// child.
+#[allow(unsafe_code)]
+pub(crate) fn fork_sibling() -> io::Result<Option<i32>> {
+    // SAFETY: without a stack and without shared memory the call is a fork, and no other thread
+    // holds a lock.
+    let forked = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) };
+    match i32::try_from(forked) {
+        Ok(0) => Ok(None),
+        Ok(pid @ 1..) => Ok(Some(pid)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives each descriptor its number in this process. No number may be among those of the given
+/// descriptors.
+#[allow(unsafe_code)]
+pub(crate) fn install(given: &[(OwnedFd, RawFd)]) -> io::Result<()> {
+    for (descriptor, number) in given {
+        // SAFETY: plain numbers. What had the number before is closed, and its owner has given it
+        // up.
+        if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Returns the names of a file's extended attributes, each with a NUL at the end; empty if the file

@@ -2,6 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+#[cfg(target_os = "linux")]
+use nix::sys::signal::{Signal, kill};
+#[cfg(target_os = "linux")]
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+#[cfg(target_os = "linux")]
+use nix::unistd::{Pid, getsid};
+#[cfg(target_os = "linux")]
+use vik_proc::ProcessId;
 use vik_proc::{Cause, FileLock, Output, Proof, ShimSpec, SpawnFailureKind as Kind, Stdin, StdoutMode};
 
 use crate::support::*;
@@ -241,6 +249,73 @@ async fn start_failure_gives_its_reason() {
         );
         let failure = record.spawn_error.unwrap();
         assert_eq!(failure.kind, kind, "{}", failure.message);
+    }
+}
+
+/// Returns the template of the scene's supervisor.
+#[cfg(target_os = "linux")]
+fn template_of(scene: &Scene) -> Option<ProcessId> {
+    let marked = vik_proc::sweep(&scene.shim_mark().name, &scene.shim_mark().value, &[]);
+    let is_template = |shim: &ProcessId| {
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", shim.pid)).unwrap_or_default();
+        let is_template = arguments.windows(8).any(|part| part == b"template");
+        is_template && getsid(Some(Pid::from_raw(shim.pid))) == getsid(None)
+    };
+    marked.into_iter().find(is_template)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn template_forks_children_of_the_daemon_in_sessions_of_their_own() {
+    let mut scene = Scene::new();
+    scene.supervisor = scene.supervisor.clone().mark_shims(&scene.shim_mark());
+    let mut running = Vec::new();
+    for _ in 0..4 {
+        running.push(scene.start(&scene.spec("hang")).await);
+    }
+    let template = template_of(&scene).unwrap();
+    let me = i32::try_from(std::process::id()).unwrap();
+    for supervised in &running {
+        let shim = supervised.shim().pid;
+        let stat = std::fs::read_to_string(format!("/proc/{shim}/stat")).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        assert_eq!((fields[1], fields[3]), (&*me.to_string(), &*shim.to_string()));
+        let name = std::fs::read_to_string(format!("/proc/{shim}/comm")).unwrap();
+        assert_eq!(name, "vik-shim\n");
+        // Beside the standard streams: the status pipe, signals, the load and what it opened itself.
+        let open = std::fs::read_dir(format!("/proc/{shim}/fd")).unwrap().flatten();
+        let sockets = open.filter(|fd| {
+            std::fs::read_link(fd.path()).is_ok_and(|target| target.to_string_lossy().starts_with("socket"))
+        });
+        assert_eq!(sockets.count(), 0, "a shim has no connection of the template");
+    }
+    for supervised in &running {
+        supervised.stop();
+        assert_eq!(within(supervised.wait()).await.unwrap().cause, Cause::Stopped);
+    }
+    assert!(template.is_alive());
+    scene.supervisor = Scene::new().supervisor.clone();
+    assert!(!template.is_alive());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn killed_template_is_replaced() {
+    let mut scene = Scene::new();
+    scene.supervisor = scene.supervisor.clone().mark_shims(&scene.shim_mark());
+    let mut templates = Vec::new();
+    for _ in 0..3 {
+        // The first start has no template, and the one after a kill notices that it is gone.
+        for _ in 0..3 {
+            let supervised = scene.start(&scene.spec("exit 3")).await;
+            assert_eq!(scene.end(&supervised).await.code, Some(3));
+        }
+        let template = template_of(&scene).unwrap();
+        assert!(!templates.contains(&template));
+        templates.push(template);
+        kill(Pid::from_raw(template.pid), Signal::SIGKILL).unwrap();
+        let zombie = Id::Pid(Pid::from_raw(template.pid));
+        waitid(zombie, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
     }
 }
 
