@@ -85,15 +85,19 @@ impl Cgroup {
     /// Returns whether the group can limit this resource. The group above must divide it, and is
     /// configured to do so once.
     fn divides(&self, controller: &str) -> bool {
-        let control_file = self
-            .folder
-            .parent()
-            .map(|above| above.join("cgroup.subtree_control"));
-        control_file.is_some_and(|control_file| {
-            let divided = fs::read_to_string(&control_file).unwrap_or_default();
-            divided.split_ascii_whitespace().any(|entry| entry == controller)
-                || fs::write(&control_file, format!("+{controller}")).is_ok()
-        })
+        let Some(above) = self.folder.parent() else {
+            return false;
+        };
+        let has = |file: &str| {
+            let controllers = fs::read_to_string(above.join(file)).unwrap_or_default();
+            controllers
+                .split_ascii_whitespace()
+                .any(|entry| entry == controller)
+        };
+        const CONTROL: &str = "cgroup.subtree_control";
+        // The kernel locks all groups for the write, so it is not tried in vain.
+        has(CONTROL)
+            || has("cgroup.controllers") && fs::write(above.join(CONTROL), format!("+{controller}")).is_ok()
     }
 
     /// Returns the limit that the kernel had to enforce.
