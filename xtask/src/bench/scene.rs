@@ -215,13 +215,23 @@ impl Scene {
         stop.args(["stop", "workflow.yml", "--timeout", "120"])
             .stdout(Stdio::null());
         repo::run(&mut stop)?;
-        let took = started.elapsed();
-        let left = sample::processes_below(self.root()).len();
         let _ = self.daemon.wait();
-        if left > 0 {
-            return Err(format!("{left} processes are left over after `vik stop`"));
+        // The daemon and the last shims may still be about to exit.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let took = started.elapsed();
+            let left = sample::processes_below(self.root());
+            if left.is_empty() {
+                return Ok(took);
+            }
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "{} processes are left over after `vik stop`: {left:?}",
+                    left.len()
+                ));
+            }
+            sleep(POLL_INTERVAL);
         }
-        Ok(took)
     }
 
     pub fn root(&self) -> &Path {

@@ -1,13 +1,14 @@
 //! `cargo xtask bench sessions`: the cost of sessions that live at once, by their number.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
 use super::metric::{Statistic, shown};
 use super::scenarios::{Living, lines_of_agent, live, megabytes, millis};
+use super::scene::Subject;
 use super::{limits, ours, put_in_page};
 use crate::chart::{self, Axis, Chart, Line};
 use crate::interrupt;
@@ -66,30 +67,19 @@ pub fn run(args: &SessionsArgs) -> TaskResult {
     interrupt::watch()?;
     let lines = lines_of_agent(EVENTS_PRINTED)?;
     let mut steps = Vec::new();
+    let mut failed = Ok(());
     for sessions in counts.into_iter().map(|count| count as usize) {
-        let load = repo::load_average();
-        eprintln!("{sessions} sessions (load {load})");
-        let (mut scene, living) = live(&subject, &helper, sessions, lines.path())?;
-        eprintln!(
-            "  all run after {:.1} s; {} processes, {} descriptors of the daemon",
-            living.started.as_secs_f64(),
-            living.processes,
-            living.descriptors
-        );
-        let adopted = scene.kill_and_restart(sessions)?;
-        let adopted_rss = scene.sample()?.rss;
-        eprintln!("  adopted; stopping");
-        steps.push(Step {
-            sessions,
-            load,
-            living,
-            adopted,
-            adopted_rss,
-            stopped: scene.stop_all()?,
-        });
+        match Step::measure(&subject, &helper, sessions, lines.path()) {
+            Ok(step) => steps.push(step),
+            Err(error) => {
+                failed = Err(format!("{sessions} sessions: {error}"));
+                break;
+            }
+        }
     }
     let (table, charts) = (table(&steps) + &note, charts(&steps));
     println!("{}\n\n{table}", repo::machine()?);
+    failed?;
     if let Some(folder) = &args.plot {
         chart::write(&charts, folder)?;
     }
@@ -126,6 +116,29 @@ fn counts(given: &[u32]) -> TaskResult<(Vec<u32>, String)> {
 }
 
 impl Step {
+    fn measure(subject: &Subject, helper: &Path, sessions: usize, lines: &Path) -> TaskResult<Self> {
+        let load = repo::load_average();
+        eprintln!("{sessions} sessions (load {load})");
+        let (mut scene, living) = live(subject, helper, sessions, lines)?;
+        eprintln!(
+            "  all run after {:.1} s; {} processes, {} descriptors of the daemon",
+            living.started.as_secs_f64(),
+            living.processes,
+            living.descriptors
+        );
+        let adopted = scene.kill_and_restart(sessions)?;
+        let adopted_rss = scene.sample()?.rss;
+        eprintln!("  adopted; stopping");
+        Ok(Self {
+            sessions,
+            load,
+            living,
+            adopted,
+            adopted_rss,
+            stopped: scene.stop_all()?,
+        })
+    }
+
     fn adopted_ms(&self, statistic: Statistic) -> f64 {
         let times = self.adopted.iter().map(|time| millis(*time)).collect();
         statistic.of(times).unwrap_or_default()
