@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -12,13 +14,10 @@ use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
 use vik_core::workflow::Workflow;
 use vik_daemon::{Instance, Presence};
-use vik_session::attempt::issue_context;
-use vik_session::hooks::{self, Hook, ScriptContext};
-use vik_session::host::{Host, env_value};
-use vik_session::sandbox;
+use vik_session::host::Host;
+use vik_session::removal::{self, RemovalError, Unsaved};
 use vik_store::PastAttempt;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
-use vik_workspace::{Layout, WorkspaceLock};
 
 use super::{CliResult, history, print, print_json};
 
@@ -67,7 +66,7 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     let LoadedWorkflow { path, workflow, .. } = WorkflowFile::valid(&path, |_| {})?;
     // While this lock is held, no daemon can start.
     let _lock = instance.acquire()?;
-    let host = vik_daemon::host(&path, &workflow, &instance)?;
+    let host = Arc::new(vik_daemon::host(&path, &workflow, &instance)?);
     let layout = &host.layout;
     let age = SignedDuration::try_from(args.older_than.0).unwrap_or(SignedDuration::MAX);
     let now = Timestamp::now();
@@ -97,13 +96,10 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
             sessions: attempts.len(),
             workspace: workspace.exists().then_some(workspace),
         });
-        if args.yes {
-            // Processes of a dead daemon may still use the workspace.
-            let locked = lock(layout, issue)?;
-            if let Some(last) = attempts.last() {
-                before_remove(&host, &workflow, last, &locked)?;
-            }
-            remove(layout, issue)?;
+        if args.yes
+            && let Some(last) = attempts.last()
+        {
+            remove(&host, &workflow, last)?;
         }
     }
     if args.json {
@@ -114,101 +110,38 @@ pub fn run(workflow: &Path, args: &PruneArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Takes all locks of the workspace of an issue. Nothing of an issue is removed while a process
-/// uses its workspace.
-fn lock(layout: &Layout, issue: &IssueId) -> Result<WorkspaceLock, Failure> {
-    let heading = format!(
-        "cannot remove the workspace of issue {}",
-        one_line(issue.as_str(), 60)
-    );
-    match vik_workspace::lock(layout, issue) {
-        Ok(Some(locked)) => Ok(locked),
-        Ok(None) => Err(
-            Failure::new(Exit::Failed, ErrorCode::InUse, format!("{heading}: it is in use"))
-                .hint("stop the processes of a dead daemon with `vik stop`"),
-        ),
-        Err(error) => Err(Failure::failed(ErrorCode::Prune, heading, &error)),
-    }
-}
-
-/// Runs `before_remove` in a workspace before its removal. A failure of the hook keeps the
-/// workspace.
-fn before_remove(
-    host: &Host,
-    workflow: &Workflow,
-    last: &PastAttempt,
-    locked: &WorkspaceLock,
-) -> Result<(), Failure> {
+/// Removes the workspace of an issue and its sessions, whatever they contain, unless a process uses
+/// the workspace: the caller named the age of what is removed.
+fn remove(host: &Arc<Host>, workflow: &Workflow, last: &PastAttempt) -> Result<(), Failure> {
     let record = &last.record;
-    let workdir = host.layout.issue_dir(&record.issue_id);
-    let Some(source) = workflow.issue.before_remove.as_ref().filter(|_| workdir.is_dir()) else {
-        return Ok(());
-    };
-    let failure = |error: &dyn std::error::Error| {
-        let id = one_line(record.issue_id.as_str(), 60);
+    let id = one_line(record.issue_id.as_str(), 60);
+    let files = |error: &dyn std::error::Error| {
         Failure::failed(
-            ErrorCode::BeforeRemove,
-            format!("cannot remove the workspace of issue {id}"),
+            ErrorCode::Prune,
+            format!("cannot remove the files of issue {id}"),
             error,
         )
-        .hint("fix the hook, or remove the workspace manually")
     };
     let item = json!({
         "id": record.issue_id, "title": record.issue_title, "state": record.issue_state,
     });
-    let Ok(issue) = Issue::parse(&item.to_string()) else {
-        return Ok(());
-    };
-    let context = issue_context(host, &issue, &workdir).into();
-    let script = vik_template::script(source, &context).map_err(|error| failure(&error))?;
-    let mut env = host.command_env();
-    env.insert("VIK_ISSUE_ID".to_owned(), env_value(issue.id.as_str()));
-    env.insert("VIK_ISSUE_TITLE".to_owned(), env_value(&issue.title));
-    let id = record.session_id.to_string();
-    let sandbox = sandbox::confine_hook(host, workflow, &issue.id, &workdir, &mut env)
-        .map_err(|error| failure(&error))?;
-    let hook_place = ScriptContext {
-        cwd: &workdir,
-        env,
-        attempt: &id,
-        timeout: workflow.issue.hook_timeout.0,
-        runs_agent_code: sandbox.is_some(),
-        sandbox,
-        stdin: None,
-        lock: Some(locked.issue()),
-    };
-    let log = last.files.hook(Hook::BeforeRemove.as_str());
+    let issue = Issue::parse(&item.to_string()).unwrap_or_else(|_| Issue::bare(record.issue_id.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| failure(&error))?;
-    let hook = hooks::run(
-        host,
-        Hook::BeforeRemove.as_str(),
-        &script,
-        hook_place,
-        &log,
-        std::future::pending(),
-    );
-    runtime.block_on(hook).map_err(|error| failure(&error))
-}
-
-fn remove(layout: &Layout, issue: &IssueId) -> Result<(), Failure> {
-    let failure = |error: &dyn std::error::Error| {
-        Failure::failed(
-            ErrorCode::Prune,
-            format!(
-                "cannot remove the files of issue {}",
-                one_line(issue.as_str(), 60)
-            ),
-            error,
-        )
-    };
-    vik_workspace::remove(layout, issue).map_err(|error| failure(&error))?;
-    let sessions = layout.issue_sessions_dir(issue);
-    if sessions.exists() {
-        std::fs::remove_dir_all(&sessions).map_err(|error| failure(&error))?;
-    }
+        .map_err(|error| files(&error))?;
+    let how = (Unsaved::Remove, Duration::ZERO);
+    let removal = removal::remove(host, workflow, &issue, how, std::future::pending());
+    let heading = format!("cannot remove the workspace of issue {id}");
+    runtime.block_on(removal).map_err(|error| match error {
+        RemovalError::InUse => Failure::new(Exit::Failed, ErrorCode::InUse, format!("{heading}: {error}"))
+            .hint("stop the processes of a dead daemon with `vik stop`"),
+        RemovalError::Hook(_) => Failure::failed(ErrorCode::BeforeRemove, heading, &error)
+            .hint("fix the hook, or remove the workspace manually"),
+        RemovalError::Files(_) | RemovalError::Bug(_) => files(&error),
+    })?;
+    let sessions = host.layout.issue_sessions_dir(&record.issue_id);
+    vik_workspace::remove_beside(&sessions).map_err(|error| files(&error))?;
     Ok(())
 }
 

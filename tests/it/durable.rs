@@ -11,6 +11,7 @@ use vik_orchestrator::{
 };
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
+use vik_store::Ledger;
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::WorkflowFile;
 use vik_workspace::Layout;
@@ -90,7 +91,9 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         notify: Default::default(),
         webhooks: None,
     };
-    let effects = LocalEffects::new(Arc::new(host), &loaded, Box::new(Silent), Duration::ZERO);
+    let (ledger, _) = Ledger::open(&host.layout.service_dir()).unwrap();
+    let (host, ledger) = (Arc::new(host), Arc::new(ledger));
+    let effects = LocalEffects::new(host, ledger, &loaded, Box::new(Silent), Duration::ZERO);
     Orchestrator::new(Setup {
         workflow,
         loaded_at: loaded.loaded_at,

@@ -36,6 +36,7 @@ mod reconcile;
 mod reload;
 mod replaced;
 mod reports;
+mod retention;
 mod sandbox;
 mod schedule;
 mod scope;

@@ -57,6 +57,9 @@ pub struct Explanation {
     pub life: LifeView,
     /// Today.
     pub day: Option<DayView>,
+    /// Why the workspace exists although the issue is finished or no longer listed.
+    #[serde(default)]
+    pub workspace: Option<String>,
 }
 
 /// One stage of an issue.

@@ -9,7 +9,7 @@ use vik_core::approval::Request;
 use vik_core::ids::{AgentName, IssueId, StageName};
 use vik_core::outcome::Usage;
 
-use crate::{DayView, LimitView, NotifierView, RootCauseView, SpendView};
+use crate::{DayView, LimitView, NotifierView, RetentionView, RootCauseView, SpendView};
 
 /// The version of the `--json` outputs.
 pub const SCHEMA: u32 = 1;
@@ -63,6 +63,9 @@ pub struct Status {
     /// The address of the webhook server; `null` if there is none.
     #[serde(default)]
     pub webhooks: Option<ApiView>,
+    /// How long Vik keeps what it stores, and what it has removed.
+    #[serde(default)]
+    pub retention: Option<RetentionView>,
 }
 
 impl Status {
@@ -86,6 +89,7 @@ impl Status {
             api: None,
             notify: Vec::new(),
             webhooks: None,
+            retention: None,
         }
     }
 }

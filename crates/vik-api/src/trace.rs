@@ -122,8 +122,11 @@ pub struct TraceCheck {
     pub schema: u32,
     /// Whether the trace is intact.
     pub ok: bool,
-    /// The number of intact records, from the first one.
+    /// The number of intact records, from the first one in the file.
     pub records: u64,
+    /// The number of records before it, which `retention.trace` removed.
+    #[serde(default)]
+    pub removed: u64,
     /// The hash of the last of them.
     pub head: Option<String>,
     /// The first invalid record, if any.

@@ -87,7 +87,7 @@ kinds! {
     LimitNear = "limit_near",
     /// Memory and disk space are available again.
     NoPressure = "no_pressure",
-    /// The workspace of a finished issue is kept, for the given reason.
+    /// The workspace of a finished or unlisted issue is kept, for the given reason.
     NotRemovingWorkspace = "not_removing_workspace",
     /// A stage was parked.
     Parked = "parked",
@@ -99,7 +99,9 @@ kinds! {
     Quota = "quota",
     /// An edit of the workflow was applied.
     Reloaded = "reloaded",
-    /// The removal of the workspace of a finished issue started.
+    /// The removal of data that is older than `retention` keeps it started.
+    RemovingExpired = "removing_expired",
+    /// The removal of the workspace of a finished or unlisted issue started.
     RemovingWorkspace = "removing_workspace",
     /// A damaged or missing ledger was rebuilt.
     Repaired = "repaired",
@@ -119,9 +121,9 @@ kinds! {
     Retry = "unpark",
     /// A parked stage continues because more attempts are allowed.
     Unparked = "unparked",
-    /// The workspace of a finished issue could not be removed, or contains unsaved work.
+    /// The workspace of a finished or unlisted issue could not be removed, or contains unsaved work.
     WorkspaceKept = "workspace_kept",
-    /// The workspace of a finished issue was removed.
+    /// The workspace of a finished or unlisted issue was removed.
     WorkspaceRemoved = "workspace_removed",
 }
 

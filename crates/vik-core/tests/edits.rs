@@ -190,6 +190,8 @@ fn edits_name_the_keys_of_the_file() {
         .replace("      timeout: 2h\n", "")
         .replace("[done, dropped]", "[done]")
         .replace("max_memory_pressure: 12.5", "max_memory_pressure: 20")
+        .replace("after: 3d", "after: 4d")
+        .replace("sessions: keep", "sessions: 30d")
         .replace("retention_days: 3", "retention_days: 4")
         .replace("format: json", "format: text");
     let new = load(&edited);

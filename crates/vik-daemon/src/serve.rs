@@ -195,7 +195,8 @@ impl Daemon {
         let hooks = hooks.map(listen_to_webhooks).transpose()?;
         let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
-        let effects = LocalEffects::new(Arc::clone(&self.host), &serve.loaded, observer, orphan_grace);
+        let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
+        let effects = LocalEffects::new(host, ledger, &serve.loaded, observer, orphan_grace);
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,

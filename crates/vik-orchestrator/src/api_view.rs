@@ -47,6 +47,7 @@ pub fn explanation(
             limit: explanation.limit.into(),
         },
         day: Some(day(scheduler, workflow, now)),
+        workspace: None,
     })
 }
 

@@ -57,7 +57,10 @@ impl Orchestrator {
             }
             ControlRequest::Explain { issue, answer } => {
                 let now = self.now();
-                let explanation = api_view::explanation(&self.scheduler, &self.workflow, &issue, now);
+                let mut explanation = api_view::explanation(&self.scheduler, &self.workflow, &issue, now);
+                if let Some(explanation) = &mut explanation {
+                    explanation.workspace = self.retention.why_kept(&issue, &self.workflow);
+                }
                 let _ = answer.send(explanation);
             }
             ControlRequest::Act { action, by, answer } => {
@@ -97,6 +100,7 @@ impl Orchestrator {
             lifecycle: &self.lifecycle,
             attempts: &self.attempts,
             pulls: &self.pulls,
+            retention: &self.retention,
             now: self.now(),
         })
     }

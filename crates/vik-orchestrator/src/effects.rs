@@ -1,18 +1,22 @@
 //! The seam below the loop: what carries out its decisions.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use vik_base::report::Failure;
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::issue::{Issue, Pull, Wanted};
-use vik_core::scheduler::LookupResult;
+use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::Now;
 use vik_session::attempt::AttemptHandle;
 use vik_workflow::LoadedWorkflow;
+
+pub use vik_session::removal::Removal;
 
 use crate::Progress;
 use crate::intake::PullError;
@@ -45,7 +49,18 @@ pub trait Effects: Send {
     fn start(&mut self, start: Box<Start>) -> AttemptHandle;
 
     /// Removes the workspace of an issue, if the workflow allows it.
-    fn remove_workspace(&mut self, issue: Box<Issue>) -> Task<Removal>;
+    fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;
+
+    /// Searches for data that is older than the workflow keeps it. `listed` are the issues that
+    /// pulls list.
+    fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan>;
+
+    /// Removes data that was last used before a time. The error is the reason why it is kept.
+    fn remove_expired(
+        &mut self,
+        expired: &Expired,
+        before: Timestamp,
+    ) -> Task<Result<ExpiredRemoval, String>>;
 
     /// Cancels pulls and lookups, now and later: nothing starts any more.
     fn cancel_lookups(&mut self);
@@ -117,12 +132,25 @@ impl std::fmt::Debug for PullContent {
     }
 }
 
-/// The result of a removal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Removal {
-    Removed,
-    /// There was no workspace.
-    Absent,
-    /// The workspace was kept, with the reason.
-    Kept(String),
+/// The findings of a search for data that is older than the workflow keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExpiryScan {
+    pub expired: Vec<Expired>,
+    /// The issues that have a workspace.
+    pub workspaces: BTreeSet<IssueId>,
+    /// Since when the issues that have a workspace have been absent from pulls.
+    pub unlisted: BTreeMap<IssueId, Timestamp>,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+/// What a removal of old data removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiredRemoval {
+    /// The number of folders or records.
+    pub count: u64,
+    /// On disk; 0 for the ledger, whose file keeps its size.
+    pub bytes: u64,
+    /// Whether there is more to remove.
+    pub has_more: bool,
 }

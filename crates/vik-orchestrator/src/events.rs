@@ -5,18 +5,19 @@ use vik_base::report::one_line;
 use vik_core::changes::{Changes, Decision};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::machine::RunEvent;
-use vik_core::scheduler::Input;
+use vik_core::machine::{IssueMachine, RunEvent};
+use vik_core::scheduler::{Expired, Input, RemovalCause};
 use vik_session::attempt::{AttemptEnd, AttemptUpdate, Finish};
 use vik_session::host::millis;
 use vik_store::ledger::CommitError;
 use vik_workflow::Reload;
 
 use crate::Orchestrator;
-use crate::effects::{PullEnd, Removal};
+use crate::effects::{ExpiredRemoval, PullEnd, Removal};
 use crate::notices::parked;
 use crate::progress::{Awaiting, Progress};
 use crate::pull_loop::PullContext;
+use crate::retention::data_name;
 use crate::tasks::TaskEnd;
 
 impl Orchestrator {
@@ -97,13 +98,20 @@ impl Orchestrator {
                 let result = self.tasks.lookup_result(&issue, result);
                 self.handle(Input::LookupFinished { issue, result });
             }
-            TaskEnd::Removed(issue, removal) => self.on_removed(issue, &removal),
+            TaskEnd::Removed(issue, cause, removal) => self.on_removed(issue, cause, &removal),
+            TaskEnd::Scanned(scan) => {
+                let now = self.now().wall;
+                self.retention.on_scanned(scan, now);
+            }
+            TaskEnd::ExpiredRemoved(expired, result) => self.on_expired_removed(expired, &result),
         }
     }
 
-    fn on_removed(&mut self, issue: IssueId, removal: &Removal) {
+    fn on_removed(&mut self, issue: IssueId, cause: RemovalCause, removal: &Removal) {
+        let now = self.now().wall;
+        self.retention.on_workspace(&issue, cause, removal, now);
         match removal {
-            Removal::Removed => tracing::info!(issue = issue.as_str(), "workspace removed"),
+            Removal::Removed { bytes } => tracing::info!(issue = issue.as_str(), bytes, "workspace removed"),
             Removal::Absent => {}
             Removal::Kept(why) => {
                 tracing::warn!(issue = issue.as_str(), why, "workspace kept");
@@ -112,6 +120,36 @@ impl Orchestrator {
         }
         let removed = !matches!(removal, Removal::Kept(_));
         self.handle(Input::WorkspaceRemoved { issue, removed });
+    }
+
+    /// Starts a search for old data, or decides about a finding, if that is due.
+    pub(crate) fn retain(&mut self) {
+        let now = self.now();
+        if !self.lifecycle.is_running() || self.lifecycle.broken().is_some() {
+            return;
+        }
+        // Before the first pull, nothing is known of the issues that pulls list.
+        if self.pulls.counts().ok > 0 && self.retention.start_due_scan(now.wall) {
+            let is_listed = |id: &&IssueId| self.scheduler.machine(id).is_some_and(IssueMachine::is_present);
+            let listed = self.scheduler.issues().filter(is_listed).cloned().collect();
+            self.tasks.find_expired(listed, &mut *self.effects);
+        }
+        if let Some(expired) = self.retention.take_due(now.mono) {
+            self.handle(Input::Expired(expired));
+        }
+    }
+
+    fn on_expired_removed(&mut self, expired: Expired, result: &Result<ExpiredRemoval, String>) {
+        let now = self.now().wall;
+        let (issue, data) = (expired.issue().map(IssueId::as_str), data_name(&expired));
+        match result {
+            Ok(ExpiredRemoval { count, bytes, .. }) => {
+                tracing::info!(issue, data, count, bytes, "old data removed");
+            }
+            Err(why) => tracing::warn!(issue, data, why, "old data kept"),
+        }
+        self.retention.on_expired(&expired, result, now);
+        self.handle(Input::ExpiredRemoved(expired));
     }
 
     /// Records why a workspace is kept, for `explain`.

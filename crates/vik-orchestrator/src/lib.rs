@@ -15,6 +15,7 @@ mod commit_queue;
 mod control;
 mod effects;
 mod events;
+mod expired;
 mod finish;
 pub mod intake;
 mod lifecycle;
@@ -25,8 +26,8 @@ mod pressure;
 mod progress;
 mod pull_loop;
 mod reload;
-mod removal;
 mod requests;
+mod retention;
 pub mod service_state;
 pub mod signals;
 mod status;
@@ -39,7 +40,9 @@ use vik_core::scheduler::Filter;
 
 pub use commit_queue::{CommitLog, Committing};
 pub use control::{ActionResult, ControlRequest};
-pub use effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task};
+pub use effects::{
+    Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
+};
 pub use finish::{RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
 pub use orchestrator::{Orchestrator, Setup};

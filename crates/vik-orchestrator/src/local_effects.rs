@@ -1,27 +1,34 @@
 //! Carries out the effects of the loop on this machine.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use vik_base::report::{Failure, chain};
 use vik_core::attempt::Start;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
-use vik_core::scheduler::LookupResult;
+use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
-use vik_core::workflow::Workflow;
+use vik_core::workflow::{RemoveWorkspace, Workflow};
+use vik_proc::Graces;
 use vik_session::attempt::{self, Attempt, AttemptHandle, AttemptLink};
 use vik_session::host::Host;
+use vik_session::removal::{self, Unsaved};
 use vik_session::{sandbox, secrets};
+use vik_store::Ledger;
 use vik_workflow::{LoadedWorkflow, Prompts};
 
-use crate::effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task};
+use crate::effects::{
+    Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
+};
 use crate::intake::{self, PullError};
-use crate::{Observer, Progress, pressure, removal, service_state};
+use crate::{Observer, Progress, expired, pressure, service_state};
 
 /// The maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 8;
@@ -32,6 +39,7 @@ const MAX_REMOVALS: usize = 4;
 /// Carries out effects with tasks, processes under shims, and files.
 pub struct LocalEffects {
     host: Arc<Host>,
+    ledger: Arc<Ledger>,
     workflow: Arc<Workflow>,
     prompts: Arc<Prompts>,
     /// Receives the progress events.
@@ -49,12 +57,14 @@ pub struct LocalEffects {
 impl LocalEffects {
     pub fn new(
         host: Arc<Host>,
+        ledger: Arc<Ledger>,
         loaded: &LoadedWorkflow,
         observer: Box<dyn Observer>,
         default_grace: Duration,
     ) -> Self {
         Self {
             host,
+            ledger,
             workflow: Arc::clone(&loaded.workflow),
             prompts: Arc::clone(&loaded.prompts),
             observer,
@@ -144,17 +154,54 @@ impl Effects for LocalEffects {
         handle
     }
 
-    fn remove_workspace(&mut self, issue: Box<Issue>) -> Task<Removal> {
+    fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal> {
         let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
         let (kill, slots) = (self.removals.clone(), Arc::clone(&self.removal_slots));
+        let unsaved = match (workflow.issue.remove_workspace, cause) {
+            (RemoveWorkspace::Never, _) => {
+                // The workflow was edited in the meantime.
+                return Box::pin(async { Removal::Kept("`issue.remove_workspace` is `never`".to_owned()) });
+            }
+            (RemoveWorkspace::Always, RemovalCause::Finished) => Unsaved::Remove,
+            (RemoveWorkspace::Clean, _) | (_, RemovalCause::Unlisted) => Unsaved::Keep,
+        };
         let task = tokio::spawn(async move {
             let _permit = slots.acquire_owned().await;
-            removal::remove(&host, &workflow, &issue, kill.cancelled()).await
+            // A shim that is just ending still holds the lock.
+            let how = (unsaved, Graces::default().total());
+            removal::remove(&host, &workflow, &issue, how, kill.cancelled()).await
         });
         Box::pin(async {
-            let removal = task.await;
-            removal.unwrap_or_else(|bug| Removal::Kept(format!("bug in Vik: {bug}")))
+            match task.await {
+                Ok(Ok(removal)) => removal,
+                Ok(Err(error)) => Removal::Kept(chain(&error)),
+                Err(bug) => Removal::Kept(format!("bug in Vik: {bug}")),
+            }
         })
+    }
+
+    fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan> {
+        let (host, workflow) = (Arc::clone(&self.host), Arc::clone(&self.workflow));
+        let now = self.now().wall;
+        let scan = tokio::task::spawn_blocking(move || expired::find(&host.layout, &workflow, &listed, now));
+        Box::pin(async {
+            scan.await.unwrap_or_else(|bug| ExpiryScan {
+                problems: vec![format!("bug in Vik: {bug}")],
+                ..ExpiryScan::default()
+            })
+        })
+    }
+
+    fn remove_expired(
+        &mut self,
+        expired: &Expired,
+        before: Timestamp,
+    ) -> Task<Result<ExpiredRemoval, String>> {
+        let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
+        let (expired, stop) = (expired.clone(), self.lookups.clone());
+        let task =
+            tokio::spawn(async move { expired::remove(&host, &ledger, &expired, before, &stop).await });
+        Box::pin(async { task.await.unwrap_or_else(|bug| Err(format!("bug in Vik: {bug}"))) })
     }
 
     fn cancel_lookups(&mut self) {

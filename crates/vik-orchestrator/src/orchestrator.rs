@@ -11,7 +11,7 @@ use vik_core::changes::Stored;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::Phase;
 use vik_core::outcome::Outcome;
-use vik_core::scheduler::{Effect, Input, Quiescence, Scheduler};
+use vik_core::scheduler::{Effect, Input, Quiescence, RemovalCause, Scheduler};
 use vik_core::time::Now;
 use vik_core::workflow::Workflow;
 use vik_workflow::Watch;
@@ -27,6 +27,7 @@ use crate::progress::{Parked, Progress};
 use crate::pull_loop::PullLoop;
 use crate::reload::Edits;
 use crate::requests::Requests;
+use crate::retention::Retention;
 use crate::signals::Signals;
 use crate::status::StatusSources;
 use crate::tasks::BackgroundTasks;
@@ -72,6 +73,7 @@ pub struct Orchestrator {
     pub(crate) tasks: BackgroundTasks,
     pub(crate) requests: Requests,
     pub(crate) pressure: PressureGauge,
+    pub(crate) retention: Retention,
     pub(crate) day_limit: DayLimitNotice,
     pub(crate) status: StatusSources,
     pub(crate) summary: RunSummary,
@@ -119,6 +121,7 @@ impl Orchestrator {
             tasks: BackgroundTasks::default(),
             requests: Requests::default(),
             pressure: PressureGauge::new(now.mono),
+            retention: Retention::new(now.wall),
             day_limit: DayLimitNotice::default(),
             status,
             summary: RunSummary::default(),
@@ -164,6 +167,7 @@ impl Orchestrator {
                 self.handle(input);
             }
             self.start_due_pull();
+            self.retain();
             if self.is_finished() {
                 return self.close();
             }
@@ -225,7 +229,14 @@ impl Orchestrator {
                     }
                 }
                 Effect::LookUp(issue) => self.tasks.look_up(issue, &mut *self.effects),
-                Effect::RemoveWorkspace(issue) => self.tasks.remove_workspace(issue, &mut *self.effects),
+                Effect::RemoveWorkspace(issue, cause) => {
+                    self.retention.on_removal_started(cause == RemovalCause::Unlisted);
+                    self.tasks.remove_workspace(issue, cause, &mut *self.effects);
+                }
+                Effect::RemoveExpired(expired, before) => {
+                    self.retention.on_removal_started(true);
+                    self.tasks.remove_expired(expired, before, &mut *self.effects);
+                }
                 Effect::CommandResult(number, result) => self.requests.respond(number, result),
                 Effect::Pull => self.pulls.request(self.now().mono),
                 Effect::RunEvent(issue, event) => self.on_run_event(&issue, &event),
@@ -319,7 +330,7 @@ impl Orchestrator {
         let now = self.now();
         let pull = self.pulls.due().filter(|_| self.may_pull());
         let given_up = self.lifecycle.broken().map(|broken| broken.until);
-        let waits = [pull, given_up]
+        let waits = [pull, given_up, self.retention.due()]
             .into_iter()
             .flatten()
             .map(|due| now.mono.until(due));

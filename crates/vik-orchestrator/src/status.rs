@@ -16,6 +16,7 @@ use crate::attempts::Attempts;
 use crate::lifecycle::Lifecycle;
 use crate::pull_loop::PullLoop;
 use crate::reload::Edits;
+use crate::retention::Retention;
 
 /// The maximum number of waiting stages in a status.
 const SHOWN_WAITING: usize = 200;
@@ -61,6 +62,7 @@ pub(crate) struct StatusParts<'a> {
     pub(crate) lifecycle: &'a Lifecycle,
     pub(crate) attempts: &'a Attempts,
     pub(crate) pulls: &'a PullLoop,
+    pub(crate) retention: &'a Retention,
     pub(crate) now: Now,
 }
 
@@ -115,6 +117,7 @@ impl StatusSources {
             api: self.api.clone(),
             notify: self.notify.views(),
             webhooks: self.webhooks.clone(),
+            retention: Some(parts.retention.view(workflow)),
         }
     }
 }

@@ -1,20 +1,23 @@
-//! Lookups of issues and removals of workspaces that run beside the loop.
+//! Lookups of issues and removals that run beside the loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use jiff::Timestamp;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
-use vik_core::scheduler::LookupResult;
+use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
 
-use crate::effects::{Effects, Removal, Task};
+use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, Removal, Task};
 
 /// The end of a task.
 pub(crate) enum TaskEnd {
     LookedUp(IssueId, Result<LookupResult, String>),
-    Removed(IssueId, Removal),
+    Removed(IssueId, RemovalCause, Removal),
+    Scanned(ExpiryScan),
+    ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
 }
 
 /// The running lookups and removals.
@@ -35,10 +38,20 @@ impl BackgroundTasks {
         self.push(async { TaskEnd::LookedUp(issue, lookup.await) });
     }
 
-    pub(crate) fn remove_workspace(&self, issue: Box<Issue>, effects: &mut dyn Effects) {
+    pub(crate) fn remove_workspace(&self, issue: Box<Issue>, cause: RemovalCause, effects: &mut dyn Effects) {
         let id = issue.id.clone();
-        let removal = effects.remove_workspace(issue);
-        self.push(async { TaskEnd::Removed(id, removal.await) });
+        let removal = effects.remove_workspace(issue, cause);
+        self.push(async move { TaskEnd::Removed(id, cause, removal.await) });
+    }
+
+    pub(crate) fn find_expired(&self, listed: HashSet<IssueId>, effects: &mut dyn Effects) {
+        let scan = effects.find_expired(listed);
+        self.push(async { TaskEnd::Scanned(scan.await) });
+    }
+
+    pub(crate) fn remove_expired(&self, expired: Expired, before: Timestamp, effects: &mut dyn Effects) {
+        let removal = effects.remove_expired(&expired, before);
+        self.push(async { TaskEnd::ExpiredRemoved(expired, removal.await) });
     }
 
     fn push(&self, task: impl Future<Output = TaskEnd> + Send + 'static) {

@@ -5,7 +5,8 @@
 //! It needs a [`host::Host`]: the paths, the environment and the supervisor of a daemon. [`hooks`]
 //! runs the author's scripts, [`sandbox`] turns the policy of the workflow into paths of this
 //! machine, [`secrets`] looks up values for those that list them, [`outputs`] reads what an agent
-//! asks for, and [`provenance`] records which attempt changed which lines.
+//! asks for, [`provenance`] records which attempt changed which lines, and [`removal`] removes the
+//! workspace of an issue.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -15,6 +16,7 @@ pub mod hooks;
 pub mod host;
 pub mod outputs;
 pub mod provenance;
+pub mod removal;
 pub mod sandbox;
 pub mod secrets;
 

@@ -8,8 +8,8 @@ use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    ApprovePolicy, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent, TrustPolicy,
-    Untrusted, Workflow,
+    ApprovePolicy, KeepTime, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent,
+    TrustPolicy, Untrusted, Workflow,
 };
 use vik_workflow_reader::load;
 
@@ -177,6 +177,10 @@ fn terminal(workflow: &mut Workflow, rng: &mut Rng) {
         RemoveWorkspace::Never,
         RemoveWorkspace::Always,
     ]);
+    workflow.issue.unlisted = rng.pick(&[KeepTime::Forever, KeepTime::days(7)]);
+    workflow.retention.sessions = rng.pick(&[KeepTime::Forever, KeepTime::days(1)]);
+    workflow.retention.scratch = workflow.retention.sessions;
+    workflow.retention.ledger = workflow.retention.sessions;
 }
 
 fn life(workflow: &mut Workflow, rng: &mut Rng) {

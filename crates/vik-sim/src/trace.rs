@@ -82,6 +82,8 @@ events! {
     RunOver { issue: usize, freed: bool } = "run ends";
     /// An effect is carried out.
     Acts { detail: &'static str } = "effect carried out";
+    /// A search finds data of an issue that is too old.
+    Expired { issue: usize } = "old data found";
     /// A workspace is removed, or kept.
     Removed { issue: usize, removed: bool } = "workspace removed";
 }

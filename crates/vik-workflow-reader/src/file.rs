@@ -14,6 +14,7 @@ use super::decode::Named;
 use super::intent::{Intent, Trust};
 use super::notify::Notify;
 use super::outputs::Outputs;
+use super::retention::{Retention, Unlisted};
 use super::secrets::Secret;
 use super::section::section;
 use super::triggers::file::{Entry, Webhooks};
@@ -49,6 +50,10 @@ section! {
     /// a secret in their `secrets` get it: agents, hooks, the pull command. Vik writes values to no
     /// file and masks them in all output.
     "secrets" secrets: optional Named<Secret>;
+    /// How long Vik keeps what it stores: `keep` (forever) or a duration. Applied while the daemon
+    /// runs. The counters of issues and days, what is parked, and what belongs to a running or
+    /// waiting attempt are never removed.
+    "retention" retention: section Retention;
     /// Log files of the daemon.
     "logging" logging: section Logging;
     /// Notifiers by name. Names follow the rules for agent names.
@@ -288,6 +293,10 @@ section! {
     /// What happens to the workspace of an issue in a terminal state. `clean`: removed if it is
     /// empty, or a git work tree with nothing uncommitted or unpushed.
     "remove_workspace" remove_workspace: defaults RemoveWorkspace = RemoveWorkspace::Clean;
+    /// What happens to the workspace of an issue that pulls no longer list: `keep`, `remove`, or a
+    /// map with the age. Default: `remove` after 7 days, if it contains no unsaved work. With
+    /// `remove_workspace: never` it is kept.
+    "unlisted" unlisted: defaults Unlisted = Unlisted::default();
     /// The limits for the life of one issue, over all of its stages and runs.
     "limits" limits: section IssueLimits;
     /// Whether two issues with overlapping scopes may run at the same time: `serialize` (no) or

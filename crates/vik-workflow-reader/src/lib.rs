@@ -21,6 +21,7 @@ mod lower;
 mod notify;
 mod outputs;
 mod render;
+mod retention;
 mod sandbox;
 mod schema;
 mod secrets;

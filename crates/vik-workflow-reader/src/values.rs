@@ -270,7 +270,7 @@ fn variant_names<T: JsonSchema>() -> Vec<String> {
     plain.chain(documented).collect()
 }
 
-fn decode_variant<T: JsonSchema + DeserializeOwned>(
+pub(crate) fn decode_variant<T: JsonSchema + DeserializeOwned>(
     node: &Node,
     cx: &mut Cx<'_>,
     code: &'static str,
@@ -300,17 +300,18 @@ fn decode_variant<T: JsonSchema + DeserializeOwned>(
 
 macro_rules! decode_variants {
     ($($ty:ty, $code:literal, $instead:expr;)+) => {
-        $(impl Decode for $ty {
-            fn decode(node: &Node, cx: &mut Cx<'_>) -> Option<Self> {
-                decode_variant(node, cx, $code, &$instead)
+        $(impl $crate::decode::Decode for $ty {
+            fn decode(node: &vik_yaml::Node, cx: &mut $crate::decode::Cx<'_>) -> Option<Self> {
+                $crate::values::decode_variant(node, cx, $code, &$instead)
             }
 
-            fn schema(generator: &mut SchemaGenerator) -> Schema {
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 generator.subschema_for::<Self>()
             }
         })+
     };
 }
+pub(crate) use decode_variants;
 
 decode_variants! {
     Runtime, "unknown_runtime", [("claude", "claude_code"), ("claude-code", "claude_code"), ("cli", "command"), ("shell", "command"), ("custom", "command")];

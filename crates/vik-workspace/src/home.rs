@@ -212,6 +212,11 @@ impl Layout {
         self.records_dir().join(folder_name(issue) + ".git.json")
     }
 
+    /// Since when the issues that have a workspace have been absent from pulls.
+    pub fn unlisted_file(&self) -> PathBuf {
+        self.service_dir().join("unlisted.json")
+    }
+
     /// The file whose lock lets one process work in an issue's workspace.
     pub fn issue_lock(&self, issue: &IssueId) -> PathBuf {
         self.records_dir().join(folder_name(issue) + ".lock")
@@ -235,7 +240,21 @@ impl Layout {
     /// The folder outside of the workspace that an issue's agents may write to: temporary files and
     /// caches.
     pub fn scratch_dir(&self, issue: &IssueId) -> PathBuf {
-        self.root.join("scratch").join(folder_name(issue))
+        self.scratches_dir().join(folder_name(issue))
+    }
+
+    /// The folder of the scratch folders of all issues.
+    pub fn scratches_dir(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
+    /// The folders outside of the workspaces that have one folder for each issue.
+    pub(super) fn folders_of_issues(&self) -> [PathBuf; 3] {
+        [
+            self.scratches_dir(),
+            self.root.join("issue-homes"),
+            self.sessions_dir(),
+        ]
     }
 
     /// The login of an agent profile with `home: private`. No agent can write it.

@@ -17,7 +17,7 @@ use vik_core::ids::IssueId;
 use super::fs::{FOLDER, FOLDER_MODE, open_folder as open_own_folder, read, sync_dir, write_atomic};
 use super::inspection::sweep_views;
 use super::name::folder_name;
-use super::{Layout, WorkspaceError, removal};
+use super::{Layout, Removed, WorkspaceError, removal};
 
 /// An open issue workspace.
 #[derive(Debug)]
@@ -198,20 +198,20 @@ pub fn finish(
     Ok(Some(workspace))
 }
 
-/// Removes the workspace of an issue with everything in it. Removes links in it and does not follow
-/// them. Returns `false` if there was none. Other processes see it disappear in one step. Blocks.
+/// Removes the workspace of an issue with everything in it, and its folders beside it. Removes links
+/// in it and does not follow them. Other processes see it disappear in one step. Blocks.
 ///
 /// # Errors
 /// When something in it cannot be removed; [`sweep`] retries.
-pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> {
+pub fn remove(layout: &Layout, issue: &IssueId) -> Result<Removed, WorkspaceError> {
     if layout.issues_dir().symlink_metadata().is_err() {
-        return Ok(false);
+        return Ok(Removed::default());
     }
     let issues = open_issues(layout)?;
-    let removed = removal::remove_at(&issues, OsStr::new(&folder_name(issue)))
+    let mut removed = removal::remove_at(&issues, OsStr::new(&folder_name(issue)))
         .map_err(WorkspaceError::remove(&layout.issue_dir(issue)))?;
     for path in [layout.scratch_dir(issue), layout.issue_homes_dir(issue)] {
-        remove_beside(&path).map_err(WorkspaceError::remove(&path))?;
+        removed.bytes += remove_beside(&path)?.bytes;
     }
     remove_record(&layout.creating_record(issue))?;
     remove_record(&layout.git_record(issue))?;
@@ -220,18 +220,24 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<bool, WorkspaceError> 
     Ok(removed)
 }
 
-/// Removes a folder that the agents wrote to outside of the workspace.
-fn remove_beside(path: &Path) -> io::Result<()> {
+/// Removes the folder of an issue outside of its workspace, by the same rules, with the remains of
+/// earlier removals beside it. Blocks.
+///
+/// # Errors
+/// When something in it cannot be removed; the next call and [`sweep`] retry.
+pub fn remove_beside(path: &Path) -> Result<Removed, WorkspaceError> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Ok(());
+        return Ok(Removed::default());
     };
+    let fail = WorkspaceError::remove(path);
     match nix::fcntl::open(folder, FOLDER, Mode::empty()) {
         Ok(folder) => {
-            removal::remove_at(&folder, name)?;
-            removal::sweep(&folder)
+            let removed = removal::remove_at(&folder, name).map_err(fail)?;
+            removal::sweep(&folder).map_err(fail)?;
+            Ok(removed)
         }
-        Err(Errno::ENOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+        Err(Errno::ENOENT) => Ok(Removed::default()),
+        Err(error) => Err(fail(error.into())),
     }
 }
 
@@ -242,6 +248,13 @@ fn remove_beside(path: &Path) -> io::Result<()> {
 pub fn sweep(layout: &Layout) -> Result<(), WorkspaceError> {
     let service = layout.service_dir();
     sweep_views(&service).map_err(WorkspaceError::remove(&service))?;
+    for path in layout.folders_of_issues() {
+        match nix::fcntl::open(&path, FOLDER, Mode::empty()) {
+            Ok(folder) => removal::sweep(&folder).map_err(WorkspaceError::remove(&path))?,
+            Err(Errno::ENOENT) => {}
+            Err(error) => return Err(WorkspaceError::remove(&path)(error.into())),
+        }
+    }
     if layout.issues_dir().symlink_metadata().is_err() {
         return Ok(());
     }

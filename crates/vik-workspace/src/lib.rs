@@ -14,6 +14,7 @@
 pub mod changes;
 mod clean;
 mod diff;
+mod expired;
 mod fingerprint;
 pub mod fs;
 pub mod git;
@@ -33,15 +34,17 @@ mod tests;
 
 pub use clean::{UnsavedWork, unsaved_work};
 pub use diff::diff;
+pub use expired::{are_old_sessions, is_old_scratch, old_scratches, old_sessions};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use home::normalize;
 pub use home::{Layout, absolute_workflow_path, resolve_path};
 pub use inspection::{InspectionError, InspectionView, VIEW_PREFIX};
 pub use instance::InstanceDir;
-pub use issues::{Prepared, Workspace, finish, open, prepare, remove, sweep};
+pub use issues::{Prepared, Workspace, finish, open, prepare, remove, remove_beside, sweep};
 pub use list::list;
 pub use lock::{WorkspaceLock, lock, lock_free_stages};
 pub use name::folder_name;
+pub use removal::Removed;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,14 @@ use super::{Layout, folder_name};
 /// # Errors
 /// When the folder of the workspaces cannot be read.
 pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
-    let entries = match list_folder(&layout.issues_dir()) {
+    let names = folders(&layout.issues_dir())?;
+    Ok(names.iter().filter_map(|name| issue_of(layout, name)).collect())
+}
+
+/// Returns the names of the folders in a folder, sorted; none if it is missing. Names that are not
+/// UTF-8 are left out.
+pub(super) fn folders(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match list_folder(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -29,14 +36,16 @@ pub fn list(layout: &Layout) -> io::Result<Vec<IssueId>> {
         }
     }
     names.sort();
-    let ids = names.iter().filter_map(|name| {
-        let plain = IssueId::new(name.as_str());
-        if folder_name(&plain) == *name {
-            return Some(plain);
-        }
-        recorded(&layout.sessions_dir().join(name)).filter(|id| folder_name(id) == *name)
-    });
-    Ok(ids.collect())
+    Ok(names)
+}
+
+/// Returns the issue whose folders have this name; `None` if it is unknown.
+pub(super) fn issue_of(layout: &Layout, name: &str) -> Option<IssueId> {
+    let plain = IssueId::new(name);
+    if folder_name(&plain) == name {
+        return Some(plain);
+    }
+    recorded(&layout.sessions_dir().join(name)).filter(|id| folder_name(id) == name)
 }
 
 /// Returns the issue id in the record of any attempt.

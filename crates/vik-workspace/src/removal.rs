@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, openat, renameat};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstatat, mkdirat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::fs::FOLDER;
@@ -20,15 +20,23 @@ const PREFIX: &str = ".removing-";
 /// How many times a folder is emptied if a process still writes into it.
 const ROUNDS: usize = 8;
 
-/// Removes `name` from `parent`. Moves it away first, so that it disappears in one step. Returns
-/// `false` if it did not exist.
-pub(super) fn remove_at(parent: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+/// What a removal removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Whether there was anything.
+    pub found: bool,
+    /// The freed space in bytes. Files with another name elsewhere free none.
+    pub bytes: u64,
+}
+
+/// Removes `name` from `parent`. Moves it away first, so that it disappears in one step.
+pub(super) fn remove_at(parent: &OwnedFd, name: &OsStr) -> io::Result<Removed> {
     // Each removal has its own folder. Nested folders move up into it, so the number of handles
     // does not depend on the depth.
     let trash = format!("{PREFIX}{}", uuid::Uuid::now_v7().simple());
     match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(_) => {}
-        Err(Errno::ENOENT) => return Ok(false),
+        Err(Errno::ENOENT) => return Ok(Removed::default()),
         Err(error) => return Err(error.into()),
     }
     mkdirat(parent, trash.as_str(), Mode::S_IRWXU)?;
@@ -40,9 +48,9 @@ pub(super) fn remove_at(parent: &OwnedFd, name: &OsStr) -> io::Result<bool> {
     // If the move failed, the folder is empty and is removed here. If emptying it failed, it stays
     // for the sweep.
     let removed = unlinkat(parent, trash.as_str(), UnlinkatFlags::RemoveDir);
-    result?;
+    let bytes = result?;
     removed?;
-    Ok(true)
+    Ok(Removed { found: true, bytes })
 }
 
 /// Removes the remains of earlier removals.
@@ -62,24 +70,25 @@ pub(super) fn sweep(parent: &OwnedFd) -> io::Result<()> {
 }
 
 /// Empties a folder. Empties each folder in it in turn, after moving the nested folders up beside
-/// it.
-fn empty(trash: &OwnedFd) -> io::Result<()> {
+/// it. Returns the freed space in bytes.
+fn empty(trash: &OwnedFd) -> io::Result<u64> {
     let mut next = 0_u64;
+    let mut bytes = 0;
     for _ in 0..ROUNDS {
         let mut pending = names(trash)?;
         if pending.is_empty() {
-            return Ok(());
+            return Ok(bytes);
         }
         while let Some(name) = pending.pop() {
-            if !is_folder(trash, &name)? {
-                unlink(trash, &name)?;
+            if let Some(size) = unlink_unless_folder(trash, &name)? {
+                bytes += size;
                 continue;
             }
             make_writable(trash, &name);
             let dir = open(trash, &name)?;
             for inner in names(&dir)? {
-                if !is_folder(&dir, &inner)? {
-                    unlink(&dir, &inner)?;
+                if let Some(size) = unlink_unless_folder(&dir, &inner)? {
+                    bytes += size;
                     continue;
                 }
                 // A folder can change its parent only if it is writable.
@@ -107,19 +116,26 @@ fn empty(trash: &OwnedFd) -> io::Result<()> {
     Err(io::Error::from(Errno::ENOTEMPTY))
 }
 
-fn unlink(dir: &OwnedFd, name: &CStr) -> io::Result<()> {
+/// Removes a file, link or special file. Returns the freed space in bytes; `None` for a folder,
+/// which stays.
+fn unlink_unless_folder(dir: &OwnedFd, name: &CStr) -> io::Result<Option<u64>> {
+    let stat = match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) if file_type(&stat) == SFlag::S_IFDIR => return Ok(None),
+        Ok(stat) => stat,
+        Err(Errno::ENOENT) => return Ok(Some(0)),
+        Err(error) => return Err(error.into()),
+    };
     match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Ok(()) => Ok(Some(space(&stat))),
+        Err(Errno::ENOENT) => Ok(Some(0)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn is_folder(dir: &OwnedFd, name: &CStr) -> io::Result<bool> {
-    match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(file_type(&stat) == SFlag::S_IFDIR),
-        Err(Errno::ENOENT) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+/// Returns the space that the removal of a file frees.
+fn space(stat: &FileStat) -> u64 {
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+    if stat.st_nlink > 1 { 0 } else { blocks * 512 }
 }
 
 /// Gives the owner all permissions on a folder. Skips links. A failure shows in the next operation.

@@ -62,8 +62,8 @@ fn workspace_is_created_once() {
     assert!(!layout.creating_record(&issue("1")).exists());
     existing(&layout, "1").check(&layout).unwrap();
     assert!(open(&layout, &issue("1")).unwrap().is_some());
-    assert!(remove(&layout, &issue("1")).unwrap());
-    assert!(!remove(&layout, &issue("1")).unwrap());
+    assert!(remove(&layout, &issue("1")).unwrap().found);
+    assert!(!remove(&layout, &issue("1")).unwrap().found);
     assert_eq!(std::fs::read_dir(layout.issues_dir()).unwrap().count(), 0);
 }
 
@@ -167,7 +167,7 @@ fn link_in_place_of_a_workspace_is_not_followed() {
         open(&layout, &issue("1")),
         Err(WorkspaceError::NotAFolder { .. })
     ));
-    assert!(remove(&layout, &issue("1")).unwrap());
+    assert!(remove(&layout, &issue("1")).unwrap().found);
     assert!(target.join("precious").exists() && path.symlink_metadata().is_err());
     std::fs::write(&path, "").unwrap();
     refused(prepare(&layout, &issue("1"), true), "a file");
@@ -228,7 +228,7 @@ fn removal_succeeds_on_any_tree() {
         dir = nix::fcntl::openat(&dir, name.as_str(), flags, nix::sys::stat::Mode::empty()).unwrap();
     }
     drop(dir);
-    assert!(remove(&layout, &issue("1")).unwrap());
+    assert!(remove(&layout, &issue("1")).unwrap().found);
     assert_eq!(std::fs::read_dir(layout.issues_dir()).unwrap().count(), 0);
     assert!(target.join("precious").exists());
 }

@@ -150,7 +150,7 @@ impl LinkedTree {
 /// Removes the separate repository, whatever an agent made of it.
 fn remove(own: &Path) -> io::Result<()> {
     let folder = nix::fcntl::open(own, FOLDER, Mode::empty())?;
-    removal::remove_at(&folder, OsStr::new(SEPARATE)).map(|_| ())
+    removal::remove_at(&folder, OsStr::new(SEPARATE)).map(drop)
 }
 
 /// Returns whether there are only files and folders, no deeper than git creates them.

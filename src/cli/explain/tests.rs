@@ -131,6 +131,9 @@ fn explained(state: DaemonState, stages: Vec<StageView>) -> Explained {
                     usd: None,
                 },
             }),
+            workspace: Some(
+                "kept, as found at 2026-03-04T11:00:00Z: it contains unpushed commits".to_owned(),
+            ),
         }),
         decisions: vec![
             decision(900, "started", "attempt 1; it came first by its priority"),

@@ -21,6 +21,9 @@ pub fn text(explained: &Explained, now: Timestamp, width: usize) -> String {
         out.push_str(&stages(explanation, now, width));
         out.push_str(&intent(explanation, width));
         out.push_str(&limits(explanation));
+        if let Some(why) = &explanation.workspace {
+            paragraph(&mut out, "workspace: ", &one_line(why, 600), width);
+        }
     }
     out.push_str(&decisions_text(&explained.decisions, width));
     if !explained.runs.is_empty() {

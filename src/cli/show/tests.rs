@@ -155,6 +155,7 @@ fn explained(attempts: Vec<AttemptView>) -> Explained {
                 limit: LimitView::default(),
             },
             day: None,
+            workspace: None,
         }),
         decisions: Vec::new(),
         runs: vec![RunView {

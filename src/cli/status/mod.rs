@@ -1,5 +1,6 @@
 //! `vik status`
 
+mod retention;
 mod text;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use jiff::{SignedDuration, Timestamp};
 use vik_api::{
-    ApiView, ApprovalView, Daemon, DaemonState, DayView, LastPull, LedgerView, LimitView, NotifierView,
-    ParkedView, PullCounts, RejectedEdit, SCHEMA, SessionView, SpendView, Status, WaitingView, WorkflowView,
+    ApiView, ApprovalView, Daemon, DaemonState, DayView, KeptView, LastPull, LedgerView, LimitView,
+    NotifierView, ParkedView, PullCounts, RejectedEdit, RemovedView, RetentionView, SCHEMA, SessionView,
+    SpendView, Status, WaitingView, WorkflowView,
 };
 use vik_core::approval::{Call, Gate, OnTimeout, Request};
 use vik_core::outcome::Usage;
@@ -217,6 +218,29 @@ fn eventful() -> Status {
             },
         ],
         webhooks: None,
+        retention: Some(RetentionView {
+            unlisted: "7d".to_owned(),
+            ledger: "keep".to_owned(),
+            trace: "keep".to_owned(),
+            scratch: "7d".to_owned(),
+            sessions: "90d".to_owned(),
+            last_scan_at: Some(ago(1800)),
+            problems: vec!["sessions: permission denied".to_owned()],
+            unlisted_issues: 3,
+            removed: RemovedView {
+                workspaces: 12,
+                sessions: 1,
+                bytes: 3_500_000,
+                ..RemovedView::default()
+            },
+            kept: vec![KeptView {
+                issue_id: Some("9\u{202e}".into()),
+                data: "workspace".to_owned(),
+                reason: "it contains uncommitted changes".to_owned(),
+                at: ago(1800),
+            }],
+            kept_more: 4,
+        }),
     }
 }
 
@@ -271,6 +295,7 @@ fn quiet_status_shows_the_dashboard_and_today_if_spent() {
         error: None,
     });
     status.notify.clear();
+    status.retention = Some(RetentionView::default());
     status.api = Some(ApiView {
         address: "127.0.0.1:8080".to_owned(),
     });

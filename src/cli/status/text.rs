@@ -10,7 +10,7 @@ use vik_base::report::{
     ago, cost, count, elapsed_suffix, one_line, short, spent, table_within, until, when, wrap,
 };
 
-use super::state;
+use super::{retention, state};
 
 /// The maximum number of waiting issues shown.
 const MAX_WAITING: usize = 20;
@@ -142,6 +142,9 @@ fn notices(status: &Status, now: Timestamp, width: usize) -> String {
     if let Some(workflow) = &status.workflow {
         out.push_str(&edits(workflow, now, width));
     }
+    if let Some(retention) = &status.retention {
+        out.push_str(&retention::text(retention, now, width));
+    }
     if let Some(error) = status.ledger.as_ref().and_then(|ledger| ledger.error.as_ref()) {
         push_wrapped(
             &mut out,
@@ -182,7 +185,7 @@ fn edits(workflow: &WorkflowView, now: Timestamp, width: usize) -> String {
 }
 
 /// Appends a notice. Wrapped lines are indented.
-fn push_wrapped(out: &mut String, text: &str, width: usize) {
+pub(super) fn push_wrapped(out: &mut String, text: &str, width: usize) {
     let indent = if text.starts_with("  ") { "    " } else { "  " };
     let first = if text.starts_with("  ") { "  " } else { "" };
     let text_width = width.saturating_sub(indent.len());

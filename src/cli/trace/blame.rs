@@ -38,7 +38,9 @@ pub fn run(root: &Path, trace: &Trace, file: &Path, issue: Option<&str>, json: b
         })
         .collect();
     let store = Store::new(&root.join("trace").join("contents"));
-    let blamed = blame::blame(&records, &masked(&target.path), &target.content, &store);
+    let is_trimmed = trace.removed().map_err(|error| unreadable(&error))? > 0;
+    let path = masked(&target.path);
+    let blamed = blame::blame(&records, is_trimmed, &path, &target.content, &store);
     let issue_id = issue.map(IssueId::from).or_else(|| {
         let record = records.first().filter(|_| target.folder.is_some())?;
         Some(record.vik().issue.clone())

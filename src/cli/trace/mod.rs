@@ -198,6 +198,7 @@ fn verify(trace: &Trace, json: bool) -> CliResult {
         schema: SCHEMA,
         ok: found.broken.is_none(),
         records: found.records,
+        removed: found.removed,
         head: found.head.map(|hash| hash.to_string()),
         broken: found.broken.map(|broken| BrokenRecord {
             line: broken.line,

@@ -71,6 +71,7 @@ fn check_names_the_broken_line() {
         schema: 1,
         ok: true,
         records: 1,
+        removed: 2,
         head: None,
         broken: None,
         cut_off: true,

@@ -74,8 +74,15 @@ pub fn check(check: &TraceCheck, file: &Path) -> String {
     } else {
         ""
     };
+    let removed = match check.removed {
+        0 => String::new(),
+        removed => format!(
+            "; the {} before were removed because of their age",
+            count(removed, "record")
+        ),
+    };
     match &check.broken {
-        None => format!("the trace is intact: {records}{cut_off}\n"),
+        None => format!("the trace is intact: {records}{removed}{cut_off}\n"),
         Some(broken) => format!(
             "the trace is broken at line {} of {}: {}\n{records} before this line: intact\n",
             broken.line,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::approval::{self, Request};
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, IssueId, StageName};
@@ -59,6 +61,11 @@ pub enum Input {
         /// Whether the workspace was removed.
         removed: bool,
     },
+    /// Data is older than the workflow keeps it; [`Effect::RemoveWorkspace`] or
+    /// [`Effect::RemoveExpired`] follows, unless something still uses it.
+    Expired(Expired),
+    /// The response to [`Effect::RemoveExpired`].
+    ExpiredRemoved(Expired),
     /// The machine is too busy to start more, with the reason; `None` if it is not.
     Pressure(Option<String>),
     /// The workflow was edited, and the new one is valid.
@@ -68,6 +75,30 @@ pub enum Input {
     Tick,
     /// Vik is stopping: start nothing more.
     Drain,
+}
+
+/// Why a workspace is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemovalCause {
+    /// The issue is finished: `issue.remove_workspace` applies.
+    Finished,
+    /// No pull has listed the issue for the time of `issue.unlisted`. Unsaved work is kept.
+    Unlisted,
+}
+
+/// Data that is older than the workflow keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Expired {
+    /// The workspace of an issue that pulls no longer list (`issue.unlisted`).
+    Workspace(IssueId),
+    /// The scratch folder of an issue (`retention.scratch`).
+    Scratch(IssueId),
+    /// The session files of an issue (`retention.sessions`).
+    Sessions(IssueId),
+    /// Ended attempts in the ledger (`retention.ledger`).
+    History,
+    /// The oldest records of the trace (`retention.trace`).
+    Trace,
 }
 
 /// The result of looking up one issue.
@@ -178,9 +209,11 @@ pub enum Effect {
     },
     /// Look up this issue; answered by [`Input::LookupFinished`].
     LookUp(IssueId),
-    /// The issue is finished: remove its workspace as the workflow says; answered by
+    /// Remove the workspace of the issue as the workflow says; answered by
     /// [`Input::WorkspaceRemoved`].
-    RemoveWorkspace(Box<Issue>),
+    RemoveWorkspace(Box<Issue>, RemovalCause),
+    /// Remove data that was last used before this time; answered by [`Input::ExpiredRemoved`].
+    RemoveExpired(Expired, Timestamp),
     /// The response to [`Input::Command`].
     CommandResult(u64, CommandResult),
     /// Pull soon: an attempt ended, and its changes must be seen.

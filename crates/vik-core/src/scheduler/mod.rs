@@ -8,6 +8,7 @@ mod approvals;
 mod blockers;
 mod commands;
 mod dispatch;
+mod expired;
 mod explain;
 mod hold;
 mod idle;
@@ -44,7 +45,8 @@ pub use explain::{Explanation, StageExplanation, Waiting};
 pub use hold::Hold;
 pub use idle::Quiescence;
 pub use messages::{
-    Actor, ApprovalReply, Command, CommandResult, Effect, Filter, Input, LookupResult, RetryRequest,
+    Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, Input, LookupResult, RemovalCause,
+    RetryRequest,
 };
 
 /// The scheduling state of all issues.
@@ -233,6 +235,8 @@ impl Scheduler {
             Input::LookupFinished { .. }
                 | Input::Workspaces(_)
                 | Input::WorkspaceRemoved { .. }
+                | Input::Expired(_)
+                | Input::ExpiredRemoved(_)
                 | Input::Reloaded(_)
                 | Input::Command(..)
         );
@@ -258,6 +262,8 @@ impl Scheduler {
             Input::LookupFinished { issue, result: seen } => self.on_lookup_result(&issue, seen, now),
             Input::Workspaces(issues) => self.workspaces.extend(issues),
             Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
+            Input::Expired(expired) => self.on_expired(expired, now),
+            Input::ExpiredRemoved(expired) => self.on_expired_removed(&expired),
             Input::Pressure(why) => self.on_pressure(why, now),
             Input::Reloaded(workflow) => self.on_reloaded(workflow, now),
             Input::Command(number, ask, by) => self.on_command(number, ask, &by, now),

@@ -1,8 +1,8 @@
 //! Workspaces of finished issues, which are removed once nothing runs in them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{DecisionSubject, Effect, Scheduler};
+use super::{DecisionSubject, Effect, RemovalCause, Scheduler};
 use crate::attempt::StopReason;
 use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
@@ -15,7 +15,9 @@ use crate::workflow::{OnStateChange, RemoveWorkspace, Workflow};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Workspaces {
     all: BTreeSet<IssueId>,
-    removing: BTreeSet<IssueId>,
+    /// The issues of which something is being removed: nothing starts for them. The cause is that of
+    /// the removal of the workspace; `None` if other files are removed.
+    removing: BTreeMap<IssueId, Option<RemovalCause>>,
     /// Workspaces that could not be removed; they are tried again after the issue has changed.
     kept: HashMap<IssueId, Fingerprint>,
     /// Workspaces known from the start that no pull has missed yet.
@@ -48,7 +50,19 @@ impl Workspaces {
     }
 
     pub(super) fn is_removing_of(&self, issue: &IssueId) -> bool {
-        self.removing.contains(issue)
+        self.removing.contains_key(issue)
+    }
+
+    /// Marks that files beside the workspace are being removed.
+    pub(super) fn hold_for_removal(&mut self, issue: &IssueId) {
+        self.removing.insert(issue.clone(), None);
+    }
+
+    /// Ends the hold of [`hold_for_removal`](Self::hold_for_removal).
+    pub(super) fn end_removal(&mut self, issue: &IssueId) {
+        if self.removing.get(issue) == Some(&None) {
+            self.removing.remove(issue);
+        }
     }
 
     pub(super) fn is_removing(&self) -> bool {
@@ -68,7 +82,7 @@ impl Scheduler {
         let Some(machine) = self.machines.get(issue) else {
             if is_missing {
                 let bare = Issue::bare(issue.clone());
-                self.remove_workspace(bare, now);
+                self.remove_finished(bare, now);
             }
             return;
         };
@@ -80,7 +94,7 @@ impl Scheduler {
                 self.done_since.remove(issue);
                 if may_be_removed(machine) {
                     let issue = machine.issue().clone();
-                    self.remove_workspace(issue, now);
+                    self.remove_finished(issue, now);
                 }
             }
             return;
@@ -148,33 +162,48 @@ impl Scheduler {
             .collect()
     }
 
-    fn remove_workspace(&mut self, issue: Issue, now: Now) {
-        let places = &mut self.workspaces;
-        let is_asked = places.removing.contains(&issue.id)
+    fn remove_finished(&mut self, issue: Issue, now: Now) {
+        let places = &self.workspaces;
+        let is_asked = places.removing.contains_key(&issue.id)
             || places.kept.get(&issue.id) == Some(&issue.fingerprint())
             || !places.all.contains(&issue.id)
             || self.workflow.issue.remove_workspace == RemoveWorkspace::Never;
         if is_asked {
             return;
         }
-        places.removing.insert(issue.id.clone());
         let detail = format!("the issue is in the terminal state `{}`", issue.state);
+        self.remove_workspace(issue, RemovalCause::Finished, detail, now);
+    }
+
+    pub(super) fn remove_workspace(&mut self, issue: Issue, cause: RemovalCause, detail: String, now: Now) {
+        self.workspaces.removing.insert(issue.id.clone(), Some(cause));
         self.decide(
             now,
             DecisionKind::RemovingWorkspace,
             DecisionSubject::issue(&issue.id),
             detail,
         );
-        self.effects.push(Effect::RemoveWorkspace(Box::new(issue)));
+        self.effects.push(Effect::RemoveWorkspace(Box::new(issue), cause));
     }
 
     pub(super) fn on_workspace_removed(&mut self, issue: &IssueId, removed: bool, now: Now) {
-        if !self.workspaces.removing.remove(issue) {
+        let Some(Some(cause)) = self.workspaces.removing.get(issue).copied() else {
             return;
-        }
+        };
+        self.workspaces.removing.remove(issue);
         let (kind, detail) = if removed {
             self.workspaces.all.remove(issue);
-            (DecisionKind::WorkspaceRemoved, "the issue is finished")
+            let why = match cause {
+                RemovalCause::Finished => "the issue is finished",
+                RemovalCause::Unlisted => "no pull lists the issue any more",
+            };
+            (DecisionKind::WorkspaceRemoved, why)
+        } else if cause == RemovalCause::Unlisted {
+            // It is tried again after a while, because the work in it may be saved in the meantime.
+            (
+                DecisionKind::WorkspaceKept,
+                "it contains unsaved work, or could not be removed",
+            )
         } else {
             let known = self
                 .machines
@@ -192,7 +221,7 @@ impl Scheduler {
 }
 
 /// Returns whether nothing uses the workspace, as far as is known.
-fn may_be_removed(machine: &IssueMachine) -> bool {
+pub(super) fn may_be_removed(machine: &IssueMachine) -> bool {
     let settles = |phase: &Phase| matches!(phase, Phase::Settling { .. });
     !machine.is_active() && !machine.is_unproven() && !machine.runs().iter().any(|run| settles(&run.phase))
 }

@@ -7,6 +7,7 @@ mod diff;
 mod intent;
 pub mod model;
 mod notify;
+mod retention;
 mod sandbox;
 pub mod triggers;
 
@@ -19,4 +20,5 @@ pub use model::{
     RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
     SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
+pub use retention::{KeepTime, Retention};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
+use super::retention::{KeepTime, Retention};
 use crate::duration::Span;
 use crate::ids::{AgentName, StageName};
 use crate::limits::{Limit, Spend};
@@ -46,6 +47,9 @@ pub struct Workflow {
     /// `trust`; `None` if there are no rules.
     #[serde(default)]
     pub trust: Option<TrustPolicy>,
+    /// `retention`: how long Vik keeps what it stores.
+    #[serde(default)]
+    pub retention: Retention,
     pub retention_days: u32,
     #[serde(default)]
     pub log_format: LogFormat,
@@ -312,6 +316,9 @@ pub struct IssuePolicy {
     pub terminal_grace: Span,
     /// `remove_workspace`: what happens to its workspace.
     pub remove_workspace: RemoveWorkspace,
+    /// `unlisted`: how long the workspace of an issue is kept that pulls no longer list.
+    #[serde(default)]
+    pub unlisted: KeepTime,
     /// `limits.attempts`: the maximum number of attempts in the issue's life.
     pub max_attempts: u32,
     /// `limits.tokens` and `limits.usd` of the issue's life.
@@ -446,6 +453,15 @@ impl Workflow {
     /// Returns the stage with this name.
     pub fn stage(&self, name: &StageName) -> Option<&Stage> {
         self.issue.stages.iter().find(|stage| stage.name == *name)
+    }
+
+    /// Returns how long the workspace of an issue is kept that pulls no longer list. Without removals
+    /// of finished issues, it is kept too.
+    pub fn keep_unlisted(&self) -> KeepTime {
+        match self.issue.remove_workspace {
+            RemoveWorkspace::Never => KeepTime::Forever,
+            RemoveWorkspace::Clean | RemoveWorkspace::Always => self.issue.unlisted,
+        }
     }
 
     /// Returns whether the state is terminal.

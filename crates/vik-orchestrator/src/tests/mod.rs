@@ -8,7 +8,7 @@ use std::time::Duration;
 use vik_api::Action;
 use vik_base::report::Exit;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Command, CommandResult};
+use vik_core::scheduler::{Command, CommandResult, Expired};
 
 use self::world::{Scene, SceneBuilder, Script};
 
@@ -152,4 +152,49 @@ fn unchanged_pull_is_read_only_if_the_scheduler_has_learned_something() {
     scene.pass(30 * SECOND);
     assert_eq!(reads(&scene), 2);
     assert!(scene.world().pulls > pulls + 10, "the pulls continue");
+}
+
+#[test]
+fn old_data_is_searched_for_hourly_and_removed_in_steps() {
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Runs]);
+    let found: Vec<_> = ["x", "y", "z", "a"]
+        .map(|id| Expired::Sessions(id.into()))
+        .into_iter()
+        .chain([Expired::History])
+        .collect();
+    scene.world().expired.clone_from(&found);
+    scene.pass(50 * SECOND);
+    assert!(
+        scene.world().scans.is_empty(),
+        "recovery and the first pulls come first"
+    );
+    scene.pass(60 * SECOND);
+    let removals = std::mem::take(&mut scene.world().removals);
+    let (times, removed): (Vec<_>, Vec<_>) = removals.into_iter().unzip();
+    assert_eq!(
+        removed.len(),
+        3,
+        "nothing says to remove the ledger's, and `a` runs: {removed:?}"
+    );
+    assert_eq!(removed, found[..3]);
+    for pair in times.windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(200), "{times:?}");
+    }
+    scene.world().expired.clear();
+    scene.pass(3 * HOUR);
+    let scans = scene.world().scans.clone();
+    assert_eq!(scans, [1; 4], "once an hour, with the listed issues");
+    let view = scene.status().retention.unwrap();
+    assert_eq!((&*view.sessions, &*view.ledger), ("90d", "keep"));
+    assert!(view.last_scan_at.is_some());
+}
+
+#[test]
+fn drained_loop_removes_nothing() {
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &[Script::Succeeds(2 * HOUR)]);
+    scene.world().expired.push(Expired::Scratch("x".into()));
+    scene.pass(10 * SECOND);
+    scene.act(Action::Command(Command::Drain)).unwrap();
+    scene.pass(HOUR);
+    assert!(scene.world().scans.is_empty() && scene.world().removals.is_empty());
 }

@@ -1,7 +1,7 @@
 //! A world in memory: effects that follow a script, a clock that a test moves, and the loop.
 //! There is no process, no file and no timer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use vik_core::issue::{Issue, Pull, Wanted};
 use vik_core::limits::Spend;
 use vik_core::machine::RunEvent;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_core::scheduler::{Actor, LookupResult};
+use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
 use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
 use vik_store::ledger::{CommitError, LedgerError};
@@ -71,6 +71,12 @@ pub struct World {
     pub reads: Arc<AtomicUsize>,
     pub pulls: usize,
     pub is_pulling: bool,
+    /// What a search for old data finds.
+    pub expired: Vec<Expired>,
+    /// The number of listed issues at each search.
+    pub scans: Vec<usize>,
+    /// The removals of old data, with their times.
+    pub removals: Vec<(Duration, Expired)>,
 }
 
 impl World {
@@ -217,9 +223,26 @@ impl Effects for ScriptedEffects {
         handle
     }
 
-    fn remove_workspace(&mut self, issue: Box<Issue>) -> Task<Removal> {
+    fn remove_workspace(&mut self, issue: Box<Issue>, _: RemovalCause) -> Task<Removal> {
         lock(&self.0).log.push(format!("remove {}", issue.id));
-        Box::pin(async { Removal::Removed })
+        Box::pin(async { Removal::Removed { bytes: 0 } })
+    }
+
+    fn find_expired(&mut self, listed: HashSet<IssueId>) -> Task<ExpiryScan> {
+        let mut world = lock(&self.0);
+        world.scans.push(listed.len());
+        let scan = ExpiryScan {
+            expired: world.expired.clone(),
+            ..ExpiryScan::default()
+        };
+        Box::pin(async { scan })
+    }
+
+    fn remove_expired(&mut self, expired: &Expired, _: Timestamp) -> Task<Result<ExpiredRemoval, String>> {
+        let mut world = lock(&self.0);
+        let now = world.now;
+        world.removals.push((now, expired.clone()));
+        Box::pin(async { Ok(ExpiredRemoval::default()) })
     }
 
     fn cancel_lookups(&mut self) {}

@@ -30,6 +30,8 @@ pub enum Blame {
 /// The known states of files during the replay.
 struct Replay<'a> {
     store: &'a Store,
+    /// Whether records were removed from the start of the trace.
+    is_trimmed: bool,
     /// The authors by path and content, so that a file that returns to an earlier state gets its
     /// authors of that state.
     known: HashMap<(RelPath, ContentHash), Blame>,
@@ -37,10 +39,12 @@ struct Replay<'a> {
     last: BTreeMap<RelPath, ContentHash>,
 }
 
-/// Returns the authors of the lines of a file with this content.
-pub fn blame(records: &[Record], path: &RelPath, content: &[u8], store: &Store) -> Blame {
+/// Returns the authors of the lines of a file with this content. If records were removed from the
+/// start of the trace (`is_trimmed`), the author of a line that no record explains is unknown.
+pub fn blame(records: &[Record], is_trimmed: bool, path: &RelPath, content: &[u8], store: &Store) -> Blame {
     let mut replay = Replay {
         store,
+        is_trimmed,
         known: HashMap::new(),
         last: BTreeMap::new(),
     };
@@ -94,12 +98,16 @@ impl Replay<'_> {
                 None => return Blame::Whole(Author::Unknown),
             },
         };
-        if is_binary(content) {
-            return Blame::Whole(Author::Outside);
-        }
         let last = self.last.get(path).copied();
+        let earlier = match last {
+            None if self.is_trimmed => Author::Unknown,
+            _ => Author::Outside,
+        };
+        if is_binary(content) {
+            return Blame::Whole(earlier);
+        }
         let Some(last) = last else {
-            return Blame::Lines(vec![Author::Outside; lines(content).len()]);
+            return Blame::Lines(vec![earlier; lines(content).len()]);
         };
         let known = self.known.get(&(path.clone(), last));
         match (known, self.store.get(last)) {

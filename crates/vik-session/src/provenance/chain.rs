@@ -1,5 +1,5 @@
 //! The file of the trace: one record per line, each with the hash of the previous one. It is
-//! append-only.
+//! append-only, but for the oldest records, which [`trim`](super::trim) removes.
 //!
 //! A line ends with the hash of all bytes before that hash, so each line can be verified on its
 //! own. The head is a file beside the trace, with the number of records, the hash of the last one,
@@ -23,6 +23,7 @@ use vik_workspace::fs as private;
 use vik_workspace::fs::{create_private_dir_all, write_atomic};
 
 use super::record::{Record, VERSION};
+use super::trim::Start;
 
 /// The end of a line, after the hash.
 const END: &[u8] = b"\"}}}";
@@ -39,12 +40,12 @@ pub struct Head {
     /// The position of the record, from 1; 0 if there is none.
     pub seq: u64,
     pub hash: ContentHash,
-    /// The size of the file up to the end of the record, in bytes.
+    /// The size of the trace up to the end of the record, in bytes, with what was removed.
     pub bytes: u64,
 }
 
 impl Head {
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         seq: 0,
         hash: ContentHash([0; 32]),
         bytes: 0,
@@ -86,8 +87,10 @@ pub struct Trace {
 /// The result of verifying a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// The number of valid consecutive records, from the first one.
+    /// The number of valid consecutive records, from the first one in the file.
     pub records: u64,
+    /// The number of records before it, which were removed because of their age.
+    pub removed: u64,
     /// The hash of the last valid record.
     pub head: Option<ContentHash>,
     /// The first invalid record, if any.
@@ -155,17 +158,20 @@ impl Trace {
         let _lock = self.lock()?;
         let mut file = self.open()?;
         let stored = self.stored_head()?;
-        let size = file.metadata()?.len();
+        let start = Start::read(&mut file)?;
+        let end = start.position_of(file.metadata()?.len());
         // With the end of the line before, so that a line that lacks it is noticed. Without a head,
         // and in a file that is too short, the whole file is read.
         let skipped = match stored {
-            Some(head) if head.bytes <= size => since.min(head.bytes).saturating_sub(1),
-            _ => 0,
+            Some(head) if head.bytes <= end => {
+                since.min(head.bytes).saturating_sub(1).max(start.removed.bytes)
+            }
+            _ => start.removed.bytes,
         };
-        file.seek(SeekFrom::Start(skipped))?;
+        file.seek(SeekFrom::Start(start.place_of(skipped)))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        let mut head = stored.unwrap_or_else(|| last_whole(&text));
+        let mut head = stored.unwrap_or_else(|| last_whole(&text, start.removed));
         let own = lines(&text).find_map(|(line, end)| head_of_attempt(line, skipped + end as u64, record));
         if let Some(own) = own {
             if stored.is_none() {
@@ -176,12 +182,12 @@ impl Trace {
             }
             return Ok(own.seq);
         }
-        let covered = usize::try_from(head.bytes - skipped).unwrap_or(usize::MAX);
+        let covered = usize::try_from(head.bytes.saturating_sub(skipped)).unwrap_or(usize::MAX);
         let beyond = text.get(covered..).unwrap_or_default();
         if let Some(next) = follows(beyond, head) {
             head = next;
         } else if !beyond.is_empty() && !beyond.contains(&b'\n') {
-            file.set_len(head.bytes)?;
+            file.set_len(start.place_of(head.bytes))?;
             text.truncate(covered);
         }
         let mut bytes = Vec::new();
@@ -194,7 +200,7 @@ impl Trace {
         let written = file.write_all(&bytes).and_then(|()| file.sync_data());
         if let Err(error) = written {
             // A part of a line must not precede the next one.
-            let _ = file.set_len(skipped + text.len() as u64);
+            let _ = file.set_len(start.place_of(skipped + text.len() as u64));
             return Err(error);
         }
         failpoint::reach("trace_appended");
@@ -238,7 +244,7 @@ impl Trace {
         read_or_empty(&self.file())
     }
 
-    fn lock(&self) -> io::Result<FileLock> {
+    pub(super) fn lock(&self) -> io::Result<FileLock> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             if let Some(lock) = FileLock::try_acquire(&self.dir.join("lock"))? {
@@ -266,7 +272,7 @@ impl Trace {
     }
 
     /// Returns the stored head; `None` if it is missing or damaged. Damage is logged.
-    fn stored_head(&self) -> io::Result<Option<Head>> {
+    pub(super) fn stored_head(&self) -> io::Result<Option<Head>> {
         let text = read_or_empty(&self.head_file())?;
         let head = Head::parse(&text);
         if head.is_none() && !text.is_empty() {
@@ -282,8 +288,13 @@ impl Trace {
 
 /// Verifies the contents of the files, as [`Trace::verify`] does.
 pub fn verify(text: &[u8], head: &[u8]) -> Verified {
+    let start = Start::of(text);
+    let text = text
+        .get(usize::try_from(start.place).unwrap_or(0)..)
+        .unwrap_or_default();
     let mut found = Verified {
         records: 0,
+        removed: start.removed.seq,
         head: None,
         broken: None,
         cut_off: false,
@@ -297,10 +308,12 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
         found.broken = broken(1, "the head of the trace is damaged");
         return found;
     };
-    let mut last = Head::NONE;
-    let mut meets_head = stored == Head::NONE;
-    for (at, (line, end)) in (1..).zip(lines(text)) {
-        let next = match next_head(line, end as u64, last) {
+    let mut last = start.removed;
+    let mut meets_head = stored == last;
+    // The first line of a trimmed trace is no record.
+    let first = 1 + u64::from(start.place > 0);
+    for (at, (line, end)) in (first..).zip(lines(text)) {
+        let next = match next_head(line, start.removed.bytes + end as u64, last) {
             Ok(next) => next,
             Err(problem) => {
                 found.broken = broken(at, problem);
@@ -321,12 +334,13 @@ pub fn verify(text: &[u8], head: &[u8]) -> Verified {
             meets_head = true;
         }
     }
-    let remaining = text.len() as u64 - last.bytes;
+    let remaining = start.removed.bytes + text.len() as u64 - last.bytes;
     if !meets_head {
-        found.broken = broken(found.records + 1, "records are missing at the end");
+        found.broken = broken(found.records + first, "records are missing at the end");
     } else if last.seq > stored.seq + 1 {
         // A death leaves at most one record that the head does not cover.
-        found.broken = broken(stored.seq + 1, "the head of the trace does not include it");
+        let line = stored.seq - start.removed.seq + first;
+        found.broken = broken(line, "the head of the trace does not include it");
     } else {
         found.cut_off = remaining > 0;
     }
@@ -339,17 +353,23 @@ fn broken(line: u64, problem: &'static str) -> Option<Broken> {
 
 /// Returns the head after a line that follows another one.
 fn next_head(line: &[u8], end: u64, last: Head) -> Result<Head, &'static str> {
+    follow(line, end, last).map(|(head, _)| head)
+}
+
+/// Returns the head after a line that follows another one, and the record of the line.
+pub(super) fn follow(line: &[u8], end: u64, last: Head) -> Result<(Head, Record), &'static str> {
     let hash = own_hash(line).ok_or("its content does not match its hash")?;
     let record: Record = serde_json::from_slice(line).map_err(|_| "it is not a record")?;
     let vik = record.vik();
     if vik.prev != last.hash || vik.seq != last.seq + 1 {
         return Err("it does not follow the previous record");
     }
-    Ok(Head {
+    let head = Head {
         seq: vik.seq,
         hash,
         bytes: end,
-    })
+    };
+    Ok((head, record))
 }
 
 /// Returns the head after the line beyond a head, if that is the only line and it follows the head.
@@ -365,16 +385,16 @@ fn follows(beyond: &[u8], head: Head) -> Option<Head> {
 }
 
 /// Returns the head of the last valid record, for a trace without a head.
-fn last_whole(text: &[u8]) -> Head {
+fn last_whole(text: &[u8], removed: Head) -> Head {
     let whole = lines(text).filter_map(|(line, _)| {
         let record: Record = serde_json::from_slice(line).ok()?;
         Some((record.vik().seq, own_hash(line)?))
     });
     let end = lines(text).last().map_or(0, |(_, end)| end);
-    whole.last().map_or(Head::NONE, |(seq, hash)| Head {
+    whole.last().map_or(removed, |(seq, hash)| Head {
         seq,
         hash,
-        bytes: end as u64,
+        bytes: removed.bytes + end as u64,
     })
 }
 

@@ -9,6 +9,7 @@ pub mod blame;
 pub mod chain;
 pub mod map;
 pub mod record;
+pub mod trim;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use vik_core::file_change::ContentHash;
 
 pub use chain::{Broken, Line, Trace, Verified};
 pub use record::{Mutation, Record};
+pub use trim::Trimmed;
 
 use vik_workspace::changes::{Base, Snapshot, Store};
 use vik_workspace::{Layout, fs as private};

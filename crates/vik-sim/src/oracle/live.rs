@@ -82,7 +82,12 @@ impl Oracle {
         Ok(())
     }
 
-    /// Checks the removal of a workspace.
+    /// Returns whether the last successful pull returned the issue.
+    pub(crate) fn is_listed(&self, issue: usize) -> bool {
+        self.pulled[issue].is_some()
+    }
+
+    /// Checks the removal of files of an issue.
     pub(crate) fn removes(&self, issue: usize, host: &Host) -> Held {
         let lives = host
             .trees

@@ -7,7 +7,7 @@ use vik_core::attempt::{Start, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::RunEvent;
-use vik_core::scheduler::{Effect, Input, Scheduler};
+use vik_core::scheduler::{Effect, Expired, Input, RemovalCause, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::ScopeConflicts;
 
@@ -32,9 +32,15 @@ pub(crate) struct Daemon {
     pub(super) pulled: Option<String>,
     /// Issues with a pending lookup.
     pub(super) lookups: Vec<IssueId>,
-    /// Issues with a pending removal of their workspace.
-    pub(super) removals: Vec<IssueId>,
+    /// The removals that are pending.
+    pub(super) removals: Vec<PendingRemoval>,
     pub(super) asked: u64,
+}
+
+/// A removal that was decided.
+pub(super) enum PendingRemoval {
+    Workspace(IssueId, RemovalCause),
+    Expired(Expired),
 }
 
 /// The changes and effects of one input.
@@ -189,6 +195,17 @@ impl World {
         Ok(())
     }
 
+    /// Returns the number of removals because of `issue.unlisted` that were decided and not carried
+    /// out.
+    pub(super) fn unlisted_removals(&self) -> usize {
+        let is_one = |effect: &&Effect| matches!(effect, Effect::RemoveWorkspace(_, RemovalCause::Unlisted));
+        let Some(daemon) = &self.daemon else {
+            return 0;
+        };
+        let waiting = daemon.waiting.iter().flat_map(|batch| &batch.effects);
+        waiting.chain(&daemon.acting).filter(is_one).count()
+    }
+
     /// Commits some of the waiting batches in one transaction.
     pub(super) fn commit(&mut self) -> Result<bool, Broken> {
         let Some(daemon) = &mut self.daemon else {
@@ -241,7 +258,9 @@ impl World {
                 {
                     task.stop.get_or_insert(why);
                     if self.fault == Some(Fault::RemovedUnderAgent) {
-                        daemon.removals.push(task.issue().clone());
+                        let issue = task.issue().clone();
+                        let removal = PendingRemoval::Workspace(issue, RemovalCause::Finished);
+                        daemon.removals.push(removal);
                     }
                 }
                 "stop"
@@ -250,9 +269,13 @@ impl World {
                 daemon.lookups.push(issue);
                 "show"
             }
-            Effect::RemoveWorkspace(issue) => {
-                daemon.removals.push(issue.id);
+            Effect::RemoveWorkspace(issue, cause) => {
+                daemon.removals.push(PendingRemoval::Workspace(issue.id, cause));
                 "remove workspace"
+            }
+            Effect::RemoveExpired(expired, _) => {
+                daemon.removals.push(PendingRemoval::Expired(expired));
+                "remove old data"
             }
             Effect::Warn { .. } => "warn",
             Effect::DeliverAnswer { .. } => "deliver answer",

@@ -72,6 +72,7 @@ const ACTIONS: &[(u32, Action)] = &[
     (8, World::answer_lookup),
     (6, World::removal_is_answered),
     (6, World::issue_changes),
+    (2, World::old_data_is_found),
     (2, World::person_asks),
     (1, World::workflow_is_edited),
     (1, World::load_changes),

@@ -2,11 +2,13 @@
 
 use vik_core::approval;
 use vik_core::ids::IssueId;
-use vik_core::scheduler::{Actor, ApprovalReply, Command, Input, LookupResult, RetryRequest, Scheduler};
+use vik_core::scheduler::{
+    Actor, ApprovalReply, Command, Expired, Input, LookupResult, RemovalCause, RetryRequest, Scheduler,
+};
 use vik_core::time::Now;
 use vik_core::workflow::RemoveWorkspace;
 
-use super::daemon::Pulling;
+use super::daemon::{PendingRemoval, Pulling};
 use super::{Held, World};
 use crate::fault::Fault;
 use crate::oracle::{Broken, ensure, number};
@@ -195,19 +197,55 @@ impl World {
         if daemon.removals.is_empty() {
             return Ok(false);
         }
-        let id = daemon.removals.swap_remove(self.rng.below(daemon.removals.len()));
+        let (id, cause) = match daemon.removals.swap_remove(self.rng.below(daemon.removals.len())) {
+            PendingRemoval::Workspace(id, cause) => (id, cause),
+            PendingRemoval::Expired(expired) => {
+                if let Some(id) = expired.issue() {
+                    self.oracle.removes(number(id), &self.host)?;
+                }
+                self.send(Input::ExpiredRemoved(expired))?;
+                return Ok(true);
+            }
+        };
         let issue = number(&id);
         self.oracle.removes(issue, &self.host)?;
-        let removed = match self.policy.issue.remove_workspace {
-            RemoveWorkspace::Never => false,
-            RemoveWorkspace::Clean => self.rng.percent(60),
-            RemoveWorkspace::Always => true,
+        let removed = match (self.policy.issue.remove_workspace, cause) {
+            (RemoveWorkspace::Never, _) => false,
+            (RemoveWorkspace::Always, RemovalCause::Finished) => true,
+            _ => self.rng.percent(60),
         };
         if removed && !self.has(Fault::RemovalForgotten) {
             self.host.workspaces.remove(&issue);
         }
         self.trace.note(Event::Removed { issue, removed });
         self.send(Input::WorkspaceRemoved { issue: id, removed })?;
+        Ok(true)
+    }
+
+    /// A search for old data finds some, whatever happens meanwhile.
+    pub(super) fn old_data_is_found(&mut self) -> Result<bool, Broken> {
+        if self.daemon.is_none() {
+            return Ok(false);
+        }
+        let issue = self.rng.below(self.tracker.len());
+        let id = self.tracker.id(issue).clone();
+        let expired = match self.rng.below(5) {
+            0 => Expired::Scratch(id),
+            1 => Expired::Sessions(id),
+            2 => Expired::History,
+            3 => Expired::Trace,
+            _ => Expired::Workspace(id),
+        };
+        self.trace.note(Event::Expired { issue });
+        let is_listed = self.oracle.is_listed(issue);
+        let was_pending = self.unlisted_removals();
+        self.send(Input::Expired(expired))?;
+        let is_removed = self.unlisted_removals() > was_pending;
+        ensure(
+            !(is_removed && is_listed),
+            "a workspace is removed because of its age only if no pull lists its issue",
+            || format!("issue {issue}"),
+        )?;
         Ok(true)
     }
 

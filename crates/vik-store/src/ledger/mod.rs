@@ -40,7 +40,7 @@ pub use repair::{Health, Repaired, check, repair};
 
 use files::{Files, Lock};
 use reserve::Reserve;
-use writer::{Item, Queue, Thread, Writer};
+use writer::{DeleteHistory, Item, Queue, Request, Thread, Writer};
 
 /// The key in `meta` of the number of commits.
 const COMMITS: &str = "commits";
@@ -151,9 +151,25 @@ impl Ledger {
         let (done, commit) = oneshot::channel();
         if let Some((queue, _)) = &self.open {
             // Without a writer the sender is dropped, which the receiver reports as an error.
-            let _ = queue.send(Item { changes, done });
+            let _ = queue.send(Request::Commit(Item { changes, done }));
         }
         Commit(commit)
+    }
+
+    /// Deletes up to `limit` attempts that ended before this time and whose run is over, with their
+    /// charges. The counters of issues and days include them and stay. Returns the number of deleted
+    /// attempts.
+    ///
+    /// # Errors
+    /// Returns an error if nothing was deleted because the ledger cannot be written. Commits go on.
+    pub async fn delete_history(&self, before: Timestamp, limit: u32) -> Result<u64, LedgerError> {
+        let (done, deleted) = oneshot::channel();
+        if let Some((queue, _)) = &self.open {
+            let request = DeleteHistory { before, limit, done };
+            // A full queue must not block the caller: commits are more important.
+            let _ = queue.try_send(Request::DeleteHistory(request));
+        }
+        deleted.await.unwrap_or(Err(LedgerError::Stopped))
     }
 
     /// Commits the waiting changes and closes the database.

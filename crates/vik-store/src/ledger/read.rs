@@ -15,7 +15,7 @@ use super::sql::{
     read_attempt_id, read_day, read_json, read_name, read_optional_attempt_id, read_optional_name,
     read_optional_run, read_optional_time, read_run, read_spend, read_time, read_variant,
 };
-use super::{LedgerError, schema, write};
+use super::{LedgerError, retention, schema, write};
 
 /// The limit on the number of days in a result.
 const MAX_DAYS: u32 = 400;
@@ -205,6 +205,15 @@ impl Reader {
                 })
             },
         )
+    }
+
+    /// Returns whether [`Ledger::delete_history`](super::Ledger::delete_history) would delete
+    /// anything.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read.
+    pub fn has_old_history(&self, before: Timestamp) -> Result<bool, LedgerError> {
+        retention::has_old_history(&self.db, before).map_err(|error| self.error(error))
     }
 
     /// Returns the spending of the latest days, newest last.

@@ -1,4 +1,5 @@
-//! The retention of decisions, which are deleted after a while. Counters stay forever.
+//! The retention of decisions and of ended attempts. Counters of issues and days stay forever, and
+//! so does everything that is claimed, running or parked.
 
 use std::collections::HashMap;
 
@@ -7,6 +8,7 @@ use rusqlite::{Connection, params};
 use vik_core::ids::IssueId;
 
 use super::sql::time;
+use super::{read, write};
 
 /// The limits on the stored decisions of one issue, and of all issues together.
 pub(super) const MAX_PER_ISSUE: u32 = 1000;
@@ -77,4 +79,70 @@ pub(super) fn trim_all(db: &Connection, now: Timestamp) -> rusqlite::Result<()> 
         [MAX_DECISIONS],
     )?;
     Ok(())
+}
+
+/// The key in `meta` of the time before which attempts may be missing because of their age.
+const HISTORY_BEFORE: &str = "history_before";
+
+/// Returns the time before which attempts may be missing because of their age.
+pub(super) fn history_before(db: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(read::meta(db, HISTORY_BEFORE)?.and_then(|text| text.parse().ok()))
+}
+
+/// Stores the time before which attempts may be missing. It never goes back.
+pub(super) fn put_history_before(db: &Connection, before: Timestamp) -> rusqlite::Result<()> {
+    let before = history_before(db)?.map_or(before, |known| known.max(before));
+    write::put_meta(db, HISTORY_BEFORE, &before.to_string())
+}
+
+/// Selects the attempts that ended before `?1` and whose run is over, oldest first. An attempt that
+/// was charged with an estimate stays, because estimates are summed up from the attempts.
+///
+/// `?2` is the first session id of that time: ids begin with the time of the start, so this reads
+/// only what is old.
+const OLD_ATTEMPTS: &str = "
+  SELECT session FROM attempts
+  WHERE session < ?2 AND ended_at < ?1
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = attempts.run AND phase <> 'over')
+    AND NOT EXISTS (SELECT 1 FROM usage WHERE usage.session = attempts.session AND source = 'estimate')
+  ORDER BY session";
+
+/// Returns whether [`delete_history`] would delete anything.
+pub(super) fn has_old_history(db: &Connection, before: Timestamp) -> rusqlite::Result<bool> {
+    db.prepare_cached(&format!("{OLD_ATTEMPTS} LIMIT 1"))?
+        .exists(params![time(before), first_session_of(before)])
+}
+
+/// Deletes up to `limit` attempts that ended before this time, and the runs that have no other
+/// attempt. Returns the number of attempts. The caller owns the transaction.
+pub(super) fn delete_history(db: &Connection, before: Timestamp, limit: u32) -> rusqlite::Result<u64> {
+    put_history_before(db, before)?;
+    let old: Vec<String> = db
+        .prepare_cached(&format!("{OLD_ATTEMPTS} LIMIT ?3"))?
+        .query_map(params![time(before), first_session_of(before), limit], |row| {
+            row.get(0)
+        })?
+        .collect::<Result<_, _>>()?;
+    for session in &old {
+        let run: String = db
+            .prepare_cached("SELECT run FROM attempts WHERE session = ?1")?
+            .query_row([session], |row| row.get(0))?;
+        for table in ["usage", "sessions", "attempts"] {
+            db.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?
+                .execute([session])?;
+        }
+        db.prepare_cached(
+            "DELETE FROM runs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM attempts WHERE run = ?1)",
+        )?
+        .execute([run])?;
+    }
+    Ok(old.len() as u64)
+}
+
+/// Returns the smallest id of an attempt that started at this time.
+fn first_session_of(time: Timestamp) -> String {
+    let millis = u64::try_from(time.as_millisecond()).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10])
+        .into_uuid()
+        .to_string()
 }

@@ -11,6 +11,7 @@ use super::LedgerError;
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001-ledger.sql"),
     include_str!("migrations/0002-internal.sql"),
+    include_str!("migrations/0003-retention.sql"),
 ];
 
 /// The application id that marks the file as a ledger of Vik: "VikL".

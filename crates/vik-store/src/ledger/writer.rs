@@ -12,7 +12,7 @@ use vik_core::changes::Changes;
 
 use super::files::{Files, Lock};
 use super::reserve::Reserve;
-use super::retention::NewDecisions;
+use super::retention::{self, NewDecisions};
 use super::{CommitError, LedgerError, write};
 
 /// The limit on waiting commits; further callers block until there is room.
@@ -24,7 +24,20 @@ pub(super) struct Item {
     pub(super) done: oneshot::Sender<Result<(), CommitError>>,
 }
 
-pub(super) type Queue = std::sync::mpsc::SyncSender<Item>;
+/// A request to delete old attempts, and the channel for their number.
+pub(super) struct DeleteHistory {
+    pub(super) before: Timestamp,
+    pub(super) limit: u32,
+    pub(super) done: oneshot::Sender<Result<u64, LedgerError>>,
+}
+
+/// What the writer is asked for.
+pub(super) enum Request {
+    Commit(Item),
+    DeleteHistory(DeleteHistory),
+}
+
+pub(super) type Queue = std::sync::mpsc::SyncSender<Request>;
 pub(super) type Thread = JoinHandle<Result<(), LedgerError>>;
 
 /// The state of the writer thread, which writes until the queue is closed.
@@ -50,17 +63,44 @@ impl Writer {
         Ok((queue, thread))
     }
 
-    fn run(mut self, waiting: &Receiver<Item>) -> Result<(), LedgerError> {
+    fn run(mut self, waiting: &Receiver<Request>) -> Result<(), LedgerError> {
         while let Ok(first) = waiting.recv() {
-            let mut batch = vec![first];
-            batch.extend(waiting.try_iter().take(MAX_WAITING));
+            let mut batch = Vec::new();
+            let mut deletions = Vec::new();
+            for request in std::iter::once(first).chain(waiting.try_iter().take(MAX_WAITING)) {
+                match request {
+                    Request::Commit(item) => batch.push(item),
+                    Request::DeleteHistory(deletion) => deletions.push(deletion),
+                }
+            }
             let result = self.commit_batch(&batch);
             for item in batch {
                 // The receiver may have stopped waiting.
                 let _ = item.done.send(result.clone());
             }
+            for deletion in deletions {
+                let result = self.delete_history(deletion.before, deletion.limit);
+                let _ = deletion.done.send(result);
+            }
         }
         self.close()
+    }
+
+    /// Deletes old attempts. A failure rolls back and changes nothing, so that it does not end the
+    /// ledger.
+    fn delete_history(&mut self, before: Timestamp, limit: u32) -> Result<u64, LedgerError> {
+        if self.first_error.is_some() {
+            return Err(LedgerError::Stopped);
+        }
+        let mut delete = || -> rusqlite::Result<u64> {
+            let transaction = self
+                .db
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let deleted = retention::delete_history(&transaction, before, limit)?;
+            transaction.commit()?;
+            Ok(deleted)
+        };
+        delete().map_err(|error| LedgerError::of(&self.path, error))
     }
 
     /// Commits a batch. After an error no further commit is tried, because the state on the disk is

@@ -45,6 +45,7 @@ fn defaults_are_those_of_the_contract() {
         workflow.issue.terminal_states => Vec::<String>::new();
         workflow.issue.terminal_grace => Span::secs(60);
         workflow.issue.remove_workspace => RemoveWorkspace::Clean;
+        workflow.issue.unlisted => KeepTime::days(7);
         workflow.issue.max_attempts => 15;
         workflow.issue.limit => Limit { tokens: None, usd: None };
         workflow.issue.after_create => None;
@@ -68,6 +69,10 @@ fn defaults_are_those_of_the_contract() {
         stage.approve => None;
         workflow.issue.scope_conflicts => ScopeConflicts::Serialize;
         workflow.trust => None;
+        workflow.retention.ledger => KeepTime::Forever;
+        workflow.retention.trace => KeepTime::Forever;
+        workflow.retention.scratch => KeepTime::days(7);
+        workflow.retention.sessions => KeepTime::days(90);
         workflow.retention_days => 7;
         workflow.log_format => LogFormat::Text;
     }

@@ -10,6 +10,7 @@ mod intent;
 mod notify;
 mod outputs;
 mod places;
+mod retention;
 mod sandbox;
 mod secrets;
 use vik_core::workflow::{ArgValue, WorkspaceRoot};

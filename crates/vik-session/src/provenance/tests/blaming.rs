@@ -73,7 +73,7 @@ proptest! {
                 records.push(record(&store, "1", vec![made]));
             }
         }
-        let blamed = blame(&records, &RelPath::new(name.as_str()), &text(&lines), &store);
+        let blamed = blame(&records, false, &RelPath::new(name.as_str()), &text(&lines), &store);
         let expected = lines.iter().map(|line| {
             let author = line.split(' ').next().unwrap();
             author.strip_prefix("attempt").map_or(Author::Outside, |at| Author::Attempt(at.parse().unwrap()))
@@ -94,8 +94,8 @@ fn restored_file_has_its_former_authors() {
     );
     let both = [first, second];
     let attempts = |at| Blame::Lines(vec![Author::Attempt(at); if at == 0 { 2 } else { 1 }]);
-    assert_eq!(blame(&both, &path, b"3\n", &store), attempts(1));
-    assert_eq!(blame(&both, &path, b"1\n2\n", &store), attempts(0));
+    assert_eq!(blame(&both, false, &path, b"3\n", &store), attempts(1));
+    assert_eq!(blame(&both, false, &path, b"1\n2\n", &store), attempts(0));
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn binary_file_is_blamed_as_a_whole() {
     let path = RelPath::new("a");
     let records = [record(&store, "1", vec![change(&store, "a", None, Some(b"\0"))])];
     assert_eq!(
-        blame(&records, &path, b"\0", &store),
+        blame(&records, false, &path, b"\0", &store),
         Blame::Whole(Author::Attempt(0))
     );
     assert_eq!(
-        blame(&records, &path, b"\0x", &store),
+        blame(&records, false, &path, b"\0x", &store),
         Blame::Whole(Author::Outside)
     );
     assert_eq!(
-        blame(&[], &path, b"1\n", &store),
+        blame(&[], false, &path, b"1\n", &store),
         Blame::Lines(vec![Author::Outside])
     );
 }
@@ -139,7 +139,7 @@ fn lines_with_removed_content_have_unknown_authors() {
     use Author::*;
     let expected = vec![Unknown, Unknown, Unknown, Attempt(1)];
     assert_eq!(
-        blame(&records, &path, b"1\n2\n3\n4\n", &store),
+        blame(&records, false, &path, b"1\n2\n3\n4\n", &store),
         Blame::Lines(expected)
     );
 }

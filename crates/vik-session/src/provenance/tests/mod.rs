@@ -2,6 +2,7 @@
 
 mod blaming;
 mod chaining;
+mod trimming;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 mod approvals;
 mod blockers;
 mod closing;
+mod expired;
 mod limits;
 mod lookups;
 mod order;
@@ -359,7 +360,7 @@ impl Scenario {
     }
 
     fn removes(&self) -> bool {
-        let removes = |effect: &Effect| matches!(effect, Effect::RemoveWorkspace(_));
+        let removes = |effect: &Effect| matches!(effect, Effect::RemoveWorkspace(..));
         self.effects.iter().any(removes)
     }
 

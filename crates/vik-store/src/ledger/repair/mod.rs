@@ -13,7 +13,7 @@ use vik_core::changes::Changes;
 use vik_core::ids::AttemptId;
 
 use super::files::{self, Files, Lock};
-use super::{COMMITS, LedgerError, check_integrity, commits, read, schema, write};
+use super::{COMMITS, LedgerError, check_integrity, commits, read, retention, schema, write};
 
 /// The condition of a ledger.
 #[derive(Debug)]
@@ -119,8 +119,9 @@ pub fn repair(service_dir: &Path, sessions_dir: &Path) -> Result<Repaired, Ledge
         .collect::<Vec<_>>();
     let salvaged = salvage::read(sources.iter().map(PathBuf::as_path));
     let commit = salvaged.commits.max(lock.acknowledged()) + 1;
+    let history_before = salvaged.history_before;
     let changes = rebuild::rebuild(salvaged, found, Timestamp::now());
-    build(&files, &changes, commit)?;
+    build(&files, &changes, commit, history_before)?;
     let moved = set_aside(&files)?;
     files.finish_new()?;
     lock.acknowledge(commit);
@@ -150,7 +151,12 @@ fn set_aside_before(service_dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 
 const ASIDE: &str = "vik.db.broken-";
 
-fn build(files: &Files, changes: &Changes, commit: u64) -> Result<(), LedgerError> {
+fn build(
+    files: &Files,
+    changes: &Changes,
+    commit: u64,
+    history_before: Option<Timestamp>,
+) -> Result<(), LedgerError> {
     let path = files.create_temporary()?;
     let make = || {
         let mut db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -158,6 +164,9 @@ fn build(files: &Files, changes: &Changes, commit: u64) -> Result<(), LedgerErro
         let transaction = db.transaction()?;
         write::apply(&transaction, changes)?;
         write::put_meta(&transaction, COMMITS, &commit.to_string())?;
+        if let Some(before) = history_before {
+            retention::put_history_before(&transaction, before)?;
+        }
         transaction.commit()?;
         db.close().map_err(|(_, error)| error)
     };

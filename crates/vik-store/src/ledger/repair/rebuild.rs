@@ -63,7 +63,8 @@ pub(super) fn rebuild(salvaged: Salvaged, found: Vec<Found>, now: Timestamp) -> 
     for (issue, attempts) in issues {
         let mut attempts: Vec<_> = attempts.into_values().collect();
         attempts.sort_by_key(|known| (known.started.at, known.started.attempt_id));
-        if let Some(machine) = rebuild_machine(&issue, machines.remove(&issue), &mut attempts, now) {
+        let machine = machines.remove(&issue);
+        if let Some(machine) = rebuild_machine(&issue, machine, &mut attempts, salvaged.history_before, now) {
             changes.machines.push(machine);
             for known in attempts {
                 changes.ended.extend(known.ended);
@@ -92,6 +93,7 @@ fn rebuild_machine(
     issue: &IssueId,
     stored: Option<IssueMachine>,
     attempts: &mut Vec<Known>,
+    history_before: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<IssueMachine> {
     let is_new = stored.is_none();
@@ -112,7 +114,11 @@ fn rebuild_machine(
         let key = (known.started.at, known.started.attempt_id);
         let is_later = is_new || (!known.was_stored && last_stored.is_none_or(|last| key > last));
         let is_open = known.ended.is_none() && !active_ids.contains(&known.started.attempt_id);
-        if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_later || is_open) {
+        // The ledger no longer contained it because of its age, and its machine counts it.
+        let is_counted =
+            !is_new && !known.was_stored && history_before.is_some_and(|before| known.started.at < before);
+        let is_wanted = (is_later || is_open) && !is_counted;
+        if let Some((start, estimate)) = known.start.as_ref().filter(|_| is_wanted) {
             machine.restore_attempt(start.clone(), *estimate, known.started.at);
             if let Some(ended) = &known.ended {
                 end_attempt(&mut machine, ended);

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::path::Path;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, Row};
 use serde_json::json;
@@ -17,7 +18,7 @@ use vik_core::time::{Mono, Now};
 
 use crate::ledger::read::{self, StoredAttempt};
 use crate::ledger::sql::{read_day, read_name, read_run, read_spend, read_time, read_variant};
-use crate::ledger::{commits, write};
+use crate::ledger::{commits, retention, write};
 
 #[derive(Default)]
 pub(super) struct Salvaged {
@@ -27,6 +28,8 @@ pub(super) struct Salvaged {
     pub(super) runs_over: Vec<RunOver>,
     pub(super) days: BTreeMap<Date, Spend>,
     pub(super) paused: bool,
+    /// The time before which attempts may be missing because of their age.
+    pub(super) history_before: Option<Timestamp>,
     pub(super) decisions: Vec<Decision>,
 }
 
@@ -58,6 +61,7 @@ impl Salvaged {
         for (day, spend) in older.days {
             raise_day(&mut self.days, day, spend);
         }
+        self.history_before = self.history_before.max(older.history_before);
         if self.decisions.is_empty() {
             self.decisions = older.decisions;
         }
@@ -110,6 +114,7 @@ fn read_database(path: &Path) -> Option<Salvaged> {
         .into_iter()
         .collect(),
         paused: read::is_paused(&db).unwrap_or(false),
+        history_before: retention::history_before(&db).unwrap_or_default(),
         decisions: decisions(&db),
     })
 }
@@ -191,7 +196,7 @@ struct ParkedRow {
     issue: IssueId,
     stage: StageName,
     reason: ParkReason,
-    since: jiff::Timestamp,
+    since: Timestamp,
 }
 
 impl IssueRow {

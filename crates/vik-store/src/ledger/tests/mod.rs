@@ -18,6 +18,7 @@ use vik_core::outcome::{CostSource, Outcome};
 use super::*;
 
 mod damage;
+mod history;
 mod kill;
 mod model;
 mod refuse;

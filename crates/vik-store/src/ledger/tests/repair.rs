@@ -318,3 +318,23 @@ fn repair_after_any_damage_counts_no_less_than_the_logs() {
     }
     assert!(kept > whole.len() / 4096 / 2, "{kept}");
 }
+
+/// The logs of attempts can outlive their rows, which were deleted because of their age.
+#[test]
+fn repair_counts_deleted_attempts_once() {
+    let ended = Some((Outcome::Failed, 20));
+    let (service, sessions) = folders(&[left(1, 1, 1, ended), left(3, 3, 1, ended)]);
+    let ledger = history::finished(service.path(), CostSource::Reported);
+    assert_eq!(history::delete(&ledger, 100, 10), 3);
+    ledger.close().unwrap();
+    let db = Connection::open(service.path().join(DB)).unwrap();
+    db.execute("UPDATE issues SET machine = 'nothing' WHERE id = 'A-2'", [])
+        .unwrap();
+    drop(db);
+    repair(service.path(), sessions.path()).unwrap();
+    let (_ledger, stored) = Ledger::open(service.path()).unwrap();
+    let machine = by_id(&stored, "A-1");
+    // The logs together used 40 tokens, and the machine has 35: each counter is the larger one.
+    assert_eq!((machine.life().attempts, machine.life().spend.tokens), (3, 40));
+    assert!(machine.runs().is_empty(), "no run starts again: {machine:?}");
+}

@@ -27,6 +27,7 @@ fn fresh() -> Vec<String> {
 const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-1.sql"),
     include_str!("fixtures/ledger-2.sql"),
+    include_str!("fixtures/ledger-3.sql"),
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Removes the workspace of an issue that needs no more work.
+//! Removes the workspace of an issue, for the daemon and for `vik prune`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,16 +8,15 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use vik_base::report;
 use vik_core::issue::Issue;
-use vik_core::workflow::{RemoveWorkspace, Workflow};
-use vik_proc::{FileLock, Graces};
-use vik_session::attempt::issue_context;
-use vik_session::hooks::{self, Hook, ScriptContext};
-use vik_session::host::{Host, env_value};
-use vik_session::sandbox;
-use vik_session::secrets::Resolver;
-use vik_workspace::{UnsavedWork, Workspace, WorkspaceLock, fs as private};
+use vik_core::workflow::Workflow;
+use vik_proc::FileLock;
+use vik_workspace::{UnsavedWork, Workspace, WorkspaceError, WorkspaceLock, fs as private};
 
-use crate::effects::Removal;
+use crate::attempt::issue_context;
+use crate::hooks::{self, Hook, ScriptContext};
+use crate::host::{Host, env_value};
+use crate::sandbox;
+use crate::secrets::Resolver;
 
 /// How often a workspace that is in use is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -31,40 +30,61 @@ struct Record {
     hook_ended: bool,
 }
 
-/// Removes the workspace if the workflow allows it. After any failure, the workspace is kept.
-pub(crate) async fn remove(
-    host: &Arc<Host>,
-    workflow: &Workflow,
-    issue: &Issue,
-    cancel: impl Future<Output = ()>,
-) -> Removal {
-    match try_remove(host, workflow, issue, cancel).await {
-        Ok(removal) => removal,
-        Err(why) => Removal::Kept(why),
-    }
+/// What happens to work that exists nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsaved {
+    /// The workspace is kept.
+    Keep,
+    /// It is removed with the workspace.
+    Remove,
 }
 
-async fn try_remove(
+/// The result of a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Removed {
+        bytes: u64,
+    },
+    /// There was no workspace.
+    Absent,
+    /// The workspace was kept, with the reason.
+    Kept(String),
+}
+
+/// Why a removal failed. The workspace is kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RemovalError {
+    #[error("it is in use")]
+    InUse,
+    /// The hook `before_remove` failed.
+    #[error("{0}")]
+    Hook(String),
+    #[error(transparent)]
+    Files(#[from] WorkspaceError),
+    #[error("bug in Vik")]
+    Bug(#[from] tokio::task::JoinError),
+}
+
+/// Removes the workspace of an issue, with its scratch folder, after its hook `before_remove`. Waits
+/// for up to `patience` while a process uses the workspace.
+///
+/// # Errors
+/// When a process uses the workspace, the hook fails, or something cannot be removed.
+pub async fn remove(
     host: &Arc<Host>,
     workflow: &Workflow,
     issue: &Issue,
+    (unsaved, patience): (Unsaved, Duration),
     cancel: impl Future<Output = ()>,
-) -> Result<Removal, String> {
-    let policy = workflow.issue.remove_workspace;
-    if policy == RemoveWorkspace::Never {
-        return Ok(Removal::Kept("`workspace.remove` is `never`".to_owned()));
-    }
-    if host.layout.issue_dir(&issue.id).symlink_metadata().is_err() {
-        return Ok(Removal::Absent);
-    }
-    let locked = lock(host, issue).await?;
+) -> Result<Removal, RemovalError> {
+    let locked = lock(host, issue, patience).await?;
     let found = blocking(host, issue, |host, issue| {
         vik_workspace::open(&host.layout, &issue.id)
     })
     .await?;
     // An incomplete workspace holds no work, so it needs neither the check nor the hook.
     if let Some(found) = &found {
-        if policy == RemoveWorkspace::Clean {
+        if unsaved == Unsaved::Keep {
             let scratch = host.layout.service_dir();
             let leftover = vik_workspace::unsaved_work(&host.supervisor, found.path(), &scratch).await;
             if let Some(why) = UnsavedWork::reason(&leftover) {
@@ -72,15 +92,20 @@ async fn try_remove(
             }
         }
         if let Some(source) = &workflow.issue.before_remove {
-            before_remove(host, workflow, issue, source, found, locked.issue(), cancel).await?;
+            before_remove(host, workflow, issue, source, found, locked.issue(), cancel)
+                .await
+                .map_err(RemovalError::Hook)?;
         }
     }
-    blocking(host, issue, |host, issue| {
+    let removed = blocking(host, issue, |host, issue| {
         vik_workspace::remove(&host.layout, &issue.id)
     })
     .await?;
     let _ = std::fs::remove_file(host.layout.removing_record(&issue.id));
-    Ok(Removal::Removed)
+    Ok(match removed.found {
+        true => Removal::Removed { bytes: removed.bytes },
+        false => Removal::Absent,
+    })
 }
 
 async fn before_remove(
@@ -156,17 +181,16 @@ async fn before_remove(
     private::write_json_atomic(&path, &record).map_err(|error| message(&error))
 }
 
-/// Takes the locks of the workspace, which is kept while any process uses it. Waits for a shim that
-/// is just ending.
-async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<WorkspaceLock, String> {
-    let deadline = Instant::now() + Graces::default().total();
+/// Takes the locks of the workspace, which is kept while any process uses it.
+async fn lock(host: &Arc<Host>, issue: &Issue, patience: Duration) -> Result<WorkspaceLock, RemovalError> {
+    let deadline = Instant::now() + patience;
     loop {
         let locked = blocking(host, issue, |host, issue| {
             vik_workspace::lock(&host.layout, &issue.id)
         });
         match locked.await? {
             Some(locked) => return Ok(locked),
-            None if Instant::now() >= deadline => return Err("a process still runs in it".to_owned()),
+            None if Instant::now() >= deadline => return Err(RemovalError::InUse),
             None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
@@ -175,11 +199,8 @@ async fn lock(host: &Arc<Host>, issue: &Issue) -> Result<WorkspaceLock, String> 
 async fn blocking<T: Send + 'static>(
     host: &Arc<Host>,
     issue: &Issue,
-    operation: impl FnOnce(&Host, &Issue) -> Result<T, vik_workspace::WorkspaceError> + Send + 'static,
-) -> Result<T, String> {
+    operation: impl FnOnce(&Host, &Issue) -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, RemovalError> {
     let (host, issue) = (Arc::clone(host), issue.clone());
-    spawn_blocking(move || operation(&host, &issue))
-        .await
-        .map_err(|error| report::chain(&error))?
-        .map_err(|error| report::chain(&error))
+    Ok(spawn_blocking(move || operation(&host, &issue)).await??)
 }

@@ -1,0 +1,3 @@
+-- From here on, ended attempts can be missing because of their age: `history_before` in `meta` is the time before which they
+-- ended, and the counters in `issues` and `days` include them. A trace can begin with a line that names the last removed record.
+-- A Vik of schema 2 would charge such attempts again in a repair, and would take such a trace for a damaged one.
