@@ -78,6 +78,12 @@ impl Body {
     }
 }
 
+/// Returns an object with these fields. `json!` would take values apart and build them again.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
+    Value::Object(fields.collect())
+}
+
 /// All content of one role until the other role answers.
 pub(crate) enum Entry<'a> {
     /// The results of the previous answer, then the text of the user.

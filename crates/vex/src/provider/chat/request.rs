@@ -10,7 +10,7 @@ use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
+    Body, Entry, NOTHING, arguments, entries, is_strict, object, output, parts, tool_name,
 };
 
 #[derive(Serialize)]
@@ -148,9 +148,12 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            let function =
-                json!({"name": tool.name, "description": tool.description, "parameters": tool.input_schema});
-            json!({"type": "function", "function": function})
+            let function = object([
+                ("name", tool.name.into()),
+                ("description", tool.description.into()),
+                ("parameters", tool.input_schema.clone()),
+            ]);
+            object([("type", "function".into()), ("function", function)])
         });
         set("tools", tools.collect());
         if let Some(parallel) = settings.parallel_tool_calls {

@@ -6,6 +6,7 @@ mod client;
 mod failures;
 pub mod fault;
 mod models;
+mod pieces;
 pub mod retry;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use self::client::Client;
 use self::fault::{Failure, Fault};
+use self::pieces::Pieces;
 use self::retry::{Decision, Tries};
 use super::catalog::Endpoint;
 use super::prices::{self, Facts, ModelConfig};
@@ -254,12 +256,13 @@ impl RequestRunner {
         let mut response = timeout(first_byte, sent).await.map_err(|_| no_byte())??;
         self.check(&mut response).await?;
 
+        let mut pieces = Pieces::of(response);
         let mut reader = AnswerReader::new(protocol, request, *length);
         let mut meant = ContentProgress::default();
         let mut has_started = false;
         let mut wait = first_byte.saturating_sub(start.elapsed());
         while !reader.is_done() {
-            let chunk = match timeout(wait, response.chunk()).await {
+            let chunk = match timeout(wait, pieces.next()).await {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => {
                     // Some servers omit the empty line after their last event.

@@ -9,7 +9,7 @@ use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, output, parts, tool_name,
+    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, object, output, parts, tool_name,
 };
 
 /// The default for the longest answer: the protocol requires a number.
@@ -175,7 +175,11 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     }
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
-            json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+            object([
+                ("name", tool.name.into()),
+                ("description", tool.description.into()),
+                ("input_schema", tool.input_schema.clone()),
+            ])
         });
         set("tools", tools.collect());
         if settings.parallel_tool_calls == Some(false) {

@@ -9,7 +9,7 @@ use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
+    Body, Entry, NOTHING, arguments, entries, is_strict, object, output, parts, tool_name,
 };
 
 #[derive(Serialize)]
@@ -136,8 +136,13 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
             // Without `strict: false` the provider rewrites schemas that have optional properties.
-            json!({"type": "function", "name": tool.name, "description": tool.description,
-                "parameters": tool.input_schema, "strict": false})
+            object([
+                ("type", "function".into()),
+                ("name", tool.name.into()),
+                ("description", tool.description.into()),
+                ("parameters", tool.input_schema.clone()),
+                ("strict", false.into()),
+            ])
         });
         set("tools", tools.collect());
         if let Some(parallel) = settings.parallel_tool_calls {
