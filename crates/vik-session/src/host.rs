@@ -64,22 +64,40 @@ pub struct Host {
 /// A lock, not a message to the loop: an agent may call the API as soon as it runs, so its shim must
 /// be known before that.
 #[derive(Clone, Debug, Default)]
-pub struct AgentShims(Arc<Mutex<Vec<ProcessId>>>);
+pub struct AgentShims(Arc<Mutex<Shims>>);
+
+#[derive(Debug, Default)]
+struct Shims {
+    known: Vec<ProcessId>,
+    /// The number of known shims at which those that have exited are dropped.
+    limit: usize,
+}
+
+/// The number of shims that have exited and may still be known. The daemon starts many in its life.
+const MAX_EXITED: usize = 64;
+
+impl Shims {
+    fn drop_exited(&mut self) {
+        self.known.retain(|shim| shim.is_alive());
+        self.limit = 2 * self.known.len() + MAX_EXITED;
+    }
+}
 
 impl AgentShims {
     /// Adds shims. Each must be added before it starts a process.
     pub fn add(&self, shims: impl IntoIterator<Item = ProcessId>) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(shims);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.known.extend(shims);
+        if all.known.len() > all.limit {
+            all.drop_exited();
+        }
     }
 
     /// Returns the shims that still run.
     pub fn alive(&self) -> Vec<ProcessId> {
-        let mut shims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        shims.retain(|shim| shim.is_alive());
-        shims.clone()
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.drop_exited();
+        all.known.clone()
     }
 }
 
@@ -161,4 +179,25 @@ pub fn own_environment() -> BTreeMap<String, String> {
 /// Returns a duration in whole milliseconds.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exited_shims_are_forgotten_and_running_ones_are_not() {
+        let shims = AgentShims::default();
+        let running = ProcessId::current();
+        shims.add([running]);
+        for start_time in 1..10_000 {
+            shims.add([ProcessId {
+                start_time,
+                ..running
+            }]);
+            let known = shims.0.lock().unwrap().known.len();
+            assert!(known <= 2 + MAX_EXITED, "{known}");
+        }
+        assert_eq!(shims.alive(), [running]);
+    }
 }
