@@ -12,7 +12,7 @@ use vik_core::attempt::{AttemptResult, Start};
 use vik_core::duration::Span;
 use vik_core::ids::AttemptId;
 use vik_core::machine::RunEvent;
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{CostSource, Outcome};
 use vik_orchestrator::{Observer, Progress, RunSummary};
 use vik_session::attempt::{AttemptEnd, Live};
 
@@ -405,37 +405,31 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             ["ISSUE", "STAGE", "OUTCOME", "DURATION", "TOKENS", "COST", "LOG"],
             &rows,
         ));
-        let ended_as = |outcome| {
-            closing
-                .rows
-                .iter()
-                .filter(|row| row.end.ended.result.outcome == outcome)
-                .count()
-        };
-        let succeeded = ended_as(Outcome::Succeeded);
-        let usage = closing
-            .rows
-            .iter()
-            .fold(Default::default(), |sum: vik_core::outcome::Usage, row| {
-                sum.plus(row.end.ended.result.usage)
-            });
-        let rows = closing.rows.iter();
-        let cost = cost_sum(rows.map(|row| (row.end.ended.cost_usd, row.end.ended.cost_source)));
+        let totals = &closing.totals;
+        let unlisted = totals.attempts - as_u64(closing.rows.len());
+        if unlisted > 0 {
+            out.push_str(&format!("{} before these\n", count(unlisted, "attempt")));
+        }
+        let cost = cost_sum([
+            (totals.reported_usd, CostSource::Reported),
+            (totals.estimated_usd, CostSource::Estimate),
+        ]);
         out.push_str(&format!(
-            "\n{}: {succeeded} succeeded, {} not; {} tokens, {cost}\n",
-            count(as_u64(closing.rows.len()), "attempt"),
-            closing.rows.len() - succeeded,
-            tokens(usage.total())
+            "\n{}: {} succeeded, {} not; {} tokens, {cost}\n",
+            count(totals.attempts, "attempt"),
+            totals.succeeded,
+            totals.attempts - totals.succeeded,
+            tokens(totals.usage.total())
         ));
     } else if once && closing.any_pull && closing.exit() == Exit::Done {
         out.push_str("nothing to do: no pulled issue is in the state of a stage\n");
     }
-    for (section, lines) in [
-        ("budget", &closing.budget),
-        ("failed", &closing.failed),
-        ("waiting", &closing.waiting),
-        ("parked", &closing.parked),
-        ("no progress", &closing.no_progress),
+    for (section, lines, unlisted) in [
+        ("budget", &closing.budget, 0),
+        ("failed", &closing.failed, closing.failed_more),
+        ("waiting", &closing.waiting, 0),
+        ("parked", &closing.parked, 0),
+        ("no progress", &closing.no_progress, 0),
     ] {
         if section == "parked" && !lines.is_empty() {
             out.push_str(&format!(
@@ -447,7 +441,8 @@ pub fn summary(closing: &RunSummary, once: bool) -> String {
             out.push_str(&format!("{section}: {}\n", clean(line)));
         }
         if lines.len() > SHOWN_LINES {
-            out.push_str(&format!("{section}: … and {} more\n", lines.len() - SHOWN_LINES));
+            let more = lines.len() - SHOWN_LINES + unlisted;
+            out.push_str(&format!("{section}: … and {more} more\n"));
         }
     }
     for line in &closing.misspelled {

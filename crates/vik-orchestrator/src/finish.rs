@@ -1,11 +1,14 @@
 //! The summary and the exit code at the end of the loop.
 
+use std::collections::{HashSet, VecDeque};
+
 use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
 use vik_core::attempt::Start;
-use vik_core::ids::IssueId;
+use vik_core::ended::Ended;
+use vik_core::ids::{IssueId, RunId};
 use vik_core::machine::{IssueMachine, ParkReason, Phase, Run, RunEvent};
-use vik_core::outcome::Outcome;
+use vik_core::outcome::{CostSource, Outcome, Usage};
 use vik_core::scheduler::{Filter, Hold, Scheduler};
 use vik_core::time::Now;
 use vik_session::attempt::AttemptEnd;
@@ -13,6 +16,10 @@ use vik_store::ledger::CommitError;
 
 use crate::api_view;
 use crate::pull_loop::PullLoop;
+
+/// The maximum number of attempts, and of failed runs, that a summary lists: a daemon may run for
+/// months.
+const MAX_ROWS: usize = 1000;
 
 /// The maximum number of characters shown of an issue's id.
 const SHOWN_ID: usize = 60;
@@ -27,11 +34,39 @@ pub struct SummaryRow {
     pub end: AttemptEnd,
 }
 
+/// The sums of attempts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttemptTotals {
+    pub attempts: u64,
+    pub succeeded: u64,
+    pub usage: Usage,
+    /// The cost that was not estimated; `None` if unknown.
+    pub reported_usd: Option<f64>,
+    /// The cost of attempts whose cost was estimated; `None` if there are none.
+    pub estimated_usd: Option<f64>,
+}
+
+impl AttemptTotals {
+    fn add(&mut self, ended: &Ended) {
+        self.attempts += 1;
+        self.succeeded += u64::from(ended.result.outcome == Outcome::Succeeded);
+        self.usage = self.usage.plus(ended.result.usage);
+        let Some(usd) = ended.cost_usd else { return };
+        let sum = match ended.cost_source {
+            CostSource::Estimate => &mut self.estimated_usd,
+            _ => &mut self.reported_usd,
+        };
+        *sum.get_or_insert(0.0) += usd;
+    }
+}
+
 /// What the loop has done.
 #[derive(Clone, Debug, Default)]
 pub struct RunSummary {
-    /// The attempts, in the order in which they ended.
-    pub rows: Vec<SummaryRow>,
+    /// The latest attempts, in the order in which they ended.
+    pub rows: VecDeque<SummaryRow>,
+    /// The sums of all attempts.
+    pub totals: AttemptTotals,
     /// Whether the loop was asked to stop.
     pub stopped: bool,
     /// Whether the interrupt of a terminal stopped it.
@@ -48,6 +83,8 @@ pub struct RunSummary {
     pub budget: Vec<String>,
     /// The runs that ended or are parked after a failure: one line each.
     pub failed: Vec<String>,
+    /// The number of such runs that `failed` does not list.
+    pub failed_more: usize,
     /// The runs that succeeded but changed nothing.
     pub no_progress: Vec<String>,
     /// What an earlier daemon parked and nobody has unparked: one line each.
@@ -62,13 +99,20 @@ pub struct RunSummary {
     changed: bool,
     /// Whether any run succeeded.
     succeeded: bool,
+    /// The runs with an attempt that ended in this loop, until they are over.
+    ours: HashSet<RunId>,
 }
 
 impl RunSummary {
     pub(super) fn add_attempt(&mut self, start: &Start, end: &AttemptEnd) {
         self.changed |= end.ended.result.changed == Some(true);
         self.succeeded |= end.ended.result.outcome == Outcome::Succeeded;
-        self.rows.push(SummaryRow {
+        self.totals.add(&end.ended);
+        self.ours.insert(start.run);
+        if self.rows.len() == MAX_ROWS {
+            self.rows.pop_front();
+        }
+        self.rows.push_back(SummaryRow {
             issue: start.issue.id.to_string(),
             stage: start.stage.name.to_string(),
             attempt: start.attempt,
@@ -77,36 +121,39 @@ impl RunSummary {
     }
 
     pub(super) fn add_note(&mut self, issue: &IssueId, note: &RunEvent) {
-        let id = issue;
-        let issue = one_line(id.as_str(), SHOWN_ID);
         match note {
-            // The issue left the state of the stage.
-            RunEvent::Ended { succeeded: true, .. } => self.changed = true,
             RunEvent::Ended {
+                run,
                 stage,
-                succeeded: false,
-                ..
+                succeeded,
             }
             | RunEvent::Closed {
+                run,
                 stage,
-                succeeded: false,
-                ..
+                succeeded,
             } => {
-                // A run that failed under an earlier daemon does not count as a failure of this
-                // loop.
-                let is_ours = |row: &SummaryRow| row.issue == id.as_str() && row.stage == stage.as_str();
-                if self.rows.iter().any(is_ours) {
+                let is_ours = self.ours.remove(run);
+                if *succeeded {
+                    // The issue left the state of the stage.
+                    self.changed |= matches!(note, RunEvent::Ended { .. });
+                } else if is_ours && self.failed.len() < MAX_ROWS {
+                    let issue = one_line(issue.as_str(), SHOWN_ID);
                     self.failed.push(format!(
                         "{issue} {stage}: failed; the issue has left the stage's state"
                     ));
+                } else {
+                    // A run that failed under an earlier daemon does not count as a failure of this
+                    // loop.
+                    self.failed_more += usize::from(is_ours);
                 }
+            }
+            RunEvent::Freed { run, .. } => {
+                self.ours.remove(run);
             }
             RunEvent::BackingOff { .. }
             | RunEvent::Awaiting { .. }
             | RunEvent::Answered { .. }
             | RunEvent::Parked { .. }
-            | RunEvent::Freed { .. }
-            | RunEvent::Closed { .. }
             | RunEvent::Unparked { .. } => {}
         }
     }
@@ -262,10 +309,7 @@ impl RunSummary {
         for (issue, run) in runs {
             let machine = state.scheduler.machine(issue);
             let is_present = machine.is_some_and(IssueMachine::is_present);
-            let ended_here = self
-                .rows
-                .iter()
-                .any(|row| row.issue == issue.as_str() && row.stage == run.stage.as_str());
+            let ended_here = self.ours.contains(&run.id);
             let name = format!("{} {}", one_line(issue.as_str(), SHOWN_ID), run.stage);
             self.add_run(
                 &name,

@@ -43,7 +43,7 @@ pub use control::{ActionResult, ControlRequest};
 pub use effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
 };
-pub use finish::{RunSummary, SummaryRow};
+pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
 pub use orchestrator::{Orchestrator, Setup};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
