@@ -95,7 +95,10 @@ fn intake(criterion: &mut Criterion) {
         bencher.iter(|| Pull::parse_wanted(black_box(backlog.as_bytes()), &empty).unwrap());
     });
     let mut full = scheduler();
-    full.handle(now(), Input::Pulled(Pull::parse(todo.as_bytes()).unwrap().issues));
+    full.handle(
+        now(),
+        Input::pulled_new(Pull::parse(todo.as_bytes()).unwrap().issues),
+    );
     group.bench_function("read, all are known", |bencher| {
         bencher.iter(|| Pull::parse_wanted(black_box(todo.as_bytes()), &full.wanted()).unwrap());
     });
@@ -104,19 +107,21 @@ fn intake(criterion: &mut Criterion) {
     group.bench_function("decide, all are new", |bencher| {
         bencher.iter_batched_ref(
             || (scheduler(), Some(took(&issues))),
-            |(scheduler, issues)| scheduler.handle(now(), Input::Pulled(issues.take().unwrap_or_default())),
+            |(scheduler, issues)| {
+                scheduler.handle(now(), Input::pulled_new(issues.take().unwrap_or_default()))
+            },
             BatchSize::LargeInput,
         );
     });
     group.bench_function("decide, all are known", |bencher| {
         bencher.iter_batched(
             || took(&issues),
-            |issues| full.handle(now(), Input::Pulled(issues)),
+            |issues| full.handle(now(), Input::pulled_new(issues)),
             BatchSize::LargeInput,
         );
     });
     let mut chain = scheduler();
-    chain.handle(now(), Input::Pulled(chained()));
+    chain.handle(now(), Input::pulled_new(chained()));
     group.bench_function("list what waits, each for the next", |bencher| {
         bencher.iter(|| black_box(chain.waiting(now(), 200)));
     });

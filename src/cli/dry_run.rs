@@ -62,7 +62,7 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     };
     scheduler.handle(now, Input::PullStarted);
     scheduler.handle(now, Input::Drain);
-    scheduler.handle(now, Input::Pulled(pull.issues));
+    scheduler.handle(now, Input::pulled_new(pull.issues));
     let starts = scheduler.candidates(now);
     let slots = workflow.max_issue_concurrency;
     let mut out = format!(

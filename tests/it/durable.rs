@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use vik_core::changes::{Changes, Stored};
+use vik_core::ids::IssueId;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    CommitLog, Committing, LocalEffects, Options, Orchestrator, RunSummary, Setup, Silent, StatusSources,
+    CommitLog, Committing, LocalEffects, Options, Orchestrator, Recalling, RunSummary, Setup, Silent,
+    StatusSources,
 };
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
@@ -59,6 +61,10 @@ impl CommitLog for Stumbling {
             let cause = Arc::new(LedgerError::Stopped);
             Err(CommitError { cause })
         })
+    }
+
+    fn recall(&self, _: Vec<IssueId>) -> Recalling {
+        Box::pin(async { Ok(Vec::new()) })
     }
 }
 

@@ -3,8 +3,6 @@
 //! The scheduler collects [`Changes`] while it decides. The ledger commits them in one transaction,
 //! and only then are the effects carried out. At the next start the ledger returns [`Stored`].
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
@@ -12,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::AttemptResult;
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
-use crate::limits::Spend;
+use crate::limits::{Charges, Spend};
 use crate::machine::IssueMachine;
 use crate::outcome::CostSource;
 
@@ -27,8 +25,8 @@ pub struct Changes {
     pub ended: Vec<EndedAttempt>,
     /// The runs that ended; their machines no longer contain them.
     pub runs_over: Vec<RunOver>,
-    /// The total spending of the changed days.
-    pub days: Vec<(Date, Spend)>,
+    /// The sums of the changed days.
+    pub days: Vec<(Date, Charges)>,
     /// Whether everything is paused, if that changed.
     pub paused: Option<bool>,
     /// The decisions, for `vik explain`.
@@ -88,22 +86,14 @@ pub struct Decision {
     pub detail: String,
 }
 
-/// The contents of the ledger when it was opened.
+/// The contents of the ledger from which a scheduler starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
+    /// The issues in use. The others stay in the ledger until a pull or a lookup returns one; see
+    /// [`Recalled`](crate::scheduler::Recalled).
     pub machines: Vec<IssueMachine>,
-    /// The spending of the latest days, newest last.
-    pub days: Vec<(Date, Spend)>,
-    /// The estimated parts of all charges.
-    pub estimates: Estimates,
+    /// The sums of the latest days, newest last.
+    pub days: Vec<(Date, Charges)>,
     /// Whether everything is paused.
     pub paused: bool,
-}
-
-/// The sums of the estimated parts of charges, which follow from the ended attempts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Estimates {
-    pub days: BTreeMap<Date, Spend>,
-    /// By issue, in its whole life.
-    pub issues: BTreeMap<IssueId, Spend>,
 }

@@ -181,6 +181,32 @@ impl fmt::Display for LimitHit {
     }
 }
 
+/// Charges, and the part of them that is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charges {
+    pub total: Spend,
+    pub estimated: Spend,
+}
+
+impl Charges {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            total: self.total.plus(other.total),
+            estimated: self.estimated.plus(other.estimated),
+        }
+    }
+
+    /// Returns the larger value of each counter.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            total: self.total.max(other.total),
+            estimated: self.estimated.max(other.estimated),
+        }
+    }
+}
+
 /// Returns the estimated part of a charge: the figures that the agent did not report.
 pub fn estimated(reported: Option<Spend>, charged: Spend, source: CostSource) -> Spend {
     let reported = reported.unwrap_or_default();

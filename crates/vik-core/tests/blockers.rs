@@ -25,7 +25,7 @@ issue: { terminal_states: [done], stages: { work: { when: { state: todo }, agent
         mono: Mono::default(),
     };
     scheduler.handle(now, Input::PullStarted);
-    scheduler.handle(now, Input::Pulled(pull.issues));
+    scheduler.handle(now, Input::pulled_new(pull.issues));
     let hold = |id: &str| scheduler.explain(&id.into(), now).unwrap().stages[0].hold.clone();
     assert!(matches!(hold("a"), Some(Hold::Blocked { by, .. }) if *by == [IssueId::from("b")]));
     // What cannot be read may be anything: it holds.

@@ -15,6 +15,7 @@ use vik_base::report::{self, ErrorCode, Exit, Failure, chain};
 use vik_control::http::{Feed, HttpServer, Identify, Keys, Metrics, Reporter, Setup as Http, Tcp};
 use vik_control::{ControlContext, ControlServer};
 use vik_core::changes::Stored;
+use vik_core::ids::IssueId;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{LocalEffects, Observer, Options, Orchestrator, RunSummary, Setup, StatusSources};
@@ -177,6 +178,7 @@ impl Daemon {
             Watch::start(serve.loaded.clone()).map_err(|error| fail("cannot watch the workflow", &error))?;
         let workspaces = vik_workspace::list(&self.host.layout)
             .map_err(|error| fail("cannot list the workspaces of the issues", &error))?;
+        let stored = self.stored_with(&workspaces).await?;
         let tcp = serve.listen.map(listen).transpose()?;
         let keys = Arc::new(match &tcp {
             Some(_) => Keys::load(&self.instance.dir().api_token())
@@ -204,7 +206,7 @@ impl Daemon {
             options: serve.options,
             effects: Box::new(effects),
             commit_log: Box::new(Arc::clone(&self.ledger)),
-            stored: std::mem::take(&mut self.stored),
+            stored,
             workspaces,
             status: StatusSources {
                 workflow_path: self.host.workflow_path.clone(),
@@ -312,6 +314,22 @@ impl Daemon {
             )
             .hint(error.cause.hint().unwrap_or(report::LEDGER_HINT))),
         }
+    }
+
+    /// Returns the state from the ledger, with the issues that have a workspace.
+    async fn stored_with(&mut self, workspaces: &[IssueId]) -> Result<Stored, Failure> {
+        let mut stored = std::mem::take(&mut self.stored);
+        let known: HashSet<_> = stored
+            .machines
+            .iter()
+            .map(|machine| &machine.issue().id)
+            .collect();
+        let others = workspaces.iter().filter(|issue| !known.contains(issue));
+        let others = self.ledger.recall(others.cloned().collect()).await;
+        stored
+            .machines
+            .extend(others.map_err(|error| report::ledger_failure(&error.cause))?);
+        Ok(stored)
     }
 
     /// Adds traces to an observer, if the environment configures them.

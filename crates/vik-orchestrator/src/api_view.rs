@@ -43,7 +43,7 @@ pub fn explanation(
         life: LifeView {
             attempts: explanation.life.attempts,
             max_attempts: Some(explanation.allowed_attempts),
-            spent: SpendView::of(explanation.life.spend, scheduler.estimated_life(issue)),
+            spent: SpendView::of(explanation.life.spend, explanation.life.estimated),
             limit: explanation.limit.into(),
         },
         day: Some(day(scheduler, workflow, now)),

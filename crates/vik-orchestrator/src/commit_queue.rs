@@ -8,16 +8,25 @@ use std::task::{Poll, ready};
 
 use vik_base::failpoint;
 use vik_core::changes::Changes;
+use vik_core::ids::IssueId;
+use vik_core::machine::IssueMachine;
 use vik_core::scheduler::Effect;
 use vik_store::ledger::CommitError;
 
 /// Resolves when changes are on disk.
 pub type Committing = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send>>;
 
-/// Commits decisions to disk.
+/// Resolves to machines from the disk.
+pub type Recalling = Pin<Box<dyn Future<Output = Result<Vec<IssueMachine>, CommitError>> + Send>>;
+
+/// Commits decisions to disk, and has what memory no longer has.
 pub trait CommitLog: Send {
     /// Starts to commit. Changes are committed in the order of the calls.
     fn commit(&self, changes: Changes) -> Committing;
+
+    /// Reads the machines of these issues, as far as there are any, with the changes of all earlier
+    /// calls of [`commit`](Self::commit).
+    fn recall(&self, issues: Vec<IssueId>) -> Recalling;
 }
 
 /// Decisions that are not on disk yet, with their effects.
@@ -61,6 +70,11 @@ impl CommitQueue {
         Vec::new()
     }
 
+    /// Reads the machines of these issues; see [`CommitLog::recall`].
+    pub fn recall(&self, issues: Vec<IssueId>) -> Recalling {
+        self.log.recall(issues)
+    }
+
     /// Returns whether all decisions are on disk.
     pub fn is_settled(&self) -> bool {
         self.waiting.is_empty()
@@ -100,6 +114,10 @@ impl CommitLog for std::sync::Arc<vik_store::Ledger> {
     fn commit(&self, changes: Changes) -> Committing {
         Box::pin(vik_store::Ledger::commit(self, changes))
     }
+
+    fn recall(&self, issues: Vec<IssueId>) -> Recalling {
+        Box::pin(vik_store::Ledger::recall(self, issues))
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +142,10 @@ mod tests {
             let (done, commit) = oneshot::channel();
             self.0.lock().unwrap().push(Some(done));
             Box::pin(async { commit.await.unwrap() })
+        }
+
+        fn recall(&self, _: Vec<IssueId>) -> Recalling {
+            Box::pin(async { Ok(Vec::new()) })
         }
     }
 

@@ -6,19 +6,19 @@ use vik_core::changes::{Changes, Decision};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::{IssueMachine, RunEvent};
-use vik_core::scheduler::{Expired, Input, RemovalCause};
+use vik_core::scheduler::{Expired, Input, LookupResult, RemovalCause};
 use vik_session::attempt::{AttemptEnd, AttemptUpdate, Finish};
 use vik_session::host::millis;
 use vik_store::ledger::CommitError;
 use vik_workflow::Reload;
 
 use crate::Orchestrator;
-use crate::effects::{ExpiredRemoval, PullEnd, Removal};
+use crate::effects::{ExpiredRemoval, Removal};
 use crate::notices::parked;
 use crate::progress::{Awaiting, Progress};
-use crate::pull_loop::PullContext;
+use crate::pull_loop::{PullContext, PullStep};
 use crate::retention::data_name;
-use crate::tasks::TaskEnd;
+use crate::tasks::{Recall, TaskEnd};
 
 impl Orchestrator {
     pub(crate) fn on_attempt_update(&mut self, attempt_id: AttemptId, update: AttemptUpdate) {
@@ -80,15 +80,18 @@ impl Orchestrator {
         }
     }
 
-    pub(crate) fn on_pull_end(&mut self, end: PullEnd) {
+    pub(crate) fn on_pull_step(&mut self, step: PullStep) {
         let mut context = PullContext {
             workflow: &self.workflow,
             effects: &mut *self.effects,
-            can_skip: self.scheduler.can_skip_unchanged_pull(),
+            scheduler: &self.scheduler,
+            commits: &self.commits,
             is_cancelled: !self.lifecycle.is_running(),
         };
-        if let Some(input) = self.pulls.on_end(end, &mut context) {
-            self.handle(input);
+        match self.pulls.on_step(step, &mut context) {
+            Ok(Some(input)) => self.handle(input),
+            Ok(None) => {}
+            Err(error) => self.on_ledger_failure(error),
         }
     }
 
@@ -96,8 +99,12 @@ impl Orchestrator {
         match end {
             TaskEnd::LookedUp(issue, result) => {
                 let result = self.tasks.lookup_result(&issue, result);
-                self.handle(Input::LookupFinished { issue, result });
+                self.on_lookup(issue, result, None);
             }
+            TaskEnd::Recalled(issue, result, recall) => match recall {
+                Ok(recall) => self.on_lookup(issue, result, Some(recall)),
+                Err(error) => self.on_ledger_failure(error),
+            },
             TaskEnd::Removed(issue, cause, removal) => self.on_removed(issue, cause, &removal),
             TaskEnd::Scanned(scan) => {
                 let now = self.now().wall;
@@ -105,6 +112,22 @@ impl Orchestrator {
             }
             TaskEnd::ExpiredRemoved(expired, result) => self.on_expired_removed(expired, &result),
         }
+    }
+
+    /// Passes on the result of a lookup, with what the ledger has of an issue that would be added.
+    fn on_lookup(&mut self, issue: IssueId, result: LookupResult, recall: Option<Recall>) {
+        let evictions = self.scheduler.evictions();
+        let is_new = matches!(result, LookupResult::Snapshot(_)) && self.scheduler.is_unknown(&issue);
+        let recall = recall.filter(|recall| recall.evictions == evictions);
+        if is_new && recall.is_none() {
+            self.tasks.recall(issue, result, evictions, &self.commits);
+            return;
+        }
+        self.handle(Input::LookupFinished {
+            issue,
+            result,
+            recalled: recall.map(|recall| recall.recalled).unwrap_or_default(),
+        });
     }
 
     fn on_removed(&mut self, issue: IssueId, cause: RemovalCause, removal: &Removal) {

@@ -38,7 +38,7 @@ mod tests;
 
 use vik_core::scheduler::Filter;
 
-pub use commit_queue::{CommitLog, Committing};
+pub use commit_queue::{CommitLog, Committing, Recalling};
 pub use control::{ActionResult, ControlRequest};
 pub use effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,

@@ -178,7 +178,7 @@ impl Orchestrator {
                     Err(error) => self.on_ledger_failure(error),
                 },
                 (attempt_id, update) = self.attempts.next() => self.on_attempt_update(attempt_id, update),
-                end = self.pulls.next() => self.on_pull_end(end),
+                step = self.pulls.next() => self.on_pull_step(step),
                 end = self.tasks.next() => self.on_task_end(end),
                 reload = self.edits.next() => self.on_reload(reload),
                 signal = signals.next() => self.on_signal(signal),

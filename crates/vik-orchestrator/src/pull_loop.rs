@@ -7,12 +7,14 @@ use vik_api::{LastPull, PullCounts};
 use vik_base::report::{self, one_line};
 use vik_core::ids::IssueId;
 use vik_core::issue::{FieldWarning, Issue, Misspelled, Pull, Skipped, Wanted};
-use vik_core::scheduler::Input;
+use vik_core::scheduler::{Input, Recalled, Scheduler};
 use vik_core::time::Mono;
 use vik_core::workflow::Workflow;
 use vik_session::host::millis;
+use vik_store::ledger::CommitError;
 
 use crate::Progress;
+use crate::commit_queue::CommitQueue;
 use crate::effects::{Effects, PullContent, PullDigest, PullEnd, PullRequest, Task};
 use crate::intake::PullError;
 
@@ -24,7 +26,7 @@ const MAX_WARNINGS: usize = 20;
 
 /// The pulls: at most one runs at a time.
 pub(crate) struct PullLoop {
-    running: Option<Task<PullEnd>>,
+    running: Option<Task<PullStep>>,
     /// Whether another pull was requested while one ran.
     again: bool,
     /// When the next pull is due.
@@ -60,12 +62,25 @@ struct NamedIssue {
     is_found: bool,
 }
 
+/// What a pull has done.
+pub(crate) enum PullStep {
+    /// The tracker has answered, or could not.
+    Ended(PullEnd),
+    /// The ledger has answered what it has of the issues that are new to memory.
+    Recalled {
+        pull: Pull,
+        digest: PullDigest,
+        duration: Duration,
+        recalled: Result<Recalled, CommitError>,
+    },
+}
+
 /// What the end of a pull depends on.
 pub(crate) struct PullContext<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) effects: &'a mut dyn Effects,
-    /// Whether the scheduler accepts an unchanged pull.
-    pub(crate) can_skip: bool,
+    pub(crate) scheduler: &'a Scheduler,
+    pub(crate) commits: &'a CommitQueue,
     /// Whether pulls were cancelled.
     pub(crate) is_cancelled: bool,
 }
@@ -143,12 +158,16 @@ impl PullLoop {
         self.started = Some(now);
         self.count += 1;
         let last = self.last_good.filter(|_| can_skip).map(|good| good.digest);
-        self.running = Some(effects.pull(PullRequest { wanted, last }));
+        self.run(effects.pull(PullRequest { wanted, last }));
     }
 
-    /// Waits for the end of the running pull; never returns if none runs. Cancelling the call loses
-    /// nothing.
-    pub(crate) async fn next(&mut self) -> PullEnd {
+    fn run(&mut self, pull: Task<PullEnd>) {
+        self.running = Some(Box::pin(async { PullStep::Ended(pull.await) }));
+    }
+
+    /// Waits for the next step of the running pull; never returns if none runs. Cancelling the call
+    /// loses nothing.
+    pub(crate) async fn next(&mut self) -> PullStep {
         let Some(task) = &mut self.running else {
             return std::future::pending().await;
         };
@@ -157,27 +176,71 @@ impl PullLoop {
         end
     }
 
-    /// Processes the end of a pull, and returns the input for the scheduler that follows from it.
-    pub(crate) fn on_end(&mut self, end: PullEnd, context: &mut PullContext<'_>) -> Option<Input> {
-        let PullEnd { duration, result } = end;
-        match result {
+    /// Processes a step of a pull, and returns the input for the scheduler that follows from it.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub(crate) fn on_step(
+        &mut self,
+        step: PullStep,
+        context: &mut PullContext<'_>,
+    ) -> Result<Option<Input>, CommitError> {
+        let PullEnd { duration, result } = match step {
+            PullStep::Ended(end) => end,
+            PullStep::Recalled {
+                pull,
+                digest,
+                duration,
+                recalled,
+            } => return Ok(self.on_read(pull, digest, duration, recalled?, context)),
+        };
+        Ok(match result {
             Ok(PullContent::Unchanged(read)) => {
-                let Some(good) = self.last_good.filter(|_| context.can_skip) else {
+                let can_skip = context.scheduler.can_skip_unchanged_pull();
+                let Some(good) = self.last_good.filter(|_| can_skip) else {
                     // The scheduler has learned something since the pull started.
-                    self.running = Some(read);
-                    return None;
+                    self.run(read);
+                    return Ok(None);
                 };
                 self.on_success(good, &[], duration, context);
                 Some(Input::PulledUnchanged)
             }
             Ok(PullContent::Changed { pull, digest }) => {
-                Some(Input::Pulled(self.on_changed(pull, digest, duration, context)))
+                self.on_read(pull, digest, duration, Recalled::default(), context)
             }
             Err(error) => {
                 self.on_failure(&error, duration, context);
                 None
             }
+        })
+    }
+
+    /// Processes the issues of a pull. The pull goes on until the ledger was asked for each of them
+    /// that the scheduler would add: a reload can add some in the meantime.
+    fn on_read(
+        &mut self,
+        pull: Pull,
+        digest: PullDigest,
+        duration: Duration,
+        recalled: Recalled,
+        context: &mut PullContext<'_>,
+    ) -> Option<Input> {
+        let unknown = context.scheduler.unknown(&pull.issues);
+        if unknown.iter().any(|issue| !recalled.contains(issue)) {
+            let recall = context.commits.recall(unknown.clone());
+            self.running = Some(Box::pin(async move {
+                let recalled = recall.await.map(|machines| Recalled::new(unknown, machines));
+                PullStep::Recalled {
+                    pull,
+                    digest,
+                    duration,
+                    recalled,
+                }
+            }));
+            return None;
         }
+        let issues = self.on_changed(pull, digest, duration, context);
+        Some(Input::Pulled { issues, recalled })
     }
 
     fn on_changed(

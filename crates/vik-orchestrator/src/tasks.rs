@@ -8,9 +8,14 @@ use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
 use vik_core::ids::IssueId;
 use vik_core::issue::Issue;
-use vik_core::scheduler::{Expired, LookupResult, RemovalCause};
+use vik_core::scheduler::{Expired, LookupResult, Recalled, RemovalCause};
+use vik_store::ledger::CommitError;
 
+use crate::commit_queue::CommitQueue;
 use crate::effects::{Effects, ExpiredRemoval, ExpiryScan, Removal, Task};
+
+/// The number of issues of which the last error of a lookup is kept, so that it is logged once.
+const MAX_LOOKUP_ERRORS: usize = 1000;
 
 /// The end of a task.
 pub(crate) enum TaskEnd {
@@ -18,6 +23,15 @@ pub(crate) enum TaskEnd {
     Removed(IssueId, RemovalCause, Removal),
     Scanned(ExpiryScan),
     ExpiredRemoved(Expired, Result<ExpiredRemoval, String>),
+    /// The ledger was asked for an issue that a lookup has found.
+    Recalled(IssueId, LookupResult, Result<Recall, CommitError>),
+}
+
+/// What the ledger has of an issue, and how often the scheduler had dropped issues when it was
+/// asked.
+pub(crate) struct Recall {
+    pub(crate) recalled: Recalled,
+    pub(crate) evictions: u64,
 }
 
 /// The running lookups and removals.
@@ -54,6 +68,18 @@ impl BackgroundTasks {
         self.push(async { TaskEnd::ExpiredRemoved(expired, removal.await) });
     }
 
+    /// Asks the ledger for the issue of a lookup.
+    pub(crate) fn recall(&self, issue: IssueId, result: LookupResult, evictions: u64, commits: &CommitQueue) {
+        let machines = commits.recall(vec![issue.clone()]);
+        self.push(async move {
+            let recall = machines.await.map(|machines| Recall {
+                recalled: Recalled::new([issue.clone()], machines),
+                evictions,
+            });
+            TaskEnd::Recalled(issue, result, recall)
+        });
+    }
+
     fn push(&self, task: impl Future<Output = TaskEnd> + Send + 'static) {
         self.tasks.push(Box::pin(task));
     }
@@ -81,6 +107,9 @@ impl BackgroundTasks {
                 // Each pull repeats the lookup, so the same error is logged once.
                 if self.lookup_errors.get(issue) != Some(&error) {
                     tracing::warn!(issue = issue.as_str(), error, "cannot look up an issue");
+                    if self.lookup_errors.len() >= MAX_LOOKUP_ERRORS {
+                        self.lookup_errors.clear();
+                    }
                     self.lookup_errors.insert(issue.clone(), error);
                 }
                 LookupResult::Unknown

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use vik_core::changes::{Changes, EndedAttempt, StartedAttempt, Stored};
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::limits::Spend;
+use vik_core::limits::Charges;
 use vik_core::machine::IssueMachine;
 
 #[derive(Clone, Debug, Default)]
@@ -18,8 +18,8 @@ pub struct Disk {
     pub ended: BTreeMap<AttemptId, EndedAttempt>,
     /// The issue of every attempt.
     pub issue_of: BTreeMap<AttemptId, IssueId>,
-    /// The spending of each day.
-    pub days: BTreeMap<Date, Spend>,
+    /// The sums of each day.
+    pub days: BTreeMap<Date, Charges>,
     /// Whether everything is paused.
     pub paused: bool,
 }
@@ -46,14 +46,23 @@ impl Disk {
         self.paused = changes.paused.unwrap_or(self.paused);
     }
 
-    /// Returns the state that a new daemon reads: the machines are stored as JSON.
-    pub fn stored(&self) -> Stored {
-        let read = |machine| serde_json::from_str(&serde_json::to_string(machine).ok()?).ok();
+    /// Returns the state that a new daemon reads: the issues in use and those with a workspace.
+    pub fn stored(&self, has_workspace: impl Fn(&IssueId) -> bool) -> Stored {
+        let machines = self.machines.values();
+        let used = machines.filter(|machine| !machine.is_idle() || has_workspace(&machine.issue().id));
         Stored {
-            machines: self.machines.values().filter_map(read).collect(),
-            days: self.days.iter().map(|(date, spend)| (*date, *spend)).collect(),
+            machines: used.filter_map(read).collect(),
+            days: self
+                .days
+                .iter()
+                .map(|(date, charges)| (*date, *charges))
+                .collect(),
             paused: self.paused,
-            ..Stored::default()
         }
     }
+}
+
+/// Returns a machine as the ledger returns it, which stores it as JSON.
+pub fn read(machine: &IssueMachine) -> Option<IssueMachine> {
+    serde_json::from_str(&serde_json::to_string(machine).ok()?).ok()
 }

@@ -25,6 +25,8 @@ macro_rules! faults {
 faults! {
     /// The scheduler receives the end of an attempt while its process tree is running.
     ClaimFreedEarly = "claim_freed_early";
+    /// An issue that comes back to memory is taken for a new one.
+    RecallForgotten = "recall_forgotten";
     /// The life counters of issues are lost at a restart.
     CountersReset = "counters_reset";
     /// A restart adds attempts that no person allowed, which raises the life limit.

@@ -4,7 +4,7 @@
 pub mod attempts;
 pub mod text;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,12 +143,18 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             return Ok(None);
         }
     };
-    let stored = ledger.stored().map_err(|error| ledger_failure(&error))?;
+    let failure = |error| ledger_failure(&error);
+    let mut stored = ledger.stored().map_err(failure)?;
+    if !stored.machines.iter().any(|machine| machine.issue().id == *issue) {
+        stored
+            .machines
+            .extend(ledger.recall(std::slice::from_ref(issue)).map_err(failure)?);
+    }
     let now = Now {
         wall: Timestamp::now(),
         mono: Mono(Duration::ZERO),
     };
-    let block = block(ledger, &workflow, &stored.machines, issue)?;
+    let block = block(ledger, &workflow, issue)?;
     let (scheduler, _) = Scheduler::restore(Arc::clone(&workflow), Filter::default(), [0; 6], stored, now);
     let mut explanation = api_view::explanation(&scheduler, &workflow, issue, now);
     if let Some(explanation) = &mut explanation {
@@ -184,12 +190,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
 
 /// Returns what blocked the issue at the end of the last daemon: other issues, with the parked
 /// issue that is the root cause, or a cycle.
-fn block(
-    ledger: &Reader,
-    workflow: &Workflow,
-    machines: &[IssueMachine],
-    issue: &IssueId,
-) -> Result<Option<HoldView>, Failure> {
+fn block(ledger: &Reader, workflow: &Workflow, issue: &IssueId) -> Result<Option<HoldView>, Failure> {
     let failure = |error| ledger_failure(&error);
     let Some(last) = ledger.last_block(issue).map_err(failure)? else {
         return Ok(None);
@@ -201,10 +202,7 @@ fn block(
         view.detail = last.detail;
         return Ok(Some(view));
     }
-    let machines: HashMap<_, _> = machines
-        .iter()
-        .map(|machine| (&machine.issue().id, machine))
-        .collect();
+    let machines = machines_ahead(ledger, issue)?;
     let is_open = |id: &IssueId| {
         let known = machines.get(id);
         known.is_none_or(|machine| !workflow.is_terminal(&machine.issue().state))
@@ -219,10 +217,31 @@ fn block(
         return Ok(None);
     }
     let parked = |id: &IssueId| machines.get(id).and_then(|machine| machine.parked(workflow));
-    let open = machines.keys().map(|id| ((*id).clone(), blockers(id))).collect();
+    let open = machines.keys().map(|id| (id.clone(), blockers(id))).collect();
     let roots = nearest(&open, |id| parked(id).is_some());
     let root = roots.get(issue).and_then(parked);
     Ok(Some(api_view::hold(&Hold::Blocked { by, root })))
+}
+
+/// Returns the machine of the issue and those of all issues that it waits for, directly or
+/// indirectly.
+fn machines_ahead(ledger: &Reader, issue: &IssueId) -> Result<HashMap<IssueId, IssueMachine>, Failure> {
+    let mut found: HashMap<IssueId, IssueMachine> = HashMap::new();
+    let mut asked = HashSet::from([issue.clone()]);
+    let mut next = vec![issue.clone()];
+    while !next.is_empty() {
+        let machines = ledger.recall(&next).map_err(|error| ledger_failure(&error))?;
+        let ahead = machines
+            .iter()
+            .flat_map(|machine| machine.issue().blocked_by.iter());
+        next = ahead.filter(|id| asked.insert((*id).clone())).cloned().collect();
+        found.extend(
+            machines
+                .into_iter()
+                .map(|machine| (machine.issue().id.clone(), machine)),
+        );
+    }
+    Ok(found)
 }
 
 /// Replaces the reason that no pull has happened, which is always true of a copy, with the missing

@@ -17,6 +17,8 @@ pub struct LifetimeUsage {
     /// The amount charged when a person last unparked the issue from its spending limit: the limit
     /// counts from there.
     pub forgiven: Spend,
+    /// The estimated part of `spend`.
+    pub estimated: Spend,
 }
 
 impl LifetimeUsage {

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, RunId, StageName};
 use crate::issue::Issue;
-use crate::limits::{LimitHit, LimitScope, Spend};
+use crate::limits::{Charges, LimitHit, LimitScope, Spend};
 use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
@@ -72,8 +72,8 @@ pub struct Observation {
 }
 
 impl IssueMachine {
-    /// Creates the machine of an issue that is seen for the first time, or again after only its
-    /// counters were kept.
+    /// Creates the machine of an issue that is seen for the first time. `life` is what is known of
+    /// its usage.
     pub fn new(issue: Issue, life: LifetimeUsage) -> Self {
         Self {
             issue,
@@ -115,6 +115,15 @@ impl IssueMachine {
             }
         }
         self
+    }
+
+    /// Adapts a machine that only the ledger had to a daemon that sees its issue again. A pull has
+    /// to say whether the tracker lists it.
+    pub fn recalled(self, now: Now) -> Self {
+        Self {
+            present: false,
+            ..self.restored(now)
+        }
     }
 
     pub fn issue(&self) -> &Issue {
@@ -184,7 +193,7 @@ impl IssueMachine {
         })
     }
 
-    /// Returns whether only the lifetime counters must be kept.
+    /// Returns whether only the lifetime counters must be kept, for which the ledger is enough.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && !self.paused && self.lost_in_a_row == 0 && self.internal_in_a_row.is_empty()
     }
@@ -273,7 +282,7 @@ impl IssueMachine {
         attempt_id: AttemptId,
         report: AttemptResult,
         stopped: Option<StopReason>,
-        charged: Spend,
+        charged: Charges,
         after: PullNo,
         now: Now,
     ) -> Option<Observation> {
@@ -290,7 +299,8 @@ impl IssueMachine {
             // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);
         }
-        self.life.spend = self.life.spend.plus(charged);
+        self.life.spend = self.life.spend.plus(charged.total);
+        self.life.estimated = self.life.estimated.plus(charged.estimated);
         // Neither of the two resets the other, so that they cannot alternate for ever.
         if is_lost {
             self.lost_in_a_row += 1;

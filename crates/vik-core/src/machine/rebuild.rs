@@ -42,15 +42,12 @@ impl IssueMachine {
 
     /// Raises each counter to the larger one, so that usage counted elsewhere is kept.
     pub fn raise_usage(&mut self, life: &LifetimeUsage) {
-        let larger = |a: Spend, b: Spend| Spend {
-            tokens: a.tokens.max(b.tokens),
-            usd: a.usd.max(b.usd),
-        };
         self.life = LifetimeUsage {
             attempts: self.life.attempts.max(life.attempts),
             extra_attempts: self.life.extra_attempts.max(life.extra_attempts),
-            spend: larger(self.life.spend, life.spend),
-            forgiven: larger(self.life.forgiven, life.forgiven),
+            spend: self.life.spend.max(life.spend),
+            forgiven: self.life.forgiven.max(life.forgiven),
+            estimated: self.life.estimated.max(life.estimated),
         };
     }
 }

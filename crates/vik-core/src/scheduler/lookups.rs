@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::{DecisionSubject, Effect, LookupResult, Scheduler};
+use super::{DecisionSubject, Effect, LookupResult, Recalled, Scheduler};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{IssueId, StageName};
 use crate::issue::Issue;
-use crate::machine::{IssueMachine, PullNo};
+use crate::machine::PullNo;
 use crate::time::{Mono, Now};
 
 /// A lookup counts as lost this long after the timeout of its command.
@@ -99,6 +99,14 @@ impl IssueLookups {
 
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Mono> {
         self.pending.values().map(|pending| pending.until)
+    }
+
+    /// Drops the results of an issue that is no longer in use.
+    pub(super) fn forget(&mut self, issue: &IssueId) {
+        self.failed.remove(issue);
+        self.missing.remove(issue);
+        self.recorded_missing.remove(issue);
+        self.retries.remove(issue);
     }
 
     /// Records that a pull returned the issue.
@@ -210,7 +218,13 @@ impl Scheduler {
     }
 
     /// Handles the result of a lookup.
-    pub(super) fn on_lookup_result(&mut self, issue: &IssueId, seen: LookupResult, now: Now) {
+    pub(super) fn on_lookup_result(
+        &mut self,
+        issue: &IssueId,
+        seen: LookupResult,
+        recalled: Recalled,
+        now: Now,
+    ) {
         let start = self
             .lookups
             .pending
@@ -227,7 +241,7 @@ impl Scheduler {
                 self.lookups.missing.remove(issue);
                 self.lookups.recorded_missing.remove(issue);
                 self.lookups.failed.remove(issue);
-                self.apply_lookup(issue, *snapshot, now);
+                self.apply_lookup(issue, *snapshot, recalled, now);
                 self.reconcile(issue, now);
                 if start.is_some() {
                     self.start_after_lookup(issue, now);
@@ -255,10 +269,10 @@ impl Scheduler {
         }
     }
 
-    fn apply_lookup(&mut self, issue: &IssueId, snapshot: Issue, now: Now) {
-        if self.workspaces.has(issue) && !self.machines.contains_key(issue) {
-            let mut machine =
-                IssueMachine::new(snapshot.clone(), self.lives.remove(issue).unwrap_or_default());
+    fn apply_lookup(&mut self, issue: &IssueId, snapshot: Issue, mut recalled: Recalled, now: Now) {
+        if self.is_unknown(issue)
+            && let Some(mut machine) = recalled.take(&snapshot, now)
+        {
             machine.on_absent(PullNo::default(), now, &self.workflow);
             self.machines.insert(issue.clone(), machine);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::Recalled;
 use crate::approval::{self, Request};
 use crate::attempt::{AttemptResult, Start, StopReason};
 use crate::ids::{AttemptId, IssueId, StageName};
@@ -18,8 +19,15 @@ use crate::workflow::Workflow;
 pub enum Input {
     /// A pull started. A pull that fails has no further input: it changes nothing.
     PullStarted,
-    /// The last started pull succeeded and returned these issues, in pull order.
-    Pulled(Vec<Issue>),
+    /// The last started pull succeeded.
+    Pulled {
+        /// The issues, in pull order.
+        issues: Vec<Issue>,
+        /// What the ledger has of those that
+        /// [`Scheduler::unknown`](super::Scheduler::unknown) names. One that is missing here is
+        /// left to the next pull.
+        recalled: Recalled,
+    },
     /// The last started pull succeeded and returned the same as the successful one before it.
     /// Allowed only where
     /// [`Scheduler::can_skip_unchanged_pull`](super::Scheduler::can_skip_unchanged_pull) returns
@@ -51,6 +59,9 @@ pub enum Input {
     LookupFinished {
         issue: IssueId,
         result: LookupResult,
+        /// What the ledger has of the issue, if
+        /// [`Scheduler::is_unknown`](super::Scheduler::is_unknown).
+        recalled: Recalled,
     },
     /// The issues that have a workspace on disk; sent once, at the start.
     Workspaces(Vec<IssueId>),
@@ -99,6 +110,14 @@ pub enum Expired {
     History,
     /// The oldest records of the trace (`retention.trace`).
     Trace,
+}
+
+impl Input {
+    /// Returns the input for a pull of issues that the ledger does not have.
+    pub fn pulled_new(issues: Vec<Issue>) -> Self {
+        let recalled = Recalled::new(issues.iter().map(|issue| issue.id.clone()), Vec::new());
+        Self::Pulled { issues, recalled }
+    }
 }
 
 /// The result of looking up one issue.

@@ -17,6 +17,7 @@ mod lookups;
 mod messages;
 mod pulled;
 mod queries;
+mod recall;
 mod records;
 mod scopes;
 mod spending;
@@ -29,7 +30,7 @@ use crate::attempt::{AttemptResult, Start};
 use crate::changes::{Changes, EndedAttempt, Stored};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
-use crate::machine::{IssueMachine, LifetimeUsage, Observation, PullNo, Run};
+use crate::machine::{IssueMachine, Observation, PullNo, Run};
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
 
@@ -48,15 +49,17 @@ pub use messages::{
     Actor, ApprovalReply, Command, CommandResult, Effect, Expired, Filter, Input, LookupResult, RemovalCause,
     RetryRequest,
 };
+pub use recall::Recalled;
 
 /// The scheduling state of all issues.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     workflow: Arc<Workflow>,
     filter: Filter,
+    /// The issues in use. The ledger has the others too.
     machines: HashMap<IssueId, IssueMachine>,
-    /// The usage of issues of which nothing else is kept.
-    lives: HashMap<IssueId, LifetimeUsage>,
+    /// How often issues were dropped from `machines`.
+    evictions: u64,
     /// Issues of the last successful pull that match a stage, in start order.
     order: Vec<IssueId>,
     blockers: Blockers,
@@ -116,7 +119,7 @@ impl Scheduler {
             workflow,
             filter,
             machines: HashMap::new(),
-            lives: HashMap::new(),
+            evictions: 0,
             order: Vec::new(),
             blockers: Blockers::default(),
             lookups: IssueLookups::default(),
@@ -150,7 +153,7 @@ impl Scheduler {
     ) -> (Self, Vec<Start>) {
         let mut scheduler = Self::new(workflow, filter, seed);
         scheduler.paused = stored.paused;
-        scheduler.spending.restore(stored.days, stored.estimates);
+        scheduler.spending.restore(stored.days);
         let mut starts = Vec::new();
         for machine in stored.machines {
             let id = machine.issue().id.clone();
@@ -220,7 +223,7 @@ impl Scheduler {
     ///
     /// let issue = Issue::parse(r#"{"id": "7", "title": "A bug", "state": "todo"}"#).unwrap();
     /// scheduler.handle(now, Input::PullStarted);
-    /// let effects = scheduler.handle(now, Input::Pulled(vec![issue]));
+    /// let effects = scheduler.handle(now, Input::pulled_new(vec![issue]));
     /// assert!(effects.iter().any(|effect| matches!(effect, Effect::Start(_))));
     /// // This must be on disk before the start is carried out.
     /// assert_eq!(scheduler.take_changes().started.len(), 1);
@@ -242,7 +245,7 @@ impl Scheduler {
         );
         match input {
             Input::PullStarted => self.pulls_started.0 += 1,
-            Input::Pulled(issues) => self.on_pulled(issues, now),
+            Input::Pulled { issues, recalled } => self.on_pulled(issues, recalled, now),
             Input::PulledUnchanged => self.on_pulled_unchanged(now),
             Input::Ended {
                 issue,
@@ -259,7 +262,11 @@ impl Scheduler {
                 attempt_id,
                 request,
             } => self.on_approval_pending(&issue, attempt_id, request.map(|request| *request), now),
-            Input::LookupFinished { issue, result: seen } => self.on_lookup_result(&issue, seen, now),
+            Input::LookupFinished {
+                issue,
+                result,
+                recalled,
+            } => self.on_lookup_result(&issue, result, recalled, now),
             Input::Workspaces(issues) => self.workspaces.extend(issues),
             Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
             Input::Expired(expired) => self.on_expired(expired, now),
@@ -319,12 +326,10 @@ impl Scheduler {
             return;
         };
         let (start, stopping) = (start.clone(), stopping.cloned());
-        let (charged, source) = self
-            .spending
-            .charge(issue, attempt_id, &mut report, estimate, now);
+        let (charged, source) = self.spending.charge(attempt_id, &mut report, estimate, now);
         let limits = self
             .spending
-            .limits(&self.workflow, machine, &start, charged, now);
+            .limits(&self.workflow, machine, &start, charged.total, now);
         let stopped = spending::effective_stop_reason(&report, stopping, limits);
         let after = PullNo(self.pulls_started.0 + 1);
         let detail = match &report.reason {
@@ -336,7 +341,7 @@ impl Scheduler {
             attempt_id,
             at: now.wall,
             report: report.clone(),
-            charged,
+            charged: charged.total,
             source,
         };
         let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use super::Scheduler;
+use super::{Effect, Recalled, Scheduler};
 use crate::ids::IssueId;
 use crate::issue::Issue;
 use crate::machine::IssueMachine;
@@ -12,7 +12,7 @@ use crate::time::Now;
 use crate::workflow::Workflow;
 
 impl Scheduler {
-    pub(super) fn on_pulled(&mut self, issues: Vec<Issue>, now: Now) {
+    pub(super) fn on_pulled(&mut self, issues: Vec<Issue>, mut recalled: Recalled, now: Now) {
         let workflow = std::sync::Arc::clone(&self.workflow);
         let pull = self.pulls_started;
         let states = states(&workflow);
@@ -22,10 +22,17 @@ impl Scheduler {
         let mut others = Vec::new();
         // Only changed issues need further work: most of thousands are unchanged.
         let mut touched = Vec::new();
-        let mut is_blocked = false;
+        let (mut is_blocked, mut is_incomplete) = (false, false);
         for issue in issues {
             let id = issue.id.clone();
             let matches = states.contains(&*issue.state);
+            if !self.machines.contains_key(&id) && (matches || self.workspaces.has(&id)) {
+                let Some(machine) = recalled.take(&issue, now) else {
+                    is_incomplete = true;
+                    continue;
+                };
+                self.machines.insert(id.clone(), machine);
+            }
             if matches {
                 self.order.push(id.clone());
                 is_blocked |= !issue.blocked_by.is_empty();
@@ -39,14 +46,6 @@ impl Scheduler {
                     }
                     if observed.changed {
                         self.record(&id, observed, now);
-                    }
-                    seen.insert(id);
-                }
-                None if matches || self.workspaces.has(&id) => {
-                    let life = self.lives.remove(&id).unwrap_or_default();
-                    self.machines.insert(id.clone(), IssueMachine::new(issue, life));
-                    if !matches {
-                        touched.push(id.clone());
                     }
                     seen.insert(id);
                 }
@@ -71,7 +70,10 @@ impl Scheduler {
         self.update_blockers(others, now);
         self.forget(&states);
         // The blocked issues depend on issues that are not kept.
-        self.can_skip_unchanged_pull = !is_blocked;
+        self.can_skip_unchanged_pull = !is_blocked && !is_incomplete;
+        if is_incomplete {
+            self.effects.push(Effect::Pull);
+        }
     }
 
     /// Handles a pull that is identical to the last one: only changes inside Vik can make a
@@ -160,7 +162,8 @@ impl Scheduler {
         self.order.sort_by_cached_key(key);
     }
 
-    /// Drops the issues of which only the counters matter, and returns those that were present.
+    /// Drops the issues of which only the counters matter, which the ledger has, and returns those
+    /// that were present.
     fn forget(&mut self, states: &HashSet<&str>) -> Vec<Issue> {
         let mut forgotten = Vec::new();
         let mut idle = Vec::new();
@@ -179,8 +182,9 @@ impl Scheduler {
             if machine.is_present() {
                 forgotten.push(machine.issue().clone());
             }
-            if *machine.life() != Default::default() {
-                self.lives.insert(id.clone(), *machine.life());
+            self.evictions += 1;
+            if !self.workspaces.has(&id) {
+                self.lookups.forget(&id);
             }
             if self.changed.remove(&id) {
                 self.changes.machines.push(machine);

@@ -15,7 +15,7 @@ impl Scheduler {
             .flat_map(|(id, machine)| machine.runs().iter().map(move |run| (id, run)))
     }
 
-    /// Returns every known issue, in no particular order.
+    /// Returns every issue in use, in no particular order.
     pub fn issues(&self) -> impl Iterator<Item = &IssueId> {
         self.machines.keys()
     }
@@ -25,13 +25,10 @@ impl Scheduler {
         self.machines.get(issue)
     }
 
-    /// Returns the usage in an issue's whole life.
+    /// Returns the usage in the whole life of an issue in use.
     pub fn life(&self, issue: &IssueId) -> LifetimeUsage {
         let known = self.machines.get(issue).map(IssueMachine::life);
-        known
-            .or_else(|| self.lives.get(issue))
-            .copied()
-            .unwrap_or_default()
+        known.copied().unwrap_or_default()
     }
 
     /// Returns whether a person paused everything.

@@ -10,10 +10,9 @@ use jiff::tz::Offset;
 use super::{DecisionSubject, Effect, Scheduler};
 use crate::approval::Gate;
 use crate::attempt::{AttemptResult, Start, StopReason};
-use crate::changes::Estimates;
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AgentName, AttemptId, IssueId, StageName};
-use crate::limits::{self, Limit, LimitHit, LimitScope, LimitUnit, Spend};
+use crate::limits::{self, Charges, Limit, LimitHit, LimitScope, LimitUnit, Spend};
 use crate::machine::IssueMachine;
 use crate::outcome::{CostSource, Outcome};
 use crate::scope::Scope;
@@ -23,9 +22,7 @@ use crate::workflow::Workflow;
 /// The running attempts with their live spending, and the charges of each day.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
-    days: BTreeMap<Date, Spend>,
-    /// The estimated parts of all charges.
-    estimates: Estimates,
+    days: BTreeMap<Date, Charges>,
     running: BTreeMap<AttemptId, Running>,
 }
 
@@ -42,8 +39,7 @@ pub(super) struct Running {
 }
 
 impl Spending {
-    pub(super) fn restore(&mut self, days: Vec<(Date, Spend)>, estimates: Estimates) {
-        self.estimates = estimates;
+    pub(super) fn restore(&mut self, days: Vec<(Date, Charges)>) {
         for (day, spend) in days {
             let total = self.days.entry(day).or_default();
             *total = total.max(spend);
@@ -80,26 +76,24 @@ impl Spending {
     /// is an estimate.
     pub(super) fn charge(
         &mut self,
-        issue: &IssueId,
         attempt_id: AttemptId,
         report: &mut AttemptResult,
         estimate: Spend,
         now: Now,
-    ) -> (Spend, CostSource) {
+    ) -> (Charges, CostSource) {
         let running = self.running.remove(&attempt_id);
         let reported_live = running.map(|running| running.spent).unwrap_or_default();
         report.spend = match report.spend {
             Some(spend) => Some(spend.max(reported_live)),
             None => Some(reported_live).filter(|reported_live| *reported_live != Spend::default()),
         };
-        let (charged, source) = report.charge(report.spend, estimate);
-        let estimated = limits::estimated(report.spend, charged, source);
-        for (days, amount) in [(&mut self.days, charged), (&mut self.estimates.days, estimated)] {
-            let day = days.entry(date(now)).or_default();
-            *day = day.plus(amount);
-        }
-        let life = self.estimates.issues.entry(issue.clone()).or_default();
-        *life = life.plus(estimated);
+        let (total, source) = report.charge(report.spend, estimate);
+        let charged = Charges {
+            total,
+            estimated: limits::estimated(report.spend, total, source),
+        };
+        let day = self.days.entry(date(now)).or_default();
+        *day = day.plus(charged);
         (charged, source)
     }
 
@@ -108,7 +102,7 @@ impl Spending {
         let charged = self.days.get(&date(now)).copied().unwrap_or_default();
         self.running
             .values()
-            .fold(charged, |sum, running| sum.plus(running.spent))
+            .fold(charged.total, |sum, running| sum.plus(running.spent))
     }
 
     /// Returns the live spending of the active attempts of an issue.
@@ -255,14 +249,8 @@ impl Scheduler {
 
     /// Returns the estimated part of today's spending.
     pub fn estimated_today(&self, now: Now) -> Spend {
-        let days = &self.spending.estimates.days;
-        days.get(&date(now)).copied().unwrap_or_default()
-    }
-
-    /// Returns the estimated part of the spending in an issue's whole life.
-    pub fn estimated_life(&self, issue: &IssueId) -> Spend {
-        let issues = &self.spending.estimates.issues;
-        issues.get(issue).copied().unwrap_or_default()
+        let day = self.spending.days.get(&date(now)).copied();
+        day.unwrap_or_default().estimated
     }
 
     /// Returns today's spending of ended and of active attempts.

@@ -193,6 +193,10 @@ impl Scheduler {
         self.workspaces.removing.remove(issue);
         let (kind, detail) = if removed {
             self.workspaces.all.remove(issue);
+            self.workspaces.kept.remove(issue);
+            if !self.machines.contains_key(issue) {
+                self.lookups.forget(issue);
+            }
             let why = match cause {
                 RemovalCause::Finished => "the issue is finished",
                 RemovalCause::Unlisted => "no pull lists the issue any more",

@@ -198,3 +198,40 @@ fn drained_loop_removes_nothing() {
     scene.pass(HOUR);
     assert!(scene.world().scans.is_empty() && scene.world().removals.is_empty());
 }
+
+#[test]
+fn issue_that_comes_back_has_the_limits_of_its_life() {
+    let builder = SceneBuilder {
+        issue: "limits: { attempts: 2 }",
+        ..SceneBuilder::default()
+    };
+    let script = [Script::Succeeds(SECOND); 3];
+    let mut scene = builder.start(&[("a", None), ("b", None)], &script);
+    scene.world().move_to("b", "done");
+    for starts in 1..=2 {
+        scene.pass(60 * SECOND);
+        assert_eq!(scene.world().starts().len(), starts);
+        assert!(scene.explain("a").is_none(), "only the ledger has it");
+        scene.world().move_to("a", "todo");
+    }
+    scene.pass(60 * SECOND);
+    assert_eq!(scene.world().starts(), ["a 1", "a 1"]);
+    assert_eq!(scene.explain("a").unwrap().life.attempts, 2);
+    assert!(
+        scene.world().log.contains(&"park a issue_limit".to_owned()),
+        "{:?}",
+        scene.world().log
+    );
+}
+
+#[test]
+fn issue_that_the_ledger_cannot_read_ends_the_loop_without_a_start() {
+    let builder = SceneBuilder {
+        forgets: |issue| issue.as_str() == "a",
+        ..SceneBuilder::default()
+    };
+    let mut scene = builder.start(&[("a", None), ("b", None)], &[]);
+    scene.pass(HOUR);
+    assert!(scene.summary.as_ref().unwrap().broken.is_some());
+    assert_eq!(scene.world().log, ["state failed"]);
+}

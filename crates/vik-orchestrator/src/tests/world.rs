@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
-use vik_api::{Action, Status};
+use vik_api::{Action, Explanation, Status};
 use vik_base::report::Failure;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Stored};
@@ -22,7 +22,7 @@ use vik_core::ended::Ended;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::issue::{Issue, Pull, Wanted};
 use vik_core::limits::Spend;
-use vik_core::machine::RunEvent;
+use vik_core::machine::{IssueMachine, RunEvent};
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::scheduler::{Actor, Expired, LookupResult, RemovalCause};
 use vik_core::time::{Mono, Now};
@@ -85,6 +85,11 @@ impl World {
         self.events.insert((self.now + wait, self.next_event), event);
     }
 
+    /// Moves an issue to a state.
+    pub fn move_to(&mut self, issue: &str, state: &str) {
+        self.tracker.get_mut(issue).unwrap().0 = state.to_owned();
+    }
+
     pub fn starts(&self) -> Vec<&str> {
         let starts = self.log.iter().filter_map(|line| line.strip_prefix("start "));
         starts.collect()
@@ -123,7 +128,7 @@ impl World {
             Event::Ends(id, outcome) => {
                 if let Some((issue, link)) = self.running.remove(&id) {
                     if outcome == Outcome::Succeeded {
-                        self.tracker.get_mut(&issue).unwrap().0 = "done".to_owned();
+                        self.move_to(&issue, "done");
                     }
                     link.updates.finish(ended(outcome));
                 }
@@ -283,17 +288,36 @@ impl Effects for ScriptedEffects {
 }
 
 /// Commits at once, and fails where a test says so.
-struct ScriptedLog(fn(&Changes) -> bool);
+struct ScriptedLog {
+    fails: fn(&Changes) -> bool,
+    forgets: fn(&IssueId) -> bool,
+    machines: Mutex<BTreeMap<IssueId, IssueMachine>>,
+}
+
+fn stopped() -> CommitError {
+    CommitError {
+        cause: Arc::new(LedgerError::Stopped),
+    }
+}
 
 impl CommitLog for ScriptedLog {
     fn commit(&self, changes: Changes) -> Committing {
-        let result = match (self.0)(&changes) {
-            true => Err(CommitError {
-                cause: Arc::new(LedgerError::Stopped),
-            }),
-            false => Ok(()),
-        };
-        Box::pin(async { result })
+        if (self.fails)(&changes) {
+            return Box::pin(async { Err(stopped()) });
+        }
+        let machines = changes.machines.into_iter();
+        let machines = machines.map(|machine| (machine.issue().id.clone(), machine));
+        self.machines.lock().unwrap().extend(machines);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn recall(&self, issues: Vec<IssueId>) -> Recalling {
+        if issues.iter().any(self.forgets) {
+            return Box::pin(async { Err(stopped()) });
+        }
+        let machines = self.machines.lock().unwrap();
+        let found: Vec<_> = issues.iter().filter_map(|id| machines.get(id).cloned()).collect();
+        Box::pin(async { Ok(found) })
     }
 }
 
@@ -319,8 +343,13 @@ pub struct Scene {
 
 pub struct SceneBuilder {
     pub stage: &'static str,
+    /// Further keys for all stages.
+    pub issue: &'static str,
     pub once: bool,
+    /// Returns whether changes cannot be committed.
     pub fails: fn(&Changes) -> bool,
+    /// Returns whether an issue cannot be read from the ledger.
+    pub forgets: fn(&IssueId) -> bool,
 }
 
 impl SceneBuilder {
@@ -333,9 +362,10 @@ issues: {{ pull: {{ command: list, idle_sec: 2 }} }}
 agents: {{ a: {{ runtime: command, command: [agent] }} }}
 issue:
   terminal_states: [done]
+  {}
   stages: {{ work: {{ when: {{ state: todo }}, agent: a, prompt: p, {} }} }}
 ",
-            self.stage
+            self.issue, self.stage
         );
         let workflow = vik_workflow_reader::load(&text);
         let workflow = workflow
@@ -359,7 +389,11 @@ issue:
                 ..Options::default()
             },
             effects: Box::new(ScriptedEffects(Arc::clone(&world))),
-            commit_log: Box::new(ScriptedLog(self.fails)),
+            commit_log: Box::new(ScriptedLog {
+                fails: self.fails,
+                forgets: self.forgets,
+                machines: Mutex::default(),
+            }),
             stored: Stored::default(),
             workspaces: Vec::new(),
             status: StatusSources {
@@ -395,8 +429,10 @@ impl Default for SceneBuilder {
     fn default() -> Self {
         Self {
             stage: "",
+            issue: "",
             once: false,
             fails: |_| false,
+            forgets: |_| false,
         }
     }
 }
@@ -441,6 +477,12 @@ impl Scene {
     pub fn act(&mut self, action: Action) -> ActionResult {
         let by = Actor::default();
         self.request(|answer| ControlRequest::Act { action, by, answer })
+    }
+
+    /// Returns the state of an issue; `None` if it is not in memory.
+    pub fn explain(&mut self, issue: &str) -> Option<Explanation> {
+        let issue = IssueId::new(issue);
+        self.request(|answer| ControlRequest::Explain { issue, answer })
     }
 
     pub fn status(&mut self) -> Status {

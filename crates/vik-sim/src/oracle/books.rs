@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use vik_core::attempt::StopReason;
 use vik_core::ids::{AgentName, AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Fingerprint;
-use vik_core::limits::Spend;
+use vik_core::limits::{Charges, Spend, estimated};
 use vik_core::machine::{IssueMachine, ParkReason, Phase};
 use vik_core::scope::Scope;
 use vik_core::workflow::Workflow;
@@ -98,14 +98,20 @@ impl Books {
         let issues = before.lives.len();
         let mut books = Self::new(issues);
         books.parked_as = before.parked_as.clone();
-        let mut charged = vec![Spend::default(); issues];
+        let mut charged = vec![Charges::default(); issues];
+        let mut days: BTreeMap<Date, Charges> = BTreeMap::new();
         for ended in disk.ended.values() {
             books.over.insert(ended.attempt_id);
             let issue = disk.issue_of.get(&ended.attempt_id).map_or(0, number);
-            charged[issue] = charged[issue].plus(ended.charged);
-            let sum = books.days.entry(day(ended.at)).or_default();
-            *sum = sum.plus(ended.charged);
+            let charges = Charges {
+                total: ended.charged,
+                estimated: estimated(ended.report.spend, ended.charged, ended.source),
+            };
+            charged[issue] = charged[issue].plus(charges);
+            let sum = days.entry(day(ended.at)).or_default();
+            *sum = sum.plus(charges);
         }
+        books.days = days.iter().map(|(day, charges)| (*day, charges.total)).collect();
         for (attempt_id, claim) in &disk.claims {
             let machine = disk.machines.get(&claim.issue);
             let Some((start, _, stopping)) = machine.and_then(|machine| machine.active(*attempt_id)) else {
@@ -137,13 +143,17 @@ impl Books {
                 spend: life.spend,
                 forgiven: life.forgiven,
             };
+            let lived = Charges {
+                total: life.spend,
+                estimated: life.estimated,
+            };
             ensure(
-                life.spend == charged[issue],
+                lived == charged[issue],
                 "5: the counters of the ledger are the sums of its charges",
                 || {
                     format!(
-                        "issue {issue} has {:?}, but was charged {:?}",
-                        life.spend, charged[issue]
+                        "issue {issue} has {lived:?}, but was charged {:?}",
+                        charged[issue]
                     )
                 },
             )?;
@@ -172,9 +182,9 @@ impl Books {
         }
         for (date, spend) in &disk.days {
             ensure(
-                books.days.get(date).copied().unwrap_or_default() == *spend,
+                days.get(date).copied().unwrap_or_default() == *spend,
                 "5: the counters of the ledger are the sums of its charges",
-                || format!("{date} has {spend:?}, but was charged {:?}", books.days.get(date)),
+                || format!("{date} has {spend:?}, but was charged {:?}", days.get(date)),
             )?;
         }
         books.paused = disk.paused;

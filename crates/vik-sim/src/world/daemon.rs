@@ -7,12 +7,13 @@ use vik_core::attempt::{Start, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::machine::RunEvent;
-use vik_core::scheduler::{Effect, Expired, Input, RemovalCause, Scheduler};
+use vik_core::scheduler::{Effect, Expired, Input, Recalled, RemovalCause, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::ScopeConflicts;
 
 use super::attempt::Task;
 use super::{Held, World};
+use crate::disk;
 use crate::fault::Fault;
 use crate::host::Step;
 use crate::oracle::{Broken, ObservedInput, number};
@@ -83,7 +84,8 @@ impl World {
         let uptime = self.rng.pick(&[0, 1, 1_000]);
         self.clock.daemon_starts(uptime);
         let now = self.clock.now();
-        let mut stored = self.disk.stored();
+        let workspaces = &self.host.workspaces;
+        let mut stored = self.disk.stored(|issue| workspaces.contains(&number(issue)));
         restore::spoil(&mut stored, self.fault);
         let mut seed = [0; 6];
         seed.copy_from_slice(&self.rng.any().to_le_bytes()[..6]);
@@ -159,6 +161,24 @@ impl World {
                 u64::try_from(wall).unwrap_or_default(),
             )),
         }
+    }
+
+    /// Returns what the ledger has of these issues: it answers after all earlier commits.
+    pub(super) fn recall(&self, issues: Vec<IssueId>) -> Recalled {
+        let waiting = self.daemon.iter().flat_map(|daemon| daemon.waiting.iter().rev());
+        let decided: Vec<_> = waiting.flat_map(|batch| batch.changes.machines.iter()).collect();
+        let latest = |issue: &IssueId| {
+            let decided = decided.iter().find(|machine| machine.issue().id == *issue);
+            decided
+                .copied()
+                .or_else(|| self.disk.machines.get(issue))
+                .and_then(disk::read)
+        };
+        let machines = match self.fault {
+            Some(Fault::RecallForgotten) => Vec::new(),
+            _ => issues.iter().filter_map(latest).collect(),
+        };
+        Recalled::new(issues, machines)
     }
 
     /// Sends an input to the scheduler; its effects wait for the ledger.

@@ -98,11 +98,13 @@ impl World {
     fn read(&mut self, text: String) -> Result<Input, Broken> {
         let is_taken_for_same = self.has(Fault::ChangesUnread);
         let now = self.clock.now();
-        let Some(daemon) = &mut self.daemon else {
+        let Some(daemon) = &self.daemon else {
             return Ok(Input::PulledUnchanged);
         };
         let core = daemon.scheduler();
-        let issues = Input::Pulled(tracker::read(&text, &core.wanted()));
+        let issues = tracker::read(&text, &core.wanted());
+        let recalled = self.recall(core.unknown(&issues));
+        let issues = Input::Pulled { issues, recalled };
         let earlier = daemon.pulled.as_ref();
         let is_same = earlier == Some(&text) && core.can_skip_unchanged_pull();
         if is_same {
@@ -115,7 +117,9 @@ impl World {
             })?;
         }
         let is_taken_for_same = is_taken_for_same && earlier.is_some();
-        daemon.pulled = Some(text);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.pulled = Some(text);
+        }
         Ok(if is_same || is_taken_for_same {
             Input::PulledUnchanged
         } else {
@@ -183,9 +187,13 @@ impl World {
                 }
             }
         };
+        let daemon = self.daemon.as_ref();
+        let unknown = daemon.is_some_and(|daemon| daemon.scheduler().is_unknown(&id));
+        let recalled = self.recall(unknown.then(|| id.clone()).into_iter().collect());
         self.send(Input::LookupFinished {
             issue: id,
             result: seen,
+            recalled,
         })?;
         Ok(true)
     }

@@ -32,6 +32,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 use vik_core::changes::{Changes, Stored};
+use vik_core::ids::IssueId;
+use vik_core::machine::IssueMachine;
 
 pub use error::{Cause, CommitError, LedgerError};
 pub use figures::{EndedFigures, StoredFigures};
@@ -114,7 +116,7 @@ impl Ledger {
             create(&files)?;
         }
         let (db, commits) = connect(&files, &lock)?;
-        let stored = read::stored(&db, &path)?;
+        let stored = read::stored(&db, &path, schema::latest())?;
         let fail = |error| LedgerError::of(&path, error);
         crate::fault::before_commit().map_err(fail)?;
         let now = Timestamp::now();
@@ -172,6 +174,17 @@ impl Ledger {
         deleted.await.unwrap_or(Err(LedgerError::Stopped))
     }
 
+    /// Returns the machines of these issues, as far as there are any. They contain the changes of
+    /// all earlier calls of [`Ledger::commit`].
+    pub fn recall(&self, issues: Vec<IssueId>) -> Recall {
+        let (answer, recall) = oneshot::channel();
+        if let Some((queue, _)) = &self.open {
+            // Without a writer the sender is dropped, which the receiver reports as an error.
+            let _ = queue.send(Request::Recall { issues, answer });
+        }
+        Recall(recall)
+    }
+
     /// Commits the waiting changes and closes the database.
     ///
     /// # Errors
@@ -214,6 +227,31 @@ impl Commit {
 
 impl Future for Commit {
     type Output = Result<(), CommitError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|result| result.unwrap_or_else(|_| Err(stopped())))
+    }
+}
+
+/// The answer to [`Ledger::recall`].
+#[derive(Debug)]
+#[must_use = "the answer is in the result"]
+pub struct Recall(oneshot::Receiver<Result<Vec<IssueMachine>, CommitError>>);
+
+impl Recall {
+    /// Blocks until the answer is there, outside of async code.
+    ///
+    /// # Errors
+    /// Returns an error if a machine cannot be read.
+    pub fn wait(self) -> Result<Vec<IssueMachine>, CommitError> {
+        self.0.blocking_recv().unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+impl Future for Recall {
+    type Output = Result<Vec<IssueMachine>, CommitError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0)

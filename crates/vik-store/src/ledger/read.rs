@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use rusqlite::{Connection, OpenFlags, Row, params};
-use vik_core::changes::{Decision, EndedAttempt, Estimates, StartedAttempt, Stored};
+use vik_core::changes::{Decision, EndedAttempt, StartedAttempt, Stored};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
-use vik_core::limits::Spend;
+use vik_core::limits::Charges;
+use vik_core::machine::IssueMachine;
 
 use super::files::Files;
 use super::sql::{
@@ -25,6 +26,8 @@ const MAX_DAYS: u32 = 400;
 pub struct Reader {
     db: Connection,
     path: PathBuf,
+    /// The schema version, which may be an earlier one until a daemon opens the ledger.
+    schema: i64,
 }
 
 /// An attempt as the ledger stores it.
@@ -76,8 +79,8 @@ impl Reader {
             Err(source) => return Err(LedgerError::of_io(&path, source)),
         }
         let db = connect_to_read(&path)?;
-        schema::version(&db, &path)?;
-        Ok(Some(Self { db, path }))
+        let schema = schema::version(&db, &path)?;
+        Ok(Some(Self { db, path, schema }))
     }
 
     /// Returns the state from which a daemon starts.
@@ -85,7 +88,15 @@ impl Reader {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn stored(&self) -> Result<Stored, LedgerError> {
-        stored(&self.db, &self.path)
+        stored(&self.db, &self.path, self.schema)
+    }
+
+    /// Returns the machines of these issues, as far as there are any.
+    ///
+    /// # Errors
+    /// Returns an error if one cannot be read.
+    pub fn recall(&self, issues: &[IssueId]) -> Result<Vec<IssueMachine>, LedgerError> {
+        recall(&self.db, &self.path, issues)
     }
 
     /// Returns the latest decisions, newest first: those of one issue and those about all issues,
@@ -94,10 +105,22 @@ impl Reader {
     /// # Errors
     /// Returns an error if they cannot be read.
     pub fn decisions(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<Decision>, LedgerError> {
+        let Some(issue) = issue else {
+            return self.list(
+                &format!("{DECISIONS} ORDER BY id DESC LIMIT ?1"),
+                [limit],
+                decision,
+            );
+        };
+        // Two parts, so that each is read in the order of the index and ends at the limit.
         self.list(
-            "SELECT at, issue, stage, run, session, kind, detail FROM decisions
-             WHERE ?1 IS NULL OR issue = ?1 OR issue IS NULL ORDER BY id DESC LIMIT ?2",
-            params![issue.map(IssueId::as_str), limit],
+            &format!(
+                "SELECT * FROM (
+                   SELECT * FROM ({DECISIONS} WHERE issue = ?1 ORDER BY id DESC LIMIT ?2)
+                   UNION ALL SELECT * FROM ({DECISIONS} WHERE issue IS NULL ORDER BY id DESC LIMIT ?2))
+                 ORDER BY id DESC LIMIT ?2"
+            ),
+            params![issue.as_str(), limit],
             decision,
         )
     }
@@ -109,8 +132,7 @@ impl Reader {
     /// Returns an error if it cannot be read.
     pub fn last_block(&self, issue: &IssueId) -> Result<Option<Decision>, LedgerError> {
         let found = self.list(
-            "SELECT at, issue, stage, run, session, kind, detail FROM decisions
-             WHERE issue = ?1 AND kind IN (?2, ?3, ?4) ORDER BY id DESC LIMIT 1",
+            &format!("{DECISIONS} WHERE issue = ?1 AND kind IN (?2, ?3, ?4) ORDER BY id DESC LIMIT 1"),
             params![
                 issue.as_str(),
                 DecisionKind::Blocked.as_str(),
@@ -129,13 +151,15 @@ impl Reader {
     /// # Errors
     /// Returns an error if they cannot be read.
     pub fn attempts(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<StoredAttempt>, LedgerError> {
-        self.list(
-            &format!(
-                "{ATTEMPTS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY started_at DESC, session DESC LIMIT ?2"
+        let latest = "ORDER BY started_at DESC, session DESC LIMIT";
+        match issue {
+            None => self.list(&format!("{ATTEMPTS} {latest} ?1"), [limit], attempt),
+            Some(issue) => self.list(
+                &format!("{ATTEMPTS} WHERE issue = ?1 {latest} ?2"),
+                params![issue.as_str(), limit],
+                attempt,
             ),
-            params![issue.map(IssueId::as_str), limit],
-            attempt,
-        )
+        }
     }
 
     /// Returns the attempts of one run, oldest first.
@@ -180,11 +204,14 @@ impl Reader {
     /// # Errors
     /// Returns an error if they cannot be read.
     pub fn runs(&self, issue: Option<&IssueId>, limit: u32) -> Result<Vec<StoredRun>, LedgerError> {
-        self.list(
-            &format!("{RUNS} WHERE ?1 IS NULL OR issue = ?1 ORDER BY id DESC LIMIT ?2"),
-            params![issue.map(IssueId::as_str), limit],
-            run,
-        )
+        match issue {
+            None => self.list(&format!("{RUNS} ORDER BY id DESC LIMIT ?1"), [limit], run),
+            Some(issue) => self.list(
+                &format!("{RUNS} WHERE issue = ?1 ORDER BY id DESC LIMIT ?2"),
+                params![issue.as_str(), limit],
+                run,
+            ),
+        }
     }
 
     /// Returns the parked runs, longest parked first.
@@ -216,12 +243,12 @@ impl Reader {
         retention::has_old_history(&self.db, before).map_err(|error| self.error(error))
     }
 
-    /// Returns the spending of the latest days, newest last.
+    /// Returns the sums of the latest days, newest last.
     ///
     /// # Errors
     /// Returns an error if it cannot be read.
-    pub fn days(&self) -> Result<Vec<(Date, Spend)>, LedgerError> {
-        days(&self.db).map_err(|error| self.error(error))
+    pub fn days(&self) -> Result<Vec<(Date, Charges)>, LedgerError> {
+        days(&self.db, self.schema).map_err(|error| self.error(error))
     }
 
     /// Returns whether everything is paused.
@@ -307,6 +334,9 @@ pub(super) fn attempt(row: &Row<'_>) -> rusqlite::Result<StoredAttempt> {
     Ok(StoredAttempt { started, ended })
 }
 
+pub(super) const DECISIONS: &str = "SELECT at, issue, stage, run, session, kind, detail, id FROM decisions";
+
+/// Reads one row of [`DECISIONS`].
 pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
     Ok(Decision {
         at: read_time(row, 0)?,
@@ -321,35 +351,86 @@ pub(super) fn decision(row: &Row<'_>) -> rusqlite::Result<Decision> {
 
 /// Reads the state from which a daemon starts. Data that cannot be read is an error, because a
 /// missing machine would drop a limit.
-pub(super) fn stored(db: &Connection, path: &Path) -> Result<Stored, LedgerError> {
+pub(super) fn stored(db: &Connection, path: &Path, schema: i64) -> Result<Stored, LedgerError> {
     let fail = |error| LedgerError::of(path, error);
-    let mut statement = db
-        .prepare("SELECT id, machine_version, machine FROM issues ORDER BY id")
-        .map_err(fail)?;
-    let mut rows = statement.query([]).map_err(fail)?;
-    let mut machines = Vec::new();
-    while let Some(row) = rows.next().map_err(fail)? {
-        let version: i64 = row.get(1).map_err(fail)?;
-        if version > write::MACHINE_VERSION {
-            return Err(LedgerError::Newer {
-                path: path.to_owned(),
-                found: version,
-                known: write::MACHINE_VERSION,
-            });
-        }
-        let text = row.get_ref(2).and_then(|text| Ok(text.as_str()?)).map_err(fail)?;
-        let machine = serde_json::from_str(text).map_err(|source| LedgerError::IssueMachine {
-            path: path.to_owned(),
-            issue: read_name(row, 0).unwrap_or_else(|_| "?".into()),
-            source,
-        })?;
-        machines.push(machine);
-    }
+    let in_use = if schema < SUMS_SINCE {
+        ""
+    } else {
+        "WHERE in_use = 1"
+    };
     Ok(Stored {
-        machines,
-        days: days(db).map_err(fail)?,
-        estimates: estimates(db).map_err(fail)?,
+        machines: machines(db, path, &format!("{MACHINES} {in_use} ORDER BY id"), [])?,
+        days: days(db, schema).map_err(fail)?,
         paused: is_paused(db).map_err(fail)?,
+    })
+}
+
+/// Reads the machines of these issues, as far as there are any.
+pub(super) fn recall(
+    db: &Connection,
+    path: &Path,
+    issues: &[IssueId],
+) -> Result<Vec<IssueMachine>, LedgerError> {
+    let mut found = Vec::new();
+    for issue in issues {
+        found.extend(machines(
+            db,
+            path,
+            &format!("{MACHINES} WHERE id = ?1"),
+            [issue.as_str()],
+        )?);
+    }
+    Ok(found)
+}
+
+/// Reads all machines, to check that they can be read.
+pub(super) fn check_machines(db: &Connection, path: &Path) -> Result<(), LedgerError> {
+    let mut statement = db
+        .prepare(MACHINES)
+        .map_err(|error| LedgerError::of(path, error))?;
+    let mut rows = statement
+        .query([])
+        .map_err(|error| LedgerError::of(path, error))?;
+    while let Some(row) = rows.next().map_err(|error| LedgerError::of(path, error))? {
+        machine(row, path)?;
+    }
+    Ok(())
+}
+
+const MACHINES: &str = "SELECT id, machine_version, machine FROM issues";
+
+fn machines(
+    db: &Connection,
+    path: &Path,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> Result<Vec<IssueMachine>, LedgerError> {
+    let fail = |error| LedgerError::of(path, error);
+    let mut statement = db.prepare_cached(sql).map_err(fail)?;
+    let mut rows = statement.query(params).map_err(fail)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(fail)? {
+        found.push(machine(row, path)?);
+    }
+    Ok(found)
+}
+
+/// Reads one row of [`MACHINES`].
+fn machine(row: &Row<'_>, path: &Path) -> Result<IssueMachine, LedgerError> {
+    let fail = |error| LedgerError::of(path, error);
+    let version: i64 = row.get(1).map_err(fail)?;
+    if version > write::MACHINE_VERSION {
+        return Err(LedgerError::Newer {
+            path: path.to_owned(),
+            found: version,
+            known: write::MACHINE_VERSION,
+        });
+    }
+    let text = row.get_ref(2).and_then(|text| Ok(text.as_str()?)).map_err(fail)?;
+    serde_json::from_str(text).map_err(|source| LedgerError::IssueMachine {
+        path: path.to_owned(),
+        issue: read_name(row, 0).unwrap_or_else(|_| "?".into()),
+        source,
     })
 }
 
@@ -359,30 +440,29 @@ pub(super) const ESTIMATED: &str = "
   CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.tokens', 0) = 0 THEN tokens ELSE 0 END,
   CASE WHEN source = 'estimate' AND COALESCE(report ->> '$.spend.usd', 0) = 0 THEN usd_micro ELSE 0 END";
 
-/// Returns the sums of the estimated parts of charges. Few of thousands of attempts have one.
-fn estimates(db: &Connection) -> rusqlite::Result<Estimates> {
-    let mut estimates = Estimates::default();
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT issue, substr(ended_at, 1, 10), {ESTIMATED}
-         FROM usage JOIN attempts USING (session) WHERE source = 'estimate' AND ended_at IS NOT NULL"
-    ))?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let spend = read_spend(row, 2)?;
-        let issue = estimates.issues.entry(read_name(row, 0)?).or_default();
-        *issue = issue.plus(spend);
-        let day = estimates.days.entry(read_day(row, 1)?).or_default();
-        *day = day.plus(spend);
-    }
-    Ok(estimates)
+fn days(db: &Connection, schema: i64) -> rusqlite::Result<Vec<(Date, Charges)>> {
+    let days = if schema < SUMS_SINCE { OLD_DAYS } else { DAYS };
+    db.prepare_cached(&format!(
+        "SELECT * FROM ({days} ORDER BY day DESC LIMIT ?1) ORDER BY day"
+    ))?
+    .query_map([MAX_DAYS], day)?
+    .collect()
 }
 
-fn days(db: &Connection) -> rusqlite::Result<Vec<(Date, Spend)>> {
-    db.prepare_cached(
-        "SELECT day, tokens, usd_micro FROM (SELECT * FROM days ORDER BY day DESC LIMIT ?1) ORDER BY day",
-    )?
-    .query_map([MAX_DAYS], |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)))?
-    .collect()
+/// The schema since which `issues` has `in_use` and `days` has estimates.
+const SUMS_SINCE: i64 = 4;
+
+pub(super) const OLD_DAYS: &str = "SELECT day, tokens, usd_micro, 0, 0 FROM days";
+pub(super) const DAYS: &str =
+    "SELECT day, tokens, usd_micro, estimated_tokens, estimated_usd_micro FROM days";
+
+/// Reads one row of [`DAYS`].
+pub(super) fn day(row: &Row<'_>) -> rusqlite::Result<(Date, Charges)> {
+    let charges = Charges {
+        total: read_spend(row, 1)?,
+        estimated: read_spend(row, 3)?,
+    };
+    Ok((read_day(row, 0)?, charges))
 }
 
 pub(super) fn is_paused(db: &Connection) -> rusqlite::Result<bool> {

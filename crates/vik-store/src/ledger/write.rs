@@ -31,13 +31,22 @@ pub(super) fn apply(db: &Connection, changes: &Changes) -> rusqlite::Result<()> 
     for over in &changes.runs_over {
         put_over(db, over)?;
     }
-    for (day, spend) in &changes.days {
+    for (day, charges) in &changes.days {
         db.prepare_cached(
-            "INSERT INTO days (day, tokens, usd_micro) VALUES (?1, ?2, ?3)
+            "INSERT INTO days (day, tokens, usd_micro, estimated_tokens, estimated_usd_micro)
+             VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (day) DO UPDATE SET tokens = max(tokens, excluded.tokens),
-               usd_micro = max(usd_micro, excluded.usd_micro)",
+               usd_micro = max(usd_micro, excluded.usd_micro),
+               estimated_tokens = max(estimated_tokens, excluded.estimated_tokens),
+               estimated_usd_micro = max(estimated_usd_micro, excluded.estimated_usd_micro)",
         )?
-        .execute(params![day.to_string(), count(spend.tokens), count(spend.usd.0)])?;
+        .execute(params![
+            day.to_string(),
+            count(charges.total.tokens),
+            count(charges.total.usd.0),
+            count(charges.estimated.tokens),
+            count(charges.estimated.usd.0),
+        ])?;
     }
     if let Some(paused) = changes.paused {
         put_meta(db, "paused", if paused { "1" } else { "0" })?;
@@ -62,13 +71,13 @@ fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> 
     let issue = machine.issue();
     db.prepare_cached(
         "INSERT INTO issues (id, title, state, present, paused, attempts, extra_attempts, tokens, usd_micro,
-           machine_version, machine)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+           machine_version, machine, in_use)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
          ON CONFLICT (id) DO UPDATE SET title = excluded.title, state = excluded.state,
            present = excluded.present, paused = excluded.paused, attempts = excluded.attempts,
            extra_attempts = excluded.extra_attempts, tokens = excluded.tokens,
            usd_micro = excluded.usd_micro, machine_version = excluded.machine_version,
-           machine = excluded.machine",
+           machine = excluded.machine, in_use = excluded.in_use",
     )?
     .execute(params![
         issue.id.as_str(),
@@ -82,6 +91,7 @@ fn put_machine(db: &Connection, machine: &IssueMachine) -> rusqlite::Result<()> 
         count(life.spend.usd.0),
         MACHINE_VERSION,
         json(machine)?,
+        !machine.is_idle(),
     ])?;
     Ok(())
 }

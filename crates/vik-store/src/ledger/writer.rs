@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 use vik_core::changes::Changes;
+use vik_core::ids::IssueId;
+use vik_core::machine::IssueMachine;
 
 use super::files::{Files, Lock};
 use super::reserve::Reserve;
 use super::retention::{self, NewDecisions};
-use super::{CommitError, LedgerError, write};
+use super::{CommitError, LedgerError, read, write};
 
 /// The limit on waiting commits; further callers block until there is room.
 const MAX_WAITING: usize = 4096;
@@ -34,6 +36,11 @@ pub(super) struct DeleteHistory {
 /// What the writer is asked for.
 pub(super) enum Request {
     Commit(Item),
+    /// Read the machines of these issues, with all earlier changes.
+    Recall {
+        issues: Vec<IssueId>,
+        answer: oneshot::Sender<Result<Vec<IssueMachine>, CommitError>>,
+    },
     DeleteHistory(DeleteHistory),
 }
 
@@ -70,14 +77,15 @@ impl Writer {
             for request in std::iter::once(first).chain(waiting.try_iter().take(MAX_WAITING)) {
                 match request {
                     Request::Commit(item) => batch.push(item),
+                    Request::Recall { issues, answer } => {
+                        self.commit(std::mem::take(&mut batch));
+                        // The receiver may have stopped waiting.
+                        let _ = answer.send(self.recall(&issues));
+                    }
                     Request::DeleteHistory(deletion) => deletions.push(deletion),
                 }
             }
-            let result = self.commit_batch(&batch);
-            for item in batch {
-                // The receiver may have stopped waiting.
-                let _ = item.done.send(result.clone());
-            }
+            self.commit(batch);
             for deletion in deletions {
                 let result = self.delete_history(deletion.before, deletion.limit);
                 let _ = deletion.done.send(result);
@@ -101,6 +109,23 @@ impl Writer {
             Ok(deleted)
         };
         delete().map_err(|error| LedgerError::of(&self.path, error))
+    }
+
+    fn recall(&self, issues: &[IssueId]) -> Result<Vec<IssueMachine>, CommitError> {
+        if let Some(broken) = &self.first_error {
+            return Err(broken.clone());
+        }
+        read::recall(&self.db, &self.path, issues).map_err(|error| CommitError {
+            cause: Arc::new(error),
+        })
+    }
+
+    fn commit(&mut self, batch: Vec<Item>) {
+        let result = self.commit_batch(&batch);
+        for item in batch {
+            // The receiver may have stopped waiting.
+            let _ = item.done.send(result.clone());
+        }
     }
 
     /// Commits a batch. After an error no further commit is tried, because the state on the disk is

@@ -3,6 +3,7 @@
 mod approvals;
 mod blockers;
 mod closing;
+mod eviction;
 mod expired;
 mod limits;
 mod lookups;

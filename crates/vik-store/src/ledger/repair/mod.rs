@@ -76,7 +76,8 @@ fn examine(files: &Files) -> Result<Option<Health>, LedgerError> {
     let db = read::connect_to_read(&path)?;
     let schema = schema::version(&db, &path)?;
     check_integrity(&db, &path, "integrity_check")?;
-    read::stored(&db, &path)?;
+    read::stored(&db, &path, schema)?;
+    read::check_machines(&db, &path)?;
     let commits = commits(&db).map_err(|error| LedgerError::of(&path, error))?;
     if commits < expected {
         return Err(LedgerError::Behind {

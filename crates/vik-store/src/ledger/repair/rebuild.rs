@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use vik_core::attempt::{AttemptResult, Start};
 use vik_core::changes::{Changes, Decision, EndedAttempt, StartedAttempt};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId};
-use vik_core::limits::Spend;
+use vik_core::limits::{Charges, Spend, estimated};
 use vik_core::machine::{IssueMachine, LifetimeUsage, PullNo};
 use vik_core::outcome::{CostSource, Outcome};
 use vik_core::time::{Mono, Now};
@@ -139,7 +140,9 @@ fn rebuild_machine(
         let is_uncounted =
             matches!(ended.report.outcome, Outcome::Lost | Outcome::Cancelled) || ended.report.is_internal();
         life.attempts += u32::from(!is_uncounted);
-        life.spend = life.spend.plus(ended.charged);
+        let charged = charges(ended);
+        life.spend = life.spend.plus(charged.total);
+        life.estimated = life.estimated.plus(charged.estimated);
     }
     machine.raise_usage(&life);
     for start in machine.runs().iter().filter_map(|run| run.active()) {
@@ -181,7 +184,14 @@ fn end_attempt(machine: &mut IssueMachine, ended: &EndedAttempt) {
     };
     // The first pull of the next daemon shows the changes of the attempt.
     let report = ended.report.clone();
-    machine.on_attempt_ended(ended.attempt_id, report, None, ended.charged, PullNo(1), then);
+    machine.on_attempt_ended(ended.attempt_id, report, None, charges(ended), PullNo(1), then);
+}
+
+fn charges(ended: &EndedAttempt) -> Charges {
+    Charges {
+        total: ended.charged,
+        estimated: estimated(ended.report.spend, ended.charged, ended.source),
+    }
 }
 
 fn lost_attempt(attempt_id: AttemptId, at: Timestamp) -> EndedAttempt {
@@ -210,15 +220,12 @@ fn claim(start: &Start, at: Timestamp) -> StartedAttempt {
     }
 }
 
-/// Returns the spending of each day: at least the sum of the charges of its attempts.
-fn days(
-    mut days: BTreeMap<jiff::civil::Date, Spend>,
-    ended: &[EndedAttempt],
-) -> Vec<(jiff::civil::Date, Spend)> {
-    let mut sums = BTreeMap::<_, Spend>::new();
+/// Returns the sums of each day: at least those of the charges of its attempts.
+fn days(mut days: BTreeMap<Date, Charges>, ended: &[EndedAttempt]) -> Vec<(Date, Charges)> {
+    let mut sums = BTreeMap::<_, Charges>::new();
     for ended in ended.iter().filter(|ended| ended.charged != Spend::default()) {
         let sum = sums.entry(ended.at.to_zoned(TimeZone::UTC).date()).or_default();
-        *sum = sum.plus(ended.charged);
+        *sum = sum.plus(charges(ended));
     }
     for (day, sum) in sums {
         raise_day(&mut days, day, sum);

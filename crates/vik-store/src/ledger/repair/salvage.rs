@@ -12,12 +12,12 @@ use serde_json::json;
 use vik_core::changes::{Decision, RunOver};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::issue::Issue;
-use vik_core::limits::Spend;
+use vik_core::limits::Charges;
 use vik_core::machine::{IssueMachine, LifetimeUsage, ParkReason};
 use vik_core::time::{Mono, Now};
 
 use crate::ledger::read::{self, StoredAttempt};
-use crate::ledger::sql::{read_day, read_name, read_run, read_spend, read_time, read_variant};
+use crate::ledger::sql::{read_name, read_run, read_spend, read_time, read_variant};
 use crate::ledger::{commits, retention, write};
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(super) struct Salvaged {
     pub(super) machines: BTreeMap<IssueId, IssueMachine>,
     pub(super) attempts: BTreeMap<AttemptId, StoredAttempt>,
     pub(super) runs_over: Vec<RunOver>,
-    pub(super) days: BTreeMap<Date, Spend>,
+    pub(super) days: BTreeMap<Date, Charges>,
     pub(super) paused: bool,
     /// The time before which attempts may be missing because of their age.
     pub(super) history_before: Option<Timestamp>,
@@ -70,10 +70,9 @@ impl Salvaged {
 }
 
 /// Raises a day's counters to the given values if they are larger.
-pub(super) fn raise_day(days: &mut BTreeMap<Date, Spend>, day: Date, spend: Spend) {
+pub(super) fn raise_day(days: &mut BTreeMap<Date, Charges>, day: Date, charges: Charges) {
     let known = days.entry(day).or_default();
-    known.tokens = known.tokens.max(spend.tokens);
-    known.usd = known.usd.max(spend.usd);
+    *known = known.max(charges);
 }
 
 fn read_database(path: &Path) -> Option<Salvaged> {
@@ -105,14 +104,7 @@ fn read_database(path: &Path) -> Option<Salvaged> {
                 })
             },
         ),
-        days: rows(
-            &db,
-            "SELECT day, tokens, usd_micro FROM days ORDER BY day",
-            |(day, _)| *day,
-            |row| Ok((read_day(row, 0)?, read_spend(row, 1)?)),
-        )
-        .into_iter()
-        .collect(),
+        days: days(&db),
         paused: read::is_paused(&db).unwrap_or(false),
         history_before: retention::history_before(&db).unwrap_or_default(),
         decisions: decisions(&db),
@@ -146,10 +138,27 @@ fn rows<T, K: Eq + Hash>(
     found
 }
 
+fn days(db: &Connection) -> BTreeMap<Date, Charges> {
+    [read::DAYS, read::OLD_DAYS]
+        .into_iter()
+        .flat_map(|sql| {
+            rows(
+                db,
+                &format!("SELECT * FROM ({sql}) ORDER BY day"),
+                |(day, _)| *day,
+                read::day,
+            )
+        })
+        .fold(BTreeMap::new(), |mut days, (day, charges)| {
+            raise_day(&mut days, day, charges);
+            days
+        })
+}
+
 fn decisions(db: &Connection) -> Vec<Decision> {
     let mut numbered = rows(
         db,
-        "SELECT at, issue, stage, run, session, kind, detail, id FROM decisions ORDER BY id",
+        &format!("{} ORDER BY id", read::DECISIONS),
         |(id, _): &(i64, Decision)| *id,
         |row| Ok((row.get(7)?, read::decision(row)?)),
     );

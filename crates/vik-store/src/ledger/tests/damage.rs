@@ -77,8 +77,8 @@ fn truncated_wal_is_behind_the_acknowledged_commits() {
         // Without the number of the acknowledged commit, the files look like the result of a power
         // failure: a whole number of commits.
         fs::remove_file(copied.path().join(LOCK)).unwrap();
-        let (_ledger, stored) = Ledger::open(copied.path()).unwrap();
-        torn.push(stored.machines);
+        let (ledger, _) = Ledger::open(copied.path()).unwrap();
+        torn.push(ledger.recall(vec!["A-1".into()]).wait().unwrap());
     }
     assert!(behind > 20, "{behind}");
     assert!(

@@ -13,7 +13,7 @@ fn step(number: u64) -> Changes {
         machines: vec![machine("A-1", attempts, number, &[])],
         started: vec![started("A-1", "plan", 1, number)],
         ended: vec![ended(number, 1)],
-        days: vec![("2027-01-15".parse().unwrap(), ended(0, number).charged)],
+        days: vec![day(number)],
         decisions: vec![decision(Some("A-1"), 1)],
         ..Changes::default()
     }
@@ -21,9 +21,9 @@ fn step(number: u64) -> Changes {
 
 /// Returns the number of steps in a ledger. All its counters agree on it, unless a step was torn.
 fn steps(stored: &Stored, reader: &Reader) -> u64 {
-    let tokens = stored.days.first().map_or(0, |(_, spend)| spend.tokens);
+    let tokens = stored.days.first().map_or(0, |(_, charges)| charges.total.tokens);
     let machine = (tokens > 0).then(|| machine("A-1", u32::try_from(tokens).unwrap(), tokens, &[]));
-    assert_eq!(stored.machines, Vec::from_iter(machine));
+    assert_eq!(reader.recall(&["A-1".into()]).unwrap(), Vec::from_iter(machine));
     let attempts = reader.attempts(None, u32::MAX).unwrap();
     assert_eq!(attempts.len() as u64, tokens);
     assert!(attempts.iter().all(|attempt| attempt.ended.is_some()));
@@ -37,7 +37,7 @@ fn child_commits_until_it_is_killed() {
         return;
     };
     let (ledger, stored) = Ledger::open(Path::new(&folder)).unwrap();
-    let mut number = stored.days.first().map_or(0, |(_, spend)| spend.tokens);
+    let mut number = stored.days.first().map_or(0, |(_, charges)| charges.total.tokens);
     loop {
         let first = ledger.commit(step(number + 1));
         let second = ledger.commit(step(number + 2));

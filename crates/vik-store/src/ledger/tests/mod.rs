@@ -10,7 +10,7 @@ use vik_core::attempt::AttemptResult;
 use vik_core::changes::{Decision, EndedAttempt, RunOver, StartedAttempt};
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{AttemptId, IssueId, RunId};
-use vik_core::limits::Spend;
+use vik_core::limits::{Charges, Spend};
 use vik_core::machine::IssueMachine;
 use vik_core::money::MicroUsd;
 use vik_core::outcome::{CostSource, Outcome};
@@ -111,6 +111,15 @@ fn decision(issue: Option<&str>, second: i64) -> Decision {
     }
 }
 
+/// Returns the sums of a day with this number of tokens, of which half are an estimate.
+fn day(tokens: u64) -> (jiff::civil::Date, Charges) {
+    let charges = Charges {
+        total: ended(0, tokens).charged,
+        estimated: ended(0, tokens / 2).charged,
+    };
+    ("2027-01-15".parse().unwrap(), charges)
+}
+
 /// Creates a ledger with data of every kind, and returns its contents.
 fn sample(folder: &Path) -> Changes {
     let changes = Changes {
@@ -130,10 +139,7 @@ fn sample(folder: &Path) -> Changes {
             succeeded: true,
             at: at(9),
         }],
-        days: vec![(
-            "2027-01-15".parse().unwrap(),
-            Spend::default().plus(ended(0, 30).charged),
-        )],
+        days: vec![day(30)],
         paused: Some(true),
         decisions: vec![decision(Some("A-1"), 1), decision(None, 2)],
     };
@@ -148,7 +154,6 @@ fn stored_of(changes: &Changes) -> Stored {
         machines: changes.machines.clone(),
         days: changes.days.clone(),
         paused: changes.paused == Some(true),
-        ..Stored::default()
     }
 }
 

@@ -39,7 +39,7 @@ const IDS: [&str; 4] = ["A-1", "../x'; DROP TABLE issues;--", "ünï \n\t\"q\"",
 struct Model {
     life: BTreeMap<usize, (u32, u64)>,
     machines: BTreeMap<String, IssueMachine>,
-    days: BTreeMap<Date, Spend>,
+    days: BTreeMap<Date, Charges>,
     paused: bool,
     runs: u64,
 }
@@ -68,14 +68,19 @@ impl Model {
             }
             Op::Day(day, tokens) => {
                 let date = jiff::civil::date(2027, 1, *day);
-                let spend = Spend {
-                    tokens: *tokens,
-                    usd: MicroUsd(tokens / 2),
+                let charges = Charges {
+                    total: Spend {
+                        tokens: *tokens,
+                        usd: MicroUsd(tokens / 2),
+                    },
+                    estimated: Spend {
+                        tokens: tokens / 3,
+                        usd: MicroUsd(0),
+                    },
                 };
                 let known = self.days.entry(date).or_default();
-                known.tokens = known.tokens.max(spend.tokens);
-                known.usd = known.usd.max(spend.usd);
-                changes.days.push((date, spend));
+                *known = known.max(charges);
+                changes.days.push((date, charges));
             }
             Op::Pause(paused) => {
                 self.paused = *paused;
@@ -89,10 +94,14 @@ impl Model {
 
     fn stored(&self) -> Stored {
         Stored {
-            machines: self.machines.values().cloned().collect(),
-            days: self.days.iter().map(|(day, spend)| (*day, *spend)).collect(),
+            machines: self
+                .machines
+                .values()
+                .filter(|machine| !machine.is_idle())
+                .cloned()
+                .collect(),
+            days: self.days.iter().map(|(day, charges)| (*day, *charges)).collect(),
             paused: self.paused,
-            ..Stored::default()
         }
     }
 }
@@ -124,6 +133,9 @@ proptest! {
             }
             let reader = Reader::open(folder.path()).unwrap().unwrap();
             prop_assert_eq!(reader.stored().unwrap(), model.stored());
+            let all: Vec<IssueId> = model.machines.keys().map(|id| id.as_str().into()).collect();
+            let machines: Vec<_> = model.machines.values().cloned().collect();
+            prop_assert_eq!(ledger.recall(all).wait().unwrap(), machines, "also those that are not loaded");
             let parked: usize = model.machines.values().flat_map(|machine| machine.runs())
                 .filter(|run| matches!(run.phase, vik_core::machine::Phase::Parked { .. })).count();
             prop_assert_eq!(reader.parked().unwrap().len(), parked);
@@ -147,8 +159,10 @@ fn queued_commits_are_stored_in_order_and_together() {
         commit.wait().unwrap();
     }
     drop(ledger);
-    let (_ledger, stored) = Ledger::open(folder.path()).unwrap();
-    assert_eq!(stored.machines, [machine("A-1", 3000, 0, &[])]);
+    let (ledger, stored) = Ledger::open(folder.path()).unwrap();
+    assert_eq!(stored.machines, [], "no issue is in use");
+    let recalled = ledger.recall(vec!["A-1".into(), "A-2".into()]).wait().unwrap();
+    assert_eq!(recalled, [machine("A-1", 3000, 0, &[])]);
     let Health::Good { commits, .. } = check(folder.path()) else {
         panic!("not good")
     };

@@ -157,7 +157,9 @@ fn repair_from_logs_alone_keeps_limits_and_open_attempts() {
     assert!(matches!(first.runs()[0].phase, Phase::Settling { .. }));
     let open = by_id(&stored, "A-2").runs()[0].active().unwrap();
     assert_eq!(open.attempt_id, session_id(5));
-    assert_eq!(stored.days[0].1.tokens, 557);
+    assert_eq!(stored.days[0].1.total.tokens, 557);
+    assert_eq!(stored.days[0].1.estimated.tokens, 500);
+    assert_eq!(first.life().estimated.tokens, 500);
     let reader = Reader::open(service.path()).unwrap().unwrap();
     assert_eq!(reader.claims().unwrap().len(), 1);
     assert_eq!(reader.attempts(None, 10).unwrap().len(), 5);
@@ -228,7 +230,10 @@ fn repair_takes_the_larger_figure_of_backup_and_logs() {
     assert_eq!(machine.life().spend.tokens, 70);
     assert_eq!((machine.runs()[0].id, machine.runs()[0].attempts), (run_id(1), 2));
     assert_eq!(machine.runs()[0].active().unwrap().attempt_id, session_id(9));
-    assert_eq!(stored.days[0].1.tokens, 70, "20 and 10 of the copy, 40 after it");
+    assert_eq!(
+        stored.days[0].1.total.tokens, 70,
+        "20 and 10 of the copy, 40 after it"
+    );
 }
 
 #[test]

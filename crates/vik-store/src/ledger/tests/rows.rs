@@ -231,6 +231,55 @@ fn decisions_are_trimmed_and_counters_are_not() {
     assert_eq!(stored.machines, [machine("A-1", 5, 50, &[])]);
 }
 
+/// The answer is about the moment of the question: a commit that was requested before counts,
+/// even if it is not on disk yet, and a later one does not.
+#[test]
+fn recall_has_the_commits_before_it_and_no_later_one() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let asked = || vec!["A-1".into(), "unknown".into()];
+    let commit = |attempts| {
+        let changes = Changes {
+            machines: vec![machine("A-1", attempts, 0, &[])],
+            ..Changes::default()
+        };
+        drop(ledger.commit(changes));
+    };
+    let answers: Vec<_> = (0..200)
+        .map(|number| {
+            commit(2 * number);
+            ledger.recall(asked())
+        })
+        .collect();
+    for (number, answer) in (0..).zip(answers) {
+        let found = answer.wait().unwrap();
+        assert_eq!(found, [machine("A-1", 2 * number, 0, &[])]);
+    }
+}
+
+#[test]
+fn unreadable_issue_is_an_error_when_it_is_recalled() {
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let changes = Changes {
+        machines: vec![machine("A-1", 2, 0, &[])],
+        ..Changes::default()
+    };
+    ledger.commit(changes).wait().unwrap();
+    ledger.close().unwrap();
+    let db = Connection::open(folder.path().join(DB)).unwrap();
+    db.execute("UPDATE issues SET machine = 'nothing'", []).unwrap();
+    drop(db);
+    let (ledger, stored) = Ledger::open(folder.path()).unwrap();
+    assert_eq!(stored.machines, []);
+    let error = ledger.recall(vec!["A-1".into()]).wait().unwrap_err();
+    assert!(
+        matches!(*error.cause, LedgerError::IssueMachine { .. }),
+        "{error:?}"
+    );
+    assert!(matches!(check(folder.path()), Health::Bad(error) if error.is_damage()));
+}
+
 #[test]
 fn ledger_files_are_readable_only_by_their_owner() {
     let folder = TempDir::new().unwrap();
@@ -278,7 +327,8 @@ issue:
     let issue: IssueId = "A-1".into();
     let pulled = json!([{"id": "A-1", "title": "T", "state": "todo"}]).to_string();
     let mut before = Scheduler::new(Arc::clone(&workflow), Filter::default(), [0; 6]);
-    let effects = before.handle(now, Input::Pulled(Pull::parse(pulled.as_bytes()).unwrap().issues));
+    let issues = Pull::parse(pulled.as_bytes()).unwrap().issues;
+    let effects = before.handle(now, Input::pulled_new(issues));
     let attempt_id = effects.iter().find_map(|effect| match effect {
         Effect::Start(start) => Some(start.attempt_id),
         _ => None,
@@ -322,6 +372,6 @@ issue:
     for scheduler in [before, after] {
         assert_eq!(scheduler.spent_today(now), reported.plus(estimated));
         assert_eq!(scheduler.estimated_today(now), estimated);
-        assert_eq!(scheduler.estimated_life(&issue), estimated);
+        assert_eq!(scheduler.life(&issue).estimated, estimated);
     }
 }

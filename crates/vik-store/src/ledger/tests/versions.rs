@@ -28,6 +28,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-1.sql"),
     include_str!("fixtures/ledger-2.sql"),
     include_str!("fixtures/ledger-3.sql"),
+    include_str!("fixtures/ledger-4.sql"),
 ];
 
 #[test]
@@ -47,10 +48,20 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
             .unwrap();
         assert_eq!(found, version);
         drop(db);
+        // A command that only reads does not migrate.
+        let reader = Reader::open(folder.path()).unwrap().unwrap();
+        let read = reader.stored().unwrap();
+        assert!(
+            read.machines
+                .iter()
+                .any(|machine| machine.issue().id.as_str() == "A-2")
+        );
+        assert_eq!(reader.days().unwrap()[0].1.total.tokens, 30);
+        drop(reader);
         let (ledger, stored) = Ledger::open(folder.path()).unwrap();
         assert_eq!(stored.machines.len(), 2);
         assert_eq!(stored.machines[1].runs().len(), 1);
-        assert!(stored.paused && stored.days[0].1.tokens == 30);
+        assert!(stored.paused && stored.days[0].1.total.tokens == 30);
         let (internal, reason) = match version {
             1 => (0, ParkReason::NoProgress),
             _ => (2, ParkReason::Internal),
@@ -61,6 +72,16 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         let counted = counted.internal_in_a_row().get("plan").copied();
         assert_eq!(counted.unwrap_or(0), internal);
         assert_eq!(parked.runs()[0].park_reason(), Some(reason));
+        if version > 1 {
+            // What later schemas keep as sums follows from the attempts of earlier ones.
+            let estimated = Spend {
+                tokens: 500,
+                usd: MicroUsd(40),
+            };
+            assert_eq!(stored.days[0].1.estimated, estimated);
+            let idle = ledger.recall(vec!["A-0".into()]).wait().unwrap();
+            assert_eq!((idle.len(), idle[0].life().estimated), (1, estimated));
+        }
         ledger.close().unwrap();
         let db = Connection::open(&path).unwrap();
         assert_eq!(schema_of(&db), fresh());
