@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::repo::{self, TaskResult};
 
 /// The interval of checking a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The bytes of a file that is emptied as soon as its scene has ended.
+const LARGE_FILE: u64 = 1 << 20;
 /// The time for a daemon to end before it is killed.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
@@ -397,6 +400,35 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.end();
+        // Only the space of large files is freed now.
+        for path in sample::files_below(self.folder.path(), "") {
+            let is_large = path
+                .symlink_metadata()
+                .is_ok_and(|facts| facts.len() > LARGE_FILE);
+            if is_large && let Ok(file) = std::fs::OpenOptions::new().write(true).open(path) {
+                let _ = file.set_len(0);
+            }
+        }
+        self.folder.disable_cleanup(true);
+        finished().push(self.folder.path().to_owned());
+    }
+}
+
+/// The folders of ended scenes. They are removed after the last one: an ext4 without a journal does
+/// not use a freed inode for minutes, and searches for another past all of those, so that the
+/// removal of one scene would slow down the next.
+static FINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn finished() -> MutexGuard<'static, Vec<PathBuf>> {
+    FINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the folders of all ended scenes.
+pub fn remove_finished() {
+    for folder in finished().drain(..) {
+        if let Err(error) = std::fs::remove_dir_all(&folder) {
+            eprintln!("cannot remove {}: {error}", folder.display());
+        }
     }
 }
 
