@@ -76,7 +76,7 @@ fn end_finds_hidden_processes_and_spares_those_of_others() {
     let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
     let mut other = start(
         folder.path(),
-        "setsid sh -c 'sleep 1000' & echo $! > other; wait",
+        "setsid sh -c 'sleep 1000' & echo $! > other; exec sleep 1000",
         None,
     );
     let others = pid_in(&folder.path().join("other"));
