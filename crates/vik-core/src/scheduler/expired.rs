@@ -72,8 +72,9 @@ impl Scheduler {
         is_free
             && match expired {
                 Expired::Workspace(_) => {
-                    // Before the first pull, nothing is known of the issues that pulls list.
-                    self.has_pulled
+                    // Before a pull, and while no workspace may be removed, it is not known which of
+                    // these issues pulls list.
+                    self.knows_listed
                         && self.workspaces.has(id)
                         && !machine.is_some_and(IssueMachine::is_present)
                 }

@@ -71,6 +71,8 @@ pub struct Scheduler {
     pulls_started: PullNo,
     /// Whether any pull has succeeded.
     has_pulled: bool,
+    /// Whether each listed issue that has a workspace is in memory.
+    knows_listed: bool,
     /// Whether the last successful pull, repeated, would change nothing.
     can_skip_unchanged_pull: bool,
     paused: bool,
@@ -128,6 +130,7 @@ impl Scheduler {
             done_since: BTreeMap::new(),
             pulls_started: PullNo::default(),
             has_pulled: false,
+            knows_listed: false,
             can_skip_unchanged_pull: false,
             paused: false,
             draining: false,
@@ -231,6 +234,8 @@ impl Scheduler {
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         // These inputs are frequent and free nothing.
         let frees_nothing = matches!(input, Input::PullStarted | Input::Spent { .. });
+        // The issues of workspaces that become known were not added by the last pull.
+        self.knows_listed &= !matches!(input, Input::Workspaces(_));
         // After any input that adds knowledge about issues, an unchanged pull can have new
         // consequences.
         self.can_skip_unchanged_pull &= !matches!(

@@ -9,7 +9,7 @@ use crate::ids::IssueId;
 use crate::issue::Issue;
 use crate::machine::IssueMachine;
 use crate::time::Now;
-use crate::workflow::Workflow;
+use crate::workflow::{RemoveWorkspace, Workflow};
 
 impl Scheduler {
     pub(super) fn on_pulled(&mut self, issues: Vec<Issue>, mut recalled: Recalled, now: Now) {
@@ -69,6 +69,7 @@ impl Scheduler {
         };
         self.update_blockers(others, now);
         self.forget(&states);
+        self.knows_listed = self.keeps_listed() && !is_incomplete;
         // The blocked issues depend on issues that are not kept.
         self.can_skip_unchanged_pull = !is_blocked && !is_incomplete;
         if is_incomplete {
@@ -104,6 +105,12 @@ impl Scheduler {
             self.reconcile(&id, now);
         }
         self.forget(&states);
+        self.knows_listed &= self.keeps_listed();
+    }
+
+    /// Returns whether listed issues stay in memory because they have a workspace.
+    fn keeps_listed(&self) -> bool {
+        self.workflow.issue.remove_workspace != RemoveWorkspace::Never
     }
 
     fn on_good_pull(&mut self, now: Now) {

@@ -87,6 +87,19 @@ fn policy_is_that_of_the_workflow_in_force() {
 }
 
 #[test]
+fn issue_that_was_listed_under_another_policy_keeps_its_workspace() {
+    let mut world = world("remove_workspace: never");
+    // Its workspace is of no use under this policy, so the issue is not in memory.
+    world.pull(&[later(1)]).edit("never", "clean");
+    world.finds(Expired::Workspace(id(1)));
+    assert_eq!(world.cause(), None, "the last pull lists it");
+    world.pull(&[later(1)]).finds(Expired::Workspace(id(1)));
+    assert_eq!(world.cause(), None, "the pull lists it");
+    world.pull(&[]).finds(Expired::Workspace(id(1)));
+    assert_eq!(world.cause(), Some(RemovalCause::Unlisted));
+}
+
+#[test]
 fn nothing_of_a_running_or_waiting_attempt_is_removed() {
     let data = || {
         [
