@@ -1,8 +1,10 @@
-//! Repeated adoption leaves no descriptor open. The test has its own binary, as it counts the open
+//! Repeated adoption leaves no descriptor open, and starts that wait have none. The test has its own binary, as it counts the open
 //! files of the process.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::ffi::OsString;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use vik_proc::{Cause, Mark, ProcessId, SHIM_VERB, ShimSpec, StdoutMode, Supervisor};
@@ -14,6 +16,23 @@ fn open_files(of: ProcessId) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", of.pid)).unwrap().count()
 }
 
+/// Four shims start at the same time, each with at most eight files.
+#[cfg(target_os = "linux")]
+async fn waiting_starts_open_no_files(supervisor: &Supervisor, spec: &ShimSpec) {
+    let before = open_files(ProcessId::current());
+    let mut starts: Vec<_> = (0..40)
+        .map(|_| Box::pin(supervisor.spawn(spec, None, StdoutMode::Null)))
+        .collect();
+    for start in &mut starts {
+        poll_fn(|context| Poll::Ready(start.as_mut().poll(context).is_ready())).await;
+    }
+    let opened = open_files(ProcessId::current()) - before;
+    assert!((8..=4 * 8).contains(&opened), "{opened}");
+    for start in starts {
+        start.await.unwrap().kill();
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn descriptors_do_not_leak_over_a_hundred_daemons() {
@@ -21,6 +40,7 @@ async fn descriptors_do_not_leak_over_a_hundred_daemons() {
     let supervisor = Supervisor::new(PROGRAM, [OsString::from(SHIM_VERB)]).unwrap();
     let mut spec = ShimSpec::new(PROGRAM, folder.path());
     spec.args = vec!["hang".into()];
+    waiting_starts_open_no_files(&supervisor, &spec).await;
     spec.mark = Some(Mark::new("VIK_PROC_TEST", std::process::id().to_string()));
     spec.orphan_grace = Duration::from_secs(300);
     spec.control = Some(folder.path().join("control"));

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::unix::pipe;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 pub use self::adopt::AdoptError;
 pub use self::command::{CommandRun, Limits, MAX_OUTPUT_FILE_BYTES, ProcError};
@@ -176,11 +176,14 @@ impl Supervisor {
         let mut spec = spec.clone();
         spec.open_files = spec.open_files.or_else(limit::original);
         spec.umask = spec.umask.or_else(limit::original_umask);
+        // The pipes are created when it is its turn, because a waiting start must not use up the
+        // descriptors of others.
+        let turn = Arc::clone(&self.gate).acquire_owned().await.ok();
         let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
         // The start runs in a task of its own, so that a caller that drops the future does not
         // leave an unreaped shim.
-        let starting = tokio::spawn(async move { this.start(prepared, spec, note).await });
+        let starting = tokio::spawn(async move { this.start(prepared, turn, spec, note).await });
         let mut supervised = match starting.await {
             Ok(supervised) => supervised?,
             Err(error) => return Err(self.start_error(io::Error::other(error))),
@@ -192,12 +195,14 @@ impl Supervisor {
     async fn start(
         &self,
         prepared: start::Prepared,
+        turn: Option<OwnedSemaphorePermit>,
         spec: ShimSpec,
         note: impl FnOnce(ProcessId),
     ) -> Result<Supervised, SpawnError> {
         let mut line = serde_json::to_vec(&spec).map_err(SpawnError::Encode)?;
         line.push(b'\n');
         let started = self.start_shim(prepared).await?;
+        drop(turn);
         note(started.shim);
         let (requests, inbox) = mpsc::unbounded_channel();
         let (publish, state) = watch::channel(State::default());

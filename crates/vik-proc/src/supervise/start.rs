@@ -82,7 +82,6 @@ impl Supervisor {
             given,
         } = prepared;
         let this = self.clone();
-        let _permit = self.gate.acquire().await;
         // The call blocks until the new process has executed its program, so it must not run on the
         // runtime's own threads.
         let spawned = tokio::task::spawn_blocking(move || shims::start(|| this.fork_or_spawn(&given))).await;
