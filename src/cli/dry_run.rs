@@ -64,7 +64,8 @@ pub fn run(loaded: &LoadedWorkflow, filter: Filter) -> CliResult {
     scheduler.handle(now, Input::Drain);
     scheduler.handle(now, Input::pulled_new(pull.issues));
     let starts = scheduler.candidates(now);
-    let slots = workflow.max_issue_concurrency;
+    let max_sessions = vik_orchestrator::OpenFiles::of_daemon().max_sessions();
+    let slots = workflow.max_issue_concurrency.min(max_sessions);
     let mut out = format!(
         "{count} {}; {} would start, at most {slots} at a time\n",
         if count == 1 { "issue" } else { "issues" },

@@ -11,7 +11,7 @@ use vik_core::ids::{IssueId, StageName};
 use vik_core::scheduler::Filter;
 use vik_daemon::logging::Console;
 use vik_daemon::{Ready, ServeOptions};
-use vik_orchestrator::{Observer, Options, Silent};
+use vik_orchestrator::{Observer, OpenFiles, Options, Silent};
 use vik_session::hooks::outside;
 use vik_workflow::{LoadedWorkflow, WorkflowFile, absolute};
 
@@ -164,10 +164,20 @@ fn warn_of_hooks(loaded: &LoadedWorkflow) {
     }
 }
 
+/// Warns if the workflow allows more sessions than the limit on open files. A daemon in the
+/// foreground does it itself.
+fn warn_of_open_files(loaded: &LoadedWorkflow) {
+    if let Some((problem, hint)) = OpenFiles::of_daemon().problem(&loaded.workflow) {
+        super::warn(&format!("warning: {problem}\n   hint: {hint}\n"));
+    }
+}
+
 /// Starts a detached daemon and prints its pid. `options` are passed to the daemon's own `run`.
 pub fn detach(workflow: &Path, options: Vec<String>) -> CliResult {
     // Warnings are for the person at the terminal, not for the daemon's log.
-    WorkflowFile::valid(workflow, super::warn).inspect(warn_of_hooks)?;
+    WorkflowFile::valid(workflow, super::warn)
+        .inspect(warn_of_hooks)
+        .inspect(warn_of_open_files)?;
     let mut args: Vec<OsString> = vec!["run".into(), "--daemon-child".into()];
     args.extend(["--workflow".into(), absolute(workflow).into()]);
     args.extend(options.into_iter().map(OsString::from));

@@ -8,8 +8,8 @@ use vik_core::changes::{Changes, Stored};
 use vik_core::ids::IssueId;
 use vik_orchestrator::signals::Signals;
 use vik_orchestrator::{
-    CommitLog, Committing, LocalEffects, Options, Orchestrator, Recalling, RunSummary, Setup, Silent,
-    StatusSources,
+    CommitLog, Committing, LocalEffects, OpenFiles, Options, Orchestrator, Recalling, RunSummary, Setup,
+    Silent, StatusSources,
 };
 use vik_proc::{SHIM_VERB, Supervisor};
 use vik_session::host::Host;
@@ -99,7 +99,14 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
     };
     let (ledger, _) = Ledger::open(&host.layout.service_dir()).unwrap();
     let (host, ledger) = (Arc::new(host), Arc::new(ledger));
-    let effects = LocalEffects::new(host, ledger, &loaded, Box::new(Silent), Duration::ZERO);
+    let effects = LocalEffects::new(
+        host,
+        ledger,
+        &loaded,
+        Box::new(Silent),
+        Duration::ZERO,
+        OpenFiles::new(None),
+    );
     Orchestrator::new(Setup {
         workflow,
         loaded_at: loaded.loaded_at,
@@ -109,6 +116,7 @@ fn orchestrator(world: &World, commit_log: Stumbling) -> Orchestrator {
         commit_log: Box::new(commit_log),
         stored: Stored::default(),
         workspaces: Vec::new(),
+        open_files: OpenFiles::new(None),
         status,
     })
 }

@@ -27,6 +27,7 @@ mod intake;
 mod leftover;
 mod limits;
 mod notify;
+mod open_files;
 mod output;
 mod outputs;
 mod places;

@@ -18,7 +18,9 @@ use vik_core::changes::Stored;
 use vik_core::ids::IssueId;
 use vik_orchestrator::service_state;
 use vik_orchestrator::signals::Signals;
-use vik_orchestrator::{LocalEffects, Observer, Options, Orchestrator, RunSummary, Setup, StatusSources};
+use vik_orchestrator::{
+    LocalEffects, Observer, OpenFiles, Options, Orchestrator, RunSummary, Setup, StatusSources,
+};
 use vik_proc::FileLock;
 use vik_session::host::{Host, SHIM_MARK};
 use vik_store::{AttemptRecord, Ledger};
@@ -166,7 +168,7 @@ impl Daemon {
         // Agents of the same user must not read the daemon's environment, nor open its files
         // through /proc.
         vik_proc::set_non_dumpable();
-        vik_proc::raise_file_limit();
+        let open_files = OpenFiles::new(vik_proc::raise_file_limit());
         vik_proc::adopt_orphans();
         let (asks, receiver) = mpsc::channel(64);
         let orphan_grace = if ready.is_some() {
@@ -198,7 +200,7 @@ impl Daemon {
         let (workflow, workflows) = watch::channel(Arc::clone(&serve.loaded.workflow));
         let observer = Box::new(Reporter::new(feed.clone(), metrics.clone(), observer));
         let (host, ledger) = (Arc::clone(&self.host), Arc::clone(&self.ledger));
-        let effects = LocalEffects::new(host, ledger, &serve.loaded, observer, orphan_grace);
+        let effects = LocalEffects::new(host, ledger, &serve.loaded, observer, orphan_grace, open_files);
         let orchestrator = Orchestrator::new(Setup {
             workflow,
             loaded_at: serve.loaded.loaded_at,
@@ -208,6 +210,7 @@ impl Daemon {
             commit_log: Box::new(Arc::clone(&self.ledger)),
             stored,
             workspaces,
+            open_files,
             status: StatusSources {
                 workflow_path: self.host.workflow_path.clone(),
                 home: self.host.layout.home().to_owned(),
@@ -236,6 +239,7 @@ impl Daemon {
             keys,
             identify,
             tcp,
+            max_clients: open_files.max_clients(),
         })
         .map_err(|error| fail("cannot serve HTTP", &error))?;
         let webhooks = hooks

@@ -153,6 +153,12 @@ fn detail(hold: &Hold) -> String {
         Hold::Paused { all: false } => "the issue is paused".to_owned(),
         Hold::Draining => "the daemon is draining".to_owned(),
         Hold::Slot => "no free slot (`loop.max_issue_concurrency`)".to_owned(),
+        Hold::OpenFiles { max_sessions } => {
+            let sessions = if *max_sessions == 1 { "session" } else { "sessions" };
+            format!(
+                "the limit on open files allows {max_sessions} {sessions} (raise `LimitNOFILE=` or `ulimit -Hn`)"
+            )
+        }
         Hold::AgentSlot { agent } => format!("the agent `{agent}` has reached `max_concurrency`"),
         Hold::StageSlot => "the stage has reached `max_concurrency`".to_owned(),
         Hold::Blocked { by, root: None } => format!("blocked by {}", issue_list(by)),

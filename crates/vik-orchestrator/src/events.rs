@@ -207,7 +207,11 @@ impl Orchestrator {
 
     pub(crate) fn on_reload(&mut self, reload: Reload) {
         if let Some(workflow) = self.edits.on_reload(reload, &mut *self.effects) {
+            let before = self.workflow.max_issue_concurrency;
             self.workflow = workflow.clone();
+            if self.workflow.max_issue_concurrency != before {
+                self.warn_of_open_files();
+            }
             self.pressure.request(self.now().mono);
             self.handle(Input::Reloaded(workflow));
         }

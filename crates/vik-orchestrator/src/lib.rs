@@ -21,6 +21,7 @@ pub mod intake;
 mod lifecycle;
 mod local_effects;
 mod notices;
+mod open_files;
 mod orchestrator;
 mod pressure;
 mod progress;
@@ -45,6 +46,7 @@ pub use effects::{
 };
 pub use finish::{AttemptTotals, RunSummary, SummaryRow};
 pub use local_effects::LocalEffects;
+pub use open_files::OpenFiles;
 pub use orchestrator::{Orchestrator, Setup};
 pub use progress::{Awaiting, Observer, Parked, Progress, Silent};
 pub use status::{NotifierHealth, StatusSources};

@@ -28,7 +28,7 @@ use crate::effects::{
     Effects, ExpiredRemoval, ExpiryScan, PullContent, PullDigest, PullEnd, PullRequest, Removal, Task,
 };
 use crate::intake::{self, PullError};
-use crate::{Observer, Progress, expired, pressure, service_state};
+use crate::{Observer, OpenFiles, Progress, expired, pressure, service_state};
 
 /// The maximum number of concurrent lookups.
 const MAX_LOOKUPS: usize = 8;
@@ -52,6 +52,8 @@ pub struct LocalEffects {
     lookup_slots: Arc<Semaphore>,
     removals: CancellationToken,
     removal_slots: Arc<Semaphore>,
+    /// One permit for each session that may have files open.
+    session_permits: Arc<Semaphore>,
 }
 
 impl LocalEffects {
@@ -61,7 +63,9 @@ impl LocalEffects {
         loaded: &LoadedWorkflow,
         observer: Box<dyn Observer>,
         default_grace: Duration,
+        open_files: OpenFiles,
     ) -> Self {
+        let max_sessions = usize::try_from(open_files.max_sessions()).unwrap_or(usize::MAX);
         Self {
             host,
             ledger,
@@ -75,6 +79,7 @@ impl LocalEffects {
             lookup_slots: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             removals: CancellationToken::new(),
             removal_slots: Arc::new(Semaphore::new(MAX_REMOVALS)),
+            session_permits: Arc::new(Semaphore::new(max_sessions.min(Semaphore::MAX_PERMITS))),
         }
     }
 }
@@ -142,7 +147,7 @@ impl Effects for LocalEffects {
 
     fn start(&mut self, start: Box<Start>) -> AttemptHandle {
         let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
-        attempt::spawn(Attempt {
+        let attempt = Attempt {
             host: Arc::clone(&self.host),
             workflow: Arc::clone(&self.workflow),
             prompts: Arc::clone(&self.prompts),
@@ -150,7 +155,8 @@ impl Effects for LocalEffects {
             commands,
             updates,
             orphan_grace: self.orphan_grace(),
-        });
+        };
+        attempt::spawn(attempt, Arc::clone(&self.session_permits));
         handle
     }
 

@@ -31,7 +31,7 @@ use crate::retention::Retention;
 use crate::signals::Signals;
 use crate::status::StatusSources;
 use crate::tasks::BackgroundTasks;
-use crate::{ControlRequest, Options};
+use crate::{ControlRequest, OpenFiles, Options};
 
 /// With `--once`: the number of consecutive failed pulls after which the loop ends.
 const ONCE_PULL_TRIES: u64 = 3;
@@ -56,6 +56,8 @@ pub struct Setup {
     pub stored: Stored,
     /// The issues that have a workspace.
     pub workspaces: Vec<IssueId>,
+    /// The limit on open files, which limits the sessions.
+    pub open_files: OpenFiles,
     pub status: StatusSources,
 }
 
@@ -77,6 +79,7 @@ pub struct Orchestrator {
     pub(crate) day_limit: DayLimitNotice,
     pub(crate) status: StatusSources,
     pub(crate) summary: RunSummary,
+    open_files: OpenFiles,
     /// Passed to the scheduler before the first pull.
     workspaces: Vec<IssueId>,
 }
@@ -102,6 +105,7 @@ impl Orchestrator {
             commit_log,
             stored,
             workspaces,
+            open_files,
             status,
         } = setup;
         let now = effects.now();
@@ -125,6 +129,7 @@ impl Orchestrator {
             day_limit: DayLimitNotice::default(),
             status,
             summary: RunSummary::default(),
+            open_files,
             workspaces,
         }
     }
@@ -254,8 +259,19 @@ impl Orchestrator {
             let since = self.since(&start).unwrap_or(self.lifecycle.started_at);
             self.run_attempt(Box::new(start), since, true);
         }
+        self.handle(Input::MaxSessions(self.open_files.max_sessions()));
+        self.warn_of_open_files();
         let workspaces = std::mem::take(&mut self.workspaces);
         self.handle(Input::Workspaces(workspaces));
+    }
+
+    /// Warns if the workflow in force allows more sessions than the limit on open files.
+    pub(crate) fn warn_of_open_files(&mut self) {
+        if let Some((problem, hint)) = self.open_files.problem(&self.workflow) {
+            let text = format!("{problem}; {hint}");
+            tracing::warn!("{text}");
+            self.effects.publish(&Progress::Warning { text: &text });
+        }
     }
 
     /// Returns when an attempt started.

@@ -68,7 +68,8 @@ pub use spec::{
 };
 pub use supervise::{
     AdoptError, CommandRun, Handle, Limits, MAX_OUTPUT_FILE_BYTES, ProcError, ShimLost, SpawnError,
-    StdoutMode, Supervised, Supervisor, keep_files_private, raise_file_limit, read_exit_record, recover,
+    StdoutMode, Supervised, Supervisor, highest_file_limit, keep_files_private, raise_file_limit,
+    read_exit_record, recover,
 };
 pub use sweep::{end_all, end_marked, sweep};
 pub use tcp_peer::{TcpPeer, tcp_peer, tcp_peer_user};

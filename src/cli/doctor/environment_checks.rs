@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, access};
 use vik_base::report::chain;
+use vik_core::workflow::Workflow;
 use vik_daemon::{Instance, Presence};
+use vik_orchestrator::OpenFiles;
 use vik_store::ledger::Health;
 use vik_workspace::fs::create_new_private;
 
@@ -115,6 +117,20 @@ pub(super) fn git(path: &str) -> Check {
         Some(git) => Check::ok(Group::System, "git", git.display().to_string()),
         None => Check::warning(Group::System, "git", "git_missing", "`git` is not on PATH")
             .hint("most workspaces are git clones, and Vik uses git to find out what an agent changed"),
+    }
+}
+
+/// Checks whether the limit on open files allows as many sessions as the workflow.
+pub(super) fn open_files(files: OpenFiles, workflow: &Workflow) -> Check {
+    let check = "open_files";
+    match (files.problem(workflow), files.limit()) {
+        (Some((problem, hint)), _) => Check::warning(Group::System, check, "open_files", problem).hint(hint),
+        (None, Some(limit)) => {
+            let sessions = files.max_sessions();
+            let message = format!("the limit on open files is {limit}, enough for {sessions} sessions");
+            Check::ok(Group::System, check, message)
+        }
+        (None, None) => Check::ok(Group::System, check, "open files are not limited"),
     }
 }
 

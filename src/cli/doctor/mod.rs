@@ -39,6 +39,7 @@ pub(super) use probe::find as find_program;
 
 use vik_base::report::{ErrorCode, Exit, Failure, colored};
 use vik_daemon::Instance;
+use vik_orchestrator::OpenFiles;
 use vik_orchestrator::intake::PullResult;
 use vik_orchestrator::signals::Signals;
 use vik_session::host::{Host, own_environment};
@@ -139,6 +140,7 @@ async fn run_checks(workflow: &Path, offline: bool, cancel: &CancellationToken) 
                 let is_usable = file.loaded.workflow.is_some();
                 let sources = file.check_templates(&workflow);
                 examination.files = std::mem::take(&mut file.prompts);
+                checks.push(environment_checks::open_files(OpenFiles::of_daemon(), &workflow));
                 checks.extend(notify::check(&workflow));
                 let folder = workflow_path.parent().unwrap_or(Path::new("/"));
                 checks.extend(sandbox::check(&workflow, |prompt| sources.prompt(prompt, folder)));

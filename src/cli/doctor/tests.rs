@@ -136,6 +136,21 @@ fn invalid_workflow_reports_its_errors() {
 }
 
 #[test]
+fn too_few_open_files_are_a_warning() {
+    let text = GOOD.replace("issues:\n", "loop: { max_issue_concurrency: 500 }\nissues:\n");
+    let workflow = load(&text).workflow.unwrap();
+    let check = |limit| environment_checks::open_files(OpenFiles::new(limit), &workflow);
+    let (few, enough, any) = (check(Some(1024)), check(Some(20_000)), check(None));
+    assert_eq!(few.code.as_deref(), Some("open_files"));
+    assert!(few.hint.is_some_and(|hint| hint.contains("LimitNOFILE=")));
+    assert_eq!((enough.status, any.status), (Status::Ok, Status::Ok));
+    assert_eq!(
+        enough.message,
+        "the limit on open files is 20000, enough for 2212 sessions"
+    );
+}
+
+#[test]
 fn missing_workflow_still_gets_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let examination = examine(&folder.path().join("workflow.yml"), true).unwrap();

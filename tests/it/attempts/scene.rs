@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use vik_core::attempt::{AttemptResult, Start, StopReason};
 use vik_core::ids::{AttemptId, RunId};
 use vik_core::issue::Issue;
@@ -89,7 +90,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
         } = handle;
         let detach = folder.join("detach");
         let limit = folder.join("limit");
-        attempt::spawn(attempt);
+        attempt::spawn(attempt, Arc::new(Semaphore::new(1)));
         let mut warned = false;
         // Sends the commands that an orchestrator would send.
         loop {

@@ -72,10 +72,9 @@ fn limits(sessions: u32) -> Vec<Limit> {
         name: "open files of a process",
         hint: "raise the hard limit, for example as root with `ulimit -Hn N`",
         has: open_files(),
-        // Three files, a lock, a folder and two pipes. While it starts: more pipes, and the lock for
-        // its shim.
-        each: 11,
-        others: 400,
+        // The daemon starts no more sessions than this (`crates/vik-orchestrator/src/open_files.rs`).
+        each: 8,
+        others: 256 + 2048,
     };
     let wanted = files.needs(sessions);
     if files.has.is_some_and(|has| has < wanted) {

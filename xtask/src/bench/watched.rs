@@ -194,6 +194,7 @@ impl ApiServer {
             keys: Arc::new(keys),
             identify: Arc::new(|_, _| vik_proc::TcpPeer::Other),
             tcp: Some(tcp),
+            max_clients: usize::MAX,
         })
         .map_err(|error| context(&error))?;
         Ok(Self {

@@ -70,14 +70,23 @@ pub struct ServerContext {
 
 impl ServerContext {
     /// Creates the context. The guard checks every request before the application handles it.
-    pub fn new(app: Router, keys: Arc<Keys>, identify: Identify, stop: CancellationToken) -> Self {
+    ///
+    /// A quarter of `max_clients` may use the control socket, and the others TCP.
+    pub fn new(
+        app: Router,
+        keys: Arc<Keys>,
+        identify: Identify,
+        max_clients: usize,
+        stop: CancellationToken,
+    ) -> Self {
+        let max_sockets = MAX_SOCKETS.min(max_clients / 4);
         let app = app
             .layer(axum::middleware::from_fn_with_state(keys, guard::guard))
             .layer(axum::middleware::map_response(pages::headers));
         Self {
             app,
-            tcp: Arc::new(TcpConnectionLimits::new(identify)),
-            sockets: Arc::new(Semaphore::new(MAX_SOCKETS)),
+            tcp: Arc::new(TcpConnectionLimits::new(identify, max_clients - max_sockets)),
+            sockets: Arc::new(Semaphore::new(max_sockets)),
             trouble: LogLimit::default(),
             tasks: TaskTracker::new(),
             stop,

@@ -105,6 +105,8 @@ pub struct Setup {
     pub identify: Identify,
     /// The listener, if the API is served on TCP.
     pub tcp: Option<Tcp>,
+    /// How many clients may be connected; the API has limits of its own, which are not exceeded.
+    pub max_clients: usize,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
         keys,
         identify,
         tcp,
+        max_clients,
     } = setup;
     let daemon = Arc::new(Daemon::new(
         layout,
@@ -184,7 +187,7 @@ async fn serve(setup: Setup, sockets: mpsc::UnboundedReceiver<(UnixStream, i32)>
     let published = async {
         tokio::join!(feed.run(), facts::publish_session_changes(&feed, &daemon));
     };
-    let context = listener::ServerContext::new(app, keys, identify, stop.clone());
+    let context = listener::ServerContext::new(app, keys, identify, max_clients, stop.clone());
     tokio::select! {
         () = published => {}
         () = context.open(tcp, sockets) => {}

@@ -79,17 +79,25 @@ struct Newcomer {
 }
 
 /// The connections without a token, oldest first.
-#[derive(Default)]
 struct Newcomers {
+    most: usize,
     next: u64,
     waiting: Vec<Newcomer>,
 }
 
 impl Newcomers {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            next: 0,
+            waiting: Vec::new(),
+        }
+    }
+
     /// Adds a connection. If there is no room, the oldest connection of the origin with the most
     /// connections is closed, so that a flood closes its own. Returns whether one was closed.
     fn enter(&mut self, origin: Origin, end: CancellationToken) -> (u64, bool) {
-        let closes = self.waiting.len() >= MAX_NEWCOMERS;
+        let closes = self.waiting.len() >= self.most;
         if closes {
             let mut counts: HashMap<Origin, usize> = HashMap::new();
             for newcomer in &self.waiting {
@@ -124,11 +132,13 @@ pub struct TcpConnectionLimits {
 }
 
 impl TcpConnectionLimits {
-    /// Creates places that are all free.
-    pub fn new(identify: Identify) -> Self {
+    /// Creates places that are all free, for `most` connections if the limits above are higher.
+    pub fn new(identify: Identify, most: usize) -> Self {
+        let max_newcomers = MAX_NEWCOMERS.min(most / 3).max(1);
+        let max_authorised = MAX_AUTHORISED.min(most.saturating_sub(max_newcomers));
         Self {
-            newcomers: Mutex::default(),
-            authorised: Arc::new(Semaphore::new(MAX_AUTHORISED)),
+            newcomers: Mutex::new(Newcomers::new(max_newcomers)),
+            authorised: Arc::new(Semaphore::new(max_authorised)),
             identify,
             closed: LogLimit::default(),
             agents: LogLimit::default(),
@@ -292,7 +302,7 @@ mod tests {
 
     #[test]
     fn flood_of_one_user_closes_only_its_own_connections() {
-        let mut newcomers = Newcomers::default();
+        let mut newcomers = Newcomers::new(MAX_NEWCOMERS);
         let quiet = CancellationToken::new();
         newcomers.enter(Origin::User(1), quiet.clone());
         let flood: Vec<_> = (0..10 * MAX_NEWCOMERS)
@@ -317,6 +327,16 @@ mod tests {
         assert_eq!(newcomers.waiting.len(), MAX_NEWCOMERS - 1);
     }
 
+    #[test]
+    fn few_open_files_admit_few_clients() {
+        let places = |most| TcpConnectionLimits::new(Arc::new(|_, _| TcpPeer::Other), most);
+        let limits =
+            |places: &TcpConnectionLimits| (places.newcomers().most, places.authorised.available_permits());
+        assert_eq!(limits(&places(96)), (32, 64));
+        assert_eq!(limits(&places(0)), (1, 0));
+        assert_eq!(limits(&places(2048)), (MAX_NEWCOMERS, MAX_AUTHORISED));
+    }
+
     #[tokio::test]
     async fn peer_lookup_keeps_its_permit_after_a_disconnect() {
         let (started, mut searches) = tokio::sync::mpsc::unbounded_channel();
@@ -327,7 +347,7 @@ mod tests {
             ends.lock().unwrap().recv().unwrap();
             TcpPeer::Other
         });
-        let places = Arc::new(TcpConnectionLimits::new(identify));
+        let places = Arc::new(TcpConnectionLimits::new(identify, usize::MAX));
         let (peer, local) = ("192.0.2.1:5".parse().unwrap(), "192.0.2.2:80".parse().unwrap());
         let connection = places.enter(peer, local, CancellationToken::new());
         let client = tokio::spawn(async move { connection.admit(Token::Api).await.is_ok() });

@@ -50,6 +50,7 @@ impl Served {
             keys: Arc::clone(&keys),
             identify: Arc::new(move |_, _| peer),
             tcp: Some(tcp),
+            max_clients: usize::MAX,
         })
         .unwrap();
         Self {

@@ -22,6 +22,8 @@ pub(super) struct Slots {
     issues: HashSet<IssueId>,
     agents: HashMap<AgentName, u32>,
     stages: HashMap<StageName, u32>,
+    /// The attempts that have files open.
+    sessions: u32,
     pub(super) owned: OwnedScopes,
 }
 
@@ -31,6 +33,7 @@ impl Slots {
         self.issues.insert(issue.clone());
         *self.agents.entry(agent.clone()).or_default() += 1;
         *self.stages.entry(stage.clone()).or_default() += 1;
+        self.sessions += 1;
     }
 }
 
@@ -38,12 +41,12 @@ impl Scheduler {
     /// Returns the slots of running attempts and of attempts that are about to start.
     pub(super) fn slots(&self) -> Slots {
         let mut slots = Slots::default();
-        // An attempt whose finished work waits for a person has no agent, so its slot is free.
-        for running in self
-            .spending
-            .running()
-            .filter(|running| running.pending_gate != Some(Gate::After))
-        {
+        for running in self.spending.running() {
+            // An attempt whose finished work waits for a person has no agent, so its slot is free.
+            if running.pending_gate == Some(Gate::After) {
+                slots.sessions += 1;
+                continue;
+            }
             let scope = running.scope.as_ref();
             let scope = scope.filter(|_| self.workflow.issue.scope_conflicts == ScopeConflicts::Serialize);
             slots.take(&running.issue, &running.stage, &running.agent, scope);
@@ -95,10 +98,16 @@ impl Scheduler {
         self.lookups.has_failed(id).then_some(Hold::LookupFailed)
     }
 
-    /// Returns whether `max_issue_concurrency` is reached. An issue that already has a slot may
-    /// start another stage beside the running one.
-    pub(super) fn has_no_slot_for(&self, issue: &IssueId, slots: &Slots) -> bool {
-        slots.issues.len() >= self.workflow.max_issue_concurrency as usize && !slots.issues.contains(issue)
+    /// Returns the hold on every stage of an issue while `max_issue_concurrency` or the number of
+    /// sessions is reached. An issue that already has a slot may start another stage beside the
+    /// running one, which is one more session.
+    pub(super) fn slot_hold(&self, issue: &IssueId, slots: &Slots) -> Option<Hold> {
+        let most = self.workflow.max_issue_concurrency as usize;
+        if slots.issues.len() >= most && !slots.issues.contains(issue) {
+            return Some(Hold::Slot);
+        }
+        let max_sessions = self.max_sessions.filter(|most| slots.sessions >= *most)?;
+        Some(Hold::OpenFiles { max_sessions })
     }
 
     /// Returns the hold on a stage that is due.
@@ -124,10 +133,8 @@ impl Scheduler {
         if most.is_some_and(|most| count(slots.stages.get(&stage.name)) >= most) {
             return Some(Hold::StageSlot);
         }
-        if self.has_no_slot_for(&machine.issue().id, slots) {
-            return Some(Hold::Slot);
-        }
-        self.scope_conflict(machine, stage, slots)
+        self.slot_hold(&machine.issue().id, slots)
+            .or_else(|| self.scope_conflict(machine, stage, slots))
     }
 
     /// Returns the stage of an issue that is due and that neither its issue nor its intent holds.
@@ -145,7 +152,7 @@ impl Scheduler {
         let mut slots = self.slots();
         let order = std::mem::take(&mut self.order);
         for id in &order {
-            if self.has_no_slot_for(id, &slots) {
+            if self.slot_hold(id, &slots).is_some() {
                 continue;
             }
             while self.start_next(id, &mut slots, false, now) {}

@@ -60,6 +60,10 @@ pub enum Hold {
         /// When the next day starts.
         until: Timestamp,
     },
+    /// As many sessions are alive as the limit on open files allows.
+    OpenFiles {
+        max_sessions: u32,
+    },
     /// The machine is short of memory.
     Pressure {
         why: Arc<str>,
@@ -131,6 +135,7 @@ impl Hold {
             Self::BadIntent { .. } => "bad_intent",
             Self::Untrusted { .. } => "untrusted",
             Self::DayLimit { .. } => "day_limit",
+            Self::OpenFiles { .. } => "open_files",
             Self::Pressure { .. } => "pressure",
             Self::BackingOff { .. } => "backing_off",
             Self::Quota { .. } => "quota",

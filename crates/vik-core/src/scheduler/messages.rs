@@ -77,6 +77,9 @@ pub enum Input {
     Expired(Expired),
     /// The response to [`Effect::RemoveExpired`].
     ExpiredRemoved(Expired),
+    /// The number of sessions for which the process may open files. Without this input, their
+    /// number is not limited.
+    MaxSessions(u32),
     /// The machine is too busy to start more, with the reason; `None` if it is not.
     Pressure(Option<String>),
     /// The workflow was edited, and the new one is valid.

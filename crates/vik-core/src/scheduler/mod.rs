@@ -78,6 +78,8 @@ pub struct Scheduler {
     paused: bool,
     draining: bool,
     pressure: Option<Arc<str>>,
+    /// The number of sessions that the limit on open files allows, as far as it is known.
+    max_sessions: Option<u32>,
     ids: IdSource,
     /// The next time at which a decision is due without new input.
     wake: Option<Mono>,
@@ -135,6 +137,7 @@ impl Scheduler {
             paused: false,
             draining: false,
             pressure: None,
+            max_sessions: None,
             ids: IdSource::new(seed),
             wake: None,
             effects: Vec::new(),
@@ -276,6 +279,7 @@ impl Scheduler {
             Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
             Input::Expired(expired) => self.on_expired(expired, now),
             Input::ExpiredRemoved(expired) => self.on_expired_removed(&expired),
+            Input::MaxSessions(most) => self.max_sessions = Some(most),
             Input::Pressure(why) => self.on_pressure(why, now),
             Input::Reloaded(workflow) => self.on_reloaded(workflow, now),
             Input::Command(number, ask, by) => self.on_command(number, ask, &by, now),

@@ -102,7 +102,7 @@ impl Scheduler {
                 .filter(|stage| stage.when_state == *machine.issue().state)
                 .any(|stage| self.scope(machine, stage).is_some())
         };
-        if self.has_no_slot_for(issue, &slots) || !self.machines.get(issue).is_some_and(claims) {
+        if self.slot_hold(issue, &slots).is_some() || !self.machines.get(issue).is_some_and(claims) {
             return slots;
         }
         let ahead = self.order.iter().take_while(|id| *id != issue);

@@ -5,7 +5,7 @@ mod world;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vik_api::Action;
+use vik_api::{Action, StageState};
 use vik_base::report::Exit;
 use vik_core::ids::IssueId;
 use vik_core::scheduler::{Command, CommandResult, Expired};
@@ -42,6 +42,39 @@ fn issues_start_once_and_in_order() {
     assert_eq!(world.most_running, 1);
     assert!(world.pulls > 3, "each end of an attempt is followed by a pull");
     assert!(world.log.contains(&"remove b".to_owned()), "{:?}", world.log);
+}
+
+#[test]
+fn limit_on_open_files_is_explained_and_all_work_is_done() {
+    let builder = SceneBuilder {
+        open_files: Some(312),
+        max_issue_concurrency: 3,
+        once: true,
+        ..SceneBuilder::default()
+    };
+    let issues = [("a", None), ("b", None), ("c", None), ("d", None)];
+    let mut scene = builder.start(&issues, &[Script::Succeeds(10 * SECOND); 4]);
+    scene.pass(SECOND);
+    let warnings = scene.world().warnings.clone();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("(312) allows only 2 sessions"),
+        "{warnings:?}"
+    );
+    let waiting = scene.status().waiting;
+    let expected = "the limit on open files allows 2 sessions (raise `LimitNOFILE=` or `ulimit -Hn`)";
+    assert_eq!(
+        (&*waiting[0].reason, &*waiting[0].detail),
+        ("open_files", expected)
+    );
+    let stage = scene.explain("c").unwrap().stages.remove(0);
+    let hold = stage.hold.unwrap();
+    assert_eq!((&*hold.reason, &*hold.detail), ("open_files", expected));
+    assert_eq!(stage.state, StageState::Waiting);
+    scene.pass(HOUR);
+    assert_eq!(exit(&scene), Exit::Done);
+    assert_eq!(scene.world().most_running, 2);
+    assert_eq!(scene.world().starts().len(), 4);
 }
 
 #[test]

@@ -66,6 +66,7 @@ pub struct World {
     pub started: Vec<Duration>,
     /// The announced waits before further attempts.
     pub waits: Vec<Duration>,
+    pub warnings: Vec<String>,
     pub most_running: usize,
     /// How often the output of a pull was read.
     pub reads: Arc<AtomicUsize>,
@@ -277,6 +278,7 @@ impl Effects for ScriptedEffects {
                 let line = format!("park {} {}", parked.issue.id, parked.reason.as_str());
                 world.log.push(line);
             }
+            Progress::Warning { text } => world.warnings.push((*text).to_owned()),
             Progress::Note(_, RunEvent::BackingOff { wait, .. }) => world.waits.push(*wait),
             _ => {}
         }
@@ -350,14 +352,16 @@ pub struct SceneBuilder {
     pub fails: fn(&Changes) -> bool,
     /// Returns whether an issue cannot be read from the ledger.
     pub forgets: fn(&IssueId) -> bool,
+    /// The limit on open files.
+    pub open_files: Option<u64>,
+    pub max_issue_concurrency: u32,
 }
 
 impl SceneBuilder {
-    /// Starts a loop whose tracker has these issues in the state `todo`, with their priorities. At
-    /// most one issue is worked on at a time.
+    /// Starts a loop whose tracker has these issues in the state `todo`, with their priorities.
     pub fn start(self, issues: &[(&str, Option<u32>)], script: &[Script]) -> Scene {
         let text = format!(
-            "loop: {{ max_issue_concurrency: 1 }}
+            "loop: {{ max_issue_concurrency: {} }}
 issues: {{ pull: {{ command: list, idle_sec: 2 }} }}
 agents: {{ a: {{ runtime: command, command: [agent] }} }}
 issue:
@@ -365,7 +369,7 @@ issue:
   {}
   stages: {{ work: {{ when: {{ state: todo }}, agent: a, prompt: p, {} }} }}
 ",
-            self.issue, self.stage
+            self.max_issue_concurrency, self.issue, self.stage
         );
         let workflow = vik_workflow_reader::load(&text);
         let workflow = workflow
@@ -396,6 +400,7 @@ issue:
             }),
             stored: Stored::default(),
             workspaces: Vec::new(),
+            open_files: OpenFiles::new(self.open_files),
             status: StatusSources {
                 workflow_path: PathBuf::new(),
                 home: PathBuf::new(),
@@ -433,6 +438,8 @@ impl Default for SceneBuilder {
             once: false,
             fails: |_| false,
             forgets: |_| false,
+            open_files: None,
+            max_issue_concurrency: 1,
         }
     }
 }

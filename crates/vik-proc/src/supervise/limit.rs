@@ -22,24 +22,30 @@ pub(super) fn original_umask() -> Option<u32> {
     ORIGINAL_UMASK.get().copied()
 }
 
-/// Raises this process's soft limit on open files to the hard limit (each session needs seven
-/// descriptors). Returns the limit that is in force afterwards, or 0 if it cannot be determined.
-/// Agents still get the original limit.
-pub fn raise_file_limit() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return 0;
-    };
+/// Returns the highest limit on open files that this process can set for itself, or `None` if that
+/// cannot be determined.
+pub fn highest_file_limit() -> Option<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     // macOS reports "infinity" but accepts no more than this.
-    let wanted = if cfg!(target_os = "macos") {
+    let highest = if cfg!(target_os = "macos") {
         hard.min(10_240)
     } else {
         hard
     };
-    if soft >= wanted || setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_err() {
-        return soft;
+    Some(highest.max(soft))
+}
+
+/// Raises this process's soft limit on open files to the highest possible, because each session
+/// needs several. Returns the limit that is in force afterwards, or `None` if it cannot be
+/// determined. Agents still get the original limit.
+pub fn raise_file_limit() -> Option<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let highest = highest_file_limit()?;
+    if soft == highest || setrlimit(Resource::RLIMIT_NOFILE, highest, hard).is_err() {
+        return Some(soft);
     }
     ORIGINAL.get_or_init(|| soft);
-    wanted
+    Some(highest)
 }
 
 /// Returns the soft limit before it was raised.

@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 pub use self::adopt::AdoptError;
 pub use self::command::{CommandRun, Limits, MAX_OUTPUT_FILE_BYTES, ProcError};
-pub use self::limit::{keep_files_private, raise_file_limit};
+pub use self::limit::{highest_file_limit, keep_files_private, raise_file_limit};
 use self::link::Link;
 pub use self::lost::{ShimLost, read_exit_record, recover};
 use self::pump::{Request, Shim, State, StatusSource};

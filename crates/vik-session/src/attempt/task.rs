@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
 use vik_store::AttemptFailure;
 
 use super::finish::{AttemptEnd, Finish};
@@ -10,8 +11,15 @@ use super::runner::run;
 
 /// Runs an attempt in tasks of its own; its last update is its [`Finish`]. If the attempt panics,
 /// its agent may still live, so it is recovered as after a crash of the daemon.
-pub fn spawn(attempt: Attempt) {
+///
+/// The attempt first waits for one of the `permits`, one for each session that may have files open:
+/// an earlier daemon may have left more sessions, whose shims keep their agents meanwhile.
+pub fn spawn(attempt: Attempt, permits: Arc<Semaphore>) {
     tokio::spawn(async move {
+        let _permit = tokio::select! {
+            permit = permits.acquire_owned() => permit,
+            () = attempt.commands.detached() => return attempt.updates.finish(Finish::Detached),
+        };
         let mut finish = tokio::spawn(run(attempt.clone())).await;
         if let Err(bug) = &finish {
             tracing::error!(session = %attempt.start.attempt_id, %bug, "bug in Vik: recovering the attempt");

@@ -168,6 +168,7 @@ impl Oracle {
                 }
                 self.asks.insert(*number, ask.clone());
             }
+            ObservedInput::MaxSessions(most) => self.max_sessions = Some(*most),
             ObservedInput::Pressure(busy) => self.busy = *busy,
             ObservedInput::Drain => self.draining = true,
             ObservedInput::Ended { .. } | ObservedInput::Reloaded | ObservedInput::Other => {}

@@ -85,6 +85,7 @@ impl Oracle {
         self.lookups.clear();
         self.asks.clear();
         self.busy = false;
+        self.max_sessions = None;
         self.draining = false;
         // A run whose start was never committed does not exist.
         let runs = &self.books.runs;

@@ -97,6 +97,7 @@ impl Oracle {
                         turn &= !matches!(
                             hold,
                             Hold::Slot
+                                | Hold::OpenFiles { .. }
                                 | Hold::AgentSlot { .. }
                                 | Hold::StageSlot
                                 | Hold::ScopeConflict { .. }

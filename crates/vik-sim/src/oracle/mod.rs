@@ -76,6 +76,7 @@ pub(crate) enum ObservedInput {
     },
     Command(u64, Command),
     Reloaded,
+    MaxSessions(u32),
     Pressure(bool),
     Drain,
     Other,
@@ -98,6 +99,7 @@ impl ObservedInput {
             },
             Input::Command(number, ask, _) => Self::Command(*number, ask.clone()),
             Input::Reloaded(_) => Self::Reloaded,
+            Input::MaxSessions(most) => Self::MaxSessions(*most),
             Input::Pressure(why) => Self::Pressure(why.is_some()),
             Input::Drain => Self::Drain,
             _ => Self::Other,
@@ -154,6 +156,8 @@ pub(crate) struct Oracle {
     /// The earliest start of the next attempt of each run.
     due: BTreeMap<RunId, Mono>,
     busy: bool,
+    /// The number of sessions that the limit on open files allows; `None` if it is not limited.
+    max_sessions: Option<u32>,
     draining: bool,
     /// The parked runs, as the events of this daemon report them.
     parked_runs: BTreeSet<RunId>,
@@ -186,6 +190,7 @@ impl Oracle {
             last_of_run: BTreeMap::new(),
             due: BTreeMap::new(),
             busy: false,
+            max_sessions: None,
             draining: false,
             parked_runs: BTreeSet::new(),
             stopped: BTreeSet::new(),

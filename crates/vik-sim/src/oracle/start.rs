@@ -202,6 +202,12 @@ impl Oracle {
             "slots: `max_issue_concurrency`",
             || format!("issue {issue} starts, and {} issues run", issues.len()),
         )?;
+        let sessions = books.active.len();
+        ensure(
+            self.max_sessions.is_none_or(|most| sessions <= most as usize),
+            "slots: the sessions that the limit on open files allows",
+            || format!("issue {issue} starts, and {sessions} sessions are alive"),
+        )?;
         let stage = &start.stage;
         let count = |of: &dyn Fn(&&Active) -> bool| books.active.values().filter(of).count();
         let profile = self

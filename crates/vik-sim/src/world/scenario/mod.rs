@@ -276,6 +276,10 @@ impl Scenario {
         })
     }
 
+    fn max_sessions(&mut self, most: u32) -> &mut Self {
+        self.send(Input::MaxSessions(most))
+    }
+
     fn pressure(&mut self, why: Option<&str>) -> &mut Self {
         self.send(Input::Pressure(why.map(ToOwned::to_owned)))
     }

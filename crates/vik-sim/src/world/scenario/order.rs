@@ -80,3 +80,54 @@ fn draining_scheduler_starts_nothing_more() {
     assert_eq!(world.starts.len(), 1);
     assert_eq!(world.hold(1), Some(Hold::Draining));
 }
+
+#[test]
+fn no_more_sessions_start_than_files_may_be_opened_for() {
+    let mut world = scenario("loop: { max_issue_concurrency: 3 }", "", "");
+    let all: Vec<_> = (0..4).map(todo).collect();
+    world.max_sessions(2).pull(&all);
+    assert_eq!(world.running_issues(), [0, 1]);
+    assert_eq!(world.hold(2), Some(Hold::OpenFiles { max_sessions: 2 }));
+    let (waiting, count) = world.scheduler().waiting(world.now(), 1);
+    assert_eq!((waiting[0].hold.as_str(), count), ("open_files", 2));
+    world.succeed(0).pull(&[done(0), todo(1), todo(2), todo(3)]);
+    assert_eq!(world.running_issues(), [1, 2]);
+    // With more files, the workflow is what limits them.
+    world.max_sessions(100);
+    assert_eq!(world.running_issues(), [1, 2, 3]);
+    world.pull(&[todo(1), todo(2), todo(3), todo(4)]);
+    assert_eq!(world.hold(4), Some(Hold::Slot));
+}
+
+/// An issue whose stages run beside each other has one slot and several sessions.
+#[test]
+fn parallel_stage_is_one_more_session() {
+    let mut world = Scenario::new(
+        "issues: { pull: { command: list } }
+agents: { a: { runtime: command, command: [agent] } }
+issue:
+  stages:
+    plan: { when: { state: todo }, agent: a, prompt: p }
+    code: { when: { state: todo }, agent: a, prompt: p, parallel: true }
+",
+    );
+    world.max_sessions(1).pull(&[todo(0)]);
+    assert_eq!(world.running().len(), 1);
+    let held = world.hold_of(0, "code");
+    assert_eq!(held, Some(Hold::OpenFiles { max_sessions: 1 }));
+    world.max_sessions(2);
+    assert_eq!(world.running().len(), 2);
+}
+
+#[test]
+fn adopted_sessions_count_even_if_they_are_too_many() {
+    let mut world = scenario("", "", "");
+    world.pull(&[todo(0), todo(1), todo(2)]).crash().max_sessions(2);
+    assert_eq!(world.running_issues(), [0, 1, 2]);
+    let all: Vec<_> = (0..4).map(todo).collect();
+    world.pull(&all).succeed(0).pull(&all);
+    assert_eq!(world.running_issues(), [1, 2]);
+    assert_eq!(world.hold(3), Some(Hold::OpenFiles { max_sessions: 2 }));
+    world.succeed(1).pull(&all);
+    assert_eq!(world.running_issues().len(), 2);
+}
