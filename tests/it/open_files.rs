@@ -1,4 +1,4 @@
-//! The limit on open files: how many sessions it allows.
+//! The limit on open files: how many sessions it allows, and a daemon that reaches it.
 
 use std::fs;
 use std::process::Command;
@@ -100,4 +100,40 @@ fn more_adopted_sessions_than_files_allow_all_succeed() {
     for (issue, _) in issues {
         world.session(issue).expect("succeeded", None);
     }
+}
+
+/// Takes from a running daemon all files that are not open yet, or gives them back.
+#[cfg(target_os = "linux")]
+fn limit_new_files(daemon: &Running, soft: &str) {
+    let status = Command::new("prlimit")
+        .args([format!("--pid={}", daemon.pid()), format!("--nofile={soft}:")])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn daemon_without_any_file_left_goes_on_and_counts_no_attempt() {
+    let issues = [("1", "todo"), ("2", "todo")];
+    let world = waiting_agents(&issues)
+        .set("/loop/max_issue_concurrency", json!(1))
+        .attempts(1);
+    let daemon = world.start(&["run", "-v"]);
+    eventually("one is alive", || sessions(&world) == 1);
+    eventually("it is up", || up(&world, &issues) == 1);
+    let go = world.home().join("go");
+    limit_new_files(&daemon, "3");
+    fs::write(go, "").unwrap();
+    eventually("the next attempt waits", || {
+        daemon.err().contains("the attempt waits until some are closed")
+    });
+    limit_new_files(&daemon, "1024");
+    eventually("all are done", || all_done(&world, &issues));
+    let err = daemon.err();
+    daemon.stop().expect(0);
+    let first = &world.sessions("1")[0];
+    let ended = first.expect("failed", Some("internal"));
+    let reason = ended["reason"].as_str().unwrap();
+    assert!(reason.starts_with("too many open files: "), "{reason}\n{err}");
+    world.session("2").expect("succeeded", None);
 }

@@ -412,7 +412,8 @@ pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
 #[allow(unsafe_code)]
 pub(crate) fn duplicate_above_stdio(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; one that is not open results in an error.
-    owned(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) })
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) };
+    owned(nix::errno::Errno::result(copy)?)
 }
 
 /// Calls `flock`. nix offers it only with an unlock on drop; a lock that is shared with a shim must

@@ -1,7 +1,9 @@
-//! Attempts that exceed their disk limit, or whose disk is full.
+//! Attempts that exceed their disk limit, whose disk is full, or that can open no more files.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
+use nix::libc;
 use tokio::task::spawn_blocking;
 use vik_base::report::describe_overrun;
 use vik_core::outcome::FailureClass;
@@ -22,6 +24,12 @@ pub(super) fn overrun_failure(overrun: &Overrun) -> AttemptFailure {
     AttemptFailure::failed(FailureClass::Agent, reason)
 }
 
+/// Returns whether an error says that this process, or the system, has too many open files. The
+/// disk and the attempt are not at fault, and files are closed again.
+pub(super) fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Returns whether a disk is full. This may be temporary, unlike other reasons why a file cannot be
 /// written.
 pub(super) fn is_full(disk: &LedgerError) -> bool {
@@ -35,6 +43,8 @@ pub(super) struct DiskFaults {
     broken: OnceLock<Arc<LedgerError>>,
     /// Set when the disk was full. This fails the attempt, and the daemon continues.
     full: OnceLock<()>,
+    /// Set when there were too many open files. This fails the attempt, and does not count.
+    out_of_files: OnceLock<()>,
 }
 
 impl DiskFaults {
@@ -68,6 +78,10 @@ impl DiskFaults {
     pub(super) fn is_full(&self) -> bool {
         self.full.get().is_some()
     }
+
+    pub(super) fn is_out_of_files(&self) -> bool {
+        self.out_of_files.get().is_some()
+    }
 }
 
 impl AttemptContext<'_> {
@@ -80,8 +94,9 @@ impl AttemptContext<'_> {
         }
     }
 
-    /// Returns whether the storage may have caused a failure: it has almost no space, or Vik cannot
-    /// write to it either, so that the next attempt would fail too.
+    /// Returns whether the storage may have caused a failure: it has almost no space, Vik cannot
+    /// write to it either, so that the next attempt would fail too, or there are too many open
+    /// files.
     pub(super) async fn disk_fails(&self) -> bool {
         let layout = &self.host().layout;
         let probe = format!(".{}.probe", self.id);
@@ -93,7 +108,7 @@ impl AttemptContext<'_> {
         let written = spawn_blocking(move || {
             probes.into_iter().find_map(|probe| {
                 let written = private::create_private(&probe).and_then(|mut file| {
-                    std::io::Write::write_all(&mut file, &[0; 16 * 1024])?;
+                    io::Write::write_all(&mut file, &[0; 16 * 1024])?;
                     file.sync_data()
                 });
                 let _ = std::fs::remove_file(&probe);
@@ -102,13 +117,17 @@ impl AttemptContext<'_> {
         });
         if let Ok(Some((probe, error))) = written.await {
             let folder = probe.parent().unwrap_or(&probe);
-            self.disk.add(LedgerError::of_own_file(folder, &error));
+            if is_out_of_files(&error) {
+                let _ = self.disk.out_of_files.set(());
+            } else {
+                self.disk.add(LedgerError::of_own_file(folder, &error));
+            }
         }
         let space = vik_proc::Space::of(self.files.dir());
         if space.is_some_and(|space| space.is_scarce()) {
             let _ = self.disk.full.set(());
         }
-        self.disk.is_broken() || self.disk.is_full()
+        self.disk.is_broken() || self.disk.is_full() || self.disk.is_out_of_files()
     }
 }
 
@@ -131,5 +150,20 @@ pub(super) fn failed_by_full_disk(failure: AttemptFailure, exit: Option<&ExitRec
         class,
         reason,
         ..failure
+    }
+}
+
+/// Returns the failure of an attempt that could open no more files, which is not the fault of its
+/// agent or its hooks.
+pub(super) fn failed_by_open_files(failure: AttemptFailure) -> AttemptFailure {
+    match failure.class {
+        Some(FailureClass::Hook | FailureClass::Agent | FailureClass::Verify | FailureClass::Internal) => {
+            AttemptFailure {
+                class: Some(FailureClass::Internal),
+                reason: format!("too many open files: {}", failure.plain_reason()),
+                ..failure
+            }
+        }
+        _ => failure,
     }
 }

@@ -12,7 +12,7 @@ use vik_store::{AttemptFailure, Step};
 
 use super::agent_end::{AgentEnd, reported_spend};
 use super::concluded::Concluded;
-use super::full::failed_by_full_disk;
+use super::full::{failed_by_full_disk, failed_by_open_files};
 use super::opened::AttemptContext;
 use super::outputs::OutputSummary;
 use super::session_log::ClosableLog;
@@ -79,6 +79,7 @@ impl<'a> Judged<'a> {
             Some(failure) if cx.disk.is_full() => {
                 Some(failed_by_full_disk(failure, self.agent.exit.as_ref()))
             }
+            Some(failure) if cx.disk.is_out_of_files() => Some(failed_by_open_files(failure)),
             failure => failure,
         };
         let ended = self.ended(failure);

@@ -23,7 +23,7 @@ use vik_workspace::fs as private;
 
 use super::commands::AttemptCommands;
 use super::context::stage_context;
-use super::full::{DiskFaults, FULL, is_full};
+use super::full::{DiskFaults, FULL, is_full, is_out_of_files};
 use super::updates::UpdateSender;
 use crate::host::Host;
 
@@ -64,6 +64,8 @@ pub(super) enum OpenError {
     Failed(AttemptFailure),
     /// The disk accepts no more writes.
     StorageFailed(Arc<LedgerError>),
+    /// No more files can be opened until others are closed.
+    TooManyOpenFiles,
 }
 
 impl From<AttemptFailure> for OpenError {
@@ -78,6 +80,10 @@ impl<'a> AttemptContext<'a> {
         // Nothing of the attempt has happened yet, so a write error is not its fault, and the next
         // attempt would fail too. Only a full disk may have space again.
         let fail = |context: &str, error: StoreError| {
+            let (StoreError::Write { source, .. } | StoreError::Read { source, .. }) = &error;
+            if is_out_of_files(source) {
+                return OpenError::TooManyOpenFiles;
+            }
             let disk_error = match &error {
                 StoreError::Write { path, source } => Some(LedgerError::of_own_file(path, source)),
                 StoreError::Read { .. } => None,

@@ -1,6 +1,8 @@
 //! The chain of stages of an attempt, from the record of its start to `after_run`, or from the step
 //! at which an earlier daemon left it.
 
+use std::time::Duration;
+
 use vik_core::outcome::Outcome;
 use vik_proc::Proof;
 use vik_proc::identity::boot_id;
@@ -15,16 +17,36 @@ use super::opened::{Attempt, AttemptContext, OpenError, Opened};
 use super::recover::EarlierAgent;
 use super::workplace::Acquired;
 
+/// The wait before an attempt that cannot be opened because of too many open files is tried again.
+const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// Runs the attempt, or resumes it where an earlier daemon left it. Returns a report in every case,
 /// unless the attempt was detached or the storage failed.
 pub async fn run(attempt: Attempt) -> Finish {
     let files = attempt.host.attempt_files(&attempt.start);
-    match AttemptContext::open(&attempt, &files) {
-        Ok((cx, log)) => Opened { cx: &cx, log }.run().await,
-        Err(OpenError::Failed(failure)) => Finish::Ended(Box::new(
-            AttemptEnd::broken(&attempt.host, &attempt.start, failure).await,
-        )),
-        Err(OpenError::StorageFailed(error)) => Finish::StorageFailed(error),
+    let mut waits = false;
+    loop {
+        match AttemptContext::open(&attempt, &files) {
+            Ok((cx, log)) => return Opened { cx: &cx, log }.run().await,
+            Err(OpenError::Failed(failure)) => {
+                let end = AttemptEnd::broken(&attempt.host, &attempt.start, failure).await;
+                return Finish::Ended(Box::new(end));
+            }
+            Err(OpenError::StorageFailed(error)) => return Finish::StorageFailed(error),
+            // Its agent may be alive under its shim.
+            Err(OpenError::TooManyOpenFiles) => {
+                if !std::mem::replace(&mut waits, true) {
+                    tracing::warn!(
+                        session = %attempt.start.attempt_id,
+                        "too many open files: the attempt waits until some are closed"
+                    );
+                }
+                tokio::select! {
+                    () = attempt.commands.detached() => return Finish::Detached,
+                    () = tokio::time::sleep(OPEN_AGAIN_AFTER) => {}
+                }
+            }
+        }
     }
 }
 
