@@ -30,7 +30,13 @@ use crate::os_text;
 pub use hosts::HostRule;
 pub use limits::{DiskLimit, Overrun, SandboxLimits};
 #[cfg(target_os = "linux")]
+pub(crate) use linux::OpenedPlaces;
+#[cfg(target_os = "linux")]
 use linux::Walls;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{HiddenList, KeptPlaces, MAX_LIST};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::OpenedPlaces;
 #[cfg(not(target_os = "linux"))]
 use other::Walls;
 pub use places::{DEVICES, repository_in, repository_of};
@@ -259,7 +265,7 @@ impl Sandbox {
         if self.backend == Backend::Bubblewrap {
             bubblewrap::try_out(self)?;
         }
-        let fence = self.rules()?;
+        let fence = self.rules(None)?;
         let tried = fence.clone();
         // Only this thread is confined; it ends afterwards.
         match std::thread::spawn(move || tried.enforce()).join() {
@@ -269,9 +275,9 @@ impl Sandbox {
         }
     }
 
-    /// Creates the rules without a test.
-    pub(crate) fn rules(&self) -> Result<Fence, SandboxError> {
-        let (walls, abi) = Walls::of(self)?;
+    /// Creates the rules without a test. Places that are `opened` already need not be searched for.
+    pub(crate) fn rules(&self, opened: Option<&OpenedPlaces>) -> Result<Fence, SandboxError> {
+        let (walls, abi) = Walls::of(self, opened)?;
         Ok(Fence {
             walls: Arc::new(walls),
             abi,
@@ -285,6 +291,6 @@ impl Sandbox {
         // anyway.
         let own = bubblewrap::PRIVATE.into_iter().chain(["/dev"]);
         self.write.extend(own.map(PathBuf::from));
-        self.rules()
+        self.rules(None)
     }
 }

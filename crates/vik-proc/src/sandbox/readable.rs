@@ -8,6 +8,29 @@ use std::path::{Component, Path, PathBuf};
 /// A folder that contains something hidden is hidden as a whole if it has more entries than this.
 const MAX_ENTRIES: usize = 20_000;
 
+/// How many links are followed for one path, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// The folders of this system, as the search for readable places reads them.
+pub(super) trait Folders {
+    /// Called before a name is looked up in a folder. The path of the folder contains no links.
+    fn on_lookup(&mut self, folder: &Path);
+
+    /// Returns the entries of a folder except links; `None` if it cannot be listed or has too many.
+    fn list(&mut self, folder: &Path) -> Option<Vec<Entry>>;
+}
+
+/// Reads folders when they are needed.
+pub(super) struct Direct;
+
+impl Folders for Direct {
+    fn on_lookup(&mut self, _: &Path) {}
+
+    fn list(&mut self, folder: &Path) -> Option<Vec<Entry>> {
+        list_folder(folder)
+    }
+}
+
 /// A folder that contains something hidden, and its other content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PartlyHidden {
@@ -22,8 +45,8 @@ impl PartlyHidden {
     }
 }
 
-/// A readable entry of a folder; never a link.
-#[derive(Debug, PartialEq, Eq)]
+/// An entry of a folder; never a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: OsString,
     pub(super) is_folder: bool,
@@ -31,16 +54,16 @@ pub(super) struct Entry {
 
 /// Returns the folders from the root on that contain something hidden, with what is readable in
 /// each of them.
-pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PartlyHidden> {
+pub(super) fn all_but(hidden: &[PathBuf], source: &mut impl Folders) -> Vec<PartlyHidden> {
     let root = Path::new("/");
-    let hidden = hidden_places(hidden);
+    let hidden = resolve(hidden, source);
     let below: Vec<&Path> = hidden
         .iter()
         .filter_map(|path| path.strip_prefix(root).ok())
         .collect();
     let mut folders = Vec::new();
     if !hidden.iter().any(|path| path == root) {
-        open_up(root, &below, &mut folders);
+        open_up(root, &below, source, &mut folders);
     }
     folders
 }
@@ -48,7 +71,11 @@ pub(super) fn all_but(hidden: &[PathBuf]) -> Vec<PartlyHidden> {
 /// Returns the places of hidden files and folders: those of their names, and the targets of their
 /// links.
 pub fn hidden_places(hidden: &[PathBuf]) -> Vec<PathBuf> {
-    let mut canonical = Canonical::default();
+    resolve(hidden, &mut Direct)
+}
+
+fn resolve(hidden: &[PathBuf], source: &mut impl Folders) -> Vec<PathBuf> {
+    let mut canonical = Canonical::new(source);
     hidden
         .iter()
         .flat_map(|path| places(path, &mut canonical))
@@ -67,40 +94,102 @@ pub fn without_hidden(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let mut folders = Vec::new();
-    open_up(path, &below, &mut folders);
+    open_up(path, &below, &mut Direct, &mut folders);
     folders.iter().flat_map(PartlyHidden::paths).collect()
 }
 
 /// The canonical forms of paths that were resolved before, by path. Hidden places have few parents,
 /// and each is resolved once.
-#[derive(Default)]
-struct Canonical(HashMap<PathBuf, Option<PathBuf>>);
+struct Canonical<'a, F> {
+    source: &'a mut F,
+    known: HashMap<PathBuf, Option<PathBuf>>,
+}
 
-impl Canonical {
+/// What a name in a folder is.
+enum Found {
+    Nothing,
+    /// A file or folder.
+    Place,
+    Link(PathBuf),
+}
+
+impl<'a, F: Folders> Canonical<'a, F> {
+    fn new(source: &'a mut F) -> Self {
+        let known = HashMap::new();
+        Self { source, known }
+    }
+
     /// Returns the canonical form of a path that exists.
     fn of(&mut self, path: &Path) -> Option<PathBuf> {
-        if let Some(known) = self.0.get(path) {
+        if let Some(known) = self.known.get(path) {
             return known.clone();
         }
         let found = match (path.parent(), path.file_name()) {
-            (Some(parent), Some(name)) => self.of(parent).and_then(|parent| {
-                let place = parent.join(name);
-                let facts = place.symlink_metadata().ok()?;
-                if facts.is_symlink() {
-                    place.canonicalize().ok()
-                } else {
-                    Some(place)
-                }
-            }),
-            _ => path.canonicalize().ok(),
+            (Some(parent), Some(name)) => {
+                let parent = self.of(parent);
+                parent.and_then(|parent| self.walk(parent, Path::new(name)))
+            }
+            _ => path
+                .is_absolute()
+                .then(|| self.walk(PathBuf::from("/"), path))
+                .flatten(),
         };
-        self.0.insert(path.to_owned(), found.clone());
+        self.known.insert(path.to_owned(), found.clone());
         found
+    }
+
+    /// Resolves a path component by component from a folder, so that each lookup is reported. It
+    /// has no recursion: an agent may have made the links.
+    fn walk(&mut self, folder: PathBuf, path: &Path) -> Option<PathBuf> {
+        let mut place = folder;
+        let (mut parts, mut links) = (Vec::new(), 0);
+        push_parts(path, &mut parts);
+        while let Some(part) = parts.pop() {
+            let Some(name) = part else {
+                place.pop();
+                continue;
+            };
+            match self.look_up(&place, &name) {
+                Found::Nothing => return None,
+                Found::Place => place.push(name),
+                Found::Link(target) => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return None;
+                    }
+                    if target.is_absolute() {
+                        place = PathBuf::from("/");
+                    }
+                    push_parts(&target, &mut parts);
+                }
+            }
+        }
+        Some(place)
+    }
+
+    fn look_up(&mut self, folder: &Path, name: &OsStr) -> Found {
+        self.source.on_lookup(folder);
+        let place = folder.join(name);
+        match place.symlink_metadata() {
+            Ok(facts) if facts.is_symlink() => place.read_link().map_or(Found::Nothing, Found::Link),
+            Ok(_) => Found::Place,
+            Err(_) => Found::Nothing,
+        }
     }
 }
 
+/// Adds the names of a path in reverse order. `None` is the parent folder.
+fn push_parts(path: &Path, parts: &mut Vec<Option<OsString>>) {
+    let names = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(Some(name.to_owned())),
+        Component::ParentDir => Some(None),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    parts.extend(names);
+}
+
 /// Returns the current target of a path, and the place of its name, as the link may be replaced.
-fn places(path: &Path, canonical: &mut Canonical) -> Vec<PathBuf> {
+fn places(path: &Path, canonical: &mut Canonical<'_, impl Folders>) -> Vec<PathBuf> {
     let mut places = Vec::new();
     places.extend(canonical.of(path));
     // A path that does not exist yet is hidden by its name in the closest existing folder.
@@ -127,11 +216,7 @@ fn places(path: &Path, canonical: &mut Canonical) -> Vec<PathBuf> {
 
 /// Adds a folder that contains something hidden, and those below it. `hidden` are its places below
 /// the folder.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "lists folders; no link is entered, and their size is bounded"
-)]
-fn open_up(folder: &Path, hidden: &[&Path], folders: &mut Vec<PartlyHidden>) {
+fn open_up(folder: &Path, hidden: &[&Path], source: &mut impl Folders, folders: &mut Vec<PartlyHidden>) {
     let mut by_name: HashMap<&OsStr, Vec<&Path>> = HashMap::new();
     for hidden in hidden {
         let mut parts = hidden.components();
@@ -139,33 +224,50 @@ fn open_up(folder: &Path, hidden: &[&Path], folders: &mut Vec<PartlyHidden>) {
             by_name.entry(name.as_os_str()).or_default().push(parts.as_path());
         }
     }
-    let Ok(entries) = std::fs::read_dir(folder) else {
+    let Some(entries) = source.list(folder) else {
         return;
     };
-    let entries: Vec<_> = entries.flatten().take(MAX_ENTRIES + 1).collect();
-    if entries.len() > MAX_ENTRIES {
-        return;
-    }
     let mut readable = Vec::new();
     for entry in entries {
-        // A link is readable if its target is. A rule for the link would make the target readable.
-        let Some(kind) = entry.file_type().ok().filter(|kind| !kind.is_symlink()) else {
-            continue;
-        };
-        let name = entry.file_name();
-        match by_name.get(&*name) {
-            None => readable.push(Entry {
-                name,
-                is_folder: kind.is_dir(),
-            }),
+        match by_name.get(&*entry.name) {
+            None => readable.push(entry),
             Some(below) if below.iter().any(|below| below.as_os_str().is_empty()) => {}
-            Some(below) => open_up(&entry.path(), below, folders),
+            Some(below) if entry.is_folder => {
+                open_up(&folder.join(&entry.name), below, source, folders);
+            }
+            Some(_) => {}
         }
     }
     folders.push(PartlyHidden {
         folder: folder.to_owned(),
         readable,
     });
+}
+
+/// Returns the entries of a folder except links; `None` if it cannot be listed or has more than
+/// [`MAX_ENTRIES`]. A link is readable if its target is; a rule for the link would make the target
+/// readable.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "lists a folder; no link is entered, and its size is bounded"
+)]
+pub(super) fn list_folder(folder: &Path) -> Option<Vec<Entry>> {
+    let entries: Vec<_> = std::fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .take(MAX_ENTRIES + 1)
+        .collect();
+    if entries.len() > MAX_ENTRIES {
+        return None;
+    }
+    let entry = |entry: std::fs::DirEntry| {
+        let kind = entry.file_type().ok().filter(|kind| !kind.is_symlink())?;
+        Some(Entry {
+            name: entry.file_name(),
+            is_folder: kind.is_dir(),
+        })
+    };
+    Some(entries.into_iter().filter_map(entry).collect())
 }
 
 #[cfg(test)]
@@ -181,9 +283,22 @@ mod tests {
         }
         std::fs::write(root.join("home/file"), "").unwrap();
         std::os::unix::fs::symlink(root.join("home/keys"), root.join("home/way-in")).unwrap();
-        std::os::unix::fs::symlink(root.join("data/real"), root.join("home/linked")).unwrap();
-        let hidden = ["home/keys", "home/linked", "home/later/not/yet"].map(|path| root.join(path));
-        let readable: Vec<PathBuf> = all_but(&hidden).iter().flat_map(PartlyHidden::paths).collect();
+        std::os::unix::fs::symlink("../data/../data/./real", root.join("home/linked")).unwrap();
+        for (from, to) in [("a", "home/b"), ("b", "home/a"), ("c", "home/no")] {
+            std::os::unix::fs::symlink(root.join(to), root.join("home").join(from)).unwrap();
+        }
+        let hidden = [
+            "home/keys",
+            "home/linked/",
+            "home/later/not/yet",
+            "home/a/x",
+            "home/c",
+        ]
+        .map(|path| root.join(path));
+        let readable: Vec<PathBuf> = all_but(&hidden, &mut Direct)
+            .iter()
+            .flat_map(PartlyHidden::paths)
+            .collect();
         let may = |path: &str| {
             let path = root.join(path);
             readable.iter().any(|open| path.starts_with(open))
@@ -208,7 +323,15 @@ mod tests {
                 .iter()
                 .any(|open| Path::new("/usr/bin").starts_with(open))
         );
-        assert_eq!(all_but(&["/".into()]), []);
+        assert_eq!(
+            hidden_places(&[root.join("home/../data/../home/a/..")]),
+            Vec::<PathBuf>::new()
+        );
+        assert_eq!(
+            hidden_places(&[root.join("home/linked/new")]),
+            [root.join("data/real/new")]
+        );
+        assert_eq!(all_but(&["/".into()], &mut Direct), []);
         assert_eq!(without_hidden(Path::new("/"), &[]), [Path::new("/")]);
     }
 

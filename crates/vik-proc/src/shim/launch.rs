@@ -14,7 +14,7 @@ use nix::libc;
 
 use self::stdio::open_stdio;
 use super::feed::StdinFeed;
-use crate::sandbox::{Fence, Sandbox, SandboxError};
+use crate::sandbox::{Fence, OpenedPlaces, Sandbox, SandboxError};
 use crate::spec::SpawnFailureKind as Kind;
 use crate::spec::{ShimSpec, SpawnFailure};
 use crate::sys::{self, ChildStep, Image};
@@ -59,8 +59,12 @@ pub(super) struct Bounds {
     pub(super) tasks: Option<u64>,
 }
 
-/// Forks the agent, within these bounds.
-pub(super) fn launch(spec: &ShimSpec, bounds: Bounds) -> Result<Launched, SpawnFailure> {
+/// Forks the agent, within these bounds. `opened` are readable places of its sandbox.
+pub(super) fn launch(
+    spec: &ShimSpec,
+    opened: Option<OpenedPlaces>,
+    bounds: Bounds,
+) -> Result<Launched, SpawnFailure> {
     #[cfg(target_os = "linux")]
     if let Some(sandbox) = spec
         .sandbox
@@ -70,7 +74,7 @@ pub(super) fn launch(spec: &ShimSpec, bounds: Bounds) -> Result<Launched, SpawnF
         return launch_within(spec, sandbox, bounds);
     }
     let (stdio, feed) = open_stdio(spec)?;
-    let mut image = agent(spec, stdio.numbers(), fence(spec)?, gate(spec)?)?;
+    let mut image = agent(spec, stdio.numbers(), fence(spec, opened)?, gate(spec)?)?;
     (image.tasks, image.entrance) = (bounds.tasks, bounds.entrance);
     let (report, pid) = fork(&image, bounds.cgroup.as_ref())?;
     drop(stdio);
@@ -268,9 +272,12 @@ fn gate(spec: &ShimSpec) -> Result<GateOf, SpawnFailure> {
     gate.map_err(|error| sandbox_failure(&error.to_string()))
 }
 
-/// Creates the rules of the sandbox, before the fork. The child reports a failure to enforce them.
-fn fence(spec: &ShimSpec) -> Result<Option<Fence>, SpawnFailure> {
-    let fence = spec.sandbox.as_ref().map(Sandbox::rules).transpose();
+/// Creates the rules of the sandbox, before the fork, and closes the opened places. The child
+/// reports a failure to enforce them.
+fn fence(spec: &ShimSpec, opened: Option<OpenedPlaces>) -> Result<Option<Fence>, SpawnFailure> {
+    let sandbox = spec.sandbox.as_ref();
+    let fence = sandbox.map(|sandbox| sandbox.rules(opened.as_ref())).transpose();
+    drop(opened);
     fence.map_err(|error| no_sandbox(&error))
 }
 

@@ -59,7 +59,7 @@ use self::lifeline::Lifeline;
 use self::tasks::Tasks;
 use crate::cgroup::Cgroup;
 use crate::identity::ProcessId;
-use crate::sandbox::Overrun;
+use crate::sandbox::{OpenedPlaces, Overrun};
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
 use crate::sys;
 use crate::task_group::TaskGroup;
@@ -77,14 +77,15 @@ use self::within::Inside;
 /// `vik __shim within` is the program that `bwrap` starts in the namespaces of a sandbox, and `vik
 /// __shim template` forks shims.
 pub fn main() -> ExitCode {
+    #[cfg_attr(not(target_os = "linux"), expect(unused_mut, reason = "there is no template"))]
+    let mut opened = None;
     #[cfg(target_os = "linux")]
     match std::env::args_os().nth(2) {
         Some(verb) if verb == within::VERB => return within::main(std::env::args().nth(3)),
-        Some(verb) if verb == template::VERB => {
-            if let Role::Ended(code) = template::serve() {
-                return code;
-            }
-        }
+        Some(verb) if verb == template::VERB => match template::serve() {
+            Role::Shim(places) => opened = places,
+            Role::Ended(code) => return code,
+        },
         _ => {}
     }
     crate::set_non_dumpable();
@@ -110,7 +111,7 @@ pub fn main() -> ExitCode {
         Err(error) => return refuse(&format!("cannot read the command to start: {error}")),
     };
     let mut shim = Shim::new(spec, status, lifeline, signals, subreaper);
-    shim.start();
+    shim.start(opened);
     shim.run();
     ExitCode::SUCCESS
 }
@@ -221,7 +222,7 @@ impl Shim {
         }
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, opened: Option<OpenedPlaces>) {
         if let Some(path) = self.spec.census.clone() {
             let mut roll = CensusWriter::create(path);
             // A later daemon finds the cgroup only through a census.
@@ -249,7 +250,7 @@ impl Shim {
             entrance: group.and_then(|group| group.open_procs().ok()),
             tasks: self.tasks.user_limit(allowed),
         };
-        match launch::launch(&self.spec, bounds) {
+        match launch::launch(&self.spec, opened, bounds) {
             Ok(launched) => {
                 self.child = Some(launched.pid);
                 self.feed = launched.feed;

@@ -179,7 +179,7 @@ impl Supervisor {
         // The pipes are created when it is its turn, because a waiting start must not use up the
         // descriptors of others.
         let turn = Arc::clone(&self.gate).acquire_owned().await.ok();
-        let prepared = start::Prepared::new(lock.map(AsFd::as_fd), stdout)?;
+        let prepared = start::Prepared::new(&spec, lock.map(AsFd::as_fd), stdout)?;
         let this = self.clone();
         // The start runs in a task of its own, so that a caller that drops the future does not
         // leave an unreaped shim.

@@ -15,9 +15,12 @@ use super::template::Forked;
 use super::{SpawnError, StdoutMode, Supervisor, shims};
 use crate::identity::ProcessId;
 #[cfg(target_os = "linux")]
+use crate::sandbox::HiddenList;
+#[cfg(target_os = "linux")]
 use crate::shim::template;
 #[cfg(target_os = "linux")]
 use crate::spec::SHIM_VERB;
+use crate::spec::ShimSpec;
 use crate::sys;
 
 /// A flag that nix does not define: start in a new session.
@@ -40,35 +43,55 @@ pub(super) struct Prepared {
     lifeline: pipe::Sender,
     status: pipe::Receiver,
     stdout: Option<pipe::Receiver>,
-    /// The descriptors for the shim, each with its number in the shim.
-    given: Vec<(OwnedFd, RawFd)>,
+    given: Given,
+}
+
+/// What a shim is started with.
+struct Given {
+    /// The descriptors, each with its number in the shim.
+    descriptors: Vec<(OwnedFd, RawFd)>,
+    /// The hidden places of its sandbox.
+    #[cfg(target_os = "linux")]
+    hidden: Option<HiddenList>,
 }
 
 impl Prepared {
-    pub(super) fn new(lock: Option<BorrowedFd<'_>>, stdout: StdoutMode) -> Result<Self, SpawnError> {
-        Self::try_new(lock, stdout).map_err(SpawnError::Pipe)
+    pub(super) fn new(
+        spec: &ShimSpec,
+        lock: Option<BorrowedFd<'_>>,
+        stdout: StdoutMode,
+    ) -> Result<Self, SpawnError> {
+        Self::try_new(spec, lock, stdout).map_err(SpawnError::Pipe)
     }
 
-    fn try_new(lock: Option<BorrowedFd<'_>>, stdout: StdoutMode) -> io::Result<Self> {
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(unused_variables, reason = "there is no template")
+    )]
+    fn try_new(spec: &ShimSpec, lock: Option<BorrowedFd<'_>>, stdout: StdoutMode) -> io::Result<Self> {
         let (lifeline_read, lifeline) = sys::pipe()?;
         let (status, status_write) = sys::pipe()?;
         let (stdout, stdout_write) = match stdout {
             StdoutMode::Pipe => sys::pipe().map(|(read, write)| (Some(read), write))?,
             StdoutMode::Null => (None, OpenOptions::new().write(true).open("/dev/null")?.into()),
         };
-        let mut given = vec![
+        let mut descriptors = vec![
             (sys::duplicate_above_stdio(lifeline_read.as_raw_fd())?, 0),
             (sys::duplicate_above_stdio(stdout_write.as_raw_fd())?, 1),
             (sys::duplicate_above_stdio(status_write.as_raw_fd())?, 3),
         ];
         if let Some(lock) = lock {
-            given.push((sys::duplicate_above_stdio(lock.as_raw_fd())?, 4));
+            descriptors.push((sys::duplicate_above_stdio(lock.as_raw_fd())?, 4));
         }
         Ok(Self {
             lifeline: pipe::Sender::from_owned_fd(lifeline)?,
             status: pipe::Receiver::from_owned_fd(status)?,
             stdout: stdout.map(pipe::Receiver::from_owned_fd).transpose()?,
-            given,
+            given: Given {
+                descriptors,
+                #[cfg(target_os = "linux")]
+                hidden: spec.sandbox.as_ref().and_then(HiddenList::of),
+            },
         })
     }
 }
@@ -108,15 +131,19 @@ impl Supervisor {
     }
 
     /// Starts the shim as a copy of the template, or with the program where that is not possible.
-    fn fork_or_spawn(&self, given: &[(OwnedFd, RawFd)]) -> io::Result<i32> {
+    fn fork_or_spawn(&self, given: &Given) -> io::Result<i32> {
+        let descriptors = &given.descriptors;
         #[cfg(target_os = "linux")]
-        if let Forked::Shim(pid) = self.template.fork(given, |socket| self.spawn_template(socket))? {
-            return Ok(pid);
+        {
+            let start = |socket| self.spawn_template(socket);
+            if let Forked::Shim(pid) = self.template.fork(descriptors, given.hidden.as_ref(), start)? {
+                return Ok(pid);
+            }
         }
         // The shim has a session of its own from the start: Ctrl-C at the daemon's terminal must
         // not end it.
         let session = PosixSpawnFlags::from_bits_retain(SETSID);
-        self.posix_spawn(given, &self.args, session)
+        self.posix_spawn(descriptors, &self.args, session)
     }
 
     /// Starts the template in the session of this process: a child in another session counts as an

@@ -15,6 +15,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use crate::identity::ProcessId;
+use crate::sandbox::HiddenList;
 use crate::shim::template::MAX_DESCRIPTORS;
 use crate::sys;
 
@@ -50,8 +51,8 @@ pub(super) enum Forked {
 }
 
 impl TemplateSlot {
-    /// Forks a shim with these descriptors. `start` starts a template with this descriptor as
-    /// number 0.
+    /// Forks a shim with these descriptors, for a sandbox with these hidden places. `start` starts a
+    /// template with this descriptor as number 0.
     ///
     /// # Errors
     /// When a request was made and its result is not known. A shim that was forked nevertheless
@@ -59,6 +60,7 @@ impl TemplateSlot {
     pub(super) fn fork(
         &self,
         given: &[(OwnedFd, RawFd)],
+        hidden: Option<&HiddenList>,
         start: impl FnOnce(OwnedFd) -> io::Result<i32>,
     ) -> io::Result<Forked> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +76,7 @@ impl TemplateSlot {
         let Ok(template) = template else {
             return Ok(Forked::NoTemplate);
         };
-        if template.request(given).is_err() {
+        if template.request(given, hidden).is_err() {
             // The next start gets a new one.
             return Ok(Forked::NoTemplate);
         }
@@ -96,8 +98,8 @@ impl Template {
         Ok(Self { socket, process })
     }
 
-    /// Sends the descriptors and their numbers in the shim.
-    fn request(&self, given: &[(OwnedFd, RawFd)]) -> io::Result<()> {
+    /// Sends the descriptors, their number, their numbers in the shim, and the hidden places.
+    fn request(&self, given: &[(OwnedFd, RawFd)], hidden: Option<&HiddenList>) -> io::Result<()> {
         let numbers: Vec<u8> = given
             .iter()
             .filter_map(|(_, number)| u8::try_from(*number).ok())
@@ -107,7 +109,9 @@ impl Template {
         }
         let descriptors: Vec<RawFd> = given.iter().map(|(fd, _)| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&descriptors)];
-        let parts = [IoSlice::new(&numbers)];
+        let count = [u8::try_from(numbers.len()).unwrap_or(0)];
+        let hidden = hidden.map(HiddenList::as_bytes).unwrap_or_default();
+        let parts = [&count[..], &numbers, hidden].map(IoSlice::new);
         loop {
             match sendmsg::<()>(
                 self.socket.as_raw_fd(),

@@ -1,7 +1,9 @@
 //! Information about processes on Linux: `/proc`, pidfds, prctl.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -200,44 +202,6 @@ pub(crate) fn cloexec_from_3() {
     }
 }
 
-/// Returns the version of Landlock that the kernel offers.
-#[allow(unsafe_code)]
-pub(crate) fn landlock_abi() -> io::Result<i64> {
-    const CREATE_RULESET_VERSION: u32 = 1;
-    // SAFETY: with this flag, a null attribute and size 0 the call only returns a number.
-    let abi = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<u8>(),
-            0_usize,
-            CREATE_RULESET_VERSION,
-        )
-    };
-    if abi > 0 {
-        Ok(abi)
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Confines the calling thread and all its descendants by these rules. Safe between `fork` and
-/// `exec`.
-#[allow(unsafe_code)]
-pub(crate) fn landlock_restrict(rules: RawFd) -> io::Result<()> {
-    // SAFETY: plain numbers; both calls only take rights away from this thread.
-    let done = unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::syscall(libc::SYS_landlock_restrict_self, rules, 0)
-    };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// Returns the resident memory of a process in bytes, including shared pages; 0 if the process has
 /// ended.
 pub(crate) fn resident_bytes(pid: i32) -> u64 {
@@ -367,6 +331,53 @@ pub(crate) fn fork_sibling() -> io::Result<Option<i32>> {
         Ok(pid @ 1..) => Ok(Some(pid)),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Closes ranges of descriptors, with both ends. Their owners must not use or close them any more.
+#[allow(unsafe_code)]
+pub(crate) fn close_ranges(ranges: &[(RawFd, RawFd)]) {
+    for &(first, last) in ranges {
+        // SAFETY: plain numbers, and the caller gives them up.
+        unsafe {
+            if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                (first..=last).for_each(|fd| {
+                    libc::close(fd);
+                });
+            }
+        }
+    }
+}
+
+/// Takes all descriptors below `end` that are free, so that later ones have higher numbers. They are
+/// closed by number.
+#[allow(unsafe_code)]
+pub(crate) fn occupy_below(end: RawFd) -> io::Result<()> {
+    for number in 3..end {
+        // SAFETY: plain numbers; the descriptor is not used.
+        if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0
+            && unsafe { libc::fcntl(0, libc::F_DUPFD_CLOEXEC, number) } != number
+        {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the names in a folder are encrypted.
+#[allow(unsafe_code)]
+pub(crate) fn is_encrypted(folder: &Path) -> io::Result<bool> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: plain data, valid when zero, that the call fills in; the path ends with a NUL.
+    let facts = unsafe {
+        let mut facts: libc::statx = std::mem::zeroed();
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        if libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, &mut facts) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        facts
+    };
+    let encrypted = libc::STATX_ATTR_ENCRYPTED as u64;
+    Ok(facts.stx_attributes & encrypted != 0)
 }
 
 /// Gives each descriptor its number in this process. No number may be among those of the given

@@ -13,12 +13,16 @@ use crate::sandbox::Fence;
 #[cfg(target_os = "linux")]
 mod gate;
 #[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
 mod linux;
 #[cfg(target_os = "linux")]
 mod route;
 #[cfg(target_os = "linux")]
 pub(crate) use gate::{Gate, MAX_PORTS};
+#[cfg(target_os = "linux")]
+pub(crate) use landlock::*;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 #[cfg(target_os = "linux")]

@@ -17,6 +17,8 @@ mod lost;
 mod matrix;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod opened;
 mod owners;
 mod starting;
 #[cfg(target_os = "linux")]

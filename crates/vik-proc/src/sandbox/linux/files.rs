@@ -1,6 +1,6 @@
 //! The rules of Landlock.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use landlock::{
@@ -11,84 +11,128 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use crate::sandbox::readable::{Entry, PartlyHidden, all_but};
-use crate::sandbox::{Backend, DEVICES, Reads, Sandbox};
+use super::opened::OpenedPlaces;
+use crate::sandbox::readable::{Direct, Entry, PartlyHidden, all_but};
+use crate::sandbox::{Backend, DEVICES, Reads, Sandbox, SandboxError};
+use crate::sys;
 
 /// The newest version whose rights this code uses; an older kernel enforces those that it supports.
 const NEWEST: ABI = ABI::V7;
 
-pub(super) fn rules(sandbox: &Sandbox) -> Result<Option<OwnedFd>, RulesetError> {
-    let (writing, reading) = (AccessFs::from_write(NEWEST), AccessFs::from_read(NEWEST));
-    let (handled, opened, readable) = match &sandbox.read {
-        Reads::AllBut { hidden, .. } if hidden.is_empty() => (writing, Vec::new(), &Vec::new()),
-        Reads::AllBut { hidden, shown } => (writing | reading, all_but(hidden), shown),
-        Reads::Only(paths) => (writing | reading, Vec::new(), paths),
-    };
-    let mut ruleset = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(handled)?;
-    if sandbox.calls.is_some() {
-        ruleset = ruleset.scope(Scope::from_all(NEWEST))?;
-    }
-    let rules = ruleset
-        .create()?
-        .add_rules(opened.iter().flat_map(|part| entries(part, handled & reading)))?
-        .add_rules(beneath(&sandbox.write, handled))?
-        .add_rules(beneath(readable, handled & reading))?;
-    // Within namespaces, mounts cover the hidden places, so that folders can be listed. A file that
-    // later replaces a hidden one still cannot be read.
-    let listing = handled & AccessFs::ReadDir;
-    if sandbox.backend == Backend::Bubblewrap && !listing.is_empty() {
-        return Ok(rules.add_rules(beneath(&[PathBuf::from("/")], listing))?.into());
-    }
-    Ok(rules.into())
+/// An open file or folder. The descriptor gives no access to its content.
+#[derive(Debug)]
+pub(super) struct Place {
+    handle: OwnedFd,
+    is_folder: bool,
 }
 
-type Rule = Result<PathBeneath<OwnedFd>, RulesetError>;
+impl AsFd for Place {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Creates the rules of a sandbox. Readable places that are open already are not searched for.
+pub(super) fn rules(
+    sandbox: &Sandbox,
+    opened: Option<&OpenedPlaces>,
+) -> Result<Option<OwnedFd>, SandboxError> {
+    let (writing, reading) = (AccessFs::from_write(NEWEST), AccessFs::from_read(NEWEST));
+    let (handled, hidden, shown) = match &sandbox.read {
+        Reads::AllBut { hidden, .. } if hidden.is_empty() => (writing, &[][..], &[][..]),
+        Reads::AllBut { hidden, shown } => (writing | reading, &hidden[..], &shown[..]),
+        Reads::Only(paths) => (writing | reading, &[][..], &paths[..]),
+    };
+    let create = || -> Result<_, RulesetError> {
+        let mut ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(handled)?;
+        if sandbox.calls.is_some() {
+            ruleset = ruleset.scope(Scope::from_all(NEWEST))?;
+        }
+        let rules = ruleset
+            .create()?
+            .add_rules(beneath(&sandbox.write, handled))?
+            .add_rules(beneath(shown, handled & reading))?;
+        // Within namespaces, mounts cover the hidden places, so that folders can be listed. A file
+        // that later replaces a hidden one still cannot be read.
+        let listing = handled & AccessFs::ReadDir;
+        if sandbox.backend == Backend::Bubblewrap && !listing.is_empty() {
+            return Ok(rules.add_rules(beneath(&[PathBuf::from("/")], listing))?.into());
+        }
+        Ok(rules.into())
+    };
+    let rules: Option<OwnedFd> = create().map_err(|error| SandboxError::Rules(error.to_string()))?;
+    let add = |place: &Place| {
+        let access = if place.is_folder {
+            reading
+        } else {
+            reading & AccessFs::from_file(NEWEST)
+        };
+        let added = rules
+            .as_ref()
+            .map(|rules| sys::landlock_allow(rules, place.as_fd(), access.bits()));
+        added
+            .unwrap_or(Ok(()))
+            .map_err(|error| SandboxError::Rules(error.to_string()))
+    };
+    match opened.and_then(|opened| opened.of(sandbox)) {
+        Some(places) => places.iter().try_for_each(|place| add(place))?,
+        None if hidden.is_empty() => {}
+        None => {
+            let parts = all_but(hidden, &mut Direct);
+            parts
+                .iter()
+                .flat_map(open_entries)
+                .try_for_each(|place| add(&place))?;
+        }
+    }
+    Ok(rules)
+}
 
 /// Returns rules for the paths that exist.
-fn beneath(paths: &[PathBuf], access: BitFlags<AccessFs>) -> impl Iterator<Item = Rule> {
+fn beneath(
+    paths: &[PathBuf],
+    access: BitFlags<AccessFs>,
+) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
     paths.iter().filter_map(move |path| {
         let place = open_place(path).ok()?;
         let kind = fstat(place.as_fd()).ok()?.st_mode & SFlag::S_IFMT.bits();
-        if kind == SFlag::S_IFLNK.bits() {
-            return None;
-        }
-        Some(rule(place, kind == SFlag::S_IFDIR.bits(), access))
+        let access = match SFlag::from_bits_truncate(kind) {
+            SFlag::S_IFLNK => return None,
+            SFlag::S_IFDIR => access,
+            _ => access & AccessFs::from_file(NEWEST),
+        };
+        Some(Ok(PathBeneath::new(place, access)))
     })
 }
 
-/// Returns rules for the readable entries of a folder. They are opened from the folder, because
-/// there are hundreds of them.
-fn entries(part: &PartlyHidden, access: BitFlags<AccessFs>) -> impl Iterator<Item = Rule> {
+/// Opens the readable entries of a folder. They are opened from the folder, because there are
+/// hundreds of them.
+pub(super) fn open_entries(part: &PartlyHidden) -> impl Iterator<Item = Place> {
     let folder = open_place(&part.folder).ok();
-    let open = move |entry: &Entry| {
-        let kind = if entry.is_folder {
-            OFlag::O_DIRECTORY
-        } else {
-            OFlag::empty()
-        };
-        // An entry that has become a link since is not followed: the rule is for the link, and
-        // gives access to nothing.
-        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | kind;
-        let place = openat(folder.as_ref()?, entry.name.as_os_str(), flags, Mode::empty()).ok()?;
-        Some(rule(place, entry.is_folder, access))
-    };
+    let open = move |entry: &Entry| open_entry(folder.as_ref()?, entry).ok();
     part.readable.iter().filter_map(open)
 }
 
-fn rule(place: OwnedFd, is_folder: bool, access: BitFlags<AccessFs>) -> Rule {
-    let access = if is_folder {
-        access
+/// Opens an entry of a folder. An entry that has become a link is not followed: the rule is then for
+/// the link, and gives access to nothing.
+pub(super) fn open_entry(folder: &OwnedFd, entry: &Entry) -> Result<Place, Errno> {
+    let kind = if entry.is_folder {
+        OFlag::O_DIRECTORY
     } else {
-        access & AccessFs::from_file(NEWEST)
+        OFlag::empty()
     };
-    Ok(PathBeneath::new(place, access))
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | kind;
+    Ok(Place {
+        handle: openat(folder, entry.name.as_os_str(), flags, Mode::empty())?,
+        is_folder: entry.is_folder,
+    })
 }
 
 /// Opens a path component by component without following links: a link on the way was created after
 /// the path was resolved. Only devices may be links; no sandboxed process can replace them.
-fn open_place(path: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn open_place(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     if DEVICES.iter().any(|device| path == Path::new(device)) {
         return open(path, flags, Mode::empty());

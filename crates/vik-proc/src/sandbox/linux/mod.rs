@@ -1,7 +1,9 @@
 //! Landlock for files, signals and abstract sockets; seccomp for calls.
 
 mod calls;
+mod changes;
 mod files;
+mod opened;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,6 +12,7 @@ use nix::libc;
 
 use super::{Sandbox, SandboxError};
 use crate::sys::{self, CallFilter};
+pub(crate) use opened::{HiddenList, KeptPlaces, MAX_LIST, OpenedPlaces};
 
 /// The rules that are applied to a child.
 #[derive(Debug)]
@@ -19,9 +22,9 @@ pub(super) struct Walls {
 }
 
 impl Walls {
-    /// Creates the rules of a sandbox on this system, and returns them with its version of
-    /// Landlock.
-    pub(super) fn of(sandbox: &Sandbox) -> Result<(Self, i64), SandboxError> {
+    /// Creates the rules of a sandbox on this system, with the readable places that are open
+    /// already, and returns them with the system's version of Landlock.
+    pub(super) fn of(sandbox: &Sandbox, opened: Option<&OpenedPlaces>) -> Result<(Self, i64), SandboxError> {
         let abi = sys::landlock_abi().map_err(|error| {
             SandboxError::Unsupported(match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => "Landlock is disabled in this kernel",
@@ -29,11 +32,9 @@ impl Walls {
                 _ => "Landlock is not permitted here",
             })
         })?;
-        let files = files::rules(sandbox)
-            .map_err(|error| SandboxError::Rules(error.to_string()))?
-            .ok_or(SandboxError::Unsupported(
-                "unknown version of Landlock in this kernel",
-            ))?;
+        let files = files::rules(sandbox, opened)?.ok_or(SandboxError::Unsupported(
+            "unknown version of Landlock in this kernel",
+        ))?;
         let calls = sandbox.calls.as_ref().map(|calls| calls::filters(calls, abi));
         let calls = calls
             .transpose()
