@@ -232,10 +232,12 @@ pub(crate) fn drop_capabilities() {
     // sys_chroot
     const KEPT: [libc::c_ulong; 10] = [0, 1, 3, 4, 5, 6, 7, 8, 10, 18];
     for capability in 0..64 {
-        if !KEPT.contains(&capability) {
-            // SAFETY: plain numbers; it only takes rights away. It fails for an unprivileged
-            // thread, which has no capabilities anyway.
-            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        // SAFETY: plain numbers; it only takes rights away. It fails for an unprivileged thread,
+        // which has no capabilities anyway, and after the last capability.
+        if !KEPT.contains(&capability)
+            && unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0
+        {
+            return;
         }
     }
 }

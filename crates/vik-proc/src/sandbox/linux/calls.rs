@@ -8,7 +8,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch,
 };
 
-use crate::sandbox::{Calls, Network};
+use crate::sandbox::{Calls, Network, SandboxError};
 use crate::sys::CallFilter;
 
 /// Refused in every sandbox. Calls that affect other processes of the same tree (`ptrace`, signals)
@@ -70,7 +70,19 @@ const ABSENT: &[libc::c_long] = &[
 
 /// The flag of the x32 ABI, in which a 64-bit kernel offers the same calls under other numbers.
 #[cfg(target_arch = "x86_64")]
-const X32: i64 = 0x4000_0000;
+const X32: u32 = 0x4000_0000;
+
+/// Instructions of the kernel's filters.
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+#[cfg(target_arch = "x86_64")]
+const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const JUMP_IF_GREATER: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// How many numbers are tested one after another, after a comparison with the last.
+const CHUNK: usize = 8;
 
 /// The first version of Landlock that covers truncation.
 const TRUNCATE_SINCE: i64 = 3;
@@ -84,7 +96,20 @@ const MAX_SEGMENT: u64 = 4096;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, Error> {
+/// The rules of a sandbox: what fails as not permitted, and what fails as not implemented. A call
+/// with no conditions fails always.
+struct Refused {
+    denied: Rules,
+    absent: Rules,
+}
+
+/// Creates the filter of a sandbox, for this version of Landlock.
+pub(super) fn filter(calls: &Calls, landlock: i64) -> Result<CallFilter, SandboxError> {
+    let refused = refused(calls, landlock).map_err(|error| SandboxError::Rules(error.to_string()))?;
+    program(refused).map(CallFilter::new)
+}
+
+fn refused(calls: &Calls, landlock: i64) -> Result<Refused, Error> {
     let mut denied: Rules = always(NEVER);
     let mut absent: Rules = always(ABSENT);
     denied.insert(libc::SYS_socket, sockets(calls)?);
@@ -108,10 +133,7 @@ pub(super) fn filters(calls: &Calls, landlock: i64) -> Result<Vec<CallFilter>, E
         denied.insert(libc::SYS_open, vec![rule(&[(1, flags.clone(), libc::O_TRUNC)])?]);
         denied.insert(libc::SYS_openat, vec![rule(&[(2, flags, libc::O_TRUNC)])?]);
     }
-    Ok(vec![
-        compile(absent, libc::ENOSYS)?,
-        compile(denied, libc::EPERM)?,
-    ])
+    Ok(Refused { denied, absent })
 }
 
 fn always(calls: &[libc::c_long]) -> Rules {
@@ -155,12 +177,26 @@ fn pairs(calls: &Calls) -> Result<Vec<SeccompRule>, Error> {
     Ok(rules)
 }
 
-/// Returns conditions on the second argument that match every type of socket except these.
-fn types_but(allowed: &[i32]) -> impl Iterator<Item = (u8, Op, i32)> {
-    (0..=TYPE_MASK)
-        .filter_map(|kind| i32::try_from(kind).ok())
-        .filter(|kind| !allowed.contains(kind))
-        .map(|kind| (1, Op::MaskedEq(TYPE_MASK), kind))
+/// Returns conditions on the second argument that together match every type of socket except these.
+/// Each fixes as few bits of the type as possible, so that there are few.
+fn types_but(allowed: &[i32]) -> Vec<(u8, Op, i32)> {
+    let types = || 0..=TYPE_MASK;
+    let is_allowed = |kind: u64| allowed.iter().any(|&allowed| u64::try_from(allowed) == Ok(kind));
+    let mut masks: Vec<u64> = types().collect();
+    masks.sort_by_key(|mask| mask.count_ones());
+    let mut refused: Vec<u64> = types().filter(|&kind| !is_allowed(kind)).collect();
+    let mut conditions = Vec::new();
+    for (mask, value) in masks
+        .iter()
+        .flat_map(|&mask| types().map(move |value| (mask, value)))
+    {
+        let matches = |kind: &u64| kind & mask == value;
+        if refused.iter().any(matches) && !types().filter(matches).any(is_allowed) {
+            refused.retain(|kind| !matches(kind));
+            conditions.extend(i32::try_from(value).map(|value| (1, Op::MaskedEq(mask), value)));
+        }
+    }
+    conditions
 }
 
 /// Returns the rules for System V segments that are refused: large ones, and those with huge pages,
@@ -195,13 +231,32 @@ fn rule(conditions: &[(u8, Op, i32)]) -> Result<SeccompRule, Error> {
     SeccompRule::new(conditions).map_err(Error::Backend)
 }
 
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
-fn compile(mut rules: Rules, errno: i32) -> Result<CallFilter, Error> {
-    #[cfg(target_arch = "x86_64")]
-    rules.extend(rules.clone().into_iter().map(|(call, rules)| (call | X32, rules)));
+/// Makes one program of all rules. Two programs, one for each error, would say the same, but the
+/// kernel would translate both for each agent, and try both with the number of every call.
+///
+/// The library tests one number after another, with five instructions for each. So this code tests
+/// the calls without conditions, before all others.
+fn program(refused: Refused) -> Result<Vec<libc::sock_filter>, SandboxError> {
+    let Refused { denied, absent } = refused;
+    let (always, conditional): (Rules, Rules) = denied.into_iter().partition(|(_, rules)| rules.is_empty());
+    let always = always.into_keys().map(|call| (call, libc::EPERM));
+    let absent = absent.into_keys().map(|call| (call, libc::ENOSYS));
+    let mut always: Vec<(i64, i32)> = always.chain(absent).collect();
+    always.sort_unstable();
+    let mut program = compile(conditional).map_err(|error| SandboxError::Rules(error.to_string()))?;
+    // It starts with a test of the architecture, and then loads the number of the call.
+    let unknown = || SandboxError::Rules("the library makes another form of filters".to_owned());
+    let load = program.iter().position(|one| one.code == LOAD && one.k == 0);
+    let numbers = numbers(&always).ok_or_else(unknown)?;
+    let start = load.ok_or_else(unknown)? + 1;
+    program.splice(start..start, numbers);
+    Ok(program)
+}
+
+fn compile(rules: Rules) -> Result<Vec<libc::sock_filter>, Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::Backend)?;
-    let errno = SeccompAction::Errno(errno.cast_unsigned());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch).map_err(Error::Backend)?;
+    let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch).map_err(Error::Backend)?;
     let program: BpfProgram = filter.try_into().map_err(Error::Backend)?;
     let instruction = |one: seccompiler::sock_filter| libc::sock_filter {
         code: one.code,
@@ -209,5 +264,45 @@ fn compile(mut rules: Rules, errno: i32) -> Result<CallFilter, Error> {
         jf: one.jf,
         k: one.k,
     };
-    Ok(CallFilter::new(program.into_iter().map(instruction).collect()))
+    Ok(program.into_iter().map(instruction).collect())
 }
+
+/// Returns the instructions that refuse the calls of a sorted list, each with its error. Other
+/// numbers reach the end. `None` if the list is too long.
+fn numbers(calls: &[(i64, i32)]) -> Option<Vec<libc::sock_filter>> {
+    let step = |code, k, jt: usize| {
+        let jt = u8::try_from(jt).ok()?;
+        Some(libc::sock_filter { code, jt, jf: 0, k })
+    };
+    let chunks = || calls.chunks(CHUNK);
+    // Each chunk is preceded by a jump over it, and followed by one to the end.
+    let mut left: usize = chunks().map(|chunk| chunk.len() + 2).sum();
+    let mut program = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    program.push(step(AND, !X32, 0)?);
+    for chunk in chunks() {
+        let (last, _) = chunk.last()?;
+        program.push(step(
+            JUMP_IF_GREATER,
+            u32::try_from(*last).ok()?,
+            chunk.len() + 1,
+        )?);
+        left -= 1;
+        for (call, errno) in chunk {
+            left -= 1;
+            let refusal = left + 1 + usize::from(*errno == libc::ENOSYS);
+            program.push(step(JUMP_IF_EQUAL, u32::try_from(*call).ok()?, refusal)?);
+        }
+        left -= 1;
+        program.push(step(JUMP, u32::try_from(left + 3).ok()?, 0)?);
+    }
+    program.push(step(JUMP, 2, 0)?);
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        program.push(step(RETURN, libc::SECCOMP_RET_ERRNO | errno.cast_unsigned(), 0)?);
+    }
+    Some(program)
+}
+
+#[cfg(test)]
+#[path = "calls/tests.rs"]
+mod tests;

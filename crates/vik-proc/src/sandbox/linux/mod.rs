@@ -18,7 +18,7 @@ pub(crate) use opened::{HiddenList, KeptPlaces, MAX_LIST, OpenedPlaces};
 #[derive(Debug)]
 pub(super) struct Walls {
     files: OwnedFd,
-    calls: Vec<CallFilter>,
+    calls: Option<CallFilter>,
 }
 
 impl Walls {
@@ -35,23 +35,17 @@ impl Walls {
         let files = files::rules(sandbox, opened)?.ok_or(SandboxError::Unsupported(
             "unknown version of Landlock in this kernel",
         ))?;
-        let calls = sandbox.calls.as_ref().map(|calls| calls::filters(calls, abi));
-        let calls = calls
-            .transpose()
-            .map_err(|error| SandboxError::Rules(error.to_string()))?
-            .unwrap_or_default();
+        let calls = sandbox.calls.as_ref().map(|calls| calls::filter(calls, abi));
+        let calls = calls.transpose()?;
         Ok((Self { files, calls }, abi))
     }
 
     /// Confines the calling thread. Allocates nothing.
     pub(super) fn enforce(&self) -> io::Result<()> {
-        if !self.calls.is_empty() {
+        if self.calls.is_some() {
             sys::drop_capabilities();
         }
         sys::landlock_restrict(self.files.as_raw_fd())?;
-        for filter in &self.calls {
-            filter.enforce()?;
-        }
-        Ok(())
+        self.calls.as_ref().map_or(Ok(()), CallFilter::enforce)
     }
 }
