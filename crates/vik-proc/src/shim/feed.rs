@@ -16,7 +16,8 @@ use nix::poll::PollFlags;
 
 use crate::sys::{self, Watch};
 
-const CHUNK: usize = 64 * 1024;
+/// The sizes of the first read, which most prompts fit in, and of the largest.
+const CHUNK: (usize, usize) = (4 * 1024, 64 * 1024);
 
 /// The byte that ends a followed file. Neither text nor JSON contains it.
 const END: u8 = 0;
@@ -29,6 +30,8 @@ pub(super) struct StdinFeed {
     pipe: OwnedFd,
     source: File,
     chunk: Vec<u8>,
+    /// The size of the next read.
+    chunk_size: usize,
     written: usize,
     /// Whether the last read found no more data.
     idle: bool,
@@ -71,6 +74,7 @@ impl StdinFeed {
             pipe,
             source,
             chunk: Vec::new(),
+            chunk_size: CHUNK.0,
             written: 0,
             idle: false,
             more,
@@ -117,13 +121,16 @@ impl StdinFeed {
         if matches!(self.more, More::Ended) {
             return false;
         }
-        self.chunk.resize(CHUNK, 0);
+        self.chunk.resize(self.chunk_size, 0);
         // A read error ends the input like its end: the agent gets the data before it.
         let read = self.source.read(&mut self.chunk).unwrap_or_else(|_| {
             self.more = More::None;
             0
         });
         self.chunk.truncate(read);
+        if read == self.chunk_size {
+            self.chunk_size = CHUNK.1;
+        }
         if let More::Added(_) = self.more
             && let Some(end) = self.chunk.iter().position(|&byte| byte == END)
         {
