@@ -25,10 +25,11 @@ impl Capability {
 pub fn capabilities() -> Vec<Capability> {
     use std::{fs, path::Path};
 
-    use crate::{cgroup, reap, sandbox::bubblewrap, sys};
+    use crate::cgroup::{self, OwnGroups};
+    use crate::{reap, sandbox::bubblewrap, sys};
 
     let me = i32::try_from(std::process::id()).unwrap_or(1);
-    let group = cgroup::group_folder();
+    let group = OwnGroups::read().folder();
     let landlock = sys::landlock_abi().ok();
     let bubblewrap = bubblewrap::find();
     vec![
@@ -139,9 +140,9 @@ const LANDLOCK: [(i64, &str); 4] = [
 /// facility that would cover it.
 #[cfg(target_os = "linux")]
 pub fn unenforced_limits() -> Vec<&'static str> {
-    use crate::cgroup;
+    use crate::cgroup::{self, OwnGroups};
 
-    let group = cgroup::group_folder();
+    let group = OwnGroups::read().folder();
     let divided = group.map(|own| cgroup::divisible(&own)).unwrap_or_default();
     let mut gaps = Vec::new();
     if !divided.contains(&"memory") {
@@ -152,7 +153,9 @@ pub fn unenforced_limits() -> Vec<&'static str> {
     gaps.push("disk space held only by descriptors in transit through a socket is not counted");
     gaps.push("files that an agent leaves in /dev/shm are not removed (`sandbox.backend: bubblewrap` has a private /dev/shm)");
     let counts_tasks = divided.contains(&"processes")
-        || cgroup::own_task_group().is_some_and(|own| cgroup::is_writable(&own));
+        || OwnGroups::read()
+            .task_group()
+            .is_some_and(|own| cgroup::is_writable(&own));
     if !counts_tasks && nix::unistd::geteuid().is_root() {
         gaps.push(
             "the process limit of agents that run as root is enforced only by polling (use another user, or cgroup v2 with the pids controller)",

@@ -13,6 +13,7 @@ use std::{fs, io};
 use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::identity::ProcessId;
+use crate::kernel_file;
 use crate::sandbox::{Overrun, SandboxLimits};
 
 /// The prefix of the folder names of these groups.
@@ -27,8 +28,9 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// Creates a group for the tree of this shim, below the group of this process.
-    pub(crate) fn make(shim: ProcessId) -> Option<Self> {
-        let folder = group_folder()
+    pub(crate) fn make(own: &OwnGroups, shim: ProcessId) -> Option<Self> {
+        let folder = own
+            .folder()
             .ok()?
             .join(format!("{PREFIX}{}-{}", shim.pid, shim.start_time));
         fs::create_dir(&folder).ok()?;
@@ -78,7 +80,7 @@ impl Cgroup {
 
     /// Returns whether the kernel limits the tasks of the group.
     pub(crate) fn limits_tasks(&self) -> bool {
-        let limit = fs::read_to_string(self.folder.join("pids.max"));
+        let limit = kernel_file::read_text(self.folder.join("pids.max"));
         limit.is_ok_and(|limit| limit.trim().parse::<u64>().is_ok())
     }
 
@@ -89,7 +91,7 @@ impl Cgroup {
             return false;
         };
         let has = |file: &str| {
-            let controllers = fs::read_to_string(above.join(file)).unwrap_or_default();
+            let controllers = kernel_file::read_text(above.join(file)).unwrap_or_default();
             controllers
                 .split_ascii_whitespace()
                 .any(|entry| entry == controller)
@@ -103,7 +105,7 @@ impl Cgroup {
     /// Returns the limit that the kernel had to enforce.
     pub(crate) fn overrun(&self, limits: SandboxLimits) -> Option<Overrun> {
         let number = |file: &str, key: &str| {
-            let text = fs::read_to_string(self.folder.join(file)).ok()?;
+            let text = kernel_file::read_text(self.folder.join(file)).ok()?;
             let found = text.lines().find_map(|line| line.strip_prefix(key))?;
             found.trim().parse::<u64>().ok()
         };
@@ -122,7 +124,7 @@ impl Cgroup {
 
     /// Returns whether any process is in the group or below it.
     pub(crate) fn is_populated(&self) -> io::Result<bool> {
-        let events = fs::read_to_string(self.folder.join("cgroup.events"))?;
+        let events = kernel_file::read_text(self.folder.join("cgroup.events"))?;
         events
             .lines()
             .find_map(|line| line.strip_prefix("populated "))
@@ -134,7 +136,7 @@ impl Cgroup {
     pub(crate) fn members(&self) -> Vec<ProcessId> {
         let pids = groups(&self.folder, MAX_DEPTH)
             .into_iter()
-            .filter_map(|folder| fs::read_to_string(folder.join("cgroup.procs")).ok());
+            .filter_map(|folder| kernel_file::read_text(folder.join("cgroup.procs")).ok());
         let pids: Vec<i32> = pids
             .flat_map(|list| {
                 list.lines()
@@ -173,70 +175,84 @@ fn groups(folder: &Path, depth: usize) -> Vec<PathBuf> {
     all
 }
 
-/// Returns the folder in which groups can be created, or the reason why there is none. It is the
-/// group of this process; if that is the subgroup of a delegated service, it is the group of the
-/// service, as a group that contains processes divides neither memory nor tasks.
-pub(crate) fn group_folder() -> Result<PathBuf, String> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return Err("this system has no cgroup v2".to_owned());
-    };
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let Some(mount) = mount_of(&mounts) else {
-        return Err("cgroup v2 is not mounted".to_owned());
-    };
-    let own = mount.join(group);
-    if !own.join("cgroup.procs").exists() {
-        return Err("Vik's own cgroup is not visible".to_owned());
-    }
-    if let Some(service) = own
-        .parent()
-        .filter(|above| is_service(above) && is_writable(above))
-    {
-        return Ok(service.to_owned());
-    }
-    // Root can write everywhere, but groups below the top belong to their creator, which is usually
-    // systemd.
-    let is_foreign = geteuid().is_root() && !group.is_empty();
-    if is_foreign || !is_writable(&own) {
-        return Err(format!("{} is not delegated to this user", own.display()));
-    }
-    Ok(own)
+/// The groups of this process, and where they are mounted.
+#[derive(Debug)]
+pub(crate) struct OwnGroups {
+    groups: String,
+    mounts: Vec<u8>,
 }
 
-/// Returns the groups of this process, of both versions, that limit tasks. Groups without a limit
-/// of their own are omitted.
-pub(crate) fn task_limits() -> Vec<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let limits = groups.lines().filter_map(|line| {
-        let (_, fields) = line.split_once(':')?;
-        let (controllers, group) = fields.split_once(':')?;
-        let is_pids = controllers.split(',').any(|controller| controller == "pids");
-        (is_pids || controllers.is_empty()).then(|| folders_of(&mounts, is_pids, group))
-    });
-    limits
-        .flatten()
-        .filter(|folder| {
-            let limit = fs::read_to_string(folder.join("pids.max"));
-            limit.is_ok_and(|limit| limit.trim().parse::<u64>().is_ok())
-        })
-        .collect()
-}
+impl OwnGroups {
+    pub(crate) fn read() -> Self {
+        Self {
+            groups: kernel_file::read_text("/proc/self/cgroup").unwrap_or_default(),
+            mounts: kernel_file::read("/proc/self/mountinfo").unwrap_or_default(),
+        }
+    }
 
-/// Returns the group of version 1 that counts the tasks of this process, if that version counts
-/// tasks.
-pub(crate) fn own_task_group() -> Option<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let group = groups.lines().find_map(|line| {
-        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
-        controllers
-            .split(',')
-            .any(|controller| controller == "pids")
-            .then_some(group)
-    });
-    folders_of(&mounts, true, group?).into_iter().next()
+    /// Returns the folder in which groups can be created, or the reason why there is none. It is
+    /// the group of this process; if that is the subgroup of a delegated service, it is the group
+    /// of the service, as a group that contains processes divides neither memory nor tasks.
+    pub(crate) fn folder(&self) -> Result<PathBuf, String> {
+        let Some(group) = self.groups.lines().find_map(|line| line.strip_prefix("0::/")) else {
+            return Err("this system has no cgroup v2".to_owned());
+        };
+        let Some(mount) = mount_of(&self.mounts) else {
+            return Err("cgroup v2 is not mounted".to_owned());
+        };
+        let own = mount.join(group);
+        if !own.join("cgroup.procs").exists() {
+            return Err("Vik's own cgroup is not visible".to_owned());
+        }
+        if let Some(service) = own
+            .parent()
+            .filter(|above| is_service(above) && is_writable(above))
+        {
+            return Ok(service.to_owned());
+        }
+        // Root can write everywhere, but groups below the top belong to their creator, which is
+        // usually systemd.
+        let is_foreign = geteuid().is_root() && !group.is_empty();
+        if is_foreign || !is_writable(&own) {
+            return Err(format!("{} is not delegated to this user", own.display()));
+        }
+        Ok(own)
+    }
+
+    /// Returns the groups of this process, of both versions, that limit tasks. Groups without a
+    /// limit of their own are omitted.
+    pub(crate) fn task_limits(&self) -> Vec<PathBuf> {
+        let limits = self.groups.lines().filter_map(|line| {
+            let (_, fields) = line.split_once(':')?;
+            let (controllers, group) = fields.split_once(':')?;
+            let is_pids = controllers.split(',').any(|controller| controller == "pids");
+            (is_pids || controllers.is_empty()).then(|| folders_of(self.mounts(), is_pids, group))
+        });
+        limits
+            .flatten()
+            .filter(|folder| {
+                let limit = kernel_file::read_text(folder.join("pids.max"));
+                limit.is_ok_and(|limit| limit.trim().parse::<u64>().is_ok())
+            })
+            .collect()
+    }
+
+    /// Returns the group of version 1 that counts the tasks of this process, if that version counts
+    /// tasks.
+    pub(crate) fn task_group(&self) -> Option<PathBuf> {
+        let group = self.groups.lines().find_map(|line| {
+            let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+            controllers
+                .split(',')
+                .any(|controller| controller == "pids")
+                .then_some(group)
+        });
+        folders_of(self.mounts(), true, group?).into_iter().next()
+    }
+
+    fn mounts(&self) -> &str {
+        std::str::from_utf8(&self.mounts).unwrap_or_default()
+    }
 }
 
 /// Returns the folder of a group and the folders above it, as far as they are visible here: in the
@@ -267,7 +283,7 @@ fn folders_of(mounts: &str, version_1: bool, group: &str) -> Vec<PathBuf> {
 /// that contains processes divides nothing, except the topmost group, which is the one without an
 /// events file.
 pub(crate) fn divisible(place: &Path) -> Vec<&'static str> {
-    let read = |file: &str| fs::read_to_string(place.join(file)).unwrap_or_default();
+    let read = |file: &str| kernel_file::read_text(place.join(file)).unwrap_or_default();
     let (available, divided) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
     let is_free = read("cgroup.procs").trim().is_empty() || !place.join("cgroup.events").exists();
     let has = |text: &str, name: &str| text.split_ascii_whitespace().any(|entry| entry == name);

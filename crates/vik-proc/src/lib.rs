@@ -25,6 +25,8 @@ mod cgroup;
 mod direct;
 mod heap;
 pub mod identity;
+#[expect(clippy::disallowed_methods, reason = "reads files of the kernel")]
+mod kernel_file;
 #[expect(clippy::disallowed_methods, reason = "opens files of Vik's own")]
 mod lock;
 mod os_text;

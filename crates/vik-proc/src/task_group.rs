@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::cgroup;
+use crate::cgroup::{self, OwnGroups};
 use crate::identity::ProcessId;
+use crate::kernel_file;
 
 /// The group of one tree.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ pub(crate) struct TaskGroup {
 impl TaskGroup {
     /// Creates the group of this shim's tree below the group of this process; `None` where that is
     /// not permitted.
-    pub(crate) fn create(shim: ProcessId, limit: u64) -> Option<Self> {
-        let folder = folder_of(shim)?;
+    pub(crate) fn create(own: &OwnGroups, shim: ProcessId, limit: u64) -> Option<Self> {
+        let folder = folder_of(own, shim)?;
         fs::create_dir(&folder).ok()?;
         let group = Self { folder, limit };
         if fs::write(group.folder.join("pids.max"), limit.to_string()).is_ok() {
@@ -39,7 +40,7 @@ impl TaskGroup {
 
     /// Returns the limit, once the kernel has refused more tasks.
     pub(crate) fn reached(&self) -> Option<u64> {
-        let events = fs::read_to_string(self.folder.join("pids.events")).ok()?;
+        let events = kernel_file::read_text(self.folder.join("pids.events")).ok()?;
         let refused: u64 = events.trim().strip_prefix("max ")?.parse().ok()?;
         (refused > 0).then_some(self.limit)
     }
@@ -52,7 +53,7 @@ impl TaskGroup {
 
 /// Removes the empty group that a lost shim has left.
 pub(crate) fn remove_of(shim: ProcessId) {
-    if let Some(folder) = folder_of(shim) {
+    if let Some(folder) = folder_of(&OwnGroups::read(), shim) {
         remove(&folder);
     }
 }
@@ -61,9 +62,9 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-fn folder_of(shim: ProcessId) -> Option<PathBuf> {
-    let own = cgroup::own_task_group()?;
-    Some(own.join(format!("{}{}-{}", cgroup::PREFIX, shim.pid, shim.start_time)))
+fn folder_of(own: &OwnGroups, shim: ProcessId) -> Option<PathBuf> {
+    let above = own.task_group()?;
+    Some(above.join(format!("{}{}-{}", cgroup::PREFIX, shim.pid, shim.start_time)))
 }
 
 #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
             pid: ProcessId::current().pid,
             start_time: u64::MAX - 2,
         };
-        let Some(group) = TaskGroup::create(id, 8) else {
+        let Some(group) = TaskGroup::create(&OwnGroups::read(), id, 8) else {
             return;
         };
         assert_eq!(group.reached(), None);

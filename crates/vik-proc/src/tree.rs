@@ -60,25 +60,30 @@ pub(crate) enum Found<'a> {
 /// `false`.
 pub(crate) fn each_descendant(roots: &[i32], mut visit: impl FnMut(Found<'_>) -> bool) {
     // The kernel keeps these lists for all processes or for none.
-    if walk(roots, sys::children, &mut visit).is_none() {
+    let children = |pid, has_one_thread| match has_one_thread {
+        true => sys::children_of_thread(pid),
+        false => sys::children(pid),
+    };
+    if walk(roots, children, &mut visit).is_none() {
         let table = parents_table();
         walk(
             roots,
-            |pid| Some(table.get(&pid).cloned().unwrap_or_default()),
+            |pid, _| Some(table.get(&pid).cloned().unwrap_or_default()),
             &mut visit,
         );
     }
 }
 
+/// `children` gets a process, and whether it has one thread only.
 fn walk(
     roots: &[i32],
-    children: impl Fn(i32) -> Option<Vec<i32>>,
+    children: impl Fn(i32, bool) -> Option<Vec<i32>>,
     visit: &mut impl FnMut(Found<'_>) -> bool,
 ) -> Option<()> {
     let mut seen: HashSet<i32> = roots.iter().copied().collect();
-    let mut queue = roots.to_vec();
-    while let Some(parent) = queue.pop() {
-        let mut children = children(parent)?;
+    let mut queue: Vec<(i32, bool)> = roots.iter().map(|root| (*root, false)).collect();
+    while let Some((parent, has_one_thread)) = queue.pop() {
+        let mut children = children(parent, has_one_thread)?;
         children.retain(|pid| seen.insert(*pid));
         if !visit(Found::Children(children.len())) {
             return Some(());
@@ -90,7 +95,7 @@ fn walk(
             }
             // A zombie has no children any more.
             if !stat.dead {
-                queue.push(pid);
+                queue.push((pid, stat.threads == 1));
             }
         }
     }

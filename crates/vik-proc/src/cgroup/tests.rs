@@ -142,7 +142,7 @@ fn process_limit_is_enforced_by_the_kernel() {
         processes: Some(1),
         ..SandboxLimits::default()
     };
-    let made = Cgroup::make(id).inspect(|group| group.limit(limits, u64::MAX));
+    let made = Cgroup::make(&OwnGroups::read(), id).inspect(|group| group.limit(limits, u64::MAX));
     let limited = made
         .clone()
         .filter(|group| group.folder.join("pids.max").exists());
@@ -189,7 +189,9 @@ fn kill_ends_a_group_with_its_subgroups() {
         pid: ProcessId::current().pid,
         start_time: u64::MAX,
     };
-    let Some(group) = Cgroup::make(id) else { return };
+    let Some(group) = Cgroup::make(&OwnGroups::read(), id) else {
+        return;
+    };
     assert_eq!(Cgroup::at(group.folder()), Some(group.clone()));
     assert!(!group.is_populated().unwrap());
     let inner = group.folder().join("inner");

@@ -25,11 +25,11 @@ pub(super) struct CensusWriter {
 }
 
 impl CensusWriter {
-    /// Creates a writer for a census that contains the shim.
-    pub(super) fn create(path: PathBuf) -> Self {
+    /// Creates a writer for a census that contains this shim.
+    pub(super) fn create(path: PathBuf, shim: ProcessId) -> Self {
         let census = Census {
             boot_id: boot_id(),
-            shim: Some(ProcessId::current()),
+            shim: Some(shim),
             ..Census::default()
         };
         Self {

@@ -18,6 +18,7 @@ use nix::unistd::geteuid;
 
 use super::disk::{LAG, is_new, taken_by};
 use crate::identity::ProcessId;
+use crate::kernel_file;
 use crate::sandbox::Overrun;
 use crate::sys;
 
@@ -110,7 +111,7 @@ impl SharedMemory {
 
 /// Returns the memory of this machine that files hold, in bytes.
 fn machine_total() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let text = kernel_file::read_text("/proc/meminfo").unwrap_or_default();
     ["Shmem:", "Hugetlb:"].iter().map(|key| kib(&text, key)).sum()
 }
 
@@ -148,7 +149,7 @@ impl Count {
     fn used(&mut self, members: &[ProcessId], private: &[PathBuf], grown: u64) -> u64 {
         let (mut own, mut shared) = (0_u64, 0_u64);
         for member in members {
-            let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", member.pid));
+            let rollup = kernel_file::read_text(format!("/proc/{}/smaps_rollup", member.pid));
             let (all, of_files) = match rollup {
                 Ok(rollup) => (kib(&rollup, "Pss:"), kib(&rollup, "Pss_Shmem:")),
                 Err(_) => (sys::resident_bytes(member.pid), 0),
@@ -225,7 +226,7 @@ impl Count {
     /// Counts files that are mapped and not open. Only a privileged process can examine them; for
     /// any other the mapped length counts.
     fn mappings(&mut self, pid: i32) {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = kernel_file::read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
         let mut sizes: HashMap<u64, u64> = HashMap::new();
         for line in maps.lines().filter(|line| is_memory_file(line)) {
             let mut fields = line.split_ascii_whitespace();
@@ -289,7 +290,7 @@ fn used_by_others(members: &[ProcessId]) -> HashSet<u64> {
                 used.extend(fs::metadata(file.path()).ok().map(|facts| facts.ino()));
             }
         }
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = kernel_file::read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
         for line in maps.lines().filter(|line| line.contains(SHARED)) {
             used.extend(
                 line.split_ascii_whitespace()

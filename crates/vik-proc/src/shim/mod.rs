@@ -57,7 +57,7 @@ use self::ladder::{Phase, Step};
 use self::launch::{Bounds, Evidence};
 use self::lifeline::Lifeline;
 use self::tasks::Tasks;
-use crate::cgroup::Cgroup;
+use crate::cgroup::{Cgroup, OwnGroups};
 use crate::identity::ProcessId;
 use crate::sandbox::{OpenedPlaces, Overrun};
 use crate::spec::{Cause, ShimSpec, SpawnFailure, Status};
@@ -110,8 +110,9 @@ pub fn main() -> ExitCode {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return ExitCode::SUCCESS,
         Err(error) => return refuse(&format!("cannot read the command to start: {error}")),
     };
-    let mut shim = Shim::new(spec, status, lifeline, signals, subreaper);
-    shim.start(opened);
+    let own = OwnGroups::read();
+    let mut shim = Shim::new(spec, &own, status, lifeline, signals, subreaper);
+    shim.start(&own, opened);
     shim.run();
     ExitCode::SUCCESS
 }
@@ -180,7 +181,14 @@ struct Shim {
 }
 
 impl Shim {
-    fn new(spec: ShimSpec, status: OwnedFd, lifeline: Lifeline, signals: OwnedFd, subreaper: bool) -> Self {
+    fn new(
+        spec: ShimSpec,
+        own: &OwnGroups,
+        status: OwnedFd,
+        lifeline: Lifeline,
+        signals: OwnedFd,
+        subreaper: bool,
+    ) -> Self {
         Self {
             spec,
             status,
@@ -210,7 +218,7 @@ impl Shim {
             survey_pause: Duration::ZERO,
             surveyed_tasks: 0,
             lost_at_survey: 0,
-            tasks: Tasks::watch(),
+            tasks: Tasks::watch(own),
             task_group: None,
             kernel_limits_tasks: false,
             unreaped: false,
@@ -222,11 +230,12 @@ impl Shim {
         }
     }
 
-    fn start(&mut self, opened: Option<OpenedPlaces>) {
+    fn start(&mut self, own: &OwnGroups, opened: Option<OpenedPlaces>) {
+        let me = ProcessId::current();
         if let Some(path) = self.spec.census.clone() {
-            let mut roll = CensusWriter::create(path);
+            let mut roll = CensusWriter::create(path, me);
             // A later daemon finds the cgroup only through a census.
-            self.cgroup = Cgroup::make(ProcessId::current());
+            self.cgroup = Cgroup::make(own, me);
             if let (Some(cgroup), Some(sandbox)) = (&self.cgroup, &self.spec.sandbox) {
                 cgroup.limit(sandbox.limits, self.tasks.limit());
             }
@@ -243,7 +252,7 @@ impl Shim {
         }
         self.start_disk_watch();
         let allowed = self.tasks.limit().min(self.limits().tasks());
-        self.task_group = TaskGroup::create(ProcessId::current(), allowed);
+        self.task_group = TaskGroup::create(own, me, allowed);
         let group = self.task_group.as_ref();
         let bounds = Bounds {
             cgroup: self.cgroup.as_ref().and_then(|cgroup| cgroup.open().ok()),

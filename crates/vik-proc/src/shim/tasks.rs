@@ -4,13 +4,15 @@
 //! always start processes. Reading how many are free is cheap; the tree is counted only when many
 //! are gone.
 
-use std::fs::{self, File};
+use std::cell::OnceCell;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::cgroup;
+use crate::cgroup::OwnGroups;
+use crate::kernel_file;
 
 /// The time between two counts for each free task, divided by the number of CPUs: a fork bomb
 /// cannot create half of the free tasks in that time. A task without memory of its own takes 20 to
@@ -29,7 +31,8 @@ pub(super) struct Tasks {
     /// `/proc/loadavg`, kept open: it is read several times a second for as long as the agent runs.
     load: Option<File>,
     free_at_start: u64,
-    pause: Duration,
+    /// The time between two counts; it is not known before it is needed.
+    pause: OnceCell<Duration>,
 }
 
 /// One limit, and where its use is read.
@@ -44,7 +47,13 @@ impl Bound {
         let (limit, used) = match self {
             Self::Machine { limit } => (*limit, tasks_of_machine(load?)?),
             Self::Cgroup { folder } => {
-                let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse().ok();
+                let number = |name: &str| {
+                    kernel_file::read_text(folder.join(name))
+                        .ok()?
+                        .trim()
+                        .parse()
+                        .ok()
+                };
                 (number("pids.max")?, number("pids.current")?)
             }
         };
@@ -54,9 +63,9 @@ impl Bound {
 
 impl Tasks {
     /// Starts to watch the tasks. The number that is free now determines the limit of the tree.
-    pub(super) fn watch() -> Self {
+    pub(super) fn watch(own: &OwnGroups) -> Self {
         let machine = limit_of_machine().map(|limit| Bound::Machine { limit });
-        let groups = cgroup::task_limits().into_iter();
+        let groups = own.task_limits().into_iter();
         let mut tasks = Self {
             bounds: machine
                 .into_iter()
@@ -64,11 +73,9 @@ impl Tasks {
                 .collect(),
             load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
-            pause: MAX_PAUSE,
+            pause: OnceCell::new(),
         };
         tasks.free_at_start = tasks.free();
-        let cpus = available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
-        tasks.pause = pause(tasks.free_at_start, cpus);
         tasks
     }
 
@@ -100,7 +107,11 @@ impl Tasks {
 
     /// Returns the wait before the next check.
     pub(super) fn pause(&self) -> Duration {
-        self.pause
+        *self.pause.get_or_init(|| {
+            let cpus =
+                available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
+            pause(self.free_at_start, cpus)
+        })
     }
 }
 
@@ -116,7 +127,7 @@ const MIN_LIMIT: u64 = 64;
 
 /// Returns how many tasks this kernel allows; `None` where that cannot be read.
 fn limit_of_machine() -> Option<u64> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let number = |path: &str| kernel_file::read_text(path).ok()?.trim().parse::<u64>().ok();
     let limits = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"];
     limits.into_iter().filter_map(number).min()
 }
@@ -132,6 +143,8 @@ fn tasks_of_machine(load: &File) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -147,7 +160,7 @@ mod tests {
             bounds: vec![Bound::Machine { limit: u64::MAX }, group],
             load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
-            pause: MAX_PAUSE,
+            pause: OnceCell::new(),
         };
         tasks.free_at_start = tasks.free();
         assert_eq!((tasks.free_at_start, tasks.limit(), tasks.lost()), (800, 400, 0));
@@ -168,7 +181,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn task_bound_of_this_system_is_found() {
-        let tasks = Tasks::watch();
+        let tasks = Tasks::watch(&OwnGroups::read());
         assert!(tasks.free_at_start > 0 && tasks.free_at_start < u64::MAX);
     }
 }

@@ -12,10 +12,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Stat;
+use crate::kernel_file;
 
 /// Returns the facts about one process, or `None` if it does not exist.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(pid, &kernel_file::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Parses `/proc/PID/stat`. The name in the second field may contain anything, parentheses and
@@ -78,28 +79,34 @@ pub(crate) fn all_pids() -> Vec<i32> {
 /// nothing is left.
 pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
-    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
-        Ok(tasks) => tasks,
-        // The process has ended, and its children have another parent.
-        Err(_) => return Some(children),
-    };
+    // If the process has ended, its children have another parent.
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     for task in tasks.flatten() {
-        match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => children.extend(
-                list.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<i32>().ok()),
-            ),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && task.path().exists() => return None,
-            Err(_) => {}
-        }
+        children.extend(children_of_task(&task.path())?);
     }
     Some(children)
+}
+
+/// Returns the children of a process with one thread, like [`children`].
+pub(crate) fn children_of_thread(pid: i32) -> Option<Vec<i32>> {
+    children_of_task(Path::new(&format!("/proc/{pid}/task/{pid}")))
+}
+
+fn children_of_task(task: &Path) -> Option<Vec<i32>> {
+    match kernel_file::read_text(task.join("children")) {
+        Ok(list) => {
+            let pids = list.split_ascii_whitespace();
+            Some(pids.filter_map(|pid| pid.parse().ok()).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && task.exists() => None,
+        Err(_) => Some(Vec::new()),
+    }
 }
 
 /// Returns the pids of a process in all its PID namespaces, starting with the namespace of this
 /// process.
 pub(crate) fn pids_within(pid: i32) -> Vec<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = kernel_file::read_text(format!("/proc/{pid}/status")).unwrap_or_default();
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let pids = pids.unwrap_or_default().split_ascii_whitespace();
     pids.filter_map(|pid| pid.parse().ok()).collect()
@@ -107,16 +114,16 @@ pub(crate) fn pids_within(pid: i32) -> Vec<i32> {
 
 /// Returns the name of a process, which the process can change.
 pub(crate) fn name(pid: i32) -> String {
-    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = kernel_file::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
 /// Returns the environment that a process was started with. For a shim, whose environment only a
 /// privileged process may read ([`crate::set_non_dumpable`]), it returns the arguments.
 fn tokens(pid: i32) -> Vec<u8> {
-    match fs::read(format!("/proc/{pid}/environ")) {
+    match kernel_file::read(format!("/proc/{pid}/environ")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && name(pid) == super::SHIM_NAME => {
-            fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
+            kernel_file::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
         }
         environment => environment.unwrap_or_default(),
     }
@@ -140,7 +147,7 @@ pub(crate) fn mark_value(pid: i32, name: &str) -> Option<String> {
 }
 
 pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+    kernel_file::read_text("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
         .unwrap_or_default()
 }
@@ -205,7 +212,7 @@ pub(crate) fn cloexec_from_3() {
 /// Returns the resident memory of a process in bytes, including shared pages; 0 if the process has
 /// ended.
 pub(crate) fn resident_bytes(pid: i32) -> u64 {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let statm = kernel_file::read_text(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = statm
         .split_ascii_whitespace()
         .nth(1)
@@ -218,7 +225,7 @@ pub(crate) fn resident_bytes(pid: i32) -> u64 {
 /// Returns the memory of a process in bytes, with its share of shared pages. The kernel walks the
 /// page tables for it.
 pub(crate) fn own_bytes(pid: i32) -> u64 {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let rollup = kernel_file::read_text(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let kib = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kib = kib.and_then(|number| number.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
     kib.map_or_else(|| resident_bytes(pid), |kib| kib.saturating_mul(1024))
@@ -363,6 +370,30 @@ pub(crate) fn occupy_below(end: RawFd) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Opens a handle for a file or folder whose path contains no links.
+#[allow(unsafe_code)]
+pub(crate) fn open_without_links(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: plain data, for which zero means: not used; the path ends with a NUL.
+    let fd = unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+        how.resolve = libc::RESOLVE_NO_SYMLINKS;
+        let size = size_of_val(&how);
+        libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw const how,
+            size,
+        )
+    };
+    match RawFd::try_from(fd) {
+        Ok(fd) if fd >= 0 => super::owned(fd),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns whether the names in a folder are encrypted.

@@ -66,6 +66,11 @@ pub(crate) fn children(_pid: i32) -> Option<Vec<i32>> {
     None
 }
 
+/// Returns `None`: macOS does not keep such lists.
+pub(crate) fn children_of_thread(_pid: i32) -> Option<Vec<i32>> {
+    None
+}
+
 /// Returns `false`: macOS does not provide it.
 pub(crate) fn environment_holds(_pid: i32, _entry: &[u8]) -> bool {
     false

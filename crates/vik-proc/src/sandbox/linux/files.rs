@@ -43,6 +43,8 @@ pub(super) fn rules(
         Reads::AllBut { hidden, shown } => (writing | reading, &hidden[..], &shown[..]),
         Reads::Only(paths) => (writing | reading, &[][..], &paths[..]),
     };
+    // The rules for writing include reading.
+    let shown = shown.iter().filter(|path| !sandbox.write.contains(path));
     let create = || -> Result<_, RulesetError> {
         let mut ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
@@ -53,7 +55,7 @@ pub(super) fn rules(
         let rules = ruleset
             .create()?
             .add_rules(beneath(&sandbox.write, handled))?
-            .add_rules(beneath(shown, handled & reading))?;
+            .add_rules(beneath(shown.clone(), handled & reading))?;
         // Within namespaces, mounts cover the hidden places, so that folders can be listed. A file
         // that later replaces a hidden one still cannot be read.
         let listing = handled & AccessFs::ReadDir;
@@ -91,11 +93,11 @@ pub(super) fn rules(
 }
 
 /// Returns rules for the paths that exist.
-fn beneath(
-    paths: &[PathBuf],
+fn beneath<'a>(
+    paths: impl IntoIterator<Item = &'a PathBuf>,
     access: BitFlags<AccessFs>,
 ) -> impl Iterator<Item = Result<PathBeneath<OwnedFd>, RulesetError>> {
-    paths.iter().filter_map(move |path| {
+    paths.into_iter().filter_map(move |path| {
         let place = open_place(path).ok()?;
         let kind = fstat(place.as_fd()).ok()?.st_mode & SFlag::S_IFMT.bits();
         let access = match SFlag::from_bits_truncate(kind) {
@@ -130,12 +132,17 @@ pub(super) fn open_entry(folder: &OwnedFd, entry: &Entry) -> Result<Place, Errno
     })
 }
 
-/// Opens a path component by component without following links: a link on the way was created after
-/// the path was resolved. Only devices may be links; no sandboxed process can replace them.
+/// Opens a path without following links, component by component where the kernel does not offer
+/// that: a link on the way was created after the path was resolved. Only devices may be links; no
+/// sandboxed process can replace them.
 pub(super) fn open_place(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     if DEVICES.iter().any(|device| path == Path::new(device)) {
         return open(path, flags, Mode::empty());
+    }
+    let is_plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    if let Some(place) = is_plain.then(|| sys::open_without_links(path).ok()).flatten() {
+        return Ok(place);
     }
     let mut place = open("/", flags | OFlag::O_DIRECTORY, Mode::empty())?;
     let mut parts = path.components().peekable();
