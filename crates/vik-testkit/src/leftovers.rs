@@ -1,5 +1,6 @@
 //! Finds the processes that a test left behind, even hidden ones.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
@@ -53,7 +54,7 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
     } else if std::fs::read_dir(proc.join("fd"))
         .ok()?
         .flatten()
-        .any(|fd| below_root(&fd.path()))
+        .any(|fd| below_root(&fd.path()) && gives_access(&proc, &fd.file_name()))
     {
         "fd"
     } else {
@@ -68,6 +69,16 @@ fn belongs(pid: i32, root: &Path, mark: &str) -> Option<Leftover> {
         command: command_line.trim().chars().take(200).collect(),
         found_by,
     })
+}
+
+/// Returns whether a descriptor gives access to the content of its file. The template of shims of
+/// another test may keep handles (`O_PATH`) of the folders of all tests.
+fn gives_access(proc: &Path, fd: &OsStr) -> bool {
+    const PATH_ONLY: u32 = 0o10_000_000;
+    let info = std::fs::read_to_string(proc.join("fdinfo").join(fd)).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| flags & PATH_ONLY == 0)
 }
 
 /// Returns whether a process exists and is not a zombie.
