@@ -66,6 +66,9 @@ impl<'a> AllowedPaths<'a> {
     /// # Errors
     /// The same as [`Self::follow`], and when a place is itself hidden.
     pub(super) fn write(&self, read: &[PathBuf], hidden: &[PathBuf]) -> Result<Vec<PathBuf>, ConfineError> {
+        if self.policy.write.is_empty() {
+            return Ok(Vec::new());
+        }
         let hidden = vik_proc::hidden_places(hidden);
         let mut open = Vec::new();
         for path in &self.policy.write {
