@@ -45,7 +45,7 @@ impl Codex {
 
     fn parsed<'a>(&mut self, line: &'a str, parsed: Line<'a>, sink: &mut Sink<'_>) {
         match (parsed.kind.as_str(), parsed.item) {
-            ("item.completed", Some(item)) => self.item_completed(line, item, sink),
+            ("item.completed", Some(item)) => self.item_completed(line, *item, sink),
             ("item.started", Some(item)) => self.item_started(line, &item, sink),
             ("thread.started", _) => self.on_thread_started(parsed.thread_id.map(|id| id.0), sink),
             ("turn.started", _) => {

@@ -11,7 +11,8 @@ use crate::wire::{Text, TokenCounts};
 pub(super) struct Line<'a> {
     #[serde(rename = "type")]
     pub(super) kind: Text<'a>,
-    pub(super) item: Option<Item<'a>>,
+    /// Boxed, because it is large and a line is moved several times while it is decoded.
+    pub(super) item: Option<Box<Item<'a>>>,
     pub(super) thread_id: Option<Text<'a>>,
     pub(super) message: Option<Text<'a>>,
     pub(super) error: Option<&'a RawValue>,
