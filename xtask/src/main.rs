@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Task::Web(args) => web::run(&args),
         Task::WholeRun(args) => whole_run::run(&args),
     };
-    bench::scene::remove_finished();
+    bench::scene::remove_folders();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -89,7 +89,7 @@ impl Setting {
 /// A running daemon in its scenario.
 pub struct Scene {
     program: PathBuf,
-    folder: TempDir,
+    folder: PathBuf,
     daemon: Child,
     started: Instant,
     started_unix: Duration,
@@ -100,12 +100,8 @@ pub struct Scene {
 impl Scene {
     /// Creates the scenario and starts the daemon.
     pub fn start(subject: &Subject, helper: &Path, setting: &Setting) -> TaskResult<Self> {
-        // A short path, because the names of sockets are short.
-        let folder = tempfile::Builder::new()
-            .prefix("vb")
-            .tempdir()
-            .map_err(|error| format!("cannot create a folder: {error}"))?;
-        let root = folder.path();
+        let folder = new_folder().map_err(|error| format!("cannot create a folder: {error}"))?;
+        let root = folder.as_path();
         for part in ["bin", "daemon", "marks", "home", "state"] {
             std::fs::create_dir(root.join(part))
                 .map_err(|error| format!("cannot create a folder: {error}"))?;
@@ -238,7 +234,7 @@ impl Scene {
     }
 
     pub fn root(&self) -> &Path {
-        self.folder.path()
+        &self.folder
     }
 
     /// Returns a command of the daemon's program in the environment of the scenario.
@@ -385,7 +381,7 @@ impl Scene {
             while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
                 waitpid(None, Some(WaitPidFlag::WNOHANG))
             {}
-            let left = sample::processes_below(self.folder.path());
+            let left = sample::processes_below(&self.folder);
             if left.is_empty() || Instant::now() > deadline {
                 return;
             }
@@ -401,7 +397,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         self.end();
         // Only the space of large files is freed now.
-        for path in sample::files_below(self.folder.path(), "") {
+        for path in sample::files_below(&self.folder, "") {
             let is_large = path
                 .symlink_metadata()
                 .is_ok_and(|facts| facts.len() > LARGE_FILE);
@@ -409,26 +405,40 @@ impl Drop for Scene {
                 let _ = file.set_len(0);
             }
         }
-        self.folder.disable_cleanup(true);
-        finished().push(self.folder.path().to_owned());
     }
 }
 
-/// The folders of ended scenes. They are removed after the last one: an ext4 without a journal does
-/// not use a freed inode for minutes, and searches for another past all of those, so that the
-/// removal of one scene would slow down the next.
-static FINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The folder of all scenes. It is removed after the last one: an ext4 without a journal does not
+/// use a freed inode for minutes, and searches for another past all of those, so that the removal
+/// of one scene would slow down the next.
+static FOLDER: Mutex<Option<TempDir>> = Mutex::new(None);
 
-fn finished() -> MutexGuard<'static, Vec<PathBuf>> {
-    FINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+/// Creates the folder of a scene. Its path is short, because the names of sockets are short.
+fn new_folder() -> std::io::Result<PathBuf> {
+    let mut all = FOLDER.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = match &mut *all {
+        Some(all) => all,
+        none => {
+            let all = tempfile::Builder::new().prefix("vb").tempdir()?;
+            // An ext4 then places each folder below it in a part of the disk with few folders, away
+            // from the inodes that something else has freed. Others do not know the attribute.
+            let _ = Command::new("chattr")
+                .arg("+T")
+                .arg(all.path())
+                .stderr(Stdio::null())
+                .status();
+            none.insert(all)
+        }
+    };
+    let folder = tempfile::Builder::new().prefix("").tempdir_in(all.path())?;
+    Ok(folder.keep())
 }
 
-/// Removes the folders of all ended scenes.
-pub fn remove_finished() {
-    for folder in finished().drain(..) {
-        if let Err(error) = std::fs::remove_dir_all(&folder) {
-            eprintln!("cannot remove {}: {error}", folder.display());
-        }
+/// Removes the folders of all scenes.
+pub fn remove_folders() {
+    let all = FOLDER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(Err(error)) = all.map(TempDir::close) {
+        eprintln!("cannot remove the folders of the benchmark: {error}");
     }
 }
 
