@@ -18,7 +18,7 @@ use vik_core::scheduler::{Filter, Input, Scheduler};
 use vik_core::time::{Mono, Now};
 use vik_core::workflow::Workflow;
 use vik_session::attempt::{AttemptHandle, KeptOutput, OutputReader};
-use vik_store::SessionLog;
+use vik_session_log::SessionLog;
 use vik_workflow::WorkflowFile;
 use vik_workflow_reader::load;
 

@@ -9,7 +9,8 @@ use vik_core::event::Event;
 use vik_core::limits::Spend;
 use vik_core::outcome::Outcome;
 use vik_session::host::millis;
-use vik_store::{AttemptRecord, History, PastAttempt, SessionLog, StoreError};
+use vik_session_log::SessionLog;
+use vik_store::{AttemptRecord, History, PastAttempt, StoreError};
 
 /// Ends the logs of attempts that started before `boot` and whose daemon died: `ended` is the last
 /// line of every log. Attempts that are recovered are left out. Returns the number of ended logs.

@@ -20,14 +20,16 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+    /// Returns the error for a path that cannot be written.
+    pub fn write(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Write {
             path: path.to_owned(),
             source,
         }
     }
 
-    pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+    /// Returns the error for a path that cannot be read.
+    pub fn read(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Read {
             path: path.to_owned(),
             source,

@@ -45,7 +45,7 @@ pub(crate) fn before_commit() -> rusqlite::Result<()> {
 }
 
 /// Returns the planned fault of a write. Called before each write to a journal or a session log.
-pub(crate) fn before_write() -> std::io::Result<()> {
+pub fn before_write() -> std::io::Result<()> {
     #[cfg(debug_assertions)]
     if must_fail("files") {
         return Err(std::io::ErrorKind::StorageFull.into());

@@ -1,14 +1,14 @@
 //! The persistent state of Vik: the [`ledger`] holds decisions (claims, counters, limits), and the
-//! files of each attempt hold its specification, its session log and its journal.
+//! files of each attempt hold its specification, its session log and its journal. Session logs are
+//! written by `vik-session-log`.
 
 #![forbid(unsafe_code)]
 
 mod appended;
 mod attempt;
-mod fault;
+pub mod fault;
 mod journal;
 pub mod ledger;
-mod log;
 mod outputs;
 mod read;
 
@@ -18,6 +18,5 @@ pub use journal::{
     is_awaiting_result_approval, steps,
 };
 pub use ledger::Ledger;
-pub use log::{LONGEST_EVENT, Reopened, SessionLog};
 pub use outputs::{OutputBook, OutputNote, output_notes};
-pub use read::{History, LineRead, PastAttempt, last_line, lines_of, read_ended, read_line};
+pub use read::{History, LONGEST_EVENT, LineRead, PastAttempt, last_line, lines_of, read_ended, read_line};

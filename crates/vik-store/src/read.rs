@@ -9,6 +9,10 @@ use vik_core::event::{Event, LogLine, LoggedEvent};
 
 use crate::{AttemptFiles, AttemptRecord, StoreError};
 
+/// The length limit of a line in a session log, in bytes. A longer event is written as `malformed`,
+/// with its start.
+pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
+
 /// An attempt found on disk.
 #[derive(Clone, Debug)]
 pub struct PastAttempt {
@@ -142,7 +146,7 @@ pub fn read_line(reader: &mut impl BufRead, max_bytes: usize, line: &mut Vec<u8>
 }
 
 /// Returns the last complete line of a file without its newline. It reads only the end of the file,
-/// and returns `None` for a line that is longer than [`LONGEST_EVENT`](crate::LONGEST_EVENT).
+/// and returns `None` for a line that is longer than [`LONGEST_EVENT`].
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
@@ -150,7 +154,7 @@ pub fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
     let mut tail_bytes: u64 = 8 * 1024;
-    while tail_bytes <= 8 * crate::LONGEST_EVENT as u64 {
+    while tail_bytes <= 8 * LONGEST_EVENT as u64 {
         let start = size.saturating_sub(tail_bytes);
         file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();

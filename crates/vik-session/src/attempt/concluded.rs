@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use vik_base::failpoint;
 use vik_core::ended::Ended;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_store::{AttemptFailure, Reopened};
+use vik_session_log::Reopened;
+use vik_store::AttemptFailure;
 
 use super::agent_end::AgentEnd;
 use super::context::stage_context;
@@ -144,7 +145,7 @@ impl AttemptContext<'_> {
     /// Maps the agent's output again to get its structured result. The log already contains every
     /// event.
     async fn mapped_result(&self) -> Option<Box<RawValue>> {
-        let log = vik_store::SessionLog::reopen(&self.files.log()).ok()?.log;
+        let log = vik_session_log::SessionLog::reopen(&self.files.log()).ok()?.log;
         let reader = self.open_reader(Reopened {
             log,
             agent_events: u64::MAX,

@@ -9,6 +9,7 @@
 mod kept;
 mod lines;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,8 +21,10 @@ use jiff::Timestamp;
 use vik_agents::{Adapter, AgentRequest, ApprovalRequest, Verdict};
 use vik_core::event::Event;
 use vik_core::outcome::Usage;
+use vik_mask::Masker;
 use vik_proc::Overrun;
-use vik_store::{SessionLog, StoreError};
+use vik_session_log::SessionLog;
+use vik_store::StoreError;
 
 pub use self::kept::KeptOutput;
 use vik_workspace::fs as private;
@@ -347,6 +350,7 @@ impl OutputReader {
     fn map_lines(&mut self, split: impl FnOnce(&mut Lines, &File, &mut dyn FnMut(Line<'_>))) {
         let mut mapper = Mapper {
             at: Timestamp::now(),
+            masker: vik_mask::process(),
             adapter: &mut *self.adapter,
             log: &mut self.log,
             log_error: &mut self.log_error,
@@ -406,6 +410,7 @@ impl OutputReader {
 /// Maps lines to events, and writes those that the log does not contain.
 struct Mapper<'f> {
     at: Timestamp,
+    masker: Masker,
     adapter: &'f mut dyn Adapter,
     log: &'f mut SessionLog,
     log_error: &'f mut Option<Arc<StoreError>>,
@@ -430,8 +435,12 @@ impl Mapper<'_> {
         }
         // All of the agent's output passes through here, so no secret reaches the log or the
         // adapter.
-        let text = String::from_utf8_lossy(line);
-        let masked = vik_mask::mask_json(&text);
+        let text = match std::str::from_utf8(line) {
+            Ok(text) => Cow::Borrowed(text),
+            // Much slower.
+            Err(_) => String::from_utf8_lossy(line),
+        };
+        let masked = self.masker.mask_json(&text);
         let Self {
             adapter,
             log,
@@ -464,7 +473,7 @@ impl Mapper<'_> {
         if self.log_error.is_some() {
             return;
         }
-        let masker = vik_mask::process();
+        let masker = &self.masker;
         let text = String::from_utf8_lossy(&start[..start.len().min(MAX_CUT_BYTES + masker.around())]);
         let kept = head(&text, MAX_CUT_BYTES).len();
         let event = Event::Malformed {

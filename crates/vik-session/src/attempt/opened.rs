@@ -14,10 +14,9 @@ use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::Workflow;
 use vik_proc::identity::boot_id;
+use vik_session_log::{Reopened, SessionLog};
 use vik_store::ledger::LedgerError;
-use vik_store::{
-    AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journal, Reopened, SessionLog, Step, StoreError,
-};
+use vik_store::{AttemptFailure, AttemptFiles, AttemptRecord, AttemptSpec, Journal, Step, StoreError};
 use vik_workflow::Prompts;
 use vik_workspace::fs as private;
 

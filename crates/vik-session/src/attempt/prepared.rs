@@ -7,7 +7,8 @@ use vik_base::report;
 use vik_core::outcome::FailureClass;
 use vik_core::workflow::AgentProfile;
 use vik_proc::{Output, ShimSpec, Stdin};
-use vik_store::{AttemptFailure, Reopened};
+use vik_session_log::Reopened;
+use vik_store::AttemptFailure;
 use vik_workspace::fs as private;
 
 use super::exited::{Detached, Exited};

@@ -1,7 +1,8 @@
 //! Opens the reader of an agent's raw output.
 
 use vik_agents::PreviousTotal;
-use vik_store::{AttemptFailure, Reopened};
+use vik_session_log::Reopened;
+use vik_store::AttemptFailure;
 
 use super::follow::OutputReader;
 use super::opened::{AttemptContext, broken};

@@ -5,7 +5,8 @@ use vik_base::report;
 use vik_core::ended::Ended;
 use vik_core::event::Event;
 use vik_core::outcome::Outcome;
-use vik_store::{Reopened, SessionLog, StoreError};
+use vik_session_log::{Reopened, SessionLog};
+use vik_store::StoreError;
 
 use super::agent_end::AgentEnd;
 use super::opened::AttemptContext;

@@ -57,7 +57,7 @@ impl Files {
         self.follower_of(SessionLog::reopen(&self.log).unwrap())
     }
 
-    fn follower_of(&self, reopened: vik_store::Reopened) -> OutputReader {
+    fn follower_of(&self, reopened: vik_session_log::Reopened) -> OutputReader {
         let adapter = vik_agents::driver(Runtime::Codex).adapter(&profile(), None);
         let kept = KeptOutput {
             files: vec![self.raw.clone(), self.log.clone()],
@@ -231,7 +231,7 @@ impl SealedLog {
         Self(memfd_create(c"log", flags).unwrap().into())
     }
 
-    fn open(&self) -> vik_store::Reopened {
+    fn open(&self) -> vik_session_log::Reopened {
         SessionLog::reopen(&PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))).unwrap()
     }
 

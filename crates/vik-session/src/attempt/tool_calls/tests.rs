@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use vik_core::workflow::{AgentProfile, OutputFormat, Runtime};
-use vik_store::SessionLog;
+use vik_session_log::SessionLog;
 
 use super::*;
 use crate::attempt::AttemptHandle;

@@ -31,7 +31,7 @@ impl LogScan {
         let mut reader = BufReader::with_capacity(READ_BYTES, file);
         let mut line = Vec::new();
         loop {
-            let read = crate::read_line(&mut reader, HEAD_BYTES, &mut line)?;
+            let read = vik_store::read_line(&mut reader, HEAD_BYTES, &mut line)?;
             if !read.is_whole {
                 found.torn = read.bytes > 0;
                 return Ok(found);

@@ -1,4 +1,8 @@
-//! The writer of session logs.
+//! The writer of session logs: it numbers the events, adds timestamps, and never drops an event.
+//!
+//! Readers of logs are in `vik-store`.
+
+#![forbid(unsafe_code)]
 
 mod scan;
 
@@ -9,16 +13,12 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use vik_core::event::Event;
+use vik_store::{LONGEST_EVENT, StoreError};
 
 use self::scan::LogScan;
-use crate::StoreError;
 
 /// The size at which buffered events are written.
 const BUFFER_BYTES: usize = 128 * 1024;
-
-/// The length limit of a line in a session log, in bytes. A longer event is written as `malformed`,
-/// with its start.
-pub const LONGEST_EVENT: usize = 16 * 1024 * 1024;
 
 /// The number of bytes kept of an event that is too long.
 const TRUNCATED_EVENT_BYTES: usize = 64 * 1024;
@@ -33,7 +33,7 @@ const KEPT_BYTES: usize = 4 * 1024;
 /// ```
 /// use jiff::Timestamp;
 /// use vik_core::event::Event;
-/// use vik_store::SessionLog;
+/// use vik_session_log::SessionLog;
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("plan.jsonl");
@@ -134,7 +134,11 @@ impl SessionLog {
         }
         let start = self.buffer.len();
         // Writing to a `Vec` cannot fail, and an event always serializes to an object.
-        let _ = write!(self.buffer, "{{\"seq\":{},\"at\":\"{}\"", self.seq, self.stamp.1);
+        self.buffer.extend_from_slice(br#"{"seq":"#);
+        let _ = serde_json::to_writer(&mut self.buffer, &self.seq);
+        self.buffer.extend_from_slice(br#","at":""#);
+        self.buffer.extend_from_slice(self.stamp.1.as_bytes());
+        self.buffer.push(b'"');
         let comma = self.buffer.len();
         let mut bounded = Bounded {
             room: LONGEST_EVENT - (comma - start) - 1,
@@ -187,7 +191,7 @@ impl SessionLog {
     fn write_out(&mut self) -> Result<(), StoreError> {
         let mut written = 0;
         if !self.buffer.is_empty() {
-            crate::fault::before_write().map_err(StoreError::write(&self.path))?;
+            vik_store::fault::before_write().map_err(StoreError::write(&self.path))?;
         }
         let result = loop {
             match self.file.write(&self.buffer[written..]) {
@@ -220,11 +224,17 @@ struct Bounded<'b> {
 
 impl Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    // A serializer writes many small pieces, each with this function.
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         let taken = bytes.len().min(self.room);
         self.buffer.extend_from_slice(&bytes[..taken]);
         self.room -= taken;
         self.left_out += (bytes.len() - taken) as u64;
-        Ok(bytes.len())
+        Ok(())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
