@@ -21,8 +21,9 @@ const FAR_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest time between two checks of a tree that is far from its limits and does not change,
 /// where the kernel refuses too many tasks.
 const STEADY_INTERVAL: Duration = Duration::from_secs(4);
-/// The time between two reads of the number of free tasks in this case.
-const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// A check that is due in at most 1/`EARLY_SHARE` of its interval is made together with another
+/// one, so that silent trees wake up less often.
+const EARLY_SHARE: u32 = 4;
 /// The time between two checks of a tree that has used a quarter of a limit.
 const NEAR_INTERVAL: Duration = Duration::from_millis(50);
 /// Checks take at most 1/`CHECK_SHARE` of the time.
@@ -59,23 +60,17 @@ impl Shim {
         let now = Instant::now();
         self.kernel_limits_tasks =
             self.task_group.is_some() || self.cgroup.as_ref().is_some_and(Cgroup::limits_tasks);
-        self.check_at = Some(now + NEAR_INTERVAL.min(self.count_interval()));
+        self.check_at = Some(now + NEAR_INTERVAL.min(self.tasks.pause()));
         self.disk_check_at = self.disk.as_ref().map(|_| now);
-    }
-
-    /// Returns the time between two reads of the number of free tasks. It is short only where the
-    /// kernel does not limit the tree.
-    fn count_interval(&self) -> Duration {
-        if self.kernel_limits_tasks {
-            COUNT_INTERVAL
-        } else {
-            self.tasks.pause()
-        }
     }
 
     /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks
     /// left.
     pub(super) fn watch_limits(&mut self, now: Instant) {
+        let mut checks = [self.check_at, self.disk_check_at].into_iter().flatten();
+        if !checks.any(|at| now >= at) {
+            return;
+        }
         if let Some(overrun) = self.check_members(now).or_else(|| self.check_disk(now)) {
             self.check_at = None;
             self.disk_check_at = None;
@@ -89,7 +84,9 @@ impl Shim {
     }
 
     fn check_members(&mut self, now: Instant) -> Option<Overrun> {
-        if self.check_at.is_none_or(|at| now < at) {
+        // Without a limit of the kernel, the free tasks are counted more often than the tree.
+        let count_pause = (!self.kernel_limits_tasks).then(|| self.tasks.pause());
+        if !is_due(now, self.check_at?, count_pause.unwrap_or(self.survey_pause)) {
             return None;
         }
         let lost = self.tasks.lost();
@@ -97,18 +94,20 @@ impl Shim {
         let processes = self.limits().processes.map_or(u64::MAX, u64::from);
         let has_grown = lost > self.lost_at_survey.saturating_add(allowed.min(processes) / 2);
         self.lost_at_survey = self.lost_at_survey.min(lost);
-        let is_due = has_grown || self.survey_at.is_none_or(|at| now >= at);
-        let overrun = is_due.then(|| self.survey_limits(now, allowed, lost)).flatten();
-        let pause = Instant::now() + self.count_interval();
-        self.check_at = Some(self.survey_at.map_or(pause, |at| at.min(pause)));
+        let survey_is_due = |at| is_due(now, at, self.survey_pause);
+        let overrun = if has_grown || self.survey_at.is_none_or(survey_is_due) {
+            self.survey_limits(now, allowed, lost)
+        } else {
+            None
+        };
+        let count_at = count_pause.map(|pause| Instant::now() + pause);
+        self.check_at = self.survey_at.into_iter().chain(count_at).min();
         overrun
     }
 
     fn check_disk(&mut self, now: Instant) -> Option<Overrun> {
-        if self.disk_check_at.is_none_or(|at| now < at) {
-            return None;
-        }
-        let mut disk = self.disk.take()?;
+        let at = self.disk_check_at?;
+        let mut disk = self.disk.take_if(|disk| is_due(now, at, disk.pause()))?;
         let overrun = disk.check(now, || self.agent_processes());
         self.disk_check_at = Some(now + disk.pause());
         self.disk = Some(disk);
@@ -181,6 +180,11 @@ impl Shim {
             .and_then(|cgroup| cgroup.overrun(self.limits()))
             .or_else(|| self.task_group.as_ref().and_then(by_group))
     }
+}
+
+/// Returns whether a check is due, or nearly.
+fn is_due(now: Instant, at: Instant, pause: Duration) -> bool {
+    now + pause / EARLY_SHARE >= at
 }
 
 /// Returns whether the tree has too many processes, and whether it is close to its limit.
