@@ -78,6 +78,20 @@ pub struct ShimSpec {
 }
 
 impl ShimSpec {
+    /// Returns the part that adopts the shim or cleans up after it. The remainder, above all the
+    /// hidden places of the sandbox, takes much memory and is needed only by the shim.
+    pub(crate) fn into_recovery(self) -> Self {
+        Self {
+            mark: self.mark,
+            graces: self.graces,
+            exit_record: self.exit_record,
+            census: self.census,
+            orphan_grace: self.orphan_grace,
+            control: self.control,
+            ..Self::new("", "")
+        }
+    }
+
     /// Creates a spec with the defaults of an agent: no input, discarded output, the graces of
     /// [`Graces::default`].
     pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {

@@ -73,7 +73,7 @@ impl Supervisor {
             reaps: shims::claim(shim),
             started: false,
             link,
-            spec: spec.clone(),
+            spec: spec.clone().into_recovery(),
             inbox,
             publish,
         };

@@ -218,7 +218,7 @@ impl Supervisor {
             reaps: true,
             started: true,
             link: Some(Link::Pipe(started.lifeline)),
-            spec,
+            spec: spec.into_recovery(),
             inbox,
             publish,
         };
