@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tokio::sync::Semaphore;
 use vik_agents::{LaunchContext, driver};
 use vik_base::report;
 use vik_core::outcome::FailureClass;
@@ -20,6 +21,10 @@ use super::workplace::Workplace;
 use crate::host::os_env;
 use crate::secrets::{self, Values};
 
+/// The agents that may be started at once. Each start has the paths that its sandbox hides in memory
+/// several times, which hundreds of starts must not have at the same time.
+static STARTS: Semaphore = Semaphore::const_new(32);
+
 /// An attempt whose workspace and prompt are ready.
 pub(super) struct Prepared<'a> {
     pub(super) cx: &'a AttemptContext<'a>,
@@ -35,6 +40,7 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// When the attempt was detached.
     pub(super) async fn run_agent(self) -> Result<Finished<'a>, Detached> {
+        let permit = STARTS.acquire().await;
         let launched = self.launch().await;
         let Self {
             cx,
@@ -43,15 +49,18 @@ impl<'a> Prepared<'a> {
             workplace,
         } = self;
         let is_ended = log.is_ended;
-        let exited = match launched {
-            Err(failure) => Exited::without_agent(cx, log, failure),
+        let started = match launched {
+            Err(failure) => Err(Exited::without_agent(cx, log, failure)),
             Ok(spec) => match cx.open_reader(log) {
-                Err(failure) => Exited::without_agent(cx, ClosableLog::new(None, is_ended), failure),
-                Ok(reader) => match Running::start(cx, &spec, reader, &workplace, is_ended).await {
-                    Err(failure) => Exited::without_agent(cx, ClosableLog::new(None, is_ended), failure),
-                    Ok(running) => running.watch().await?,
-                },
-            },
+                Ok(reader) => Running::start(cx, spec, reader, &workplace, is_ended).await,
+                Err(failure) => Err(failure),
+            }
+            .map_err(|failure| Exited::without_agent(cx, ClosableLog::new(None, is_ended), failure)),
+        };
+        drop(permit);
+        let exited = match started {
+            Ok(running) => running.watch().await?,
+            Err(exited) => exited,
         };
         Ok(exited.with(Some(secrets), workplace))
     }

@@ -44,7 +44,7 @@ impl<'a> Running<'a> {
     /// When the shim cannot be started.
     pub(super) async fn start(
         cx: &'a AttemptContext<'a>,
-        spec: &ShimSpec,
+        spec: ShimSpec,
         reader: OutputReader,
         workplace: &Workplace,
         log_is_ended: bool,
@@ -71,7 +71,7 @@ impl<'a> Running<'a> {
         let supervised = cx
             .host()
             .supervisor
-            .spawn_noted(spec, Some(&workplace.lock), StdoutMode::Null, on_shim)
+            .spawn_noted(&spec, Some(&workplace.lock), StdoutMode::Null, on_shim)
             .await
             .map_err(|error| broken("cannot start the shim", &error))?;
         let mut stopping = None;
