@@ -279,8 +279,16 @@ pub(crate) fn tail(text: &str, max: usize) -> &str {
 fn one_line(json: &str, max: usize, into: &mut String) {
     let end = into.len() + max;
     let inner = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
-    let mut chars = inner.unwrap_or(json).chars();
-    while let Some(c) = chars.next() {
+    let mut remaining = inner.unwrap_or(json);
+    loop {
+        let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'\\';
+        let room = end.saturating_sub(into.len());
+        let plain = remaining.bytes().take(room).take_while(is_plain).count();
+        into.push_str(&remaining[..plain]);
+        let mut chars = remaining[plain..].chars();
+        let Some(c) = chars.next() else {
+            return;
+        };
         if into.len() >= end {
             into.push('…');
             return;
@@ -295,6 +303,7 @@ fn one_line(json: &str, max: usize, into: &mut String) {
             c if c.is_control() => into.push(' '),
             c => into.push(c),
         }
+        remaining = chars.as_str();
     }
 }
 
