@@ -139,6 +139,8 @@ impl Daemon {
         let result = runtime.block_on(self.run_async(serve, &mut ready));
         // A read from a disk that does not answer must not delay the end.
         runtime.shutdown_timeout(LAST_READS);
+        // No process of the daemon may outlive its lock.
+        self.host.supervisor.close();
         if let (Err(failure), Some(ready)) = (&result, ready) {
             ready.failed(failure);
         }

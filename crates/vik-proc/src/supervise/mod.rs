@@ -149,6 +149,13 @@ impl Supervisor {
         self
     }
 
+    /// Ends the process from which shims are forked, and waits until it has exited. The next start
+    /// works without it.
+    pub fn close(&self) {
+        #[cfg(target_os = "linux")]
+        self.template.end();
+    }
+
     /// Starts one agent. Returns when it runs, or when it is certain that it will not:
     /// [`Supervised::agent`] is then `None`, and [`Supervised::wait`] returns the reason.
     ///

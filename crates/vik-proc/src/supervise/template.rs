@@ -84,6 +84,11 @@ impl TemplateSlot {
         *slot = Slot::Running(template);
         Ok(Forked::Shim(pid))
     }
+
+    /// Ends the template and waits until it has exited.
+    pub(super) fn end(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Slot::Unused;
+    }
 }
 
 impl Template {
