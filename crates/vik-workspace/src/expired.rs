@@ -179,4 +179,26 @@ mod tests {
         crate::sweep(&layout).unwrap();
         assert!(!trash.exists());
     }
+
+    #[test]
+    fn removals_beside_each_other_do_not_disturb_each_other() {
+        let (_folder, layout) = scene();
+        let scratch =
+            |thread: usize, nth: usize| layout.scratch_dir(&format!("i-{thread}-{nth}").as_str().into());
+        for (thread, nth) in (0..8).flat_map(|thread| (0..40).map(move |nth| (thread, nth))) {
+            std::fs::create_dir_all(scratch(thread, nth).join("tmp")).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let scratch = &scratch;
+                scope.spawn(move || {
+                    for nth in 0..40 {
+                        assert!(remove_beside(&scratch(thread, nth)).unwrap().found);
+                    }
+                });
+            }
+        });
+        let left = std::fs::read_dir(scratch(0, 0).parent().unwrap()).unwrap();
+        assert_eq!(left.count(), 0);
+    }
 }

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
@@ -220,8 +221,12 @@ pub fn remove(layout: &Layout, issue: &IssueId) -> Result<Removed, WorkspaceErro
     Ok(removed)
 }
 
+/// Held during a removal with its sweep, which must not take what another removal is removing for
+/// the remains of an earlier one.
+static REMOVAL_BESIDE: Mutex<()> = Mutex::new(());
+
 /// Removes the folder of an issue outside of its workspace, by the same rules, with the remains of
-/// earlier removals beside it. Blocks.
+/// earlier removals beside it. Blocks, also while another thread does the same.
 ///
 /// # Errors
 /// When something in it cannot be removed; the next call and [`sweep`] retry.
@@ -230,6 +235,7 @@ pub fn remove_beside(path: &Path) -> Result<Removed, WorkspaceError> {
         return Ok(Removed::default());
     };
     let fail = WorkspaceError::remove(path);
+    let _turn = REMOVAL_BESIDE.lock().unwrap_or_else(PoisonError::into_inner);
     match nix::fcntl::open(folder, FOLDER, Mode::empty()) {
         Ok(folder) => {
             let removed = removal::remove_at(&folder, name).map_err(fail)?;
