@@ -60,8 +60,14 @@ impl Shim {
         let now = Instant::now();
         self.kernel_limits_tasks =
             self.task_group.is_some() || self.cgroup.as_ref().is_some_and(Cgroup::limits_tasks);
-        self.check_at = Some(now + NEAR_INTERVAL.min(self.tasks.pause()));
+        self.check_at = Some(now + NEAR_INTERVAL.min(self.count_pause().unwrap_or(NEAR_INTERVAL)));
         self.disk_check_at = self.disk.as_ref().map(|_| now);
+    }
+
+    /// Returns the time between two counts of the free tasks, which are more frequent than checks
+    /// of the tree; `None` where the kernel limits the tasks of the tree.
+    fn count_pause(&self) -> Option<Duration> {
+        (!self.kernel_limits_tasks).then(|| self.tasks.pause())
     }
 
     /// Checks the tree when a check is due, and sooner when the system suddenly has fewer tasks
@@ -84,8 +90,7 @@ impl Shim {
     }
 
     fn check_members(&mut self, now: Instant) -> Option<Overrun> {
-        // Without a limit of the kernel, the free tasks are counted more often than the tree.
-        let count_pause = (!self.kernel_limits_tasks).then(|| self.tasks.pause());
+        let count_pause = self.count_pause();
         if !is_due(now, self.check_at?, count_pause.unwrap_or(self.survey_pause)) {
             return None;
         }

@@ -200,8 +200,8 @@ fn end_tree(
             .as_ref()
             .is_none_or(|cgroup| !cgroup.is_populated().unwrap_or(false));
         // Without a free descriptor, no process is seen, not even this one.
-        let sees = ProcessId::current().is_alive();
-        if alive.is_empty() && emptied && sees {
+        let sees_processes = ProcessId::current().is_alive();
+        if alive.is_empty() && emptied && sees_processes {
             // One check may have missed a process that was just being created.
             quiet_rounds += 1;
             if quiet_rounds == 2 {
