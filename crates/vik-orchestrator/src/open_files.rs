@@ -64,8 +64,9 @@ impl OpenFiles {
         let (wanted, most) = (workflow.max_issue_concurrency, self.max_sessions());
         let limit = self.limit;
         (wanted > most).then(|| {
+            let sessions = if most == 1 { "session" } else { "sessions" };
             let message = format!(
-                "`loop.max_issue_concurrency` is {wanted}, but the limit on open files ({limit}) allows only {most} sessions at once"
+                "`loop.max_issue_concurrency` is {wanted}, but the limit on open files ({limit}) allows only {most} {sessions} at once"
             );
             (message, RAISE)
         })
