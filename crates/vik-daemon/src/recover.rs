@@ -10,7 +10,7 @@ use vik_core::limits::Spend;
 use vik_core::outcome::Outcome;
 use vik_session::host::millis;
 use vik_session_log::SessionLog;
-use vik_store::{AttemptRecord, History, PastAttempt, StoreError};
+use vik_store::{AttemptRecord, PastAttempt, StoreError};
 
 /// Ends the logs of attempts that started before `boot` and whose daemon died: `ended` is the last
 /// line of every log. Attempts that are recovered are left out. Returns the number of ended logs.
@@ -22,13 +22,13 @@ pub(super) fn end_cut_off_logs(
     boot: Timestamp,
     is_recovered: impl Fn(&AttemptRecord) -> bool,
 ) -> Result<usize, StoreError> {
-    let history = History::read(sessions)?;
-    let cut_off = |attempt: &&PastAttempt| {
-        attempt.ended.is_none() && attempt.record.started_at < boot && !is_recovered(&attempt.record)
-    };
     let mut count = 0;
-    for attempt in history.attempts.iter().filter(cut_off) {
-        match end(attempt, boot) {
+    for attempt in vik_store::attempts_without_end(sessions)? {
+        let attempt = attempt?;
+        if attempt.record.started_at >= boot || is_recovered(&attempt.record) {
+            continue;
+        }
+        match end(&attempt, boot) {
             Ok(()) => count += 1,
             Err(error) => {
                 let error = vik_base::report::chain(&error);

@@ -19,4 +19,7 @@ pub use journal::{
 };
 pub use ledger::Ledger;
 pub use outputs::{OutputBook, OutputNote, output_notes};
-pub use read::{History, LONGEST_EVENT, LineRead, PastAttempt, last_line, lines_of, read_ended, read_line};
+pub use read::{
+    History, LONGEST_EVENT, LineRead, PastAttempt, attempts_without_end, last_line, lines_of, read_ended,
+    read_line,
+};

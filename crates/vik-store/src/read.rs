@@ -39,14 +39,7 @@ impl History {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn read(sessions_dir: &Path) -> Result<Self, StoreError> {
-        let mut history = Self::default();
-        for issue in list(sessions_dir)? {
-            if issue.is_dir() {
-                history.read_issue(&issue)?;
-            }
-        }
-        history.sort();
-        Ok(history)
+        Self::collect(all_records(sessions_dir)?)
     }
 
     /// Reads the attempts of one issue, oldest first.
@@ -54,29 +47,44 @@ impl History {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn of_issue(issue_sessions_dir: &Path) -> Result<Self, StoreError> {
+        Self::collect(records(issue_sessions_dir)?)
+    }
+
+    fn collect(records: impl Iterator<Item = Result<PathBuf, StoreError>>) -> Result<Self, StoreError> {
         let mut history = Self::default();
-        history.read_issue(issue_sessions_dir)?;
-        history.sort();
-        Ok(history)
-    }
-
-    fn sort(&mut self) {
-        self.attempts
-            .sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
-    }
-
-    fn read_issue(&mut self, dir: &Path) -> Result<(), StoreError> {
-        for path in list(dir)? {
-            if !path.to_string_lossy().ends_with(".attempt.json") {
-                continue;
-            }
-            match AttemptFiles::of(&path).and_then(PastAttempt::read) {
-                Some(attempt) => self.attempts.push(attempt),
-                None => self.unreadable.push(path),
+        for record in records {
+            let record = record?;
+            match AttemptFiles::of(&record).and_then(PastAttempt::read) {
+                Some(attempt) => history.attempts.push(attempt),
+                None => history.unreadable.push(record),
             }
         }
-        Ok(())
+        history
+            .attempts
+            .sort_by_key(|attempt| (attempt.record.started_at, attempt.record.session_id));
+        Ok(history)
     }
+}
+
+/// Returns the attempts in a sessions folder whose log has no end, in no particular order and with
+/// one attempt in memory at a time. Records that cannot be read are left out.
+///
+/// # Errors
+/// Returns an error if the folder cannot be read; so does the iterator for each folder of an issue.
+pub fn attempts_without_end(
+    sessions_dir: &Path,
+) -> Result<impl Iterator<Item = Result<PastAttempt, StoreError>>, StoreError> {
+    let attempts = all_records(sessions_dir)?.map(|record| {
+        let Some(files) = AttemptFiles::of(&record?) else {
+            return Ok(None);
+        };
+        // Of the many attempts that have ended, only the last line of the log is read.
+        Ok(read_ended(&files.log())
+            .is_none()
+            .then(|| PastAttempt::read(files))
+            .flatten())
+    });
+    Ok(attempts.filter_map(Result::transpose))
 }
 
 impl PastAttempt {
@@ -93,13 +101,41 @@ impl PastAttempt {
     }
 }
 
-fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let fail = StoreError::read(dir);
-    match std::fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(fail(error)),
-        Ok(entries) => entries.map(|entry| Ok(entry.map_err(fail)?.path())).collect(),
-    }
+/// Returns the paths of the records of all issues.
+fn all_records(sessions_dir: &Path) -> Result<impl Iterator<Item = Result<PathBuf, StoreError>>, StoreError> {
+    let of_issue = |issue: Result<PathBuf, StoreError>| -> Result<_, StoreError> {
+        let issue = issue?;
+        Ok(issue
+            .is_dir()
+            .then(|| records(&issue))
+            .transpose()?
+            .into_iter()
+            .flatten())
+    };
+    Ok(entries(sessions_dir)?.flat_map(move |issue| {
+        let (found, error) = match of_issue(issue) {
+            Ok(found) => (Some(found), None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        found.into_iter().flatten().chain(error)
+    }))
+}
+
+/// Returns the paths of the records in the folder of an issue.
+fn records(dir: &Path) -> Result<impl Iterator<Item = Result<PathBuf, StoreError>> + use<>, StoreError> {
+    let is_record = |path: &PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b".attempt.json");
+    Ok(entries(dir)?.filter(move |path| path.as_ref().map_or(true, is_record)))
+}
+
+fn entries(dir: &Path) -> Result<impl Iterator<Item = Result<PathBuf, StoreError>> + use<>, StoreError> {
+    let dir = dir.to_owned();
+    let found = match std::fs::read_dir(&dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(StoreError::read(&dir)(error)),
+        Ok(found) => Some(found),
+    };
+    let entries = found.into_iter().flatten();
+    Ok(entries.map(move |entry| entry.map(|entry| entry.path()).map_err(StoreError::read(&dir))))
 }
 
 /// Returns the `ended` line of a session log and its time, if the log has one.
@@ -193,6 +229,11 @@ pub fn lines_of(buffer: &[u8]) -> (impl Iterator<Item = &[u8]>, usize) {
 
 #[cfg(test)]
 mod tests {
+    use vik_core::attempt::AttemptResult;
+    use vik_core::ids::AttemptId;
+    use vik_core::limits::Spend;
+    use vik_core::outcome::Outcome;
+
     use super::*;
 
     #[test]
@@ -208,6 +249,45 @@ mod tests {
         assert_eq!(next(), (101, true, "x".repeat(10)));
         assert_eq!(next(), (4, false, "last".to_owned()));
         assert_eq!(next(), (0, false, String::new()));
+    }
+
+    #[test]
+    fn attempts_without_end_are_found_among_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let attempt = |issue: &str, id: u128, log: &str| {
+            let folder = dir.path().join(issue);
+            std::fs::create_dir_all(&folder).unwrap();
+            let id = AttemptId(uuid::Uuid::from_u128(id));
+            let files = AttemptFiles::new(&folder, &"plan".into(), id);
+            let record = serde_json::json!({
+                "schema": 1, "run_id": id, "session_id": id, "issue_id": issue, "issue_title": "",
+                "issue_state": "todo", "stage": "plan", "agent": "coder", "runtime": "codex",
+                "model": null, "attempt": 1, "started_at": "2026-03-01T00:00:00Z", "workdir": "/w",
+            });
+            std::fs::write(files.record(), record.to_string()).unwrap();
+            std::fs::write(files.log(), log).unwrap();
+            id
+        };
+        let message = "{\"seq\":1,\"at\":\"2026-03-01T00:00:00Z\",\"kind\":\"message\",\"text\":\"a\"}\n";
+        let result = AttemptResult::new(Outcome::Succeeded);
+        let line = LogLine {
+            seq: Some(2),
+            at: Some(jiff::Timestamp::UNIX_EPOCH),
+            event: LoggedEvent::Known(Event::Ended(Ended::new(result, Spend::default()))),
+        };
+        let end = serde_json::to_string(&line).unwrap() + "\n";
+        attempt("A", 1, &format!("{message}{end}"));
+        let cut_off = attempt("A", 2, message);
+        let torn = attempt("B", 3, &format!("{message}{}", &end[..end.len() - 1]));
+        let empty = attempt("C", 4, "");
+        std::fs::write(dir.path().join("A/plan-x.attempt.json"), "{").unwrap();
+        std::fs::write(dir.path().join("notes.txt"), "").unwrap();
+        let found = attempts_without_end(dir.path()).unwrap();
+        let mut found: Vec<_> = found.map(|attempt| attempt.unwrap().record.session_id).collect();
+        found.sort();
+        assert_eq!(found, [cut_off, torn, empty]);
+        let missing = dir.path().join("missing");
+        assert_eq!(attempts_without_end(&missing).unwrap().count(), 0);
     }
 
     #[test]
