@@ -90,7 +90,19 @@ impl Shim {
         if self.census_at().is_none_or(|at| now < at) {
             return;
         }
-        let members = self.members();
+        self.update_census(now, self.members());
+    }
+
+    /// Checks the census, if that will be due soon, with members of the tree that another check has
+    /// just found.
+    pub(super) fn refresh_census_with(&mut self, now: Instant, agent_processes: &[ProcessId]) {
+        let pause = self.census_writer.as_ref().map_or(QUIET, |roll| roll.pause);
+        if self.census_at().is_some_and(|at| now + pause / 2 >= at) {
+            self.update_census(now, [agent_processes, &self.sandbox_parents].concat());
+        }
+    }
+
+    fn update_census(&mut self, now: Instant, members: Vec<ProcessId>) {
         if let Some(roll) = &mut self.census_writer {
             let changed = roll.set_members(members);
             roll.pause = if changed {

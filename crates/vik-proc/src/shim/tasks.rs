@@ -4,15 +4,13 @@
 //! always start processes. Reading how many are free is cheap; the tree is counted only when many
 //! are gone.
 
-use std::cell::OnceCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::cgroup::OwnGroups;
-use crate::kernel_file;
+use crate::{kernel_file, sys};
 
 /// The time between two counts for each free task, divided by the number of CPUs: a fork bomb
 /// cannot create half of the free tasks in that time. A task without memory of its own takes 20 to
@@ -31,8 +29,6 @@ pub(super) struct Tasks {
     /// `/proc/loadavg`, kept open: it is read several times a second for as long as the agent runs.
     load: Option<File>,
     free_at_start: u64,
-    /// The time between two counts; it is not known before it is needed.
-    pause: OnceCell<Duration>,
 }
 
 /// One limit, and where its use is read.
@@ -73,7 +69,6 @@ impl Tasks {
                 .collect(),
             load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
-            pause: OnceCell::new(),
         };
         tasks.free_at_start = tasks.free();
         tasks
@@ -107,11 +102,7 @@ impl Tasks {
 
     /// Returns the wait before the next check.
     pub(super) fn pause(&self) -> Duration {
-        *self.pause.get_or_init(|| {
-            let cpus =
-                available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
-            pause(self.free_at_start, cpus)
-        })
+        pause(self.free_at_start, sys::cpus())
     }
 }
 
@@ -160,7 +151,6 @@ mod tests {
             bounds: vec![Bound::Machine { limit: u64::MAX }, group],
             load: File::open("/proc/loadavg").ok(),
             free_at_start: 0,
-            pause: OnceCell::new(),
         };
         tasks.free_at_start = tasks.free();
         assert_eq!((tasks.free_at_start, tasks.limit(), tasks.lost()), (800, 400, 0));

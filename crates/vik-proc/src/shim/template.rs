@@ -57,6 +57,8 @@ pub(super) fn serve() -> Role {
     if let Err(error) = sys::occupy_below(FIRST_OWN) {
         return Role::Ended(super::refuse(&format!("cannot take descriptors: {error}")));
     }
+    // Determined before the first shim, so that no shim has to.
+    let _ = sys::cpus();
     let mut kept = Box::new(KeptPlaces::new());
     let mut buffer = vec![0; 1 + MAX_DESCRIPTORS + MAX_LIST];
     loop {

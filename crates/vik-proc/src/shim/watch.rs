@@ -23,7 +23,7 @@ const FAR_INTERVAL: Duration = Duration::from_millis(500);
 const STEADY_INTERVAL: Duration = Duration::from_secs(4);
 /// A check that is due in at most 1/`EARLY_SHARE` of its interval is made together with another
 /// one, so that silent trees wake up less often.
-const EARLY_SHARE: u32 = 4;
+const EARLY_SHARE: u32 = 3;
 /// The time between two checks of a tree that has used a quarter of a limit.
 const NEAR_INTERVAL: Duration = Duration::from_millis(50);
 /// Checks take at most 1/`CHECK_SHARE` of the time.
@@ -134,6 +134,9 @@ impl Shim {
             overrun = overrun.or(Some(Overrun::Tasks { used, limit }));
         }
         close |= survey.tasks > allowed / 4;
+        if overrun.is_none() {
+            self.refresh_census_with(now, &survey.alive);
+        }
         overrun = overrun.or_else(|| self.refused_by_kernel());
         let end = Instant::now();
         self.survey_pause = if close {

@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::libc;
@@ -55,6 +56,15 @@ impl Stat {
             start_time: self.start_time,
         }
     }
+}
+
+/// Returns the number of CPUs that this process may use. It is determined once: shims inherit it
+/// from their template.
+pub(crate) fn cpus() -> u32 {
+    static CPUS: OnceLock<u32> = OnceLock::new();
+    *CPUS.get_or_init(|| {
+        std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+    })
 }
 
 /// Sends a signal to a pid, or to a process group if the number is negative.

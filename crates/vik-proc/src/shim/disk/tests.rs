@@ -60,16 +60,12 @@ fn deleted_file_counts_while_it_is_open() {
 fn unreachable_folder_counts_as_hidden() {
     let folder = tempfile::tempdir().unwrap();
     let name = "d".repeat(250);
-    let opened = nix::dir::Dir::open(
-        folder.path(),
-        nix::fcntl::OFlag::O_DIRECTORY,
-        nix::sys::stat::Mode::empty(),
-    );
+    let opened = nix::dir::Dir::open(folder.path(), OFlag::O_DIRECTORY, Mode::empty());
     let mut at = opened.unwrap();
     for _ in 0..20 {
-        let mode = nix::sys::stat::Mode::S_IRWXU;
+        let mode = Mode::S_IRWXU;
         nix::sys::stat::mkdirat(&at, name.as_str(), mode).unwrap();
-        at = nix::dir::Dir::openat(&at, name.as_str(), nix::fcntl::OFlag::O_DIRECTORY, mode).unwrap();
+        at = nix::dir::Dir::openat(&at, name.as_str(), OFlag::O_DIRECTORY, mode).unwrap();
     }
     assert!(taken(folder.path(), UNIX_EPOCH).hidden);
 }
