@@ -3,28 +3,30 @@
 //! Every rule needs a marker: the prefix of a token, the end of a secret name, `://`. The rules are
 //! tried only around these.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::Span;
 use aho_corasick::packed::{Config, MatchKind, Searcher};
 
-use crate::rules::{self, MAX_NAME, SECRET_NAMES, TOKENS, dashed, identifier};
+use crate::rules::{self, MAX_NAME, TOKENS, dashed, identifier};
 
 /// The markers of rules other than those of tokens and names.
 const OTHER_MARKERS: [&str; 4] = ["://", "-begin ", "bearer", "basic"];
-/// The markers of secret names: their endings, in the singular.
-const NAME_MARKERS: [&str; 7] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "key",
-    "credential",
-];
+/// The markers of secret names: the last word of each, or the part that several words share.
+const NAME_MARKERS: [&str; 6] = ["passw", "passphrase", "secret", "token", "key", "credential"];
+/// The most bytes of a secret name after its marker: those of `passwords`.
+const LONGEST_ENDING: usize = 4;
+/// The common part of the prefixes of Slack's tokens.
+const SLACK_MARKER: &str = "xox";
 /// The length of the longest marker, in bytes.
 const LONGEST_MARKER: usize = 11;
+/// The most markers that the search finds with all of its speed.
+#[cfg(test)]
+const MAX_MARKERS: usize = 32;
+/// The length of the longest secret name, in bytes.
+const LONGEST_NAME: usize = 14;
 /// The length of the end of an unfinished text that is always examined, in bytes: a name and a
 /// marker.
 const TAIL: usize = MAX_NAME + 16;
@@ -39,15 +41,26 @@ const fn fold(byte: u8) -> u8 {
 
 /// `None` if this CPU has no SIMD that is supported.
 static SEARCHER: LazyLock<Option<Searcher>> = LazyLock::new(|| {
-    let tokens = TOKENS.iter().map(|token| token.prefix);
-    let markers = tokens.chain(NAME_MARKERS).chain(OTHER_MARKERS);
-    let markers = markers.map(|marker| marker.bytes().map(fold).collect::<Vec<_>>());
     Config::new()
         .match_kind(MatchKind::LeftmostLongest)
         .builder()
-        .extend(markers)
+        .extend(markers())
         .build()
 });
+
+/// Returns all markers in lower case. A marker that begins with another one is left out.
+fn markers() -> BTreeSet<Vec<u8>> {
+    let tokens = TOKENS.iter().map(|token| token.prefix);
+    let markers = tokens
+        .chain(NAME_MARKERS)
+        .chain(OTHER_MARKERS)
+        .chain([SLACK_MARKER]);
+    let all: BTreeSet<Vec<u8>> = markers.map(|marker| marker.bytes().map(fold).collect()).collect();
+    let extends_another = |marker: &[u8]| (1..marker.len()).any(|length| all.contains(&marker[..length]));
+    let mut markers = all.clone();
+    markers.retain(|marker| !extends_another(marker));
+    markers
+}
 
 /// The places of a text at which a rule can apply, in order.
 pub(crate) struct Candidates<'t> {
@@ -179,32 +192,40 @@ impl<'t> Candidates<'t> {
         identifier(previous) && !is_escape
     }
 
-    /// Returns whether a secret name ends at this position, or one byte later in the plural.
-    fn ends_secret_name(&self, end: usize) -> bool {
-        let text = self.text;
-        let is_last = |end: usize| text.get(end).is_none_or(|byte| !dashed(*byte));
-        let plural = end + usize::from(text.get(end).is_some_and(|byte| fold(*byte) == b's'));
-        let longest = SECRET_NAMES.iter().map(|name| name.len()).max().unwrap_or(0);
-        [end, plural]
-            .into_iter()
-            .any(|end| is_last(end) && rules::names_secret(&text[end.saturating_sub(longest)..end]))
+    /// Returns whether the name in which a marker ends at this position is a secret name.
+    fn ends_secret_name(&self, marker_end: usize) -> bool {
+        let after = self.text[marker_end..].iter().take(LONGEST_ENDING + 1);
+        let ending = after.take_while(|byte| dashed(**byte)).count();
+        let end = marker_end + ending;
+        ending <= LONGEST_ENDING && rules::names_secret(&self.text[end.saturating_sub(LONGEST_NAME)..end])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::SECRET_NAMES;
 
     #[test]
     fn each_rule_has_a_marker() {
         for name in SECRET_NAMES {
-            let ends = |end: &&str| {
-                name.ends_with(*end) || name.strip_suffix('s').is_some_and(|n| n.ends_with(*end))
+            assert!(name.len() <= LONGEST_NAME, "{name}");
+            let is_in = |marker: &&str| {
+                let found = name.rfind(*marker).map(|at| name.len() - at - marker.len());
+                found.is_some_and(|ending| ending <= LONGEST_ENDING)
             };
-            assert!(NAME_MARKERS.iter().any(ends), "{name}");
+            assert!(NAME_MARKERS.iter().any(is_in), "{name}");
         }
-        let tokens = TOKENS.iter().map(|token| token.prefix);
-        let markers = tokens.chain(NAME_MARKERS).chain(OTHER_MARKERS);
-        assert_eq!(markers.map(str::len).max(), Some(LONGEST_MARKER));
+        let markers = markers();
+        for token in TOKENS {
+            let prefix: Vec<u8> = token.prefix.bytes().map(fold).collect();
+            assert!(
+                markers.iter().any(|marker| prefix.starts_with(marker)),
+                "{}",
+                token.prefix
+            );
+        }
+        assert_eq!(markers.iter().map(Vec::len).max(), Some(LONGEST_MARKER));
+        assert!(markers.len() <= MAX_MARKERS, "{}", markers.len());
     }
 }
