@@ -9,10 +9,13 @@
 //! of this process must stay in its session.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,8 @@ use crate::reap::own_children;
 use crate::sandbox::Fence;
 use crate::spec::{Graces, Mark};
 use crate::sweep::Ending;
-use crate::{sys, tree};
+use crate::sys::{self, Image};
+use crate::tree;
 
 /// The time between two checks while a tree ends.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -46,9 +50,17 @@ fn inherits_orphans() -> bool {
     *SUBREAPER.get_or_init(sys::become_subreaper)
 }
 
-/// The options of a command.
-#[derive(Debug, Default)]
-pub struct CommandOptions<'a> {
+/// A command to start.
+pub struct DirectSpec<'a> {
+    /// The path of the program.
+    pub program: &'a Path,
+    /// The arguments after the name of the program.
+    pub args: &'a [&'a OsStr],
+    pub cwd: &'a Path,
+    /// The whole environment, except the mark.
+    pub env: Vec<(OsString, OsString)>,
+    /// Standard input, output and error.
+    pub stdio: [OwnedFd; 3],
     /// The sandbox rules of the command.
     pub fence: Option<&'a Fence>,
     /// Whether standard input is a terminal that becomes the controlling terminal of the command.
@@ -57,8 +69,8 @@ pub struct CommandOptions<'a> {
 
 /// A running command with all its descendants. Dropping it kills the tree.
 pub struct Direct {
-    child: Child,
-    id: ProcessId,
+    /// The command itself. Until it is reaped, no other process can get its pid.
+    pid: i32,
     pidfd: Option<OwnedFd>,
     mark: Mark,
     code: Option<i32>,
@@ -67,44 +79,40 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Starts the command in a session of its own, with the mark in its environment. On Linux it is
-    /// killed when the thread that started it ends.
+    /// Starts the command in a session of its own, with the mark in its environment and with the
+    /// default handling of all signals. On Linux it is killed when the thread that started it ends.
     ///
     /// # Errors
     /// When the command cannot be started or confined.
-    #[allow(unsafe_code)]
-    pub fn spawn(command: &mut Command, mark: Mark, options: &CommandOptions<'_>) -> io::Result<Self> {
+    pub fn spawn(spec: DirectSpec<'_>, mark: Mark) -> io::Result<Self> {
         inherits_orphans();
-        command.env(&mark.name, &mark.value);
-        let parent = std::process::id();
-        let terminal = options.terminal;
-        let fence = options.fence.cloned();
-        // SAFETY: only async-signal-safe calls on prepared data; nothing is allocated.
-        unsafe {
-            command.pre_exec(move || prepare_child(parent, terminal, fence.as_ref()));
-        }
+        let image = image(&spec, &mark)?;
+        let (report, writer) = sys::pipe()?;
         // Holds the lock until the child is listed, so that no other command takes it for a
         // leftover.
         let mut running = running();
-        let child = command.spawn()?;
-        let pid = i32::try_from(child.id()).unwrap_or(0);
+        let pid = sys::vfork_exec(&image, &writer)?;
         running.get_or_insert_default().insert(pid, mark.clone());
-        drop(running);
-        let id = ProcessId::of(pid).unwrap_or(ProcessId { pid, start_time: 0 });
-        Ok(Self {
-            child,
-            id,
+        drop((running, writer, image, spec));
+        let mut direct = Self {
+            pid,
             pidfd: sys::pidfd_open(pid).ok(),
             mark,
             code: None,
             ending: None,
             over: false,
-        })
-    }
-
-    /// Returns the child process, for access to its pipes.
-    pub fn child(&mut self) -> &mut Child {
-        &mut self.child
+        };
+        let mut bytes = Vec::new();
+        // The pipe is closed when the command runs.
+        File::from(report).read_to_end(&mut bytes)?;
+        match sys::parse_report(&bytes) {
+            None => Ok(direct),
+            Some((_, errno)) => {
+                sys::reap(pid, 0)?;
+                direct.close();
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
     }
 
     /// Returns a descriptor that is readable once the command itself has ended. Returns `None`
@@ -120,7 +128,7 @@ impl Direct {
     /// When the exit status cannot be read.
     pub fn try_code(&mut self) -> io::Result<Option<i32>> {
         if self.code.is_none()
-            && let Some(status) = self.child.try_wait()?
+            && let Some(status) = sys::reap(self.pid, libc::WNOHANG)?
         {
             let signal = || status.signal().map_or(1, |signal| 128 + signal);
             self.code = Some(status.code().unwrap_or_else(signal));
@@ -161,7 +169,7 @@ impl Direct {
 
     fn close(&mut self) {
         self.over = true;
-        running().get_or_insert_default().remove(&self.id.pid);
+        running().get_or_insert_default().remove(&self.pid);
     }
 
     /// Ends the tree and waits for that. Returns the survivors.
@@ -179,13 +187,14 @@ impl Direct {
     /// of this process.
     fn members(&self) -> Vec<ProcessId> {
         let mut roots = Vec::new();
-        if self.code.is_none() && self.id.is_alive() {
-            roots.push(self.id);
+        if self.code.is_none() {
+            let stat = sys::stat(self.pid).filter(|stat| !stat.dead);
+            roots.extend(stat.map(|stat| stat.id()));
         }
         roots.extend(self.left_here());
         if !inherits_orphans() {
             roots.extend(tree::marked(&self.mark));
-            roots.extend(tree::group(self.id.pid));
+            roots.extend(tree::group(self.pid));
         }
         let pids: Vec<i32> = roots.iter().map(|process| process.pid).collect();
         roots.extend(tree::descendants(&pids));
@@ -259,33 +268,33 @@ pub fn kill_descendants() {
     }
 }
 
-/// Prepares the child after its standard streams are in place.
-#[allow(unsafe_code)]
-fn prepare_child(parent: u32, terminal: bool, fence: Option<&Fence>) -> io::Result<()> {
-    // SAFETY: async-signal-safe calls with plain numbers.
-    unsafe {
-        if libc::setsid() < 0 {
-            return Err(io::Error::last_os_error());
-        }
+/// Prepares the process image of a command.
+fn image(spec: &DirectSpec<'_>, mark: &Mark) -> io::Result<Image> {
+    let c_string = |text: &OsStr| CString::new(text.as_bytes());
+    let entry = |name: &OsStr, value: &OsStr| CString::new([name.as_bytes(), value.as_bytes()].join(&b'='));
+    let own = entry(mark.name.as_ref(), mark.value.as_ref());
+    let env = spec.env.iter().filter(|(name, _)| name != mark.name.as_str());
+    Ok(Image {
+        program: c_string(spec.program.as_os_str())?,
+        args: std::iter::once(&spec.program.as_os_str())
+            .chain(spec.args)
+            .map(|arg| c_string(arg))
+            .collect::<Result<_, _>>()?,
+        env: env
+            .map(|(name, value)| entry(name, value))
+            .chain([own])
+            .collect::<Result<_, _>>()?,
+        cwd: c_string(spec.cwd.as_os_str())?,
+        stdio: spec.stdio.each_ref().map(AsRawFd::as_raw_fd),
+        open_files: None,
+        umask: None,
+        tasks: None,
+        entrance: None,
         #[cfg(target_os = "linux")]
-        {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // The parent may have died before this took effect.
-            if u32::try_from(libc::getppid()) != Ok(parent) {
-                libc::_exit(127);
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = parent;
-        #[allow(
-            clippy::cast_lossless,
-            clippy::useless_conversion,
-            reason = "the type differs between systems"
-        )]
-        if terminal && libc::ioctl(0, libc::TIOCSCTTY.into(), 0) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    sys::cloexec_from_3();
-    fence.map_or(Ok(()), Fence::enforce)
+        gate: None,
+        fence: spec.fence.cloned(),
+        passed: Vec::new(),
+        deaf: false,
+        terminal: spec.terminal,
+    })
 }

@@ -51,7 +51,7 @@ pub mod untrusted;
 pub use audit::{Audited, audit};
 pub use capabilities::{Capability, capabilities, unenforced_limits};
 pub use census::Census;
-pub use direct::{CommandOptions, Direct, kill_descendants};
+pub use direct::{Direct, DirectSpec, kill_descendants};
 pub use heap::lean_heap;
 pub use identity::ProcessId;
 pub use lock::FileLock;

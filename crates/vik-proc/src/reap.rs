@@ -90,6 +90,9 @@ fn own_pid() -> i32 {
 
 /// Returns the children of this process, including those that have ended.
 pub(crate) fn own_children() -> Vec<Stat> {
+    if !sys::has_children() {
+        return Vec::new();
+    }
     let me = own_pid();
     let candidates = sys::children(me).unwrap_or_else(sys::all_pids);
     candidates

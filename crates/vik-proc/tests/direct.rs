@@ -4,13 +4,17 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic, too")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use vik_proc::{CommandOptions, Direct, Fence, Graces, Mark, ProcessId, Reads, Sandbox};
+use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use vik_proc::{Direct, DirectSpec, Fence, Graces, Mark, ProcessId, Reads, Sandbox};
 
 /// A process without a mark may belong to any running command, so the tests take turns.
 fn alone() -> MutexGuard<'static, ()> {
@@ -24,17 +28,28 @@ fn mark() -> Mark {
     Mark::new("VIK_PROC_DIRECT", format!("{}-{number}", std::process::id()))
 }
 
-fn start(folder: &Path, line: &str, fence: Option<&Fence>) -> Direct {
-    let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", line])
-        .current_dir(folder)
-        .stdin(Stdio::null());
-    let options = CommandOptions {
+fn spec<'a>(
+    program: &'a Path,
+    args: &'a [&'a OsStr],
+    cwd: &'a Path,
+    fence: Option<&'a Fence>,
+) -> DirectSpec<'a> {
+    let null = || File::options().read(true).write(true).open("/dev/null").unwrap();
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned().unwrap();
+    DirectSpec {
+        program,
+        args,
+        cwd,
+        env: std::env::vars_os().collect(),
+        stdio: [null().into(), null().into(), stderr],
         fence,
         terminal: false,
-    };
-    Direct::spawn(&mut command, mark(), &options).unwrap()
+    }
+}
+
+fn start(folder: &Path, line: &str, fence: Option<&Fence>) -> Direct {
+    let args = ["-c".as_ref(), line.as_ref()];
+    Direct::spawn(spec("/bin/sh".as_ref(), &args, folder, fence), mark()).unwrap()
 }
 
 fn code(direct: &mut Direct) -> i32 {
@@ -114,9 +129,47 @@ fn command_without_leftovers_ends_at_once() {
 }
 
 #[test]
-fn spawn_of_a_missing_program_fails() {
-    let options = CommandOptions::default();
-    assert!(Direct::spawn(&mut Command::new("/no/such/program"), mark(), &options).is_err());
+fn spawn_that_fails_leaves_no_process() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    for (program, cwd) in [
+        (Path::new("/no/such/program"), folder.path()),
+        (Path::new("/bin/sh"), Path::new("/no/such/folder")),
+    ] {
+        let error = Direct::spawn(spec(program, &[], cwd, None), mark())
+            .err()
+            .unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    }
+    assert_eq!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Err(Errno::ECHILD));
+    let nul = ["-c".as_ref(), "echo a\0b".as_ref()];
+    assert!(Direct::spawn(spec("/bin/sh".as_ref(), &nul, folder.path(), None), mark()).is_err());
+}
+
+#[test]
+fn command_starts_with_the_default_handling_of_signals_and_its_own_environment() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    // The runtime of Rust ignores SIGPIPE, the fourth digit from the end.
+    let line = "grep -q 'SigIgn:.*0...$' /proc/self/status && grep -q 'SigBlk:\t0*$' /proc/self/status \
+                && test \"$ONLY\" = here && test -z \"$HOME\" && test \"${VIK_PROC_DIRECT#own}\" = 1";
+    let args = ["-c".as_ref(), line.as_ref()];
+    let mut spec = spec("/bin/sh".as_ref(), &args, folder.path(), None);
+    let path = ("PATH".into(), std::env::var_os("PATH").unwrap());
+    // A command cannot be given the mark of another one.
+    let forged = ("VIK_PROC_DIRECT".into(), "forged".into());
+    spec.env = vec![path, forged, ("ONLY".into(), "here".into())];
+    let mut direct = Direct::spawn(spec, Mark::new("VIK_PROC_DIRECT", "own1")).unwrap();
+    assert_eq!(code(&mut direct), 0);
+    assert!(direct.has_exited());
+}
+
+#[test]
+fn code_of_a_command_that_a_signal_ended_is_known() {
+    let (_alone, folder) = (alone(), tempfile::tempdir().unwrap());
+    // The last one has no name.
+    for signal in [9, 15, 40] {
+        let mut direct = start(folder.path(), &format!("kill -{signal} $$"), None);
+        assert_eq!(code(&mut direct), 128 + signal);
+    }
 }
 
 /// Returns `None`, and prints the reason, if this system has no sandbox.
@@ -218,21 +271,15 @@ fn sandbox_holds_in_a_sandbox() {
         ..Sandbox::default()
     };
     let Some(fence) = fence(&sandbox) else { return };
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args([
-            "--exact",
-            "inner_sandbox_cannot_widen_the_outer_one",
-            "--ignored",
-            "--nocapture",
-        ])
-        .current_dir(&inside)
-        .stdin(Stdio::null());
-    let options = CommandOptions {
-        fence: Some(&fence),
-        terminal: false,
-    };
-    let mut direct = Direct::spawn(&mut command, mark(), &options).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let args = [
+        "--exact",
+        "inner_sandbox_cannot_widen_the_outer_one",
+        "--ignored",
+        "--nocapture",
+    ]
+    .map(OsStr::new);
+    let mut direct = Direct::spawn(spec(&program, &args, &inside, Some(&fence)), mark()).unwrap();
     assert_eq!(code(&mut direct), 0);
     assert!(direct.end(graces()).is_empty());
     assert!(inside.join("written").exists() && !folder.path().join("written").exists());

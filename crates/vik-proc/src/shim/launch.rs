@@ -153,6 +153,7 @@ fn launch_within(spec: &ShimSpec, sandbox: &Sandbox, bounds: Bounds) -> Result<L
         fence: None,
         passed,
         deaf: true,
+        terminal: false,
     };
     let (mut report, pid) = fork(&image, bounds.cgroup.as_ref())?;
     drop((stdio, theirs, complaining, spec_file, walls));
@@ -198,6 +199,7 @@ pub(super) fn agent(
         fence,
         passed: Vec::new(),
         deaf: false,
+        terminal: false,
     })
 }
 

@@ -7,11 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
+use nix::errno::Errno;
 use nix::libc;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Stat;
+use super::{ImageChild, Stat};
 use crate::kernel_file;
 
 /// Returns the facts about one process, or `None` if it does not exist.
@@ -101,6 +103,12 @@ fn children_of_task(task: &Path) -> Option<Vec<i32>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound && task.exists() => None,
         Err(_) => Some(Vec::new()),
     }
+}
+
+/// Returns whether this process has a child, ended or not.
+pub(crate) fn has_children() -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT | WaitPidFlag::__WALL;
+    waitid(Id::All, flags) != Err(Errno::ECHILD)
 }
 
 /// Returns the pids of a process in all its PID namespaces, starting with the namespace of this
@@ -327,6 +335,29 @@ pub(crate) unsafe fn fork(cgroup: Option<&OwnedFd>) -> libc::pid_t {
     unsafe { libc::fork() }
 }
 
+/// Creates a child that uses the memory of this process, on a stack of its own, until it calls
+/// `exec` or ends. This thread waits for that. A fork would copy the page tables of a large process,
+/// and then each page that the process writes.
+///
+/// # Safety
+/// As for `fork`. The child shares `errno` with this thread, and takes no lock that another thread
+/// may hold.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn vfork(child: &ImageChild<'_>) -> libc::pid_t {
+    /// Far more than the child needs; what it does not touch is not allocated.
+    const STACK_BYTES: usize = 64 * 1024;
+    extern "C" fn run(child: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the argument of `clone` below, in the child that it creates.
+        unsafe { (*child.cast::<ImageChild<'_>>()).run() }
+    }
+    // A stack is aligned to 16 bytes.
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let child = std::ptr::from_ref(child).cast_mut().cast();
+    // SAFETY: the stack grows down from its end, and lives until the child has left this memory.
+    unsafe { libc::clone(run, stack.as_mut_ptr().add(stack.capacity()).cast(), flags, child) }
+}
+
 /// Forks a sibling: its parent is the parent of this process. Returns its pid, or `None` in the
 /// sibling. This process must have only one thread, so that the sibling can go on like a forked
 /// child.
@@ -449,8 +480,8 @@ fn sized(read: impl Fn(*mut u8, usize) -> isize) -> io::Result<Vec<u8>> {
     const MAX_BYTES: usize = 64 * 1024;
     let checked = |length: isize| match usize::try_from(length) {
         Ok(length) => Ok(length),
-        Err(_) => match nix::errno::Errno::last() {
-            nix::errno::Errno::EOPNOTSUPP | nix::errno::Errno::ENODATA => Ok(0),
+        Err(_) => match Errno::last() {
+            Errno::EOPNOTSUPP | Errno::ENODATA => Ok(0),
             error => Err(io::Error::from(error)),
         },
     };

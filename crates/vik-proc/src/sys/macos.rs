@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::libc;
 
-use super::Stat;
+use super::{ImageChild, Stat};
 
 #[allow(unsafe_code)]
 fn bsd_info(pid: i32) -> Option<libc::proc_bsdinfo> {
@@ -59,6 +59,11 @@ pub(crate) fn all_pids() -> Vec<i32> {
     pids.truncate(usize::try_from(count).unwrap_or(0));
     pids.retain(|&pid| pid > 0);
     pids
+}
+
+/// Returns `true`: the lists are not worth a call of their own.
+pub(crate) fn has_children() -> bool {
+    true
 }
 
 /// Returns `None`: the kernel keeps no such lists, so the caller reads the whole table.
@@ -114,6 +119,19 @@ pub(crate) fn cloexec_from_3() {
 pub(crate) unsafe fn fork(_cgroup: Option<&OwnedFd>) -> libc::pid_t {
     // SAFETY: the caller guarantees it.
     unsafe { libc::fork() }
+}
+
+/// Forks a child.
+///
+/// # Safety
+/// As for `fork`: the child takes no lock that another thread may hold.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn vfork(child: &ImageChild<'_>) -> libc::pid_t {
+    // SAFETY: the caller guarantees it.
+    match unsafe { libc::fork() } {
+        0 => unsafe { child.run() },
+        pid => pid,
+    }
 }
 
 /// Returns 0: it is not measured on macOS.

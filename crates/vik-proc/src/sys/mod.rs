@@ -3,9 +3,12 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use nix::errno::Errno;
 use nix::libc;
 
 use crate::identity::ProcessId;
@@ -81,6 +84,22 @@ pub(crate) fn kill(pid: i32, signal: i32) -> io::Result<()> {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
+    }
+}
+
+/// Reaps a child of this process. Without `WNOHANG` in the flags it waits for the end of the child;
+/// with it, returns `None` while the child lives.
+#[allow(unsafe_code)]
+pub(crate) fn reap(pid: i32, flags: libc::c_int) -> io::Result<Option<ExitStatus>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the call fills in a number.
+        match Errno::result(unsafe { libc::waitpid(pid, &mut status, flags) }) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(ExitStatus::from_raw(status))),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -226,6 +245,8 @@ pub(crate) struct Image {
     /// Whether the child ignores the signals that ask a tree to stop: such a child is a parent of
     /// the agent in its sandbox, and ends after it.
     pub(crate) deaf: bool,
+    /// Whether descriptor 0 is a terminal that becomes the controlling terminal of the child.
+    pub(crate) terminal: bool,
 }
 
 /// The step of the child that failed before `exec`. It is the first byte of the child's report; the
@@ -257,39 +278,80 @@ pub(crate) fn parse_report(bytes: &[u8]) -> Option<(ChildStep, i32)> {
 /// write end is closed when `exec` succeeds.
 #[allow(unsafe_code)]
 pub(crate) fn fork_exec(image: &Image, cgroup: Option<&OwnedFd>, report: &OwnedFd) -> io::Result<i32> {
-    let argv = pointers(&image.args);
-    let envp = pointers(&image.env);
-    let parent = std::process::id();
     // SAFETY: the shim has one thread, so the child does not inherit locks that other threads held.
-    // It still does only async-signal-safe work on memory prepared before, and leaves by `exec` or
-    // `_exit`. All signals are blocked until the child has removed the shim's handlers, which would
-    // swallow an earlier signal.
+    start(image, report, |child| match unsafe { fork(cgroup) } {
+        0 => unsafe { child.run() },
+        pid => pid,
+    })
+}
+
+/// Like [`fork_exec`], from a process of any size and with any number of threads. This thread waits
+/// until the child has called `exec` or failed.
+#[allow(unsafe_code)]
+pub(crate) fn vfork_exec(image: &Image, report: &OwnedFd) -> io::Result<i32> {
+    // SAFETY: the child takes no lock, and `start` returns after it has left this memory.
+    start(image, report, |child| unsafe { vfork(child) })
+}
+
+/// Creates a child. All signals are blocked until the child has removed the handlers of this
+/// process, which would swallow an earlier signal.
+#[allow(unsafe_code)]
+fn start(
+    image: &Image,
+    report: &OwnedFd,
+    create: impl FnOnce(&ImageChild<'_>) -> libc::pid_t,
+) -> io::Result<i32> {
+    let child = ImageChild {
+        image,
+        argv: pointers(&image.args),
+        envp: pointers(&image.env),
+        parent: std::process::id(),
+        report: report.as_raw_fd(),
+    };
+    // SAFETY: plain data, valid when zero, that the calls fill in.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-        let forked = fork(cgroup);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let pid = create(&child);
         let error = io::Error::last_os_error();
-        if forked != 0 {
-            libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        }
-        match forked {
-            -1 => Err(error),
-            0 => {
-                let (step, errno) = child(image, &argv, &envp, parent);
-                let mut bytes = [0; REPORT_LEN];
-                bytes[0] = match step {
-                    ChildStep::Prepare => 0,
-                    ChildStep::Cwd => 1,
-                    ChildStep::Exec => 2,
-                    ChildStep::Confine => 3,
-                };
-                bytes[1..].copy_from_slice(&errno.to_ne_bytes());
-                libc::write(report.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
-                libc::_exit(127)
-            }
-            pid => Ok(pid),
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        if pid < 0 { Err(error) } else { Ok(pid) }
+    }
+}
+
+/// The child of [`start`], before it exists.
+pub(crate) struct ImageChild<'a> {
+    image: &'a Image,
+    /// The arguments and the environment; each list ends with null.
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+    parent: u32,
+    report: RawFd,
+}
+
+impl ImageChild<'_> {
+    /// Becomes the image, or reports why it cannot.
+    ///
+    /// # Safety
+    /// May be called only in a freshly created child. It does only async-signal-safe work on memory
+    /// prepared before, and leaves by `exec` or `_exit`.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn run(&self) -> ! {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let (step, errno) = child(self.image, &self.argv, &self.envp, self.parent);
+            let mut bytes = [0; REPORT_LEN];
+            bytes[0] = match step {
+                ChildStep::Prepare => 0,
+                ChildStep::Cwd => 1,
+                ChildStep::Exec => 2,
+                ChildStep::Confine => 3,
+            };
+            bytes[1..].copy_from_slice(&errno.to_ne_bytes());
+            libc::write(self.report, bytes.as_ptr().cast(), bytes.len());
+            libc::_exit(127)
         }
     }
 }
@@ -326,7 +388,7 @@ unsafe fn child(
         #[cfg(target_os = "linux")]
         {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // The shim may have died before this took effect.
+            // The parent may have died before this took effect.
             if u32::try_from(libc::getppid()) != Ok(parent) {
                 libc::_exit(127);
             }
@@ -373,6 +435,14 @@ unsafe fn child(
             if libc::dup2(source, target) < 0 {
                 return (ChildStep::Prepare, *errno_location());
             }
+        }
+        #[allow(
+            clippy::cast_lossless,
+            clippy::useless_conversion,
+            reason = "the type differs between systems"
+        )]
+        if image.terminal && libc::ioctl(0, libc::TIOCSCTTY.into(), 0) < 0 {
+            return (ChildStep::Prepare, *errno_location());
         }
         cloexec_from_3();
         for &fd in &image.passed {
@@ -427,7 +497,7 @@ pub(crate) fn owned(fd: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn duplicate_above_stdio(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: plain numbers; one that is not open results in an error.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10) };
-    owned(nix::errno::Errno::result(copy)?)
+    owned(Errno::result(copy)?)
 }
 
 /// Calls `flock`. nix offers it only with an unlock on drop; a lock that is shared with a shim must
@@ -435,5 +505,5 @@ pub(crate) fn duplicate_above_stdio(fd: RawFd) -> io::Result<OwnedFd> {
 #[allow(unsafe_code)]
 pub(crate) fn flock(fd: RawFd, operation: i32) -> nix::Result<()> {
     // SAFETY: plain numbers; no memory is accessed.
-    nix::errno::Errno::result(unsafe { libc::flock(fd, operation) }).map(drop)
+    Errno::result(unsafe { libc::flock(fd, operation) }).map(drop)
 }

@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
-use vik_proc::{CommandOptions, Direct, Fence, Graces, Mark};
+use nix::sys::stat::Mode;
+use vik_proc::{Direct, DirectSpec, Fence, Graces, Mark};
 
 /// The variable that marks the processes of a command.
 const MARK: &str = "VEX_COMMAND";
@@ -74,19 +75,18 @@ enum Phase {
 
 impl RunningCommand {
     pub(super) fn start(job: CommandSpec<'_>) -> io::Result<Self> {
-        let mut command = Command::new("/bin/sh");
-        command
-            .arg("-c")
-            .arg(job.line)
-            .current_dir(job.cwd)
-            .env("PAGER", "cat")
-            .env("GIT_PAGER", "cat")
-            .env("GIT_EDITOR", "true")
-            .env("GIT_TERMINAL_PROMPT", "0");
-        for name in job.hidden {
-            command.env_remove(OsStr::new(name));
-        }
-        let (output, fed) = if job.terminal {
+        let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+            .filter(|(name, _)| !job.hidden.contains(name))
+            .collect();
+        let mut set = |name: &str, value: &str| {
+            env.retain(|(known, _)| known != name);
+            env.push((name.into(), value.into()));
+        };
+        set("PAGER", "cat");
+        set("GIT_PAGER", "cat");
+        set("GIT_EDITOR", "true");
+        set("GIT_TERMINAL_PROMPT", "0");
+        let (output, fed, stdio) = if job.terminal {
             let size = Winsize {
                 ws_row: 24,
                 ws_col: 80,
@@ -95,48 +95,45 @@ impl RunningCommand {
             };
             let pty = openpty(&size, None)?;
             close_on_exec(&pty.master)?;
-            command
-                .env("TERM", "xterm")
-                .stdin(pty.slave.try_clone()?)
-                .stdout(pty.slave.try_clone()?)
-                .stderr(pty.slave);
+            close_on_exec(&pty.slave)?;
+            set("TERM", "xterm");
             // A reader sees the end of its input.
             nix::unistd::write(&pty.master, b"\x04")?;
-            (pty.master, None)
+            let stdio = [pty.slave.try_clone()?, pty.slave.try_clone()?, pty.slave];
+            (pty.master, None, stdio)
         } else {
             // One pipe for both streams keeps their order.
             let (reader, writer) = io::pipe()?;
-            let fed = match &job.stdin {
+            let (stdin, fed) = match &job.stdin {
                 Some(_) => {
                     let (read, write) = io::pipe()?;
-                    command.stdin(read);
-                    Some(OwnedFd::from(write))
+                    (read.into(), Some(OwnedFd::from(write)))
                 }
-                None => {
-                    command.stdin(Stdio::null());
-                    None
-                }
+                None => (null(OFlag::O_RDONLY)?, None),
             };
-            if job.errors {
-                command.stderr(writer.try_clone()?);
+            let stderr = if job.errors {
+                writer.try_clone()?.into()
             } else {
-                command.stderr(Stdio::null());
-            }
-            command.stdout(writer);
-            (OwnedFd::from(reader), fed)
+                null(OFlag::O_WRONLY)?
+            };
+            (reader.into(), fed, [stdin, writer.into(), stderr])
         };
         nonblocking(&output)?;
         if let Some(fed) = &fed {
             nonblocking(fed)?;
         }
         let mark = Mark::new(MARK, uuid::Uuid::now_v7().to_string());
-        let terms = CommandOptions {
+        let spec = DirectSpec {
+            program: Path::new("/bin/sh"),
+            args: &[OsStr::new("-c"), OsStr::new(job.line)],
+            cwd: job.cwd,
+            env,
+            // The writers would keep the pipe open; the start closes them.
+            stdio,
             fence: job.fence,
             terminal: job.terminal,
         };
-        let direct = Direct::spawn(&mut command, mark, &terms)?;
-        // The writers in `command` would keep the pipe open.
-        drop(command);
+        let direct = Direct::spawn(spec, mark)?;
         Ok(Self {
             direct,
             output: Some(output),
@@ -293,15 +290,15 @@ impl RunningCommand {
     }
 }
 
-fn close_on_exec(fd: &OwnedFd) -> io::Result<()> {
-    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-    fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    Ok(())
+fn null(access: OFlag) -> nix::Result<OwnedFd> {
+    open("/dev/null", access | OFlag::O_CLOEXEC, Mode::empty())
 }
 
-fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+fn close_on_exec(fd: &OwnedFd) -> nix::Result<()> {
+    fcntl(fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map(drop)
+}
+
+fn nonblocking(fd: &OwnedFd) -> nix::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
-    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-    Ok(())
+    fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map(drop)
 }
