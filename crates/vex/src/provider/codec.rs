@@ -28,12 +28,11 @@ impl Protocol {
     }
 
     fn native_body(self, request: &Request<'_>, settings: &ModelSettings) -> Vec<u8> {
-        let mut body = match self {
+        let body = match self {
             Self::Messages => messages::body(request, settings),
             Self::Chat => chat::body(request, settings),
             Self::Responses => responses::body(request, settings),
         };
-        body.override_with(&settings.extra);
         body.into_bytes()
     }
 }

@@ -23,21 +23,40 @@ pub(crate) fn output(result: &ToolResult) -> &str {
 /// How much of broken arguments is sent to the model, in bytes.
 const MAX_BROKEN_BYTES: usize = 2000;
 
-/// A request: fields in a fixed order, then the conversation as the last one. Each entry is
-/// serialised unchanged.
-pub(crate) struct Body {
-    fields: Map<String, Value>,
+/// A request: fields in a fixed order, then the conversation as the last one. Each field and each
+/// entry is serialised once, from borrowed data.
+pub(crate) struct Body<'a> {
+    /// Configured fields, which take precedence.
+    extra: &'a Map<String, Value>,
+    /// The names of the fields so far.
+    names: Vec<&'static str>,
+    /// The fields that are sent, each followed by a comma.
+    fields: Vec<u8>,
     list: &'static str,
     /// The entries, separated by commas.
     entries: Vec<u8>,
 }
 
-impl Body {
-    pub(crate) fn new(fields: Map<String, Value>, list: &'static str) -> Self {
+impl<'a> Body<'a> {
+    /// Creates a request whose conversation is the field `list`. Fields of `extra` replace others of
+    /// the same name; null removes them.
+    pub(crate) fn new(list: &'static str, extra: &'a Map<String, Value>) -> Self {
         Self {
-            fields,
+            extra,
+            names: Vec::new(),
+            fields: Vec::new(),
             list,
             entries: Vec::new(),
+        }
+    }
+
+    /// Adds a field after the others, unless `extra` removes it.
+    pub(crate) fn set(&mut self, name: &'static str, value: &impl Serialize) {
+        self.names.push(name);
+        match self.extra.get(name) {
+            Some(Value::Null) => {}
+            Some(own) => append_field(&mut self.fields, name, own),
+            None => append_field(&mut self.fields, name, value),
         }
     }
 
@@ -54,34 +73,30 @@ impl Body {
         }
     }
 
-    /// Overrides fields with configured ones.
-    pub(crate) fn override_with(&mut self, extra: &Map<String, Value>) {
-        for (name, value) in extra.iter().filter(|(name, _)| *name != self.list) {
-            if value.is_null() {
-                self.fields.shift_remove(name);
-            } else {
-                self.fields.insert(name.clone(), value.clone());
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
+        for (name, value) in self.extra {
+            let name = name.as_str();
+            if !value.is_null() && name != self.list && !self.names.contains(&name) {
+                append_field(&mut self.fields, name, value);
             }
         }
-    }
-
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        let mut bytes = Value::Object(self.fields).to_string().into_bytes();
-        bytes.reserve(self.entries.len() + self.list.len() + 8);
-        if bytes.pop() == Some(b'}') && bytes.len() > 1 {
-            bytes.push(b',');
-        }
-        bytes.extend_from_slice(format!("\"{}\":[", self.list).as_bytes());
-        bytes.extend_from_slice(&self.entries);
-        bytes.extend_from_slice(b"]}");
-        bytes
+        let list = format!("\"{}\":[", self.list);
+        let parts: [&[u8]; 5] = [b"{", &self.fields, list.as_bytes(), &self.entries, b"]}"];
+        parts.concat()
     }
 }
 
-/// Returns an object with these fields. `json!` would take values apart and build them again.
-pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
-    Value::Object(fields.collect())
+fn append_field(fields: &mut Vec<u8>, name: &str, value: &impl Serialize) {
+    let before = fields.len();
+    // As for an entry, this cannot fail.
+    let written = serde_json::to_writer(&mut *fields, name).and_then(|()| {
+        fields.push(b':');
+        serde_json::to_writer(&mut *fields, value)
+    });
+    match written {
+        Ok(()) => fields.push(b','),
+        Err(_) => fields.truncate(before),
+    }
 }
 
 /// All content of one role until the other role answers.

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, arguments, entries, is_strict, object, output, parts, tool_name,
+    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
 };
 
 #[derive(Serialize)]
@@ -59,9 +59,24 @@ struct Function<'a> {
     arguments: String,
 }
 
+#[derive(Serialize)]
+struct ToolSpec<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: FunctionSpec<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionSpec<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
 /// Builds the body of a request.
-pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
-    let mut body = Body::new(fields(request, settings), "messages");
+pub(crate) fn body<'a>(request: &Request<'_>, settings: &'a ModelSettings) -> Body<'a> {
+    let mut body = Body::new("messages", &settings.extra);
+    set_fields(&mut body, request, settings);
     if !request.system.trim().is_empty() {
         body.push(&Message::System {
             content: request.system,
@@ -127,38 +142,35 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Message<'a> {
     }
 }
 
-fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("model", json!(settings.model));
-    set("stream", json!(true));
-    set("stream_options", json!({"include_usage": true}));
+fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettings) {
+    body.set("model", &settings.model);
+    body.set("stream", &true);
+    body.set("stream_options", &json!({"include_usage": true}));
     if let Some(max) = settings.max_output_tokens {
-        set("max_tokens", json!(max));
+        body.set("max_tokens", &max);
     }
     if let Some(effort) = &settings.effort {
-        set("reasoning_effort", json!(effort));
+        body.set("reasoning_effort", effort);
     }
     if let Some(schema) = request.output_schema.filter(|_| settings.structured_output) {
         let schema = json!({"name": "answer", "schema": schema, "strict": is_strict(schema)});
-        set(
+        body.set(
             "response_format",
-            json!({"type": "json_schema", "json_schema": schema}),
+            &json!({"type": "json_schema", "json_schema": schema}),
         );
     }
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let function = object([
-                ("name", tool.name.into()),
-                ("description", tool.description.into()),
-                ("parameters", tool.input_schema.clone()),
-            ]);
-            object([("type", "function".into()), ("function", function)])
+        let tools = request.tools.iter().map(|tool| ToolSpec {
+            kind: "function",
+            function: FunctionSpec {
+                name: tool.name,
+                description: tool.description,
+                parameters: &tool.input_schema,
+            },
         });
-        set("tools", tools.collect());
+        body.set("tools", &tools.collect::<Vec<_>>());
         if let Some(parallel) = settings.parallel_tool_calls {
-            set("parallel_tool_calls", json!(parallel));
+            body.set("parallel_tool_calls", &parallel);
         }
     }
-    fields
 }

@@ -9,7 +9,7 @@ use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, object, output, parts, tool_name,
+    Body, Entry, NOTHING, WireIds, arguments, entries, is_strict, output, parts, tool_name,
 };
 
 /// The default for the longest answer: the protocol requires a number.
@@ -51,6 +51,22 @@ enum Content<'a> {
     Native(&'a Value),
 }
 
+#[derive(Serialize)]
+struct ToolSpec<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+struct System<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<&'a Value>,
+}
+
 impl<'a> Content<'a> {
     fn text(text: &'a str) -> Self {
         Self::Text {
@@ -69,8 +85,9 @@ impl<'a> Content<'a> {
 }
 
 /// Builds the body of a request.
-pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
-    let mut body = Body::new(fields(request, settings), "messages");
+pub(crate) fn body<'a>(request: &Request<'_>, settings: &'a ModelSettings) -> Body<'a> {
+    let mut body = Body::new("messages", &settings.extra);
+    set_fields(&mut body, request, settings);
     let mut ids = WireIds::default();
     for entry in entries(request.messages) {
         match entry {
@@ -134,28 +151,26 @@ fn answer<'a>(turn: &'a Turn, ids: &mut WireIds<'a>, answered: impl Fn(&str) -> 
     content
 }
 
-fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettings) {
     let budget = settings.thinking_budget;
     let least = budget.map_or(1, |budget| budget.saturating_add(ROOM_BESIDE_BUDGET));
     let max_tokens = settings
         .max_output_tokens
         .unwrap_or(DEFAULT_MAX_TOKENS)
         .max(least);
-    set("model", json!(settings.model));
-    set("max_tokens", json!(max_tokens));
-    set("stream", json!(true));
+    body.set("model", &settings.model);
+    body.set("max_tokens", &max_tokens);
+    body.set("stream", &true);
     let mark = settings.cache.then(|| json!({"type": "ephemeral"}));
     if let Some(mark) = &mark {
         // The provider itself moves this mark to the last block: no byte of the conversation
         // changes for it.
-        set("cache_control", mark.clone());
+        body.set("cache_control", mark);
     }
     if let Some(budget) = budget {
-        set("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+        body.set("thinking", &json!({"type": "enabled", "budget_tokens": budget}));
     } else if settings.effort.is_some() {
-        set("thinking", json!({"type": "adaptive"}));
+        body.set("thinking", &json!({"type": "adaptive"}));
     }
     let mut output = Map::new();
     if let Some(effort) = &settings.effort {
@@ -171,31 +186,29 @@ fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value>
         );
     }
     if !output.is_empty() {
-        set("output_config", Value::Object(output));
+        body.set("output_config", &output);
     }
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            object([
-                ("name", tool.name.into()),
-                ("description", tool.description.into()),
-                ("input_schema", tool.input_schema.clone()),
-            ])
+        let tools = request.tools.iter().map(|tool| ToolSpec {
+            name: tool.name,
+            description: tool.description,
+            input_schema: &tool.input_schema,
         });
-        set("tools", tools.collect());
+        body.set("tools", &tools.collect::<Vec<_>>());
         if settings.parallel_tool_calls == Some(false) {
-            set(
+            body.set(
                 "tool_choice",
-                json!({"type": "auto", "disable_parallel_tool_use": true}),
+                &json!({"type": "auto", "disable_parallel_tool_use": true}),
             );
         }
     }
     if !request.system.trim().is_empty() {
-        let mut block = json!({"type": "text", "text": request.system});
-        if let Some(mark) = mark {
-            // Tools and system text stay in the cache even when the conversation is compacted.
-            block["cache_control"] = mark;
-        }
-        set("system", json!([block]));
+        // Tools and system text stay in the cache even when the conversation is compacted.
+        let block = System {
+            kind: "text",
+            text: request.system,
+            cache_control: mark.as_ref(),
+        };
+        body.set("system", &[block]);
     }
-    fields
 }

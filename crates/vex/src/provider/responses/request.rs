@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::conversation::{Block, Turn};
 use crate::provider::Request;
 use crate::provider::protocol::{ModelSettings, Protocol};
 use crate::provider::request::{
-    Body, Entry, NOTHING, arguments, entries, is_strict, object, output, parts, tool_name,
+    Body, Entry, NOTHING, arguments, entries, is_strict, output, parts, tool_name,
 };
 
 #[derive(Serialize)]
@@ -55,9 +55,20 @@ impl<'a> Item<'a> {
     }
 }
 
+#[derive(Serialize)]
+struct ToolSpec<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    strict: bool,
+}
+
 /// Builds the body of a request.
-pub(crate) fn body(request: &Request<'_>, settings: &ModelSettings) -> Body {
-    let mut body = Body::new(fields(request, settings), "input");
+pub(crate) fn body<'a>(request: &Request<'_>, settings: &'a ModelSettings) -> Body<'a> {
+    let mut body = Body::new("input", &settings.extra);
+    set_fields(&mut body, request, settings);
     for entry in entries(request.messages) {
         match entry {
             Entry::Input { results, text } => {
@@ -110,47 +121,42 @@ fn answer<'a>(turn: &'a Turn, answered: impl Fn(&str) -> bool) -> Vec<Item<'a>> 
     items
 }
 
-fn fields(request: &Request<'_>, settings: &ModelSettings) -> Map<String, Value> {
-    let mut fields = Map::new();
-    let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    set("model", json!(settings.model));
-    set("stream", json!(true));
+fn set_fields(body: &mut Body<'_>, request: &Request<'_>, settings: &ModelSettings) {
+    body.set("model", &settings.model);
+    body.set("stream", &true);
     // Nothing is stored at the provider; encrypted reasoning is returned and sent with the next
     // request.
-    set("store", json!(false));
-    set("include", json!(["reasoning.encrypted_content"]));
+    body.set("store", &false);
+    body.set("include", &["reasoning.encrypted_content"]);
     if let Some(max) = settings.max_output_tokens {
-        set("max_output_tokens", json!(max));
+        body.set("max_output_tokens", &max);
     }
     if let Some(effort) = &settings.effort {
-        set("reasoning", json!({"effort": effort, "summary": "auto"}));
+        body.set("reasoning", &json!({"effort": effort, "summary": "auto"}));
     }
     if let Some(key) = &settings.cache_key {
-        set("prompt_cache_key", json!(key));
+        body.set("prompt_cache_key", key);
     }
     if let Some(schema) = request.output_schema.filter(|_| settings.structured_output) {
         let format =
             json!({"type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema)});
-        set("text", json!({ "format": format }));
+        body.set("text", &json!({ "format": format }));
     }
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            // Without `strict: false` the provider rewrites schemas that have optional properties.
-            object([
-                ("type", "function".into()),
-                ("name", tool.name.into()),
-                ("description", tool.description.into()),
-                ("parameters", tool.input_schema.clone()),
-                ("strict", false.into()),
-            ])
+        // Without `strict: false` the provider rewrites schemas that have optional properties.
+        let tools = request.tools.iter().map(|tool| ToolSpec {
+            kind: "function",
+            name: tool.name,
+            description: tool.description,
+            parameters: &tool.input_schema,
+            strict: false,
         });
-        set("tools", tools.collect());
+        body.set("tools", &tools.collect::<Vec<_>>());
         if let Some(parallel) = settings.parallel_tool_calls {
-            set("parallel_tool_calls", json!(parallel));
+            body.set("parallel_tool_calls", &parallel);
         }
     }
     if !request.system.trim().is_empty() {
-        set("instructions", json!(request.system));
+        body.set("instructions", &request.system);
     }
-    fields
 }
