@@ -222,7 +222,7 @@ fn example(definition: &ToolDefinition) -> Value {
 fn validate(entry: &Entry, definition: &ToolDefinition, input: &Value) -> Result<(), String> {
     let compiled = entry
         .schema
-        .get_or_init(|| JsonSchema::new(&definition.input_schema).ok());
+        .get_or_init(|| JsonSchema::built_in(&definition.input_schema).ok());
     // An invalid schema accepts nothing.
     let Some(schema) = compiled else {
         return Err(format!("the arguments of {} cannot be checked", entry.name));

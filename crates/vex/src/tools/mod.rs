@@ -172,7 +172,28 @@ impl Toolbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json_schema::JsonSchema;
     use serde_json::json;
+
+    #[test]
+    fn tool_schemas_are_valid() {
+        for (_, tool) in entries() {
+            let checked = JsonSchema::new(&tool.input_schema).unwrap();
+            let built_in = JsonSchema::built_in(&tool.input_schema).unwrap();
+            for value in [
+                json!({"unknown": 1}),
+                json!([]),
+                json!({"path": 7, "command": true}),
+            ] {
+                assert_eq!(
+                    checked.violations(&value),
+                    built_in.violations(&value),
+                    "{}",
+                    tool.name
+                );
+            }
+        }
+    }
 
     #[test]
     fn tool_definitions_are_short() {
