@@ -1,7 +1,7 @@
 //! Answers of the messages protocol.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -96,7 +96,7 @@ enum OpenBlock {
 /// Reads answers of the messages protocol.
 #[derive(Default)]
 pub struct MessagesDecoder {
-    open: HashMap<Part, OpenBlock>,
+    open: BTreeMap<Part, OpenBlock>,
     counted: Counted,
     stop: Option<StopReason>,
     done: bool,

@@ -3,7 +3,7 @@
 
 mod call_ids;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::mem;
 
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ pub struct Assembler<'a> {
     request_bytes: usize,
     slots: Vec<Slot<'a>>,
     /// The slot of a part; native items are never continued.
-    places: HashMap<(Part, PartKind), usize>,
+    places: BTreeMap<(Part, PartKind), usize>,
     meaningful: bool,
     output_bytes: usize,
     usage: Option<(Usage, Option<f64>)>,
@@ -72,7 +72,7 @@ impl<'a> Assembler<'a> {
             messages: request.messages,
             request_bytes,
             slots: Vec::new(),
-            places: HashMap::new(),
+            places: BTreeMap::new(),
             meaningful: false,
             output_bytes: 0,
             usage: None,

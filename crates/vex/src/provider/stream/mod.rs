@@ -25,7 +25,7 @@ use crate::conversation::{StopReason, Usage};
 pub type Part = u64;
 
 /// The kind of a part. A protocol may use one number for parts of several kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartKind {
     Text,
     Thinking,
