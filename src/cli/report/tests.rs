@@ -1,7 +1,7 @@
 use jiff::{SignedDuration, Timestamp};
 use unicode_width::UnicodeWidthStr;
 use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
-use vik_control::figures::{Window, figures};
+use vik_control::figures::{self, Window};
 use vik_core::outcome::{FailureClass, Outcome};
 
 use super::markdown::{cell, markdown};
@@ -57,7 +57,7 @@ fn agent(agent: &str, figures: Figures) -> AgentFigures {
 }
 
 fn empty() -> ReportView {
-    figures(&[], &[], Window::new(at(0), at(7 * 24), None))
+    figures::report(None, Window::new(at(0), at(7 * 24), None)).unwrap()
 }
 
 fn one() -> ReportView {

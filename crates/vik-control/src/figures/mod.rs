@@ -9,11 +9,12 @@ mod window;
 mod tests;
 
 use vik_api::ReportView;
-use vik_store::ledger::{LedgerError, Reader};
+use vik_store::ledger::{IssueCounts, LedgerError, Reader};
 
 pub use since::{ParseSinceError, Since};
-pub use sum::figures;
 pub use window::Window;
+
+use sum::Sums;
 
 /// Returns the report on a time span. A workflow without a ledger has done nothing.
 ///
@@ -36,12 +37,10 @@ pub use window::Window;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn report(ledger: Option<&Reader>, window: Window) -> Result<ReportView, LedgerError> {
-    let Some(ledger) = ledger else {
-        return Ok(figures(&[], &[], window));
+    let mut sums = Sums::new(window);
+    let issues = match ledger {
+        Some(ledger) => ledger.visit_figures(window.since(), window.until(), |attempt| sums.add(attempt))?,
+        None => IssueCounts::default(),
     };
-    let attempts = ledger.figures(window.since(), window.until())?;
-    // Runs are read after the attempts: a run that ends in between counts as ended, which is
-    // correct.
-    let runs = ledger.runs_of_span(window.since(), window.until())?;
-    Ok(figures(&attempts, &runs, window))
+    Ok(sums.report(issues))
 }

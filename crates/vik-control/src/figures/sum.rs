@@ -1,88 +1,160 @@
 //! Computes the sums of a report.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
-use vik_core::ids::{IssueId, RunId};
+use vik_core::ids::{AgentName, RunId, StageName};
 use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
-use vik_store::ledger::{EndedFigures, StoredFigures, StoredRun};
+use vik_store::ledger::{EndedFigures, IssueCounts, StoredFigures};
 
 use super::Window;
 
-/// Returns the report on these attempts and on all runs of their issues. Records outside of the
-/// window are left out.
-pub fn figures(attempts: &[StoredFigures], runs: &[StoredRun], window: Window) -> ReportView {
-    let mut total = Sum::default();
-    let mut stages = BTreeMap::new();
-    let mut agents = BTreeMap::new();
-    let mut ends: Vec<EndFigures> = Vec::new();
-    let mut issues = BTreeSet::new();
-    let parts = window.parts();
-    let mut series: Vec<_> = parts.iter().map(|at| (*at, Counts::default())).collect();
-    for attempt in attempts.iter().filter(|one| is_in(one.started_at, window)) {
+/// The sums of a report, to which attempts are added one by one. Of each attempt it keeps only what
+/// the numbers of runs and the median durations need.
+#[derive(Debug)]
+pub(super) struct Sums {
+    window: Window,
+    groups: Vec<Group>,
+    /// The run of each attempt, and the index of its group.
+    runs: Vec<(RunId, u32)>,
+    ends: Vec<EndFigures>,
+    series: Vec<(Timestamp, Counts)>,
+}
+
+/// The attempts of one agent in one stage.
+#[derive(Debug)]
+struct Group {
+    stage: StageName,
+    agent: AgentName,
+    counts: Counts,
+    durations_ms: Vec<u64>,
+}
+
+impl Sums {
+    pub(super) fn new(window: Window) -> Self {
+        let parts = window.parts().into_iter();
+        Self {
+            window,
+            groups: Vec::new(),
+            runs: Vec::new(),
+            ends: Vec::new(),
+            series: parts.map(|at| (at, Counts::default())).collect(),
+        }
+    }
+
+    /// Adds an attempt that started in the window.
+    pub(super) fn add(&mut self, attempt: &StoredFigures<'_>) {
         // An end after the time span is not known at its end.
-        let ended = attempt.ended.filter(|ended| ended.at < window.until());
-        total.add(attempt, ended);
-        stages
-            .entry(&attempt.stage)
-            .or_insert_with(Sum::default)
-            .add(attempt, ended);
-        agents
-            .entry(&attempt.agent)
-            .or_insert_with(Sum::default)
-            .add(attempt, ended);
-        issues.insert(&attempt.issue);
-        if let Some((_, part)) = series.get_mut(window.part_index(attempt.started_at)) {
+        let ended = attempt.ended.filter(|ended| ended.at < self.window.until());
+        let index = self.group(attempt);
+        self.runs
+            .push((attempt.run, u32::try_from(index).unwrap_or(u32::MAX)));
+        let group = &mut self.groups[index];
+        group.counts.started += 1;
+        if let Some((_, part)) = self.series.get_mut(self.window.part_index(attempt.started_at)) {
             part.started += 1;
         }
         if let Some(ended) = ended {
-            count_end(&mut ends, ended.outcome, ended.failure_class);
-            if let Some((_, part)) = series.get_mut(window.part_index(ended.at)) {
+            group.counts.end(ended);
+            let took = ended.at.as_millisecond() - attempt.started_at.as_millisecond();
+            // A clock that was set back must not give a negative duration.
+            group.durations_ms.push(u64::try_from(took).unwrap_or(0));
+            count_end(&mut self.ends, ended.outcome, ended.failure_class);
+            if let Some((_, part)) = self.series.get_mut(self.window.part_index(ended.at)) {
                 part.end(ended);
             }
         }
     }
-    ends.sort_by_key(|end| {
-        let class = end.failure_class.map(FailureClass::as_str);
-        (std::cmp::Reverse(end.attempts), end.outcome.as_str(), class)
-    });
-    let done = done(runs, window);
-    let issues_succeeded = count(issues.iter().filter(|issue| done.contains(*issue)).count());
-    let total = total.figures();
-    let per_issue = (issues_succeeded > 0 && total.spent.cost_usd > 0.0)
-        .then(|| total.spent.cost_usd / issues_succeeded as f64);
-    ReportView {
-        schema: SCHEMA,
-        since: window.since(),
-        until: window.until(),
-        total,
-        issues: count(issues.len()),
-        issues_succeeded,
-        cost_per_succeeded_issue_usd: per_issue,
-        stages: stages
-            .into_iter()
-            .map(|(stage, sum)| StageFigures {
-                stage: stage.clone(),
-                figures: sum.figures(),
-            })
-            .collect(),
-        agents: agents
-            .into_iter()
-            .map(|(agent, sum)| AgentFigures {
-                agent: agent.clone(),
-                figures: sum.figures(),
-            })
-            .collect(),
-        ends,
-        series: series.into_iter().map(|(at, counts)| counts.part(at)).collect(),
-        part_ms: window.part_ms(),
-    }
-}
 
-fn is_in(at: Timestamp, window: Window) -> bool {
-    at >= window.since() && at < window.until()
+    /// Returns the index of the group of an attempt. There are as many groups as the workflow had
+    /// pairs of a stage and its agent, which are few.
+    fn group(&mut self, attempt: &StoredFigures<'_>) -> usize {
+        let same =
+            |group: &Group| group.stage.as_str() == attempt.stage && group.agent.as_str() == attempt.agent;
+        self.groups.iter().position(same).unwrap_or_else(|| {
+            self.groups.push(Group {
+                stage: attempt.stage.into(),
+                agent: attempt.agent.into(),
+                counts: Counts::default(),
+                durations_ms: Vec::new(),
+            });
+            self.groups.len() - 1
+        })
+    }
+
+    /// Returns the report on the attempts that were added and on their issues.
+    pub(super) fn report(mut self, issues: IssueCounts) -> ReportView {
+        self.runs.sort_unstable();
+        self.runs.dedup();
+        self.ends.sort_by_key(|end| {
+            let class = end.failure_class.map(FailureClass::as_str);
+            (std::cmp::Reverse(end.attempts), end.outcome.as_str(), class)
+        });
+        let total = self.figures(|_| true);
+        let per_issue = (issues.succeeded > 0 && total.spent.cost_usd > 0.0)
+            .then(|| total.spent.cost_usd / issues.succeeded as f64);
+        let stages: BTreeSet<_> = self.groups.iter().map(|group| &group.stage).collect();
+        let agents: BTreeSet<_> = self.groups.iter().map(|group| &group.agent).collect();
+        ReportView {
+            schema: SCHEMA,
+            since: self.window.since(),
+            until: self.window.until(),
+            total,
+            issues: issues.all,
+            issues_succeeded: issues.succeeded,
+            cost_per_succeeded_issue_usd: per_issue,
+            stages: stages
+                .into_iter()
+                .map(|stage| StageFigures {
+                    stage: stage.clone(),
+                    figures: self.figures(|group| group.stage == *stage),
+                })
+                .collect(),
+            agents: agents
+                .into_iter()
+                .map(|agent| AgentFigures {
+                    agent: agent.clone(),
+                    figures: self.figures(|group| group.agent == *agent),
+                })
+                .collect(),
+            ends: self.ends,
+            series: self
+                .series
+                .into_iter()
+                .map(|(at, counts)| counts.part(at))
+                .collect(),
+            part_ms: self.window.part_ms(),
+        }
+    }
+
+    /// Returns the figures of these groups together.
+    fn figures(&self, is_part: impl Fn(&Group) -> bool) -> Figures {
+        let is_part: Vec<_> = self.groups.iter().map(is_part).collect();
+        let mut counts = Counts::default();
+        let mut durations_ms = Vec::new();
+        for (group, _) in self.groups.iter().zip(&is_part).filter(|(_, is_part)| **is_part) {
+            counts = counts.plus(group.counts);
+            durations_ms.extend_from_slice(&group.durations_ms);
+        }
+        // An attempt of the same run can have had another agent.
+        let runs = self.runs.chunk_by(|(a, _), (b, _)| a == b);
+        let has_part = |run: &&[(RunId, u32)]| run.iter().any(|(_, index)| is_part[*index as usize]);
+        let middle = durations_ms.len().saturating_sub(1) / 2;
+        Figures {
+            runs: count(runs.filter(has_part).count()),
+            attempts: counts.started,
+            succeeded: counts.succeeded,
+            failed: counts.failed,
+            spent: SpendView::of(counts.spent, counts.estimated),
+            duration_ms: durations_ms
+                .iter()
+                .fold(0, |sum: u64, ms| sum.saturating_add(*ms)),
+            median_duration_ms: (!durations_ms.is_empty())
+                .then(|| *durations_ms.select_nth_unstable(middle).1),
+        }
+    }
 }
 
 fn count(number: usize) -> u64 {
@@ -101,27 +173,6 @@ fn count_end(ends: &mut Vec<EndFigures>, outcome: Outcome, failure_class: Option
     }
 }
 
-/// Returns the issues that had no open or parked run at the end of the time span and whose last run
-/// succeeded.
-fn done(runs: &[StoredRun], window: Window) -> HashSet<&IssueId> {
-    // When the last run of each issue ended, and whether it succeeded; `None` if a run has not
-    // ended.
-    let mut last: HashMap<&IssueId, Option<(Timestamp, bool)>> = HashMap::new();
-    for run in runs {
-        let end = run
-            .over_at
-            .filter(|at| *at < window.until())
-            .map(|at| (at, run.succeeded == Some(true)));
-        last.entry(&run.issue)
-            .and_modify(|last| *last = last.zip(end).map(|(a, b)| if b.0 >= a.0 { b } else { a }))
-            .or_insert(end);
-    }
-    let has_succeeded = |end: &Option<(Timestamp, bool)>| end.is_some_and(|(_, succeeded)| succeeded);
-    last.into_iter()
-        .filter_map(|(issue, end)| has_succeeded(&end).then_some(issue))
-        .collect()
-}
-
 /// Counts of ended attempts and their charges. The sums are exact in any order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -133,6 +184,16 @@ struct Counts {
 }
 
 impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            started: self.started + other.started,
+            succeeded: self.succeeded + other.succeeded,
+            failed: self.failed + other.failed,
+            spent: self.spent.plus(other.spent),
+            estimated: self.estimated.plus(other.estimated),
+        }
+    }
+
     fn end(&mut self, ended: EndedFigures) {
         if ended.outcome == Outcome::Succeeded {
             self.succeeded += 1;
@@ -150,43 +211,6 @@ impl Counts {
             succeeded: self.succeeded,
             failed: self.failed,
             spent: SpendView::of(self.spent, self.estimated),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Sum {
-    runs: HashSet<RunId>,
-    counts: Counts,
-    durations_ms: Vec<u64>,
-}
-
-impl Sum {
-    fn add(&mut self, attempt: &StoredFigures, ended: Option<EndedFigures>) {
-        self.runs.insert(attempt.run);
-        self.counts.started += 1;
-        if let Some(ended) = ended {
-            self.counts.end(ended);
-            let took = ended.at.as_millisecond() - attempt.started_at.as_millisecond();
-            // A clock that was set back must not give a negative duration.
-            self.durations_ms.push(u64::try_from(took).unwrap_or(0));
-        }
-    }
-
-    fn figures(mut self) -> Figures {
-        self.durations_ms.sort_unstable();
-        let middle = self.durations_ms.len().saturating_sub(1) / 2;
-        Figures {
-            runs: count(self.runs.len()),
-            attempts: self.counts.started,
-            succeeded: self.counts.succeeded,
-            failed: self.counts.failed,
-            spent: SpendView::of(self.counts.spent, self.counts.estimated),
-            duration_ms: self
-                .durations_ms
-                .iter()
-                .fold(0, |sum: u64, ms| sum.saturating_add(*ms)),
-            median_duration_ms: self.durations_ms.get(middle).copied(),
         }
     }
 }

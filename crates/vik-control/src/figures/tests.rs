@@ -1,14 +1,19 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
+use serde_json::json;
+use tempfile::TempDir;
 use uuid::Uuid;
-use vik_api::{Figures, ReportView};
-use vik_core::ids::RunId;
+use vik_api::{AgentFigures, EndFigures, Figures, Part, ReportView, SCHEMA, SpendView, StageFigures};
+use vik_core::attempt::AttemptResult;
+use vik_core::changes::{Changes, EndedAttempt, RunOver, StartedAttempt};
+use vik_core::ids::{AttemptId, RunId};
 use vik_core::limits::Spend;
 use vik_core::money::MicroUsd;
-use vik_core::outcome::{FailureClass, Outcome};
-use vik_store::ledger::{EndedFigures, StoredFigures, StoredRun};
+use vik_core::outcome::{CostSource, FailureClass, Outcome};
+use vik_store::Ledger;
 
 use super::*;
 
@@ -18,40 +23,236 @@ fn at(minutes: i64) -> Timestamp {
     midnight + SignedDuration::from_mins(minutes)
 }
 
-fn run(number: u64) -> RunId {
-    RunId(Uuid::from_u64_pair(1, number))
+/// An attempt. The number of its run determines issue and stage.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    run: u64,
+    agent: &'static str,
+    started_at: Timestamp,
+    ended: Option<End>,
 }
 
-/// Returns an attempt for a run. Its number determines issue, stage and agent.
-fn attempt(number: u64, started: i64, ended: Option<(i64, Outcome)>) -> StoredFigures {
-    StoredFigures {
-        run: run(number),
-        issue: (&*format!("issue-{}", number / 2)).into(),
-        stage: if number.is_multiple_of(2) { "plan" } else { "work" }.into(),
-        agent: if number.is_multiple_of(3) { "codex" } else { "vex" }.into(),
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: Timestamp,
+    outcome: Outcome,
+    spend: Spend,
+    is_estimate: bool,
+}
+
+impl Attempt {
+    fn issue(self) -> u64 {
+        self.run / 2
+    }
+
+    fn stage(self) -> &'static str {
+        if self.run.is_multiple_of(2) {
+            "plan"
+        } else {
+            "work"
+        }
+    }
+}
+
+impl End {
+    fn failure_class(self) -> Option<FailureClass> {
+        (self.outcome == Outcome::Failed).then_some(FailureClass::Network)
+    }
+}
+
+/// When a run ended, and whether it succeeded; `None` while it is open.
+type Over = Option<(Timestamp, bool)>;
+
+fn attempt(run: u64, started: i64, ended: Option<(i64, Outcome)>) -> Attempt {
+    Attempt {
+        run,
+        agent: if run.is_multiple_of(3) { "codex" } else { "vex" },
         started_at: at(started),
-        ended: ended.map(|(minute, outcome)| EndedFigures {
+        ended: ended.map(|(minute, outcome)| End {
             at: at(minute),
             outcome,
-            failure_class: (outcome == Outcome::Failed).then_some(FailureClass::Network),
-            charged: Spend {
+            spend: Spend {
                 tokens: 100,
                 usd: MicroUsd(250_001),
             },
-            estimated: Spend::default(),
+            is_estimate: false,
         }),
     }
 }
 
-fn stored_run(number: u64, over: Option<(i64, bool)>) -> StoredRun {
-    StoredRun {
-        id: run(number),
-        issue: (&*format!("issue-{}", number / 2)).into(),
-        stage: "plan".into(),
-        attempts: 1,
-        phase: if over.is_some() { "over" } else { "parked" }.to_owned(),
-        over_at: over.map(|(minute, _)| at(minute)),
-        succeeded: over.map(|(_, succeeded)| succeeded),
+/// Writes a ledger with these attempts and with the ends of the runs 0, 1, ...
+fn ledger(attempts: &[Attempt], overs: &[Over]) -> (TempDir, Reader) {
+    let run_id = |number| RunId(Uuid::from_u64_pair(1, number));
+    let mut changes = Changes::default();
+    for (number, attempt) in (0..).zip(attempts) {
+        let attempt_id = AttemptId(Uuid::from_u64_pair(2, number));
+        let id = format!("issue-{}", attempt.issue());
+        let issue = json!({"id": id, "title": "T", "state": "todo", "payload": "{}"});
+        let machine = json!({"issue": issue, "present": true, "runs": [], "life": {"attempts": 0}});
+        changes.machines.push(serde_json::from_value(machine).unwrap());
+        changes.started.push(StartedAttempt {
+            attempt_id,
+            run: run_id(attempt.run),
+            issue: id.as_str().into(),
+            stage: attempt.stage().into(),
+            agent: attempt.agent.into(),
+            attempt: 1,
+            resumed_from: None,
+            at: attempt.started_at,
+        });
+        changes.ended.extend(attempt.ended.map(|end| EndedAttempt {
+            attempt_id,
+            at: end.at,
+            report: AttemptResult {
+                failure_class: end.failure_class(),
+                ..AttemptResult::new(end.outcome)
+            },
+            charged: end.spend,
+            source: if end.is_estimate {
+                CostSource::Estimate
+            } else {
+                CostSource::Reported
+            },
+        }));
+    }
+    for (number, over) in (0..).zip(overs) {
+        changes.runs_over.extend(over.map(|(at, succeeded)| RunOver {
+            run: run_id(number),
+            issue: "unused".into(),
+            succeeded,
+            at,
+        }));
+    }
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    ledger.commit(changes).wait().unwrap();
+    ledger.close().unwrap();
+    let reader = Reader::open(folder.path()).unwrap().unwrap();
+    (folder, reader)
+}
+
+/// Returns the report as its definition in the documentation gives it.
+fn expected(attempts: &[Attempt], overs: &[Over], window: Window) -> ReportView {
+    let is_in = |at: Timestamp| at >= window.since() && at < window.until();
+    let all: Vec<Attempt> = attempts
+        .iter()
+        .copied()
+        .filter(|one| is_in(one.started_at))
+        .collect();
+    let ended = |one: &Attempt| one.ended.filter(|end| end.at < window.until());
+    let spent = |ends: &[End]| {
+        let sum = |ends: &mut dyn Iterator<Item = &End>| {
+            ends.fold(Spend::default(), |sum, end| sum.plus(end.spend))
+        };
+        SpendView::of(
+            sum(&mut ends.iter()),
+            sum(&mut ends.iter().filter(|end| end.is_estimate)),
+        )
+    };
+    let with = |ends: &[End], is_success: bool| {
+        ends.iter()
+            .filter(|end| (end.outcome == Outcome::Succeeded) == is_success)
+            .count() as u64
+    };
+    let figures = |is_part: &dyn Fn(&&Attempt) -> bool| {
+        let part: Vec<&Attempt> = all.iter().filter(is_part).collect();
+        let ends: Vec<End> = part.iter().filter_map(|one| ended(one)).collect();
+        let took = |one: &&Attempt| Some(ended(one)?.at.duration_since(one.started_at).as_millis().max(0));
+        let mut durations: Vec<u64> = part
+            .iter()
+            .filter_map(took)
+            .map(|ms| ms.try_into().unwrap())
+            .collect();
+        durations.sort_unstable();
+        Figures {
+            runs: part.iter().map(|one| one.run).collect::<BTreeSet<_>>().len() as u64,
+            attempts: part.len() as u64,
+            succeeded: with(&ends, true),
+            failed: with(&ends, false),
+            spent: spent(&ends),
+            duration_ms: durations.iter().sum(),
+            median_duration_ms: durations.get(durations.len().saturating_sub(1) / 2).copied(),
+        }
+    };
+    let issues: BTreeSet<u64> = all.iter().map(|one| one.issue()).collect();
+    let has_succeeded = |issue: &&u64| {
+        let known: BTreeSet<u64> = attempts
+            .iter()
+            .map(|one| one.run)
+            .filter(|run| run / 2 == **issue)
+            .collect();
+        let over = |run: &u64| {
+            overs
+                .get(*run as usize)
+                .copied()
+                .flatten()
+                .filter(|(at, _)| *at < window.until())
+        };
+        let ends: Option<Vec<_>> = known.iter().map(over).collect();
+        // Of equal ones, the last is the greatest.
+        ends.and_then(|ends| ends.into_iter().max_by_key(|(at, _)| *at))
+            .is_some_and(|(_, succeeded)| succeeded)
+    };
+    let issues_succeeded = issues.iter().filter(has_succeeded).count() as u64;
+    let total = figures(&|_| true);
+    let names = |name: fn(&Attempt) -> &'static str| all.iter().map(name).collect::<BTreeSet<_>>();
+    let mut ends: Vec<EndFigures> = Vec::new();
+    for end in all.iter().filter_map(ended) {
+        let (outcome, failure_class) = (end.outcome, end.failure_class());
+        if ends.iter().all(|known| known.outcome != outcome) {
+            let same = |one: &&Attempt| ended(one).is_some_and(|end| end.outcome == outcome);
+            let attempts = all.iter().filter(same).count() as u64;
+            ends.push(EndFigures {
+                outcome,
+                failure_class,
+                attempts,
+            });
+        }
+    }
+    ends.sort_by_key(|end| (u64::MAX - end.attempts, end.outcome.as_str()));
+    let series = (0..).zip(window.parts()).map(|(index, at)| {
+        let ends: Vec<End> = all
+            .iter()
+            .filter_map(ended)
+            .filter(|end| window.part_index(end.at) == index)
+            .collect();
+        Part {
+            at,
+            started: all
+                .iter()
+                .filter(|one| window.part_index(one.started_at) == index)
+                .count() as u64,
+            succeeded: with(&ends, true),
+            failed: with(&ends, false),
+            spent: spent(&ends),
+        }
+    });
+    ReportView {
+        schema: SCHEMA,
+        since: window.since(),
+        until: window.until(),
+        total,
+        issues: issues.len() as u64,
+        issues_succeeded,
+        cost_per_succeeded_issue_usd: (issues_succeeded > 0 && total.spent.cost_usd > 0.0)
+            .then(|| total.spent.cost_usd / issues_succeeded as f64),
+        stages: names(|one| one.stage())
+            .into_iter()
+            .map(|stage| StageFigures {
+                stage: stage.into(),
+                figures: figures(&|one| one.stage() == stage),
+            })
+            .collect(),
+        agents: names(|one| one.agent)
+            .into_iter()
+            .map(|agent| AgentFigures {
+                agent: agent.into(),
+                figures: figures(&|one| one.agent == agent),
+            })
+            .collect(),
+        ends,
+        series: series.collect(),
+        part_ms: window.part_ms(),
     }
 }
 
@@ -79,7 +280,8 @@ fn attempts_are_counted_by_their_start_time() {
         attempt(3, 1439, Some((1441, Outcome::Succeeded))),
         attempt(3, 1440, None),
     ];
-    let report = figures(&attempts, &[], day());
+    let (_folder, reader) = ledger(&attempts, &[]);
+    let report = report(Some(&reader), day()).unwrap();
     let total = report.total;
     assert_eq!((total.runs, total.attempts), (4, 5));
     assert_eq!(
@@ -107,33 +309,6 @@ fn attempts_are_counted_by_their_start_time() {
     let first = report.series[0];
     assert_eq!((first.started, first.succeeded, first.failed), (2, 1, 1));
     assert_eq!(report.series.last().unwrap().started, 1);
-}
-
-#[test]
-fn issue_succeeds_when_its_last_run_did_and_none_is_open() {
-    let attempts: Vec<_> = (0..10)
-        .map(|number| attempt(number, 1, Some((2, Outcome::Succeeded))))
-        .collect();
-    let runs = [
-        // Both succeeded.
-        stored_run(0, Some((3, true))),
-        stored_run(1, Some((4, true))),
-        // One is parked.
-        stored_run(2, Some((3, true))),
-        stored_run(3, None),
-        // The later run was given up, independent of the order of the rows.
-        stored_run(5, Some((4, false))),
-        stored_run(4, Some((3, true))),
-        // The later run succeeded.
-        stored_run(6, Some((3, false))),
-        stored_run(7, Some((4, true))),
-        // The run ended only after the time span.
-        stored_run(8, Some((1440, true))),
-    ];
-    let report = figures(&attempts, &runs, day());
-    assert_eq!((report.issues, report.issues_succeeded), (5, 2));
-    let per_issue = report.cost_per_succeeded_issue_usd.unwrap();
-    assert!((per_issue - 2.500_01 / 2.0).abs() < 1e-9, "{per_issue}");
 }
 
 #[test]
@@ -194,23 +369,30 @@ fn since_accepts_durations_dates_and_timestamps() {
     }
 }
 
-fn any_attempt() -> impl Strategy<Value = StoredFigures> {
+fn any_attempt() -> impl Strategy<Value = Attempt> {
     let outcome = prop_oneof![
         Just(Outcome::Succeeded),
         Just(Outcome::Failed),
         Just(Outcome::TimedOut)
     ];
-    let end = proptest::option::of((-50..3000i64, outcome));
-    (0..20u64, -100..2000i64, end, 0..u64::MAX / 64).prop_map(|(number, started, end, usd)| {
-        let mut attempt = attempt(number, started, end);
-        if let Some(ended) = &mut attempt.ended {
-            ended.charged = Spend {
-                tokens: usd % 1_000_003,
-                // Whole dollars keep sums of floats exact.
-                usd: MicroUsd(usd % 1000 * 1_000_000),
-            };
+    let end = proptest::option::of((-50..3000i64, outcome, any::<bool>()));
+    let agent = prop_oneof![Just("codex"), Just("vex"), Just("pi")];
+    (0..20u64, agent, -100..2000i64, end, 0..u64::MAX / 64).prop_map(|(run, agent, started, end, usd)| {
+        Attempt {
+            run,
+            agent,
+            started_at: at(started),
+            ended: end.map(|(minute, outcome, is_estimate)| End {
+                at: at(minute),
+                outcome,
+                spend: Spend {
+                    tokens: usd % 1_000_003,
+                    // Whole dollars keep sums of floats exact.
+                    usd: MicroUsd(usd % 1000 * 1_000_000),
+                },
+                is_estimate,
+            }),
         }
-        attempt
     })
 }
 
@@ -266,17 +448,27 @@ fn check(report: &ReportView) {
 }
 
 proptest! {
+    // Each case writes a ledger.
+    #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn parts_add_up_to_the_total(
-        attempts in proptest::collection::vec(any_attempt(), 0..60),
-        overs in proptest::collection::vec(proptest::option::of((0..2000i64, any::<bool>())), 20),
-        since in -100..1500i64,
-        length in 0..2000i64,
-        part in proptest::option::of(1..200u64),
+    fn report_is_as_defined_and_its_parts_add_up(
+        mut attempts in proptest::collection::vec(any_attempt(), 0..60),
+        overs in proptest::collection::vec(proptest::option::of((0..30i64, any::<bool>())), 20),
+        windows in proptest::collection::vec((-100..1500i64, 0..2000i64, proptest::option::of(1..200u64)), 4),
     ) {
-        let runs: Vec<_> = (0..).zip(overs).map(|(number, over)| stored_run(number, over)).collect();
-        let part = part.map(|minutes| Duration::from_secs(minutes * 60));
-        let window = Window::new(at(since), at(since + length), part);
-        check(&figures(&attempts, &runs, window));
+        // A stage of an issue has at most one attempt that has not ended.
+        let mut open = BTreeSet::new();
+        attempts.retain(|one| one.ended.is_some() || open.insert(one.run));
+        // Several runs end at the same time.
+        let over = |(hundred, succeeded)| (at(100 * hundred), succeeded);
+        let overs: Vec<Over> = overs.into_iter().map(|one| one.map(over)).collect();
+        let (_folder, reader) = ledger(&attempts, &overs);
+        for (since, length, part) in windows {
+            let part = part.map(|minutes| Duration::from_secs(minutes * 60));
+            let window = Window::new(at(since), at(since + length), part);
+            let report = report(Some(&reader), window).unwrap();
+            prop_assert_eq!(&report, &expected(&attempts, &overs, window));
+            check(&report);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use vik_control::figures::{Window, figures};
+use vik_control::figures::{self, Window};
 use vik_core::ids::{IssueId, RunId};
 use vik_core::issue::Pull;
 use vik_core::machine::ParkReason;
@@ -138,7 +138,7 @@ fn parked_issue_names_its_dependents() {
 #[test]
 fn daily_summary_is_rendered_as_text() {
     let window = Window::new("2026-03-03T08:00:00Z".parse().unwrap(), now(), None);
-    let report = figures(&[], &[], window);
+    let report = figures::report(None, window).unwrap();
     let notification = message::of_day("team", Path::new("/w/workflow.yml"), now(), report);
     insta::assert_snapshot!(notification.text);
 }

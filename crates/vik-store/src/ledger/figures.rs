@@ -1,24 +1,27 @@
-//! Queries for sums over many attempts, without the attempts' reports.
+//! Queries for sums over many attempts. Their rows are visited one by one, so that memory does not
+//! hold all of them.
+
+use std::collections::HashMap;
 
 use jiff::Timestamp;
 use rusqlite::{Row, params};
-use vik_core::ids::{AgentName, IssueId, RunId, StageName};
+use vik_core::ids::{IssueId, RunId};
 use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
 
 use super::LedgerError;
-use super::read::{ESTIMATED, RUNS, Reader, StoredRun, run};
+use super::read::{ESTIMATED, Reader};
 use super::sql::{
-    read_name, read_optional_time, read_optional_variant, read_run, read_spend, read_time, read_variant, time,
+    read_optional_time, read_optional_variant, read_run, read_spend, read_text, read_time, read_variant, time,
 };
 
-/// The figures of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredFigures {
+/// The figures of one attempt, whose text is borrowed from its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredFigures<'a> {
     pub run: RunId,
-    pub issue: IssueId,
-    pub stage: StageName,
-    pub agent: AgentName,
+    pub issue: &'a str,
+    pub stage: &'a str,
+    pub agent: &'a str,
     /// The time of the decision to start it.
     pub started_at: Timestamp,
     /// The end of the attempt; `None` while it is claimed.
@@ -37,42 +40,118 @@ pub struct EndedFigures {
     pub estimated: Spend,
 }
 
+/// Numbers of issues that had an attempt in a time span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IssueCounts {
+    pub all: u64,
+    /// Those that had no open or parked run at the end of the time span and whose last run succeeded.
+    pub succeeded: u64,
+}
+
+/// The number of runs that are read in the order of their ids in the time of one search for the
+/// runs of an issue.
+const RUNS_PER_SEARCH: u64 = 4;
+
 impl Reader {
-    /// Returns the attempts that were started in a time span (its end excluded), oldest first and
-    /// without their reports.
+    /// Calls `visit` for each attempt that was started in a time span (its end excluded), and
+    /// returns the numbers of their issues.
     ///
     /// # Errors
-    /// Returns an error if they cannot be read.
-    pub fn figures(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredFigures>, LedgerError> {
-        self.list(
+    /// Returns an error if the attempts or the runs of their issues cannot be read.
+    pub fn visit_figures(
+        &self,
+        since: Timestamp,
+        until: Timestamp,
+        mut visit: impl FnMut(&StoredFigures<'_>),
+    ) -> Result<IssueCounts, LedgerError> {
+        let fail = |error| self.error(error);
+        // All queries see the same state, and none of them locks the database again.
+        let transaction = self.db.unchecked_transaction().map_err(fail)?;
+        let mut issues = HashMap::new();
+        self.each(
             &format!(
                 "SELECT run, issue, stage, agent, started_at, ended_at, outcome, failure_class,
                COALESCE(tokens, 0), COALESCE(usd_micro, 0), {ESTIMATED}
              FROM attempts LEFT JOIN usage USING (session)
-             WHERE started_at >= ?1 AND started_at < ?2 ORDER BY started_at, session"
+             WHERE started_at >= ?1 AND started_at < ?2"
             ),
             params![time(since), time(until)],
-            figures,
-        )
+            |row| {
+                let attempt = figures(row)?;
+                if !issues.contains_key(attempt.issue) {
+                    issues.insert(attempt.issue.into(), IssueEnd::NoRun);
+                }
+                visit(&attempt);
+                Ok(())
+            },
+        )?;
+        self.read_ends(&mut issues, until)?;
+        transaction.commit().map_err(fail)?;
+        let succeeded = issues.values().filter(|end| end.has_succeeded()).count();
+        Ok(IssueCounts {
+            all: issues.len() as u64,
+            succeeded: succeeded as u64,
+        })
     }
 
-    /// Returns all runs of the issues that had an attempt in a time span (its end excluded).
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
-    pub fn runs_of_span(&self, since: Timestamp, until: Timestamp) -> Result<Vec<StoredRun>, LedgerError> {
-        self.list(
-            &format!(
-                "{RUNS} WHERE issue IN (SELECT issue FROM attempts WHERE started_at >= ?1 AND started_at < ?2)
-                 ORDER BY id"
-            ),
-            params![time(since), time(until)],
-            run,
-        )
+    /// Reads the ends of the issues from all their runs.
+    fn read_ends(
+        &self,
+        issues: &mut HashMap<IssueId, IssueEnd>,
+        until: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let last: Vec<Option<i64>> = self.list("SELECT max(rowid) FROM runs", [], |row| row.get(0))?;
+        let runs: u64 = last.into_iter().flatten().map(i64::unsigned_abs).sum();
+        if runs <= issues.len() as u64 * RUNS_PER_SEARCH {
+            return self.each(
+                "SELECT over_at, succeeded, issue FROM runs ORDER BY id",
+                [],
+                |row| {
+                    if let Some(end) = issues.get_mut(read_text(row, 2)?) {
+                        end.add(row, until)?;
+                    }
+                    Ok(())
+                },
+            );
+        }
+        let of_issue = "SELECT over_at, succeeded FROM runs WHERE issue = ?1 ORDER BY id";
+        for (issue, end) in issues {
+            self.each(of_issue, [issue.as_str()], |row| end.add(row, until))?;
+        }
+        Ok(())
     }
 }
 
-fn figures(row: &Row<'_>) -> rusqlite::Result<StoredFigures> {
+/// Whether all runs of an issue were over at the end of a time span, and how the last one ended.
+#[derive(Clone, Copy, Debug)]
+enum IssueEnd {
+    NoRun,
+    Open,
+    Over { at: Timestamp, succeeded: bool },
+}
+
+impl IssueEnd {
+    /// Adds a run from its columns `over_at` and `succeeded`. Of runs that ended at the same time,
+    /// the one that is added last counts.
+    fn add(&mut self, run: &Row<'_>, until: Timestamp) -> rusqlite::Result<()> {
+        let over_at = read_optional_time(run, 0)?.filter(|at| *at < until);
+        *self = match (*self, over_at) {
+            (Self::Open, _) | (_, None) => Self::Open,
+            (Self::Over { at: last, .. }, Some(at)) if at < last => return Ok(()),
+            (_, Some(at)) => Self::Over {
+                at,
+                succeeded: run.get::<_, Option<bool>>(1)? == Some(true),
+            },
+        };
+        Ok(())
+    }
+
+    fn has_succeeded(self) -> bool {
+        matches!(self, Self::Over { succeeded: true, .. })
+    }
+}
+
+fn figures<'a>(row: &'a Row<'_>) -> rusqlite::Result<StoredFigures<'a>> {
     let ended = match read_optional_time(row, 5)? {
         None => None,
         Some(at) => Some(EndedFigures {
@@ -85,9 +164,9 @@ fn figures(row: &Row<'_>) -> rusqlite::Result<StoredFigures> {
     };
     Ok(StoredFigures {
         run: read_run(row, 0)?,
-        issue: read_name(row, 1)?,
-        stage: read_name(row, 2)?,
-        agent: read_name(row, 3)?,
+        issue: read_text(row, 1)?,
+        stage: read_text(row, 2)?,
+        agent: read_text(row, 3)?,
         started_at: read_time(row, 4)?,
         ended,
     })

@@ -36,7 +36,7 @@ use vik_core::ids::IssueId;
 use vik_core::machine::IssueMachine;
 
 pub use error::{Cause, CommitError, LedgerError};
-pub use figures::{EndedFigures, StoredFigures};
+pub use figures::{EndedFigures, IssueCounts, StoredFigures};
 pub use read::{Reader, StoredAttempt, StoredParked, StoredRun};
 pub use repair::{Health, Repaired, check, repair};
 

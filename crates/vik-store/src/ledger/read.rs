@@ -24,7 +24,7 @@ const MAX_DAYS: u32 = 400;
 /// A read-only connection to the ledger, which works beside a daemon or without one.
 #[derive(Debug)]
 pub struct Reader {
-    db: Connection,
+    pub(super) db: Connection,
     path: PathBuf,
     /// The schema version, which may be an earlier one until a daemon opens the ledger.
     schema: i64,
@@ -265,13 +265,33 @@ impl Reader {
         params: impl rusqlite::Params,
         read: fn(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, LedgerError> {
-        let list = || -> rusqlite::Result<Vec<T>> {
-            self.db.prepare_cached(sql)?.query_map(params, read)?.collect()
-        };
-        list().map_err(|error| self.error(error))
+        let mut list = Vec::new();
+        self.each(sql, params, |row| {
+            list.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(list)
     }
 
-    fn error(&self, error: rusqlite::Error) -> LedgerError {
+    /// Calls `visit` for each row of a query.
+    pub(super) fn each(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), LedgerError> {
+        let each = || -> rusqlite::Result<()> {
+            let mut statement = self.db.prepare_cached(sql)?;
+            let mut rows = statement.query(params)?;
+            while let Some(row) = rows.next()? {
+                visit(row)?;
+            }
+            Ok(())
+        };
+        each().map_err(|error| self.error(error))
+    }
+
+    pub(super) fn error(&self, error: rusqlite::Error) -> LedgerError {
         LedgerError::of(&self.path, error)
     }
 }

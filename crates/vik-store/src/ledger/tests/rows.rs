@@ -77,44 +77,90 @@ fn decision_of_an_unknown_kind_keeps_its_kind() {
     assert_eq!(found[0].kind.as_str(), "postponed");
 }
 
+/// Returns the issue, agent, start and run of each attempt that started in a span, and its end.
+fn figures_of(
+    reader: &Reader,
+    since: Timestamp,
+    until: Timestamp,
+) -> Vec<(String, String, Timestamp, RunId, Option<EndedFigures>)> {
+    let mut found = Vec::new();
+    let visit = |one: &StoredFigures<'_>| {
+        let (issue, agent) = (one.issue.to_owned(), one.agent.to_owned());
+        found.push((issue, agent, one.started_at, one.run, one.ended));
+    };
+    reader.visit_figures(since, until, visit).unwrap();
+    found
+}
+
 #[test]
 fn figures_of_a_span_exclude_its_end() {
     let folder = TempDir::new().unwrap();
     let changes = sample(folder.path());
     let reader = reader(&folder);
-    let all = reader.figures(at(0), at(9)).unwrap();
-    assert_eq!(all.len(), 3);
-    assert_eq!(
-        (&all[0].issue, &all[0].agent, all[0].started_at, all[0].run),
-        (&"A-1".into(), &"coder".into(), at(1), run_id(1))
-    );
-    let end = all[0].ended.unwrap();
-    assert_eq!(
-        (end.at, end.outcome, end.failure_class, end.charged),
-        (at(2), Outcome::Succeeded, None, changes.ended[0].charged)
-    );
-    assert_eq!(all[2].ended, None);
+    let all = figures_of(&reader, at(0), at(9));
+    let end = EndedFigures {
+        at: at(2),
+        outcome: Outcome::Succeeded,
+        failure_class: None,
+        charged: changes.ended[0].charged,
+        estimated: Spend::default(),
+    };
+    let first = ("A-1".to_owned(), "coder".to_owned(), at(1), run_id(1), Some(end));
+    assert_eq!((all.len(), &all[0], all[2].4), (3, &first, None));
     // A time with a fraction of a second must sort as a time and not as text with fewer digits.
     let half = at(1) + jiff::SignedDuration::from_millis(500);
-    let middle = reader.figures(half, at(3)).unwrap();
-    assert_eq!(
-        middle
-            .iter()
-            .map(|figures| figures.started_at)
-            .collect::<Vec<_>>(),
-        [at(2)]
-    );
-    let runs = |since, until| -> Vec<_> {
-        let runs = reader.runs_of_span(since, until).unwrap();
-        runs.into_iter().map(|run| run.id).collect()
+    let starts: Vec<_> = figures_of(&reader, half, at(3)).iter().map(|one| one.2).collect();
+    assert_eq!(starts, [at(2)]);
+}
+
+/// A ledger with few other runs is read as a whole, and one with many is searched.
+#[test]
+fn issue_succeeds_when_its_last_run_did_and_none_is_open() {
+    let issues = [
+        // Both succeeded.
+        [Some((50, true)), Some((51, true))],
+        // One is open.
+        [Some((50, true)), None],
+        // The later one failed, and the later one succeeded, independent of the order of the ids.
+        [Some((50, true)), Some((51, false))],
+        [Some((51, true)), Some((50, false))],
+        // One ended only after the time span.
+        [Some((50, true)), Some((100, true))],
+        // Both ended at the same time: that with the later id counts.
+        [Some((50, false)), Some((50, true))],
+        [Some((50, true)), Some((50, false))],
+    ];
+    let folder = TempDir::new().unwrap();
+    let (ledger, _) = Ledger::open(folder.path()).unwrap();
+    let mut changes = Changes::default();
+    for (number, ends) in (0..).zip(issues) {
+        let issue = format!("A-{number}");
+        changes.machines.push(machine(&issue, 2, 0, &[]));
+        for (place, end) in [(1, ends[1]), (0, ends[0])] {
+            let id = 2 * number + place;
+            let stage = if place == 0 { "plan" } else { "work" };
+            changes.started.push(started(&issue, stage, id, id));
+            changes.runs_over.extend(end.map(|(second, succeeded)| RunOver {
+                run: run_id(id),
+                issue: issue.as_str().into(),
+                succeeded,
+                at: at(second),
+            }));
+        }
+    }
+    ledger.commit(changes).wait().unwrap();
+    let counts = || reader(&folder).visit_figures(at(0), at(100), |_| {}).unwrap();
+    assert_eq!(counts(), IssueCounts { all: 7, succeeded: 3 });
+    let many = Changes {
+        machines: vec![machine("B", 100, 0, &[])],
+        started: (100..200).map(|id| started("B", "plan", id, id)).collect(),
+        ended: (100..200).map(|id| ended(id, 0)).collect(),
+        ..Changes::default()
     };
-    assert_eq!(runs(at(2), at(3)), [run_id(2)]);
-    assert_eq!(
-        runs(at(3), at(4)),
-        [run_id(1), run_id(3)],
-        "all runs of its issue"
-    );
-    assert!(runs(at(4), at(9)).is_empty());
+    ledger.commit(many).wait().unwrap();
+    assert_eq!(counts(), IssueCounts { all: 7, succeeded: 3 });
+    let none = reader(&folder).visit_figures(at(300), at(400), |_| {}).unwrap();
+    assert_eq!(none, IssueCounts::default());
 }
 
 #[test]
