@@ -48,8 +48,8 @@ pub struct IssueCounts {
     pub succeeded: u64,
 }
 
-/// The number of runs that are read in the order of their ids in the time of one search for the
-/// runs of an issue.
+/// The number of runs that are read one after another in the time of one search for the runs of an
+/// issue.
 const RUNS_PER_SEARCH: u64 = 4;
 
 impl Reader {
@@ -103,18 +103,14 @@ impl Reader {
         let last: Vec<Option<i64>> = self.list("SELECT max(rowid) FROM runs", [], |row| row.get(0))?;
         let runs: u64 = last.into_iter().flatten().map(i64::unsigned_abs).sum();
         if runs <= issues.len() as u64 * RUNS_PER_SEARCH {
-            return self.each(
-                "SELECT over_at, succeeded, issue FROM runs ORDER BY id",
-                [],
-                |row| {
-                    if let Some(end) = issues.get_mut(read_text(row, 2)?) {
-                        end.add(row, until)?;
-                    }
-                    Ok(())
-                },
-            );
+            return self.each("SELECT id, over_at, succeeded, issue FROM runs", [], |row| {
+                if let Some(end) = issues.get_mut(read_text(row, 3)?) {
+                    end.add(row, until)?;
+                }
+                Ok(())
+            });
         }
-        let of_issue = "SELECT over_at, succeeded FROM runs WHERE issue = ?1 ORDER BY id";
+        let of_issue = "SELECT id, over_at, succeeded FROM runs WHERE issue = ?1";
         for (issue, end) in issues {
             self.each(of_issue, [issue.as_str()], |row| end.add(row, until))?;
         }
@@ -127,22 +123,32 @@ impl Reader {
 enum IssueEnd {
     NoRun,
     Open,
-    Over { at: Timestamp, succeeded: bool },
+    Over {
+        last: (Timestamp, RunId),
+        succeeded: bool,
+    },
 }
 
 impl IssueEnd {
-    /// Adds a run from its columns `over_at` and `succeeded`. Of runs that ended at the same time,
-    /// the one that is added last counts.
+    /// Adds a run from its columns `id`, `over_at` and `succeeded`. Of runs that ended at the same
+    /// time, the one with the latest id counts.
     fn add(&mut self, run: &Row<'_>, until: Timestamp) -> rusqlite::Result<()> {
-        let over_at = read_optional_time(run, 0)?.filter(|at| *at < until);
-        *self = match (*self, over_at) {
-            (Self::Open, _) | (_, None) => Self::Open,
-            (Self::Over { at: last, .. }, Some(at)) if at < last => return Ok(()),
-            (_, Some(at)) => Self::Over {
-                at,
-                succeeded: run.get::<_, Option<bool>>(1)? == Some(true),
-            },
+        let over_at = read_optional_time(run, 1)?.filter(|at| *at < until);
+        let Some(over_at) = over_at else {
+            *self = Self::Open;
+            return Ok(());
         };
+        let this = (over_at, read_run(run, 0)?);
+        match *self {
+            Self::Open => {}
+            Self::Over { last, .. } if this < last => {}
+            Self::NoRun | Self::Over { .. } => {
+                *self = Self::Over {
+                    last: this,
+                    succeeded: run.get::<_, Option<bool>>(2)? == Some(true),
+                };
+            }
+        }
         Ok(())
     }
 
