@@ -40,8 +40,9 @@ impl TaskGroup {
 
     /// Returns the limit, once the kernel has refused more tasks.
     pub(crate) fn reached(&self) -> Option<u64> {
-        let events = kernel_file::read_text(self.folder.join("pids.events")).ok()?;
-        let refused: u64 = events.trim().strip_prefix("max ")?.parse().ok()?;
+        let events = kernel_file::read_short(self.folder.join("pids.events")).ok()?;
+        let refused = std::str::from_utf8(&events).ok()?.trim().strip_prefix("max ")?;
+        let refused: u64 = refused.parse().ok()?;
         (refused > 0).then_some(self.limit)
     }
 

@@ -19,13 +19,23 @@ pub(crate) struct Survey {
 /// Returns the living descendants of `roots`, without the roots, as far as the chain of parents
 /// shows them.
 pub(crate) fn descendants(roots: &[i32]) -> Vec<ProcessId> {
-    survey(roots, u64::MAX).alive
+    let mut alive = Vec::new();
+    each_descendant(roots, |found| {
+        if let Found::Process(stat) = found
+            && !stat.dead
+        {
+            alive.push(stat.id());
+        }
+        true
+    });
+    alive
 }
 
-/// Counts the descendants of `roots` until there are more than `enough` tasks.
-pub(crate) fn survey(roots: &[i32], enough: u64) -> Survey {
+/// Counts the descendants of `root` until there are more than `enough` tasks. The root starts
+/// processes only on its first thread, as a shim does.
+pub(crate) fn survey(root: i32, enough: u64) -> Survey {
     let mut survey = Survey::default();
-    each_descendant(roots, |found| {
+    each_below(&[(root, true)], |found| {
         match found {
             // Each child has at least one thread. If their number alone exceeds the limit, the
             // children need not be read.
@@ -58,9 +68,15 @@ pub(crate) enum Found<'a> {
 
 /// Calls `visit` for the descendants of `roots`, a parent before its children, until it returns
 /// `false`.
-pub(crate) fn each_descendant(roots: &[i32], mut visit: impl FnMut(Found<'_>) -> bool) {
+pub(crate) fn each_descendant(roots: &[i32], visit: impl FnMut(Found<'_>) -> bool) {
+    let roots: Vec<(i32, bool)> = roots.iter().map(|root| (*root, false)).collect();
+    each_below(&roots, visit);
+}
+
+/// Like [`each_descendant`]; each root comes with whether only its first thread has children.
+fn each_below(roots: &[(i32, bool)], mut visit: impl FnMut(Found<'_>) -> bool) {
     // The kernel keeps these lists for all processes or for none.
-    let children = |pid, has_one_thread| match has_one_thread {
+    let children = |pid, on_first_thread| match on_first_thread {
         true => sys::children_of_thread(pid),
         false => sys::children(pid),
     };
@@ -74,16 +90,16 @@ pub(crate) fn each_descendant(roots: &[i32], mut visit: impl FnMut(Found<'_>) ->
     }
 }
 
-/// `children` gets a process, and whether it has one thread only.
+/// `children` gets a process, and whether only its first thread has children.
 fn walk(
-    roots: &[i32],
+    roots: &[(i32, bool)],
     children: impl Fn(i32, bool) -> Option<Vec<i32>>,
     visit: &mut impl FnMut(Found<'_>) -> bool,
 ) -> Option<()> {
-    let mut seen: HashSet<i32> = roots.iter().copied().collect();
-    let mut queue: Vec<(i32, bool)> = roots.iter().map(|root| (*root, false)).collect();
-    while let Some((parent, has_one_thread)) = queue.pop() {
-        let mut children = children(parent, has_one_thread)?;
+    let mut seen: HashSet<i32> = roots.iter().map(|(root, _)| *root).collect();
+    let mut queue = roots.to_vec();
+    while let Some((parent, on_first_thread)) = queue.pop() {
+        let mut children = children(parent, on_first_thread)?;
         children.retain(|pid| seen.insert(*pid));
         if !visit(Found::Children(children.len())) {
             return Some(());

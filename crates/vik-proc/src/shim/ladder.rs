@@ -308,7 +308,7 @@ impl Shim {
     /// `enough` tasks.
     pub(super) fn survey(&self, enough: u64) -> Survey {
         let sandbox_parents = self.sandbox_parents.len();
-        let mut survey = tree::survey(&[own_pid()], enough.saturating_add(sandbox_parents as u64));
+        let mut survey = tree::survey(own_pid(), enough.saturating_add(sandbox_parents as u64));
         if !self.subreaper {
             survey.alive = self.members();
             survey.processes = survey.processes.max(survey.alive.len());

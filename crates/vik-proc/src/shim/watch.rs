@@ -20,7 +20,7 @@ use crate::tree::Survey;
 const FAR_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest time between two checks of a tree that is far from its limits and does not change,
 /// where the kernel refuses too many tasks.
-const STEADY_INTERVAL: Duration = Duration::from_secs(4);
+const STEADY_INTERVAL: Duration = Duration::from_secs(10);
 /// A check that is due in at most 1/`EARLY_SHARE` of its interval is made together with another
 /// one, so that silent trees wake up less often.
 const EARLY_SHARE: u32 = 3;
@@ -183,9 +183,14 @@ impl Shim {
             let limit = group.reached()?;
             Some(Overrun::Tasks { used: limit, limit })
         };
+        let mut limits = self.limits();
+        if self.task_group.is_some() {
+            // The cgroup cannot limit tasks.
+            limits.processes = None;
+        }
         let cgroup = self.cgroup.as_ref();
         cgroup
-            .and_then(|cgroup| cgroup.overrun(self.limits()))
+            .and_then(|cgroup| cgroup.overrun(limits))
             .or_else(|| self.task_group.as_ref().and_then(by_group))
     }
 }

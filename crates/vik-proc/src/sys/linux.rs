@@ -18,7 +18,7 @@ use crate::kernel_file;
 
 /// Returns the facts about one process, or `None` if it does not exist.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(pid, &kernel_file::read(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(pid, &kernel_file::read_short(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Parses `/proc/PID/stat`. The name in the second field may contain anything, parentheses and
@@ -95,9 +95,9 @@ pub(crate) fn children_of_thread(pid: i32) -> Option<Vec<i32>> {
 }
 
 fn children_of_task(task: &Path) -> Option<Vec<i32>> {
-    match kernel_file::read_text(task.join("children")) {
+    match kernel_file::read_short(task.join("children")) {
         Ok(list) => {
-            let pids = list.split_ascii_whitespace();
+            let pids = list.split(u8::is_ascii_whitespace).flat_map(std::str::from_utf8);
             Some(pids.filter_map(|pid| pid.parse().ok()).collect())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && task.exists() => None,
