@@ -57,9 +57,8 @@ fn markers() -> BTreeSet<Vec<u8>> {
         .chain([SLACK_MARKER]);
     let all: BTreeSet<Vec<u8>> = markers.map(|marker| marker.bytes().map(fold).collect()).collect();
     let extends_another = |marker: &[u8]| (1..marker.len()).any(|length| all.contains(&marker[..length]));
-    let mut markers = all.clone();
-    markers.retain(|marker| !extends_another(marker));
-    markers
+    let markers = all.iter().filter(|marker| !extends_another(marker));
+    markers.cloned().collect()
 }
 
 /// The places of a text at which a rule can apply, in order.
