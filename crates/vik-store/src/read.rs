@@ -70,7 +70,8 @@ impl History {
 /// one attempt in memory at a time. Records that cannot be read are left out.
 ///
 /// # Errors
-/// Returns an error if the folder cannot be read; so does the iterator for each folder of an issue.
+/// Returns an error if the folder cannot be read. The iterator returns one for each folder of an
+/// issue that cannot be read.
 pub fn attempts_without_end(
     sessions_dir: &Path,
 ) -> Result<impl Iterator<Item = Result<PastAttempt, StoreError>>, StoreError> {
