@@ -243,6 +243,11 @@ impl AttemptFiles {
         self.dir.join(format!("{run}.outputs"))
     }
 
+    /// Returns the path of the file with the commit at which this run began.
+    pub fn base_commit(&self, run: RunId) -> PathBuf {
+        self.dir.join(format!("{run}.base"))
+    }
+
     /// Returns the path of the shim's FIFO, through which a later daemon adopts the shim.
     pub fn control(&self) -> PathBuf {
         self.with(".control")

@@ -56,6 +56,7 @@ impl AttemptContext<'_> {
     pub(super) async fn snapshot_before(&self, folder: &Workspace) -> Result<(), AttemptFailure> {
         let issue = self.start().issue.id.clone();
         let file = self.files.base();
+        let base_commit = self.files.base_commit(self.start().run);
         self.with_snapshot(folder, "before the agent", move |context| {
             let earlier = read_snapshot(&context.host.layout.last_snapshot(&issue));
             let base = Base::take(
@@ -65,6 +66,12 @@ impl AttemptContext<'_> {
                 earlier.as_ref(),
                 Bounds::default(),
             )?;
+            // Later attempts of the run start from commits of this one.
+            if let Some(head) = &base.head
+                && !base_commit.exists()
+            {
+                private::write_atomic_nosync(&base_commit, head.as_bytes())?;
+            }
             let trace_end = context.trace().end()?;
             private::write_atomic_nosync(&file, &serde_json::to_vec(&Before { trace_end, base })?)
         })

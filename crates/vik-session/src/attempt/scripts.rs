@@ -9,7 +9,7 @@ use vik_base::{failpoint, report};
 use vik_core::outcome::FailureClass;
 use vik_proc::{FileLock, Graces};
 use vik_store::{AttemptFailure, ScriptProgress, Step};
-use vik_workspace::Workspace;
+use vik_workspace::{Workspace, fs as private};
 
 use super::commands::StopCause;
 use super::live::LivePhase;
@@ -256,5 +256,10 @@ impl AttemptContext<'_> {
             ),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
+        // Before the first agent of the run, and without a commit, there is none.
+        let base_commit = private::read(&self.files.base_commit(start.run)).ok();
+        if let Some(commit) = base_commit.and_then(|text| String::from_utf8(text).ok()) {
+            env.insert("VIK_BASE_COMMIT".to_owned(), commit);
+        }
     }
 }
