@@ -145,6 +145,11 @@ impl IssueMachine {
         &self.life
     }
 
+    /// Returns whether an attempt was made for the issue before.
+    pub fn is_under_way(&self) -> bool {
+        self.life.attempts > 0
+    }
+
     /// Returns the number of consecutive lost attempts.
     pub fn lost_in_a_row(&self) -> u32 {
         self.lost_in_a_row

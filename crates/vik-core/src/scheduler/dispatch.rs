@@ -230,6 +230,7 @@ impl Scheduler {
             fenced,
             agent: workflow.agents.get(&stage.agent),
         };
+        let is_under_way = machine.is_under_way();
         let start = machine.start(attempt, now);
         let (attempts, allowed) = (
             machine.life().attempts + 1,
@@ -248,7 +249,7 @@ impl Scheduler {
             },
             slots.issues.len(),
             workflow.max_issue_concurrency,
-            rank(&start.issue)
+            rank(&start.issue, is_under_way)
         );
         self.record_start(&start, why, now);
         self.effects.push(Effect::Start(Box::new(start.clone())));
@@ -313,10 +314,15 @@ pub(super) fn due<'w>(
 }
 
 /// Returns the reason for the position of an issue in the queue.
-fn rank(issue: &Issue) -> String {
-    match (issue.priority_milli, issue.created_at) {
+fn rank(issue: &Issue, is_under_way: bool) -> String {
+    let rank = match (issue.priority_milli, issue.created_at) {
         (Some(milli), _) => format!("priority {}", milli as f64 / 1000.0),
         (None, Some(created)) => format!("no priority, created at {created}"),
         (None, None) => "in pull order".to_owned(),
+    };
+    if is_under_way {
+        format!("under way, {rank}")
+    } else {
+        rank
     }
 }

@@ -157,14 +157,20 @@ impl Scheduler {
         self.retry_lookups(now);
     }
 
-    /// Sorts by priority, then by age, then in pull order.
+    /// Sorts issues under way before new ones, then by priority, then by age, then in pull order.
     fn sort(&mut self) {
         let machines = &self.machines;
         let key = |id: &IssueId| {
-            let issue = machines.get(id).map(IssueMachine::issue);
+            let machine = machines.get(id);
+            let is_new = !machine.is_some_and(IssueMachine::is_under_way);
+            let issue = machine.map(IssueMachine::issue);
             let priority = issue.and_then(|issue| issue.priority_milli);
             let created: Option<Timestamp> = issue.and_then(|issue| issue.created_at);
-            ((priority.is_none(), priority), (created.is_none(), created))
+            (
+                is_new,
+                (priority.is_none(), priority),
+                (created.is_none(), created),
+            )
         };
         self.order.sort_by_cached_key(key);
     }

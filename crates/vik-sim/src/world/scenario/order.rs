@@ -18,6 +18,20 @@ fn older_issues_of_a_priority_start_first() {
     assert_eq!(order.collect::<Vec<_>>(), ["3", "1", "0", "2"]);
 }
 
+/// A stage that has ended must not lose its slot to an issue on which nothing was done yet.
+#[test]
+fn issue_under_way_starts_before_new_ones_of_a_higher_priority() {
+    let of = |issue, priority| todo(issue).with(|item| item.priority = Some(priority));
+    let mut world = scenario("loop: { max_issue_concurrency: 1 }", "", "");
+    world.pull(&[of(0, 3)]).succeed(0);
+    world.pull(&[of(0, 3), of(1, 1), of(2, 2)]).wait(10_000);
+    let order: Vec<_> = world.starts.iter().map(|start| start.issue.id.as_str()).collect();
+    assert_eq!(order, ["0", "1"], "its back-off gives the slot away");
+    world.succeed(1).pull(&[of(0, 3), of(1, 1), of(2, 2)]);
+    let order: Vec<_> = world.starts.iter().map(|start| start.issue.id.as_str()).collect();
+    assert_eq!(order, ["0", "1", "0"]);
+}
+
 #[test]
 fn thousands_that_wait_cost_neither_decisions_nor_changes() {
     let text = scenario("loop: { max_issue_concurrency: 1 }", "", "").text;
