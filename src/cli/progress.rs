@@ -251,15 +251,12 @@ impl Observer for Lines {
                     .insert(start.attempt_id, (name(start), (*live).clone(), Instant::now()));
             }
             Progress::Ended(start, end) => {
-                let after_run = screen
-                    .running
-                    .remove(&start.attempt_id)
-                    .and_then(|(_, live, _)| live.get().after_run_error);
+                screen.running.remove(&start.attempt_id);
                 let line = ended_line(&screen, start, end);
                 screen.line(&line);
-                if let Some(error) = after_run {
+                if let Some(error) = &end.ended.result.after_run_failure {
                     let mark = screen.paint("31", "after_run failed:");
-                    screen.line(&format!("  {mark} {}", indented(&error)));
+                    screen.line(&format!("  {mark} {}", indented(error)));
                 }
             }
             Progress::Note(issue, note) => {

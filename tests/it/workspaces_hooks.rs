@@ -1,7 +1,9 @@
 //! Issue workspaces, and the scripts of the author around an agent.
 
 use serde_json::json;
+use vik_core::decision_kind::DecisionKind;
 
+use crate::reconcile::decided;
 use crate::support::*;
 
 #[test]
@@ -133,6 +135,41 @@ fn verify_failure_is_fed_back_to_the_next_attempt() {
     assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
 }
 
+/// An attempt that finds the work done must pass a `verify` that requires new commits, even if they
+/// were pushed. A new run has to make others.
+#[test]
+fn verify_compares_with_the_commit_before_the_run() {
+    let commit = "git -c user.name=n -c user.email=e commit -q --allow-empty -m";
+    let world = World::new(&[("1", "todo")])
+        .set(
+            "/issue/hooks",
+            json!({"after_create": format!("git init -q . && {commit} zero")}),
+        )
+        .work(
+            "verify",
+            json!("test -n \"$(git log --oneline -1 \"$VIK_BASE_COMMIT..HEAD\")\""),
+        );
+    // The first attempt commits and pushes, and the issue stays in its state.
+    let moves = world.on_success("done");
+    let world = world
+        .work(
+            "hooks/after_run",
+            json!(format!(
+                "test $VIK_ATTEMPT = 1 && git update-ref refs/remotes/origin/main HEAD || {{ {moves}\n}}"
+            )),
+        )
+        .script(&format!("count n; on 1 \"run {commit} one\"; ok"));
+    world.once().expect(0);
+    let sessions = world.sessions("1");
+    assert_eq!(sessions.len(), 2);
+    sessions[1].expect("succeeded", None);
+    assert_eq!(world.tracker.state("1").as_deref(), Some("done"));
+    world.tracker.move_to("1", "todo");
+    world.once().expect(1);
+    let sessions = world.sessions("1");
+    sessions[2].expect("failed", Some("verify"));
+}
+
 #[test]
 fn verify_does_not_run_after_a_failed_agent() {
     let world = World::new(&[("1", "todo")])
@@ -198,6 +235,10 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
             .text(".after_run.log")
             .contains("the tracker is down")
     );
+    for verb in ["show", "explain"] {
+        let text = world.vik(&[verb, "1"]).expect(0).out;
+        assert!(text.contains("the tracker is down"), "{verb}: {text}");
+    }
     let logs = list(&world.home().join("logs"));
     let errors = logs
         .iter()
@@ -208,6 +249,28 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
             .unwrap()
             .contains("after_run failed")
     );
+}
+
+/// The hook is not run again, so its failure must come from the journal.
+#[test]
+fn after_run_failure_survives_a_crash_of_the_daemon() {
+    let world = World::new(&[("1", "todo")]).attempts(1).work(
+        "hooks/after_run",
+        json!("echo . >> {{ workflow_dir }}/tries; echo the tracker is down; exit 2"),
+    );
+    let crash = world.env.path("crash");
+    std::fs::create_dir(&crash).unwrap();
+    std::fs::write(crash.join("after_run_ended.armed"), "").unwrap();
+    let hit = crash.join("after_run_ended.hit");
+    let daemon = world.start_with(&["run", "--once"], &[("VIK_CRASH_DIR", crash.to_str().unwrap())]);
+    eventually("after_run has ended", || hit.exists());
+    daemon.signal(nix::sys::signal::Signal::SIGKILL);
+    daemon.done();
+    assert!(!decided(&world, "1", &DecisionKind::AfterRunFailed));
+    // The attempt itself changed nothing.
+    world.once().expect(9);
+    assert!(decided(&world, "1", &DecisionKind::AfterRunFailed));
+    assert_eq!(world.env.read("work/tries"), ".\n");
 }
 
 #[test]

@@ -133,6 +133,9 @@ pub struct AttemptResult {
     /// How the end of the process tree was proven (`cgroup`, `subreaper`, `census`, …).
     #[serde(default)]
     pub proof: Option<String>,
+    /// Why `after_run` failed, if it did. The outcome does not depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_run_failure: Option<String>,
 }
 
 impl AttemptResult {
@@ -167,6 +170,7 @@ impl AttemptResult {
             preparing: false,
             exit_code: None,
             proof: None,
+            after_run_failure: None,
         }
     }
 

@@ -57,6 +57,8 @@ macro_rules! kinds {
 }
 
 kinds! {
+    /// `after_run` failed, whatever the outcome of the attempt is.
+    AfterRunFailed = "after_run_failed",
     /// An approval request was answered, by a person or by its time limit.
     Answered = "answered",
     /// A run waits for an approval.

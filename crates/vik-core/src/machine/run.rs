@@ -362,8 +362,7 @@ impl Run {
         let last = self.last.as_ref();
         let outcome = last.map_or("failed", |report| report.outcome.as_str());
         let why = last.and_then(|report| report.reason.as_deref());
-        // The text comes from an agent or a hook, so it is cut to a readable length.
-        let why: String = why.unwrap_or("unknown reason").chars().take(500).collect();
+        let why = shortened(why.unwrap_or("unknown reason"));
         format!("last attempt {outcome}: {why}")
     }
 
@@ -372,7 +371,11 @@ impl Run {
         let last = self.last.as_ref();
         match reason {
             ParkReason::NoProgress => {
-                format!("{attempts} succeeded, but the issue is still in the same state")
+                let failure = last.and_then(|last| last.after_run_failure.as_deref());
+                let failure = failure.map_or_else(String::new, |failure| {
+                    format!("; the last `after_run` failed: {}", shortened(failure))
+                });
+                format!("{attempts} succeeded, but the issue is still in the same state{failure}")
             }
             ParkReason::Cancelled => StopReason::Cancelled.to_string(),
             ParkReason::Denied
@@ -400,6 +403,11 @@ impl Run {
             _ => format!("{attempts}; {}", self.last_failure()),
         }
     }
+}
+
+/// Returns a text of an agent or a hook, cut to a readable length.
+fn shortened(text: &str) -> String {
+    text.chars().take(500).collect()
 }
 
 /// Returns the conversation that the next attempt may resume.

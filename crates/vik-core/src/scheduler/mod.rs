@@ -346,6 +346,7 @@ impl Scheduler {
             None => report.outcome.to_string(),
         };
         let has_restarted = report.resume_failed;
+        let after_run_failure = report.after_run_failure.clone();
         let ended = EndedAttempt {
             attempt_id,
             at: now.wall,
@@ -366,6 +367,14 @@ impl Scheduler {
             );
         }
         self.decide(now, DecisionKind::Ended, DecisionSubject::start(&start), detail);
+        if let Some(failure) = after_run_failure {
+            self.decide(
+                now,
+                DecisionKind::AfterRunFailed,
+                DecisionSubject::start(&start),
+                failure,
+            );
+        }
         self.record(issue, observed.unwrap_or_default(), now);
         self.enforce_all(now);
         self.effects.push(Effect::Pull);

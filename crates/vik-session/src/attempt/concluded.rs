@@ -11,6 +11,7 @@ use vik_store::AttemptFailure;
 use super::agent_end::AgentEnd;
 use super::context::stage_context;
 use super::finish::{AttemptEnd, Finish};
+use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::{AttemptContext, Opened};
 use super::scripts::ScriptRunner;
@@ -53,8 +54,9 @@ impl<'a> Concluded<'a> {
         failpoint::reach("log_ended");
         // The lock is held until the end.
         let acquired = std::mem::take(&mut self.acquired);
-        if !cx.disk.is_broken() && self.needs_after_run() {
-            self.after_run(acquired).await;
+        if !cx.disk.is_broken() {
+            let failure = self.after_run(acquired).await;
+            self.ended.result.after_run_failure = failure.map(|failure| masked(failure.reason));
         }
         if let Some(error) = cx.disk.broken() {
             // The next daemon runs `after_run`.
@@ -75,18 +77,18 @@ impl<'a> Concluded<'a> {
             && self.cx.script_result(Hook::AfterRun.as_str()).is_none()
     }
 
-    async fn after_run(&self, acquired: Acquired) {
+    /// Returns why `after_run` failed, in this daemon or in an earlier one.
+    async fn after_run(&self, acquired: Acquired) -> Option<AttemptFailure> {
         let start = self.cx.start();
-        let Some(source) = &start.stage.after_run else {
-            return;
+        let Some(source) = start.stage.after_run.as_ref().filter(|_| self.needs_after_run()) else {
+            return self.cx.script_result(Hook::AfterRun.as_str()).flatten();
         };
         let updates = &self.cx.attempt.updates;
         updates.set_facts(|facts| facts.phase = LivePhase::Finishing);
-        if let Err(failure) = self.run_after(source, acquired).await {
-            let error = failure.reason;
-            tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
-            updates.set_facts(|facts| facts.after_run_error = Some(error));
-        }
+        let failure = self.run_after(source, acquired).await.err()?;
+        let error = &failure.reason;
+        tracing::error!(issue = start.issue.id.as_str(), stage = %start.stage.name, error, "after_run failed");
+        Some(failure)
     }
 
     async fn run_after(&self, source: &str, acquired: Acquired) -> Result<(), AttemptFailure> {

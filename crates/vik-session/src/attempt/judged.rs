@@ -146,6 +146,7 @@ impl<'a> Judged<'a> {
             preparing: self.by_after_create,
             exit_code: exit.and_then(|record| record.code),
             proof: agent.proof.map(str::to_owned),
+            after_run_failure: None,
         };
         Ended {
             signal: exit.and_then(|record| record.signal),
@@ -166,7 +167,7 @@ impl AttemptContext<'_> {
 }
 
 /// Returns the text with its secrets masked.
-fn masked(text: String) -> String {
+pub(super) fn masked(text: String) -> String {
     match vik_mask::mask(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(masked) => masked,

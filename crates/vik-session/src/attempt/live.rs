@@ -43,8 +43,6 @@ pub struct Facts {
     pub events: u64,
     pub usage: Usage,
     pub cost_usd: Option<f64>,
-    /// The error of `after_run`, if it failed.
-    pub after_run_error: Option<String>,
 }
 
 /// A reader of the facts of an attempt; cheap to clone. After the end it shows the last ones.
