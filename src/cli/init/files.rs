@@ -133,13 +133,6 @@ fn workflow_text(choice: &Choice) -> String {
         ("@AGENTS@", agents.to_owned()),
         ("@PULL@", pull.to_owned()),
         ("@TERMINAL@", terminal(choice.tracker).to_owned()),
-        (
-            "@SEEN_CLOSED@",
-            match choice.tracker {
-                TrackerKind::Files => String::new(),
-                _ => "  # The pull returns open issues only; `issues.show` returns the others (docs/usage/trackers).\n".to_owned(),
-            },
-        ),
         ("@AFTER_CREATE@", indented(6, after_create(choice.repository))),
         ("@PUSH@", indented(10, push)),
         (
@@ -161,7 +154,9 @@ fn workflow_text(choice: &Choice) -> String {
         ("@READY@", ready.to_owned()),
     ]
     .iter()
-    .fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value))
+    .fold(text.to_owned(), |text, (placeholder, value)| {
+        text.replace(placeholder, value)
+    })
 }
 
 fn yaml(state: &str) -> String {
@@ -208,14 +203,25 @@ fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
         TrackerKind::Files => format!("vik issue move --from {from} -- {{{{ issue.id }}}} {to}"),
         TrackerKind::Github => format!(
             "cd {{{{ workflow_dir }}}}\n\
-             gh issue edit {{{{ issue.id }}}} --remove-label vik:{from} --add-label vik:{to}"
+             # An issue that a person has closed or moved meanwhile stays as it is.\n\
+             label=$(gh issue view {{{{ issue.id }}}} --json state,labels --jq \\\n  \
+             'select(.state == \"OPEN\") | .labels[].name | select(. == \"vik:{from}\")')\n\
+             if [ -n \"$label\" ]; then\n  \
+             # The new label first: an issue without a label is in no state.\n  \
+             gh issue edit {{{{ issue.id }}}} --add-label vik:{to}\n  \
+             gh issue edit {{{{ issue.id }}}} --remove-label vik:{from}\n\
+             fi"
         ),
         TrackerKind::Gitlab => format!(
             "cd {{{{ workflow_dir }}}}\n\
-             glab issue update {{{{ issue.id }}}} --unlabel vik:{from} --label vik:{to}"
+             # An issue that a person has closed or moved meanwhile stays as it is.\n\
+             issue=$(glab issue view {{{{ issue.id }}}} --output json)\n\
+             if printf '%s' \"$issue\" | jq -e '.state == \"opened\" and any(.labels[]; . == \"vik:{from}\")' >/dev/null; then\n  \
+             glab issue update {{{{ issue.id }}}} --unlabel vik:{from} --label vik:{to}\n\
+             fi"
         ),
         TrackerKind::Linear | TrackerKind::Jira => {
-            format!("sh {{{{ workflow_dir }}}}/tracker.sh move {{{{ issue.id }}}} \"{to}\"")
+            format!("sh {{{{ workflow_dir }}}}/tracker.sh move {{{{ issue.id }}}} \"{from}\" \"{to}\"")
         }
     }
 }

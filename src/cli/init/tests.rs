@@ -95,7 +95,9 @@ fn tracker_pages_match_the_generated_workflow() {
         let move_lines = after_run
             .lines()
             .filter(|line| line.contains("move") || line.contains("label"));
-        for line in workflow.pull.command.lines().chain(move_lines) {
+        let show = workflow.show.iter().flat_map(|show| show.command.lines());
+        assert_eq!(workflow.show.is_none(), tracker == TrackerKind::Files, "{name}");
+        for line in workflow.pull.command.lines().chain(show).chain(move_lines) {
             assert!(page.contains(line.trim()), "{name}: {line}");
         }
         assert!(page.contains(&format!("vik init --tracker {name}")), "{name}");
@@ -121,6 +123,7 @@ fn generated_scripts_are_valid_shell() {
         let files = files::plan(Path::new("/w/workflow.yml"), &choice);
         let workflow = load(&files[0].text).workflow.unwrap();
         let mut scripts = vec![workflow.issue.after_create.unwrap(), workflow.pull.command];
+        scripts.extend(workflow.show.map(|show| show.command));
         scripts.extend(
             workflow
                 .issue
@@ -294,4 +297,116 @@ fn generated_workflow_runs_to_completion() {
     let prompts = run("git", &["log", "--format=%s", "vik/1"]);
     assert_eq!(prompts, "Do what was asked\nDo what was asked\nBegin\n");
     assert!(run("git", &["show", "vik/1:prompt.txt"]).contains("Review of issue 1"));
+}
+
+/// A `gh` with one issue, whose state and labels are files beside it. It prints the results of the
+/// generated `--jq` expressions.
+const GH: &str = r#"#!/bin/sh
+cd "$(dirname "$(readlink -f "$0")")"
+issue() {
+  state=$(sed -n 's/^vik://p' labels | sort | head -n 1)
+  [ "$(cat state)" = OPEN ] || state=closed
+  printf '{"id":1,"title":"One","description":"","state":"%s"}\n' "${state:-none}"
+}
+case "$1 $2 $*" in
+  "issue list "*) if [ "$(cat state)" = OPEN ]; then printf '[%s]\n' "$(issue)"; else echo '[]'; fi ;;
+  "issue view "*"--json state,labels "*) 
+    wanted=$(printf '%s' "$*" | sed -n 's/.*select(. == "\(.*\)").*/\1/p')
+    if [ "$(cat state)" = OPEN ]; then grep -x "$wanted" labels || true; fi ;;
+  "issue view "*) issue ;;
+  "issue edit "*) echo "$4 $5" >>edits; case $4 in
+      --add-label) echo "$5" >>labels ;;
+      --remove-label) grep -vx "$5" labels >left; mv left labels ;;
+    esac ;;
+  *) exit 1 ;;
+esac
+"#;
+
+/// Returns a project with the workflow for GitHub, pulled often, and a Codex that runs `script`.
+fn github_project(script: &str) -> vik_testkit::TestEnv {
+    let env = vik_testkit::TestEnv::new(vik_testkit::bins::built("vik", "vik"));
+    let executable = |path: &str, text: &str| {
+        let path = env.write(path, text);
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    };
+    env.link("gh", &executable("tracker/gh", GH));
+    env.link(
+        "codex",
+        &executable("bin/agent", &AGENT.replace("cat >prompt.txt", script)),
+    );
+    env.write("tracker/state", "OPEN");
+    env.write("tracker/labels", "bug\nvik:todo\n");
+    for args in [
+        ["git", "init", "--quiet", "."].as_slice(),
+        &["git", "commit", "--quiet", "--allow-empty", "-m", "Begin"],
+        &["vik", "init", "--tracker", "github", "--agent", "codex"],
+    ] {
+        let output = env
+            .command(args[0])
+            .args(&args[1..])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    }
+    let workflow = env
+        .read("work/workflow.yml")
+        .replace("idle_sec: 30", "idle_sec: 200ms")
+        .replace("[closed]", "[closed]\n  terminal_grace: 100ms");
+    env.write("work/workflow.yml", workflow);
+    env
+}
+
+#[test]
+fn person_who_closes_or_moves_a_github_issue_stops_its_agent() {
+    for (file, content) in [
+        ("state", "CLOSED"),
+        ("labels", "bug\n"),
+        ("labels", "vik:backlog\n"),
+    ] {
+        let env = github_project("touch started; exec sleep 600");
+        let mut run = env
+            .command("vik")
+            .args(["run", "--once"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let started = || {
+            let found = env
+                .command("find")
+                .args([".vik", "-name", "started"])
+                .output()
+                .unwrap();
+            !found.stdout.is_empty()
+        };
+        vik_testkit::eventually("the agent works", started);
+        env.write(format!("tracker/{file}"), content);
+        run.wait().unwrap();
+        assert!(!env.path("tracker/edits").exists(), "{file} {content}");
+        let pushed = env
+            .command("git")
+            .args(["branch", "--list", "vik/*"])
+            .output()
+            .unwrap();
+        assert!(pushed.stdout.is_empty(), "{file} {content}");
+        env.assert_nothing_left();
+    }
+}
+
+/// The issue has a label at any time, and a label that does not exist leaves it in its state.
+#[test]
+fn github_issue_is_moved_by_a_new_label_first() {
+    let env = github_project("cat >prompt.txt");
+    let done = env
+        .command("vik")
+        .args(["run", "--once"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(
+        env.read("tracker/edits"),
+        "--add-label vik:review\n--remove-label vik:todo\n--add-label vik:ready\n--remove-label vik:review\n"
+    );
 }

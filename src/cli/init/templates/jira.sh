@@ -2,8 +2,8 @@
 # Jira Cloud for Vik, with curl and jq.
 #
 #   tracker.sh list              prints the issues of the project with the label, as a JSON array
-#   tracker.sh show KEY          prints one issue, whatever its status
-#   tracker.sh move KEY STATUS   takes the transition of an issue that leads to a status
+#   tracker.sh show KEY          prints one issue, whatever its status; without the label its state is "none"
+#   tracker.sh move KEY FROM TO  takes the transition of an issue that leads to a status, unless it has left the first one
 #
 # Environment: JIRA_BASE_URL (such as https://example.atlassian.net), JIRA_EMAIL and JIRA_API_TOKEN, JIRA_PROJECT (the key
 # of the project, such as ENG), and, if you like, JIRA_LABEL (default: vik): only issues that have this label are taken.
@@ -21,9 +21,12 @@ ask() { # ARGUMENTS OF CURL…
 }
 
 # What Vik wants to know of an issue.
-fields=summary,description,status,priority,labels,created
+fields=summary,description,status,priority,labels,created,creator
+tag=${JIRA_LABEL:-vik}
 snapshot='def snapshot: {
-  id: .key, title: .fields.summary, description: (.fields.description // ""), state: .fields.status.name,
+  id: .key, title: .fields.summary, description: (.fields.description // ""),
+  state: (if any(.fields.labels[]; . == $tag) then .fields.status.name else "none" end),
+  author: (.fields.creator.emailAddress // .fields.creator.accountId),
   url: ($base + "/browse/" + .key), labels: .fields.labels,
   priority: (.fields.priority.id // "9" | tonumber),
   created_at: (.fields.created | sub("(?<h>[+-][0-9]{2})(?<m>[0-9]{2})$"; "\(.h):\(.m)"))
@@ -33,24 +36,26 @@ list() {
   : "${JIRA_PROJECT:?set it to the key of your project, such as ENG}"
   found=$(ask --get "$api/search/jql" --data maxResults=100 \
     --data "fields=$fields" \
-    --data-urlencode "jql=project = \"$JIRA_PROJECT\" AND labels = \"${JIRA_LABEL:-vik}\" AND statusCategory != Done ORDER BY created")
-  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" "$snapshot [.issues[] | snapshot]"
+    --data-urlencode "jql=project = \"$JIRA_PROJECT\" AND labels = \"$tag\" AND statusCategory != Done ORDER BY created")
+  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" --arg tag "$tag" "$snapshot [.issues[] | snapshot]"
 }
 
 show() { # KEY
-  ask --get "$api/issue/$1" --data "fields=$fields" |
-    jq -c --arg base "${JIRA_BASE_URL%/}" "$snapshot snapshot"
+  found=$(ask --get "$api/issue/$1" --data "fields=$fields")
+  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" --arg tag "$tag" "$snapshot snapshot"
 }
 
-move() { # KEY STATUS
-  now=$(ask --get "$api/issue/$1" --data fields=status | jq -r '.fields.status.name')
-  if [ "$now" = "$2" ]; then
+move() { # KEY FROM TO
+  seen=$(show "$1")
+  now=$(printf '%s' "$seen" | jq -r .state)
+  if [ "$now" != "$2" ]; then
+    echo "$1 is in \"$now\" and no longer in \"$2\": it stays there" >&2
     return
   fi
   transitions=$(ask "$api/issue/$1/transitions")
-  id=$(printf '%s' "$transitions" | jq -r --arg name "$2" '[.transitions[] | select(.to.name == $name) | .id] | first // ""')
+  id=$(printf '%s' "$transitions" | jq -r --arg name "$3" '[.transitions[] | select(.to.name == $name) | .id] | first // ""')
   if [ -z "$id" ]; then
-    echo "no transition leads from \"$now\" to \"$2\"; there are: $(printf '%s' "$transitions" | jq -r '[.transitions[].to.name] | join(", ")')" >&2
+    echo "no transition leads from \"$now\" to \"$3\"; there are: $(printf '%s' "$transitions" | jq -r '[.transitions[].to.name] | join(", ")')" >&2
     exit 1
   fi
   ask --header 'Content-Type: application/json' --data-binary "$(jq -nc --arg id "$id" '{transition: {$id}}')" \
@@ -66,6 +71,6 @@ case "${1-}" in
   list) list ;;
   show) show "$2" ;;
   move)
-    move "$2" "${3:?STATUS}" ;;
-  *) echo "usage: tracker.sh list | show KEY | move KEY STATUS" >&2; exit 2 ;;
+    move "$2" "${3:?FROM}" "${4:?TO}" ;;
+  *) echo "usage: tracker.sh list | show KEY | move KEY FROM TO" >&2; exit 2 ;;
 esac

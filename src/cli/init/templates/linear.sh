@@ -2,8 +2,8 @@
 # Linear for Vik, with curl and jq.
 #
 #   tracker.sh list              prints the issues of the team with the label, as a JSON array
-#   tracker.sh show ID           prints one issue, whatever its state
-#   tracker.sh move ID STATE     moves an issue to a state of its team
+#   tracker.sh show ID           prints one issue, whatever its state; without the label its state is "none"
+#   tracker.sh move ID FROM TO   moves an issue to another state of its team, unless it has left the first one
 #
 # Environment: LINEAR_API_KEY (a personal API key), LINEAR_TEAM (the key of the team, such as ENG), and, if you like,
 # LINEAR_LABEL (default: vik): only issues that have this label are taken.
@@ -21,38 +21,47 @@ ask() { # QUERY VARIABLES
 
 # What Vik wants to know of an issue. Priority 0 is "none" at Linear; here it goes last.
 snapshot='def snapshot: {
-  id: .identifier, title, description: (.description // ""), state: .state.name, url, created_at: .createdAt,
-  priority: (if .priority == 0 then 5 else .priority end), labels: [.labels.nodes[].name]
+  id: .identifier, title, description: (.description // ""), url, created_at: .createdAt,
+  author: .creator.email, priority: (if .priority == 0 then 5 else .priority end),
+  labels: [.labels.nodes[].name],
+  state: (if any(.labels.nodes[]; .name == $tag) then .state.name else "none" end)
 };'
+tag=${LINEAR_LABEL:-vik}
 
 list() {
   : "${LINEAR_TEAM:?set it to the key of your team, such as ENG}"
-  variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "${LINEAR_LABEL:-vik}" '{$team, $tag}')
+  variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "$tag" '{$team, $tag}')
   # shellcheck disable=SC2016 # the dollars are GraphQL's
   data=$(ask 'query($team: String!, $tag: String!) {
     issues(first: 100, filter: {
       team: { key: { eq: $team } }, labels: { name: { eq: $tag } },
       state: { type: { nin: ["completed", "canceled"] } }
-    }) { nodes { identifier title description priority createdAt url state { name } labels { nodes { name } } } }
+    }) { nodes { identifier title description priority createdAt url creator { email } state { name } labels { nodes { name } } } }
   }' "$variables")
-  printf '%s' "$data" | jq -c "$snapshot [.issues.nodes[] | snapshot]"
+  printf '%s' "$data" | jq -c --arg tag "$tag" "$snapshot [.issues.nodes[] | snapshot]"
 }
 
 show() { # ID
   # shellcheck disable=SC2016
   data=$(ask 'query($id: String!) {
-    issue(id: $id) { identifier title description priority createdAt url state { name } labels { nodes { name } } }
+    issue(id: $id) { identifier title description priority createdAt url creator { email } state { name } labels { nodes { name } } }
   }' "$(jq -nc --arg id "$1" '{$id}')")
-  printf '%s' "$data" | jq -c "$snapshot .issue | snapshot"
+  printf '%s' "$data" | jq -c --arg tag "$tag" "$snapshot .issue | snapshot"
 }
 
-move() { # ID STATE
+move() { # ID FROM TO
+  seen=$(show "$1")
+  now=$(printf '%s' "$seen" | jq -r .state)
+  if [ "$now" != "$2" ]; then
+    echo "$1 is in \"$now\" and no longer in \"$2\": it stays there" >&2
+    return
+  fi
   # shellcheck disable=SC2016
   issue=$(ask 'query($id: String!) { issue(id: $id) { id team { states { nodes { id name } } } } }' \
     "$(jq -nc --arg id "$1" '{$id}')")
-  state=$(printf '%s' "$issue" | jq -r --arg name "$2" '[.issue.team.states.nodes[] | select(.name == $name) | .id] | first // ""')
+  state=$(printf '%s' "$issue" | jq -r --arg name "$3" '[.issue.team.states.nodes[] | select(.name == $name) | .id] | first // ""')
   if [ -z "$state" ]; then
-    echo "the team has no state \"$2\"; it has: $(printf '%s' "$issue" | jq -r '[.issue.team.states.nodes[].name] | join(", ")')" >&2
+    echo "the team has no state \"$3\"; it has: $(printf '%s' "$issue" | jq -r '[.issue.team.states.nodes[].name] | join(", ")')" >&2
     exit 1
   fi
   # shellcheck disable=SC2016
@@ -64,6 +73,6 @@ move() { # ID STATE
 case "${1-}" in
   list) list ;;
   show) show "${2:?ID}" ;;
-  move) move "${2:?ID}" "${3:?STATE}" ;;
-  *) echo "usage: tracker.sh list | show ID | move ID STATE" >&2; exit 2 ;;
+  move) move "${2:?ID}" "${3:?FROM}" "${4:?TO}" ;;
+  *) echo "usage: tracker.sh list | show ID | move ID FROM TO" >&2; exit 2 ;;
 esac
