@@ -80,6 +80,7 @@ pub(super) fn check(workflow: &Workflow, pull: PullResult) -> (Vec<Check>, Vec<I
                 ));
             }
             checks.extend(state_case(workflow, &issues));
+            checks.extend(closed_unseen(workflow, &issues));
             (checks, issues)
         }
     }
@@ -137,6 +138,26 @@ fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     Some(
         Check::warning(Group::Issues, "pull.states", "state_case", message)
             .hint("write `when.state` exactly as the pull command prints it"),
+    )
+}
+
+/// Warns if nothing shows that an issue was closed. The embedded tracker lists closed issues too.
+fn closed_unseen(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
+    let states = &workflow.issue.terminal_states;
+    let is_seen = workflow.show.is_some()
+        || workflow.pull.command.starts_with("vik issue list")
+        || issues.iter().any(|issue| workflow.is_terminal(&issue.state));
+    if states.is_empty() || is_seen {
+        return None;
+    }
+    let message = format!(
+        "the pull returned no issue in a terminal state ({}), and there is no `issues.show`: closing an issue may stop no \
+         agent and remove no workspace",
+        states.join(", ")
+    );
+    Some(
+        Check::warning(Group::Issues, "pull.closed", "closed_unseen", message)
+            .hint("set `issues.show`, which looks up one issue, or let the pull return closed issues"),
     )
 }
 

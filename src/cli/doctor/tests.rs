@@ -261,6 +261,33 @@ fn pull_report_shows_issues_or_the_error() {
 }
 
 #[test]
+fn closing_that_nothing_shows_is_a_warning() {
+    let warns = |change: (&str, &str), state: &str| {
+        let text = GOOD.replace("issue:\n", "issue:\n  terminal_states: [closed]\n");
+        let workflow = load(&text.replace(change.0, change.1)).workflow.unwrap();
+        let item = format!(r#"[{{"id": 1, "state": "{state}"}}]"#);
+        let pull = PullResult {
+            duration: Duration::ZERO,
+            result: Ok(Pull::parse(item.as_bytes()).unwrap()),
+        };
+        let (checks, _) = issues::check(&workflow, pull);
+        checks
+            .iter()
+            .any(|check| check.code.as_deref() == Some("closed_unseen"))
+    };
+    assert!(warns(("", ""), "todo"));
+    assert!(!warns(("", ""), "closed"));
+    assert!(!warns(
+        ("issues:\n", "issues:\n  show: { command: ./show }\n"),
+        "todo"
+    ));
+    assert!(!warns(
+        ("terminal_states: [closed]", "terminal_grace: 1s"),
+        "todo"
+    ));
+}
+
+#[test]
 fn template_is_rendered_with_an_issue_of_the_pull() {
     let (_folder, path) = folder(BROKEN, "Work.");
     let loaded = load(&BROKEN.replace("isue", "issue"));
