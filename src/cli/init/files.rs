@@ -137,15 +137,18 @@ fn workflow_text(choice: &Choice) -> String {
         ("@PUSH@", indented(10, push)),
         (
             "@MOVE_REVIEW@",
-            indented(10, &move_script(choice.tracker, todo, review))
+            indented(10, &move_script(choice.tracker, todo, review, ""))
                 .trim_end()
                 .to_owned(),
         ),
         (
             "@MOVE_READY@",
-            indented(10, &move_script(choice.tracker, review, ready))
-                .trim_end()
-                .to_owned(),
+            indented(
+                10,
+                &move_script(choice.tracker, review, ready, pull_request(choice)),
+            )
+            .trim_end()
+            .to_owned(),
         ),
         ("@TODO_YAML@", yaml(todo)),
         ("@REVIEW_YAML@", yaml(review)),
@@ -198,11 +201,31 @@ fn after_create(repository: Repository) -> &'static str {
     }
 }
 
-fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
+/// Returns the commands that open a pull request for the pushed branch, unless there is one.
+fn pull_request(choice: &Choice) -> &'static str {
+    match (choice.tracker, choice.repository) {
+        (TrackerKind::Github, Repository::Remote) => {
+            "branch=\"vik/$VIK_ISSUE_ID\"\n\
+             gh pr view \"$branch\" >/dev/null 2>&1 ||\n  \
+             gh pr create --head \"$branch\" --title \"$VIK_ISSUE_TITLE\" --body \"Closes #$VIK_ISSUE_ID\"\n"
+        }
+        (TrackerKind::Gitlab, Repository::Remote) => {
+            "branch=\"vik/$VIK_ISSUE_ID\"\n\
+             glab mr view \"$branch\" >/dev/null 2>&1 ||\n  \
+             glab mr create --yes --source-branch \"$branch\" --title \"$VIK_ISSUE_TITLE\" \\\n    \
+             --description \"Closes #$VIK_ISSUE_ID\"\n"
+        }
+        _ => "",
+    }
+}
+
+/// Returns the commands that move an issue. `before` runs first, in the folder of the workflow.
+fn move_script(tracker: TrackerKind, from: &str, to: &str, before: &str) -> String {
     match tracker {
         TrackerKind::Files => format!("vik issue move --from {from} -- {{{{ issue.id }}}} {to}"),
         TrackerKind::Github => format!(
             "cd {{{{ workflow_dir }}}}\n\
+             {before}\
              # An issue that a person has closed or moved meanwhile stays as it is.\n\
              label=$(gh issue view {{{{ issue.id }}}} --json state,labels --jq \\\n  \
              'select(.state == \"OPEN\") | .labels[].name | select(. == \"vik:{from}\")')\n\
@@ -214,6 +237,7 @@ fn move_script(tracker: TrackerKind, from: &str, to: &str) -> String {
         ),
         TrackerKind::Gitlab => format!(
             "cd {{{{ workflow_dir }}}}\n\
+             {before}\
              # An issue that a person has closed or moved meanwhile stays as it is.\n\
              issue=$(glab issue view {{{{ issue.id }}}} --output json)\n\
              if printf '%s' \"$issue\" | jq -e '.state == \"opened\" and any(.labels[]; . == \"vik:{from}\")' >/dev/null; then\n  \
@@ -233,7 +257,7 @@ pub(super) fn first_steps(tracker: TrackerKind) -> &'static [(&'static str, &'st
         TrackerKind::Files => &[("vik issue new \"TITLE\" --body \"TEXT\"", "create an issue")],
         TrackerKind::Github => &[
             (
-                "for state in todo review ready; do gh label create \"vik:$state\"; done",
+                "for state in todo review ready; do gh label create --force \"vik:$state\"; done",
                 "create the labels for the states",
             ),
             ("gh issue edit NUMBER --add-label vik:todo", "hand over an issue"),
