@@ -38,6 +38,7 @@ pub mod mutation;
 pub mod outcome;
 pub mod outputs;
 pub mod plural;
+pub mod retry_later;
 pub mod scheduler;
 pub mod time;
 pub mod trust;
