@@ -266,10 +266,15 @@ impl Observer for Lines {
                         stage,
                         wait,
                         attempts,
+                        is_requested,
                         ..
                     } => {
-                        let after = count((*attempts).into(), "attempt");
-                        screen.line(&format!("  {id} {stage} waits {} after {after}", Span(*wait)));
+                        let why = if *is_requested {
+                            ", as `before_run` asked".to_owned()
+                        } else {
+                            format!(" after {}", count((*attempts).into(), "attempt"))
+                        };
+                        screen.line(&format!("  {id} {stage} waits {}{why}", Span(*wait)));
                     }
                     RunEvent::Parked { stage, reason, .. } => {
                         let mark = screen.paint("33", "parked:");

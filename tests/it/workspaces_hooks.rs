@@ -93,8 +93,9 @@ fn before_run_failure_starts_no_agent() {
         .script("touch ran; ok");
     let done = world.once().expect(1);
     let sessions = world.sessions("1");
-    assert_eq!(sessions.len(), 1, "a person has to correct it");
+    assert_eq!(sessions.len(), 2, "as often as the stage allows");
     let ended = sessions[0].expect("failed", Some("hook"));
+    assert_eq!(ended["cost_source"], "none");
     let reason = ended["reason"].as_str().unwrap();
     for part in ["before_run", "exited with 7", "line 3", "to stderr"] {
         assert!(reason.contains(part), "{part}: {reason}");
@@ -104,6 +105,62 @@ fn before_run_failure_starts_no_agent() {
         sessions[0].text(".before_run.log"),
         "line 1\nline 2\nline 3\nto stderr\n"
     );
+    assert!(!world.workspace("1").join("ran").exists());
+    let shown = world.vik(&["explain", "1"]).expect(0).out;
+    assert!(shown.contains("parked (hook): 2 attempts"), "{shown}");
+}
+
+#[test]
+fn before_run_is_tried_again_without_an_agent_until_it_passes() {
+    for (code, max_attempts, attempts) in [(7, 3, "1\n2\n3\n"), (75, 1, "1\n1\n1\n")] {
+        let fails_twice = format!("echo $VIK_ATTEMPT >> tries; test $(wc -l < tries) -ge 3 || exit {code}");
+        let world = World::new(&[("1", "todo")])
+            .attempts(max_attempts)
+            .agent("codex")
+            .script("touch ran; ok");
+        let moved = world.on_success("done");
+        let world = world.work("hooks", json!({"before_run": fails_twice, "after_run": moved}));
+        world.once().expect(0);
+        assert_eq!(world.workspace_file("1", "tries"), attempts);
+        let sessions = world.sessions("1");
+        assert_eq!(sessions.len(), 3, "{code}");
+        for failed in &sessions[..2] {
+            let ended = failed.expect("failed", Some("hook"));
+            assert_eq!(
+                (&ended["cost_usd"], &ended["cost_source"]),
+                (&json!(null), &json!("none"))
+            );
+        }
+        sessions[2].expect("succeeded", None);
+        assert!(world.workspace("1").join("ran").exists());
+    }
+}
+
+#[test]
+fn before_run_that_names_a_time_holds_the_stage_and_is_explained() {
+    let world = World::new(&[("1", "todo")])
+        .attempts(1)
+        .work(
+            "hooks/before_run",
+            json!("echo 'Retry-After: 900'; echo busy >&2; exit 22"),
+        )
+        .script("touch ran; ok");
+    let done = world.once().expect(10);
+    assert!(done.err.contains("as `before_run` asked"), "{}", done.err);
+    let daemon = world.daemon();
+    let waiting = world.status().unwrap()["waiting"][0].clone();
+    assert_eq!(
+        (&waiting["reason"], &waiting["attempts"]),
+        (&json!("backoff"), &json!(0))
+    );
+    let detail = waiting["detail"].as_str().unwrap();
+    assert!(detail.contains("asked to be tried again later"), "{detail}");
+    let shown = world.vik(&["explain", "1"]).expect(0).out;
+    for part in ["asked to be tried again later", "14m"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    daemon.stop();
+    assert_eq!(world.sessions("1").len(), 1);
     assert!(!world.workspace("1").join("ran").exists());
 }
 

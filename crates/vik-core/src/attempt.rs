@@ -1,6 +1,7 @@
 //! An attempt: what starts it, why it is stopped, and how it ended.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,16 @@ pub struct Start {
     pub message: Option<String>,
 }
 
+/// How `before_run` failed. The agent was not started, and another attempt may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BeforeRunFailure {
+    /// It failed, which uses up an attempt.
+    Failed,
+    /// It asked to be tried again after this time at the earliest, which uses up no attempt.
+    TryLater { wait: Duration },
+}
+
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
@@ -128,6 +139,9 @@ pub struct AttemptResult {
     /// Whether creating the workspace failed (`after_create`), which is retried in a clean folder.
     #[serde(default)]
     pub preparing: bool,
+    /// How `before_run` failed, if that ended the attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_run: Option<BeforeRunFailure>,
     #[serde(default)]
     pub exit_code: Option<i32>,
     /// How the end of the process tree was proven (`cgroup`, `subreaper`, `census`, …).
@@ -151,6 +165,15 @@ impl AttemptResult {
         self.failure_class == Some(FailureClass::Internal)
     }
 
+    /// Returns the shortest wait for which `before_run` asked. Such an attempt uses up no attempt of
+    /// its run or its issue.
+    pub fn requested_wait(&self) -> Option<Duration> {
+        match self.before_run? {
+            BeforeRunFailure::TryLater { wait } => Some(wait),
+            BeforeRunFailure::Failed => None,
+        }
+    }
+
     /// Creates a result with nothing but an outcome.
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -168,6 +191,7 @@ impl AttemptResult {
             provider_session_id: None,
             resume_failed: false,
             preparing: false,
+            before_run: None,
             exit_code: None,
             proof: None,
             after_run_failure: None,
@@ -203,5 +227,35 @@ impl AttemptResult {
             CostSource::Estimate
         };
         (charged, source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_before_run_is_stored_and_older_results_load() {
+        let result = |before_run| AttemptResult {
+            before_run,
+            ..AttemptResult::new(Outcome::Failed)
+        };
+        let wait = Duration::from_secs(30);
+        for (before_run, stored) in [
+            (None, None),
+            (Some(BeforeRunFailure::Failed), Some("\"failed\"")),
+            (
+                Some(BeforeRunFailure::TryLater { wait }),
+                Some(r#"{"try_later":{"wait":{"secs":30,"nanos":0}}}"#),
+            ),
+        ] {
+            let text = serde_json::to_string(&result(before_run)).unwrap();
+            match stored {
+                Some(stored) => assert!(text.contains(&format!("\"before_run\":{stored}")), "{text}"),
+                None => assert!(!text.contains("before_run"), "{text}"),
+            }
+            let loaded: AttemptResult = serde_json::from_str(&text).unwrap();
+            assert_eq!(loaded, result(before_run));
+        }
     }
 }

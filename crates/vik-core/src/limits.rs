@@ -298,6 +298,24 @@ mod tests {
     }
 
     #[test]
+    fn attempt_without_an_agent_is_charged_nothing() {
+        for outcome in OUTCOMES {
+            for class in CLASSES {
+                let result = AttemptResult {
+                    failure_class: class,
+                    ..AttemptResult::new(outcome)
+                };
+                let charged = result.charge(None, spend(100, 5));
+                assert_eq!(
+                    charged,
+                    (Spend::default(), CostSource::None),
+                    "{outcome} {class:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn estimate_replaces_only_missing_figures() {
         let estimate = spend(100, 5);
         let failed = report(Outcome::Failed, None, true);

@@ -193,6 +193,9 @@ fn detail(hold: &Hold) -> String {
         },
         Hold::DayLimit { limit, .. } => format!("the daily limit is used up: {limit}"),
         Hold::Pressure { why } => format!("the machine is too busy: {why}"),
+        Hold::BackingOff {
+            is_requested: true, ..
+        } => "`before_run` asked to be tried again later; the next attempt waits".to_owned(),
         Hold::BackingOff { after, .. } => match after {
             None => "the next attempt waits".to_owned(),
             Some(Outcome::Succeeded) => {
@@ -310,6 +313,12 @@ pub fn note(note: &RunEvent) -> String {
             let how = if *succeeded { "succeeded" } else { "was given up" };
             format!("`{stage}` {how}")
         }
+        RunEvent::BackingOff {
+            stage,
+            wait,
+            is_requested: true,
+            ..
+        } => format!("`{stage}` waits {}, as `before_run` asked", Span(*wait)),
         RunEvent::BackingOff {
             stage,
             wait,

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vik_core::approval::{Gate, Request};
-use vik_core::attempt::AttemptResult;
+use vik_core::attempt::{AttemptResult, BeforeRunFailure};
 use vik_core::ended::Ended;
 use vik_core::machine::Answered;
 use vik_core::outcome::{FailureClass, Outcome};
@@ -26,6 +26,9 @@ pub struct AttemptFailure {
     /// Feedback for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<String>,
+    /// How `before_run` failed, if that is the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_run: Option<BeforeRunFailure>,
 }
 
 /// The end of the reason of a failure of Vik itself.
@@ -57,6 +60,7 @@ impl AttemptFailure {
             class: None,
             reason: reason.into(),
             feedback: None,
+            before_run: None,
         }
     }
 }

@@ -450,7 +450,8 @@ section! {
 section! {
     /// Shell commands around each attempt.
     struct StageHooks;
-    /// Runs before the agent. If it fails, the agent is not started.
+    /// Runs before the agent. If it fails, the agent is not started, and the stage is tried again. Exit
+    /// code 75 asks to be tried again later and uses up no attempt.
     "before_run" before_run: optional Text;
     /// Runs after every attempt that was not cancelled. A failure does not change the outcome.
     "after_run" after_run: optional Text;

@@ -3,6 +3,7 @@
 //! Each process is this program, run again with one hidden test, which only calls
 //! `vik_session::attempt::run`.
 
+mod before_run;
 mod dying;
 mod limits;
 mod resuming;

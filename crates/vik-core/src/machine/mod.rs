@@ -293,20 +293,21 @@ impl IssueMachine {
     ) -> Option<Observation> {
         let start = self.active(attempt_id)?.0.clone();
         let run = self.runs.iter_mut().find(|run| run.id == start.run)?;
-        // A lost host, a failure of Vik and a drain use no attempt.
+        // A lost host, a failure of Vik, a drain and a request to try again later use no attempt.
         let is_drained = report.outcome == Outcome::Cancelled && stopped.is_none();
         let is_lost = report.outcome == Outcome::Lost;
         let is_day_limit =
             matches!(&stopped, Some(StopReason::OverBudget(hit)) if hit.scope == LimitScope::Day);
         let is_internal = report.is_internal();
-        if !is_lost && !is_drained && !is_internal {
+        let is_later = report.requested_wait().is_some();
+        if !is_lost && !is_drained && !is_internal && !is_later {
             self.life.attempts += 1;
             // The day's limit does not count against the run, which proceeds on the next day.
             run.attempts += u32::from(!is_day_limit);
         }
         self.life.spend = self.life.spend.plus(charged.total);
         self.life.estimated = self.life.estimated.plus(charged.estimated);
-        // Neither of the two resets the other, so that they cannot alternate for ever.
+        // None of them resets another, so that they cannot alternate for ever.
         if is_lost {
             self.lost_in_a_row += 1;
         } else if is_internal {
@@ -314,7 +315,10 @@ impl IssueMachine {
                 .internal_in_a_row
                 .entry(start.stage.name.clone())
                 .or_default() += 1;
+        } else if is_later {
+            run.later_in_a_row = run.later_in_a_row.saturating_add(1);
         } else if !is_drained {
+            run.later_in_a_row = 0;
             self.lost_in_a_row = 0;
             self.internal_in_a_row.remove(&start.stage.name);
         }

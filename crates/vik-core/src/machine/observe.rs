@@ -97,6 +97,7 @@ impl IssueMachine {
                         let in_a_row = InARow {
                             lost: *lost_in_a_row,
                             internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                            later: run.later_in_a_row,
                         };
                         let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
                         if run.park_reason() == Some(ParkReason::Internal) {
@@ -139,6 +140,7 @@ impl IssueMachine {
                         let in_a_row = InARow {
                             lost: *lost_in_a_row,
                             internal: internal_in_a_row.get(&run.stage).copied().unwrap_or(0),
+                            later: run.later_in_a_row,
                         };
                         let event = run.settle(ended, stage, issue, (life, in_a_row), &workflow.issue, now);
                         if run.park_reason() == Some(ParkReason::Internal) {

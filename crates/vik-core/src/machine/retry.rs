@@ -69,20 +69,26 @@ pub(super) fn immediate_park_reason(
         FailureClass::Denied => Some(ParkReason::Denied),
         FailureClass::Usage | FailureClass::Model => Some(ParkReason::Config),
         // A workspace that could not be created is created again, in a clean folder.
-        FailureClass::Hook if !report.preparing => Some(ParkReason::Hook),
+        // `before_run` may pass the next time.
+        FailureClass::Hook if !report.preparing && report.before_run.is_none() => Some(ParkReason::Hook),
         _ => None,
+    }
+}
+
+/// Returns the reason to park when no attempts are left after this one.
+pub(super) fn exhausted_reason(last: &AttemptResult) -> ParkReason {
+    match last.outcome {
+        Outcome::Succeeded => ParkReason::NoProgress,
+        _ if last.before_run.is_some() => ParkReason::Hook,
+        _ => ParkReason::AttemptsUsedUp,
     }
 }
 
 impl RetryInput<'_> {
     pub(super) fn next(&self, now: Now) -> RetryDecision {
         let report = self.report;
-        let backoff = |nth: u32| {
-            RetryDecision::After(backoff::jittered(
-                backoff::wait_after(nth, self.retry),
-                self.attempt_id,
-            ))
-        };
+        let wait_after = |nth| backoff::jittered(backoff::wait_after(nth, self.retry), self.attempt_id);
+        let backoff = |nth| RetryDecision::After(wait_after(nth));
         if report.outcome == Outcome::Lost {
             return match self.in_a_row.lost {
                 MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
@@ -98,6 +104,9 @@ impl RetryInput<'_> {
                 nth => backoff(self.attempts.saturating_add(nth)),
             };
         }
+        if let Some(wait) = report.requested_wait() {
+            return RetryDecision::After(wait_after(self.in_a_row.later).max(wait));
+        }
         let scope = match self.stopped {
             Some(StopReason::OverBudget(hit)) => Some(hit.scope),
             _ => None,
@@ -108,11 +117,7 @@ impl RetryInput<'_> {
             Some(LimitScope::Day) | None => {}
         }
         if self.attempts >= self.allowed {
-            return RetryDecision::Park(if report.outcome == Outcome::Succeeded {
-                ParkReason::NoProgress
-            } else {
-                ParkReason::AttemptsUsedUp
-            });
+            return RetryDecision::Park(exhausted_reason(report));
         }
         if self.life_used_up {
             return RetryDecision::Park(ParkReason::IssueLimit);
@@ -137,13 +142,15 @@ impl RetryInput<'_> {
 }
 
 /// Returns whether the conversation of the attempt is worth resuming: it was interrupted, not
-/// finished.
+/// finished, or the agent did not get to it.
 pub(super) fn is_resumable(report: &AttemptResult) -> bool {
     match report.outcome {
         Outcome::TimedOut | Outcome::Stalled | Outcome::Lost | Outcome::Cancelled | Outcome::OverBudget => {
             true
         }
-        Outcome::Failed => report.failure_class == Some(FailureClass::RateLimit),
+        Outcome::Failed => {
+            report.failure_class == Some(FailureClass::RateLimit) || report.before_run.is_some()
+        }
         Outcome::Succeeded => false,
     }
 }
@@ -154,6 +161,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::attempt::BeforeRunFailure;
     use crate::duration::Span;
     use crate::limits::{LimitHit, LimitUnit};
     use crate::time::Mono;
@@ -300,7 +308,10 @@ mod tests {
                 ..AttemptResult::new(Outcome::Lost)
             };
             RetryInput {
-                in_a_row: InARow { lost, internal: 0 },
+                in_a_row: InARow {
+                    lost,
+                    ..InARow::default()
+                },
                 attempts: 3,
                 ..case(&report)
             }
@@ -317,7 +328,11 @@ mod tests {
         let report = failed(FailureClass::Internal);
         let next = |attempts, internal| {
             RetryInput {
-                in_a_row: InARow { lost: 4, internal },
+                in_a_row: InARow {
+                    lost: 4,
+                    internal,
+                    later: 0,
+                },
                 attempts,
                 ..case(&report)
             }
@@ -329,6 +344,56 @@ mod tests {
         // The failed attempt used up none, so the number of attempts decides nothing.
         waits(next(3, 1), 400);
         assert_eq!(next(0, 3), RetryDecision::Park(ParkReason::Internal));
+    }
+
+    fn not_ready(how: BeforeRunFailure) -> AttemptResult {
+        AttemptResult {
+            ran: false,
+            before_run: Some(how),
+            ..failed(FailureClass::Hook)
+        }
+    }
+
+    #[test]
+    fn failed_before_run_backs_off_and_parks_after_the_attempts() {
+        let report = not_ready(BeforeRunFailure::Failed);
+        assert_eq!(immediate_park_reason(&report, None), None);
+        let next = |attempts| {
+            RetryInput {
+                attempts,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        waits(next(1), 100);
+        waits(next(2), 200);
+        assert_eq!(next(3), RetryDecision::Park(ParkReason::Hook));
+    }
+
+    #[test]
+    fn before_run_that_asks_for_a_wait_is_tried_without_limit() {
+        let next = |later, wait| {
+            let report = not_ready(BeforeRunFailure::TryLater {
+                wait: Duration::from_secs(wait),
+            });
+            assert_eq!(immediate_park_reason(&report, None), None);
+            let in_a_row = InARow {
+                lost: 4,
+                internal: 2,
+                later,
+            };
+            RetryInput {
+                attempts: 3,
+                in_a_row,
+                life_used_up: true,
+                ..case(&report)
+            }
+            .next(now())
+        };
+        waits(next(1, 0), 100);
+        waits(next(2, 30), 200);
+        waits(next(1000, 300), 400);
+        assert_eq!(next(1, 3600), RetryDecision::After(Duration::from_secs(3600)));
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct Run {
     /// Attempts a person allowed beyond `max_attempts`.
     #[serde(default)]
     pub extra_attempts: u32,
+    /// Consecutive attempts whose `before_run` asked to be tried again later.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub later_in_a_row: u32,
     /// Whether any attempt changed a commit or a file.
     pub changed: bool,
     /// The result of the last attempt.
@@ -140,6 +143,7 @@ impl Run {
             stage,
             attempts: 0,
             extra_attempts: 0,
+            later_in_a_row: 0,
             changed: false,
             last: None,
             last_attempt: None,
@@ -159,11 +163,16 @@ impl Run {
 
     /// Returns the park reason for a run without attempts left.
     pub fn exhausted_reason(&self) -> ParkReason {
-        if self.last_succeeded() {
-            ParkReason::NoProgress
-        } else {
-            ParkReason::AttemptsUsedUp
-        }
+        self.last
+            .as_ref()
+            .map_or(ParkReason::AttemptsUsedUp, retry::exhausted_reason)
+    }
+
+    /// Returns whether the next attempt waits because `before_run` asked to be tried again later.
+    pub fn waits_on_request(&self) -> bool {
+        self.last
+            .as_ref()
+            .is_some_and(|last| last.requested_wait().is_some())
     }
 
     /// Returns whether the last attempt was stopped by Vik or a person.
@@ -311,6 +320,7 @@ impl Run {
             attempts: self.attempts,
             wait,
             why,
+            is_requested: self.waits_on_request(),
         }
     }
 
@@ -338,6 +348,7 @@ impl Run {
 
     /// Frees the run, so that it may start again at once.
     pub(super) fn release(&mut self, now: Now) -> RunEvent {
+        self.later_in_a_row = 0;
         self.phase = match self.phase {
             // The last attempt's changes to the issue must be seen first.
             Phase::Parked {
@@ -408,6 +419,10 @@ impl Run {
 /// Returns a text of an agent or a hook, cut to a readable length.
 fn shortened(text: &str) -> String {
     text.chars().take(500).collect()
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Returns the conversation that the next attempt may resume.

@@ -23,6 +23,8 @@ pub enum RunEvent {
         attempts: u32,
         wait: Duration,
         why: WaitReason,
+        /// Whether `before_run` asked to be tried again later.
+        is_requested: bool,
     },
     /// The run waits for an approval.
     Awaiting {

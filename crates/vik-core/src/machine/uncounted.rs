@@ -13,4 +13,7 @@ pub(super) struct InARow {
     pub lost: u32,
     /// Failures of Vik itself in attempts of the stage.
     pub internal: u32,
+    /// Attempts of the run whose `before_run` asked to be tried again later. Their number is not
+    /// limited, only their waits grow.
+    pub later: u32,
 }

@@ -304,6 +304,7 @@ fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> 
         WaitReason::Backoff => Hold::BackingOff {
             until,
             after: run.last.as_ref().map(|report| report.outcome),
+            is_requested: run.waits_on_request(),
         },
         WaitReason::Quota => Hold::Quota { until },
     })

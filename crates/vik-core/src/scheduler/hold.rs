@@ -73,6 +73,9 @@ pub enum Hold {
         until: Timestamp,
         /// The outcome of the last attempt, where there was one.
         after: Option<Outcome>,
+        /// Whether `before_run` asked to be tried again later.
+        #[serde(default)]
+        is_requested: bool,
     },
     /// The provider's quota is used up.
     Quota {

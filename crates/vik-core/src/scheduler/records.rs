@@ -50,14 +50,23 @@ impl Scheduler {
                 "the issue left the stage's state; the last attempt had not succeeded".to_owned(),
             ),
             RunEvent::BackingOff {
-                attempts, wait, why, ..
+                attempts,
+                wait,
+                why,
+                is_requested,
+                ..
             } => (
                 match why {
                     crate::machine::WaitReason::Backoff => DecisionKind::BackingOff,
                     crate::machine::WaitReason::Quota => DecisionKind::Quota,
                 },
                 format!(
-                    "{} used; next attempt in {}",
+                    "{}{} used; next attempt in {}",
+                    if *is_requested {
+                        "`before_run` asked to be tried again later; "
+                    } else {
+                        ""
+                    },
                     count((*attempts).into(), "attempt"),
                     crate::duration::Span(*wait)
                 ),

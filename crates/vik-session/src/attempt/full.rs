@@ -149,6 +149,7 @@ pub(super) fn failed_by_full_disk(failure: AttemptFailure, exit: Option<&ExitRec
     AttemptFailure {
         class,
         reason,
+        before_run: None,
         ..failure
     }
 }
@@ -161,6 +162,7 @@ pub(super) fn failed_by_open_files(failure: AttemptFailure) -> AttemptFailure {
             AttemptFailure {
                 class: Some(FailureClass::Internal),
                 reason: format!("too many open files: {}", failure.plain_reason()),
+                before_run: None,
                 ..failure
             }
         }

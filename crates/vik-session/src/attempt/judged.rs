@@ -116,7 +116,11 @@ impl<'a> Judged<'a> {
             .as_ref()
             .map_or(Outcome::Succeeded, |failure| failure.outcome);
         let failure_class = failure.as_ref().and_then(|failure| failure.class);
+        let before_run = failure.as_ref().and_then(|failure| failure.before_run);
         let (spend, cost_source) = reported_spend(profile, conclusion.usage, conclusion.cost_usd);
+        // An agent that did not start has not received the feedback for this attempt.
+        let previous = cx.start().previous.as_ref().filter(|_| before_run.is_some());
+        let undelivered = previous.and_then(|previous| previous.feedback.clone());
         let reason = failure.as_ref().map(|failure| failure.reason.clone());
         let resets_at = (failure_class == Some(FailureClass::RateLimit))
             .then(|| {
@@ -133,7 +137,7 @@ impl<'a> Judged<'a> {
             outcome,
             failure_class,
             reason,
-            feedback: failure.and_then(|failure| failure.feedback),
+            feedback: failure.and_then(|failure| failure.feedback).or(undelivered),
             changed: self.changed,
             ran: agent.ran,
             answered: agent.answered,
@@ -144,6 +148,7 @@ impl<'a> Judged<'a> {
             provider_session_id: conclusion.provider_session_id.clone(),
             resume_failed: agent.resume_failure.is_some() || cx.spec.resume_refused.is_some(),
             preparing: self.by_after_create,
+            before_run,
             exit_code: exit.and_then(|record| record.code),
             proof: agent.proof.map(str::to_owned),
             after_run_failure: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vik_base::{failpoint, report};
+use vik_core::attempt::BeforeRunFailure;
 use vik_core::outcome::FailureClass;
 use vik_proc::{FileLock, Graces};
 use vik_store::{AttemptFailure, ScriptProgress, Step};
@@ -79,6 +80,10 @@ impl ScriptRunner<'_> {
         let done = self.run_hook(hook, &script, place).await;
         let done = done.map_err(|error| match hook {
             Hook::Verify => self.cx.verify_failure(error),
+            Hook::BeforeRun => AttemptFailure {
+                before_run: before_run_failure(&error),
+                ..self.cx.hook_failure(&error)
+            },
             _ => self.cx.hook_failure(&error),
         });
         if done.is_err() && self.cx.disk_fails().await {
@@ -149,6 +154,21 @@ impl ScriptRunner<'_> {
     /// Returns those of the attempt's secrets that `names` lists.
     pub(super) fn secret_variables(&self, names: &[String]) -> Vec<(String, String)> {
         self.secrets.of(names).collect()
+    }
+}
+
+/// Returns how `before_run` failed. A script that could not be run, or that left a process, is
+/// corrected by a person.
+fn before_run_failure(error: &HookError) -> Option<BeforeRunFailure> {
+    match *error {
+        HookError::Failed {
+            requested_wait: Some(wait),
+            ..
+        } => Some(BeforeRunFailure::TryLater { wait }),
+        HookError::Failed {
+            is_unproven: false, ..
+        } => Some(BeforeRunFailure::Failed),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use vik_base::report::{self, describe_exit};
+use vik_core::retry_later::requested_wait;
 use vik_proc::{FileLock, Limits, Output, ProcessId, Sandbox, Stdin};
 use vik_template::TemplateError;
 use vik_workspace::WorkspaceError;
@@ -92,6 +93,10 @@ pub enum HookError {
         code: Option<i32>,
         /// The end of its output.
         tail: String,
+        /// How long it asked to wait before it is tried again, if it did.
+        requested_wait: Option<Duration>,
+        /// Whether a process of it may still be alive.
+        is_unproven: bool,
     },
     #[error("`{name}` was stopped")]
     Cancelled { name: String },
@@ -164,7 +169,7 @@ pub async fn run(
         name: name.clone(),
         source: Box::new(source),
     })?;
-    let tail = || report::tail_lines(&read_tail(log, TAIL_BYTES), 20);
+    let tail = || read_tail(log, TAIL_BYTES);
     check_run(name, &run, place.timeout, tail)
 }
 
@@ -214,7 +219,7 @@ pub async fn prompt_command(
         .supervisor
         .output_with_callback(&spec, place.lock, limits, cancel, on_shim)
         .await;
-    let tail = report::tail_lines(&read_tail(&stderr, TAIL_BYTES), 20);
+    let tail = read_tail(&stderr, TAIL_BYTES);
     let _ = (std::fs::remove_file(file), std::fs::remove_file(&stderr));
     let name = format!("exec({})", report::one_line(script, 60));
     let run = result.map_err(|source| HookError::Start {
@@ -248,10 +253,13 @@ fn check_run(
         code = run.exit.code.filter(|_| run.exit.proof.is_proven());
         describe_exit(&run.exit)
     };
+    let tail = tail();
     Err(HookError::Failed {
         name,
         how,
+        requested_wait: requested_wait(code, &tail),
+        is_unproven: !run.exit.proof.is_proven(),
         code,
-        tail: tail(),
+        tail: report::tail_lines(&tail, 20),
     })
 }

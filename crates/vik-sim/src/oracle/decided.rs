@@ -1,7 +1,7 @@
 //! Checks the decisions on one input.
 
 use vik_core::approval::{self, Request};
-use vik_core::attempt::{AttemptResult, StopReason};
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, StopReason};
 use vik_core::changes::Changes;
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::{LimitScope, Spend};
@@ -225,6 +225,8 @@ impl Oracle {
         let key = (active.issue, active.stage.clone());
         if internal {
             *self.books.internal.entry(key).or_default() += 1;
+        } else if matches!(report.before_run, Some(BeforeRunFailure::TryLater { .. })) {
+            // It counts for nothing, and ends no series of others that do not count.
         } else if report.outcome != Outcome::Lost && !drained {
             self.books.internal.remove(&key);
             life.attempts += 1;
@@ -360,8 +362,11 @@ impl Oracle {
     fn parks(&mut self, event: &RunEvent) -> Held {
         let (run, stage) = event.about();
         match event {
-            RunEvent::Parked { .. } => {
+            RunEvent::Parked { reason, .. } => {
                 self.parked_runs.insert(run);
+                if *reason == ParkReason::Hook {
+                    self.parks_for_hook(run, stage)?;
+                }
             }
             RunEvent::Freed { .. }
             | RunEvent::Unparked { .. }
@@ -378,6 +383,20 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a failed `before_run` was tried again until the attempts were used up.
+    fn parks_for_hook(&self, run: RunId, stage: &StageName) -> Held {
+        let last = self.last_of_run.get(&run).and_then(|last| self.facts.get(last));
+        let report = last.and_then(|facts| facts.report.as_ref());
+        let is_retried = report.is_some_and(|report| report.before_run.is_some());
+        let (counted, extra) = self.books.runs.get(&run).copied().unwrap_or_default();
+        let most = self.policy.stage(stage).map(|stage| stage.retry.max_attempts);
+        ensure(
+            !is_retried || most.is_none_or(|most| counted >= most.saturating_add(extra)),
+            "a failed `before_run` parks the stage only after its attempts",
+            || format!("run {run} of stage {stage} is parked after {counted} attempts"),
+        )
     }
 
     fn may_change(&mut self, issue: usize) {

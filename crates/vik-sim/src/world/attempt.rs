@@ -1,7 +1,9 @@
 //! One attempt as its session performs it: each step is on disk before the next, and recovery
 //! repeats the same path.
 
-use vik_core::attempt::{AttemptResult, Start, StopReason};
+use std::time::Duration;
+
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
@@ -145,9 +147,17 @@ impl World {
             Step::HookStarted => {
                 task.in_hook = false;
                 self.hook_ends(attempt_id, 0);
-                if self.rng.percent(5) {
+                if self.rng.percent(10) {
                     let mut report = AttemptResult::new(Outcome::Failed);
                     report.failure_class = Some(FailureClass::Hook);
+                    report.before_run = match self.rng.below(4) {
+                        // The prompt cannot be rendered.
+                        0 => None,
+                        1 => Some(BeforeRunFailure::Failed),
+                        _ => Some(BeforeRunFailure::TryLater {
+                            wait: Duration::from_secs(self.rng.between(0, 2_000)),
+                        }),
+                    };
                     self.conclude(attempt_id, report)
                 } else {
                     self.at(attempt_id, Step::HookEnded, "before_run ends")

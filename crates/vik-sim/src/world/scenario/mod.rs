@@ -15,7 +15,7 @@ mod scopes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vik_core::attempt::{AttemptResult, Start, StopReason};
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
 use vik_core::ids::{IssueId, StageName};

@@ -113,6 +113,103 @@ fn unparked_stage_waits_until_the_issue_is_seen_again() {
     assert_eq!(world.starts.len(), 2);
 }
 
+fn not_ready(how: BeforeRunFailure) -> AttemptResult {
+    AttemptResult {
+        before_run: Some(how),
+        failure_class: Some(FailureClass::Hook),
+        ..AttemptResult::new(Outcome::Failed)
+    }
+}
+
+#[test]
+fn failing_before_run_is_tried_again_until_the_attempts_are_used_up() {
+    let world = exhaust("", &not_ready(BeforeRunFailure::Failed));
+    assert_eq!((world.starts.len(), world.parked()), (3, Some(ParkReason::Hook)));
+    let life = world.scheduler().machine(&id(0)).unwrap().life();
+    assert_eq!((life.attempts, life.spend), (3, tokens(0)), "nothing is charged");
+    // A hook that recovers costs only the attempts that it failed.
+    let mut world = scenario("", "", "");
+    world.pull(&[todo(0)]).end(not_ready(BeforeRunFailure::Failed));
+    assert_eq!(
+        (world.parked(), world.quiescence()),
+        (None, Quiescence::NeedsPull)
+    );
+    world.pull(&[todo(0)]).wait(600);
+    assert_eq!(world.running()[0].attempt, 2);
+    world.end(ran(Outcome::Succeeded)).pull(&[done(0)]);
+    assert_eq!(world.parked(), None);
+}
+
+#[test]
+fn failed_before_run_keeps_the_conversation_that_was_to_be_resumed() {
+    let mut world = scenario("", "", "retry: { max_attempts: 9 }");
+    let cut = AttemptResult {
+        provider_session_id: Some("x".to_owned()),
+        ..ran(Outcome::TimedOut)
+    };
+    let wait = Duration::from_secs(1);
+    world.pull(&[todo(0)]).end(cut).pull(&[todo(0)]).wait(600);
+    for how in [BeforeRunFailure::Failed, BeforeRunFailure::TryLater { wait }] {
+        world.end(not_ready(how)).pull(&[todo(0)]).wait(600);
+        let resume = world.running()[0].resume.clone();
+        assert_eq!(resume.unwrap().provider_session_id, "x", "{how:?}");
+    }
+}
+
+#[test]
+fn prompt_that_cannot_be_rendered_is_parked_at_once() {
+    is_parked_after("", &failed(FailureClass::Hook), 1, ParkReason::Hook);
+}
+
+#[test]
+fn before_run_that_asks_for_a_wait_uses_no_attempt_and_waits_longer_each_time() {
+    let limits = "limits: { attempts: 2 }";
+    let mut world = scenario("", limits, "retry: { max_attempts: 2, max_backoff: 5m }");
+    let later = |seconds| {
+        not_ready(BeforeRunFailure::TryLater {
+            wait: Duration::from_secs(seconds),
+        })
+    };
+    world.pull(&[todo(0)]);
+    let mut waits = Vec::new();
+    for number in 0..20 {
+        assert_eq!(world.running()[0].attempt, 1);
+        world.end(later(0)).pull(&[todo(0)]);
+        if number == 10 {
+            world.crash().pull(&[todo(0)]);
+        }
+        let now = world.now().wall;
+        let Some(Hold::BackingOff {
+            until,
+            is_requested: true,
+            ..
+        }) = world.hold(0)
+        else {
+            panic!("{:?}", world.hold(0))
+        };
+        waits.push(until.duration_since(now).as_secs());
+        world.wait(300);
+    }
+    assert!(
+        waits[0] <= 10 && waits[1] > waits[0] && waits[2] > waits[1],
+        "{waits:?}"
+    );
+    assert!(
+        waits[10..].iter().all(|wait| (225..=300).contains(wait)),
+        "{waits:?}"
+    );
+    // The hook names a longer time.
+    world.end(later(3_600)).pull(&[todo(0)]).wait(3_590);
+    assert!(world.running().is_empty());
+    world.wait(10);
+    let machine = world.scheduler().machine(&id(0)).unwrap();
+    assert_eq!((machine.life().attempts, machine.runs()[0].attempts), (0, 0));
+    // An attempt that counts starts a new series.
+    world.end(ran(Outcome::Failed)).pull(&[todo(0)]).wait(300);
+    world.end(later(0)).pull(&[todo(0)]).wait(10);
+    assert_eq!(world.running()[0].attempt, 2);
+}
+
 #[test]
 fn internal_failures_use_no_attempt_and_three_in_a_row_park_the_stage() {
     let mut world = scenario("", "", "retry: { max_attempts: 3 }");

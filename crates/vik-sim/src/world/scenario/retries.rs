@@ -91,7 +91,7 @@ fn backoff_is_explained_before_the_first_pull() {
     let mut world = scenario("", "", "");
     world.pull(&[todo(0)]).end(ran(Outcome::Failed)).pull(&[todo(0)]);
     let waits = |hold| match hold {
-        Some(Hold::BackingOff { until, after }) => (until, after),
+        Some(Hold::BackingOff { until, after, .. }) => (until, after),
         other => panic!("{other:?}"),
     };
     let (until, after) = waits(world.hold(0));

@@ -137,8 +137,10 @@ fn rebuild_machine(
         let ended = known
             .ended
             .get_or_insert_with(|| lost_attempt(known.started.attempt_id, now));
-        let is_uncounted =
-            matches!(ended.report.outcome, Outcome::Lost | Outcome::Cancelled) || ended.report.is_internal();
+        let report = &ended.report;
+        let is_uncounted = matches!(report.outcome, Outcome::Lost | Outcome::Cancelled)
+            || report.is_internal()
+            || report.requested_wait().is_some();
         life.attempts += u32::from(!is_uncounted);
         let charged = charges(ended);
         life.spend = life.spend.plus(charged.total);

@@ -1,6 +1,9 @@
 //! Tests that a damaged ledger is rebuilt, and that no counter shrinks.
 
-use vik_core::attempt::Start;
+use std::time::Duration;
+
+use vik_core::attempt::{BeforeRunFailure, Start};
+use vik_core::ended::Ended;
 use vik_core::issue::Issue;
 use vik_core::limits::Limit;
 use vik_core::machine::Phase;
@@ -8,7 +11,7 @@ use vik_core::workflow::Workflow;
 use vik_workflow_reader::load;
 
 use super::*;
-use crate::{AttemptFiles, AttemptRecord};
+use crate::{AttemptFiles, AttemptRecord, Journal, Step};
 
 fn workflow() -> Workflow {
     let text = "issues: { pull: { command: list } }
@@ -197,6 +200,24 @@ fn repair_keeps_the_readable_rows() {
     // The attempt was claimed, but neither a machine nor a record contains it.
     let lost = reader.attempt(session_id(3)).unwrap().unwrap().ended.unwrap();
     assert_eq!(lost.report.outcome, Outcome::Lost);
+}
+
+#[test]
+fn attempt_that_is_to_be_tried_later_does_not_count_in_a_repair() {
+    let (service, sessions) = folders(&[left(1, 1, 1, Some((Outcome::Failed, 20)))]);
+    let folder = sessions.path().join("A-1");
+    let journal = AttemptFiles::new(&folder, &"plan".into(), session_id(1)).journal();
+    let wait = Duration::from_secs(30);
+    let result = AttemptResult {
+        before_run: Some(BeforeRunFailure::TryLater { wait }),
+        ..AttemptResult::new(Outcome::Failed)
+    };
+    let over = Step::over(&Ended::new(result, Spend::default()));
+    Journal::open(&journal).unwrap().record(over).unwrap();
+    repair(service.path(), sessions.path()).unwrap();
+    let (_ledger, stored) = Ledger::open(service.path()).unwrap();
+    let machine = by_id(&stored, "A-1");
+    assert_eq!((machine.life().attempts, machine.runs()[0].attempts), (0, 0));
 }
 
 #[test]
