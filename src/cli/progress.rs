@@ -20,6 +20,9 @@ use vik_session::attempt::{AttemptEnd, Live};
 /// elsewhere.
 const REPORT_INTERVAL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
+/// A longer wait after a failed pull is shown.
+const LONGEST_USUAL_WAIT: Duration = Duration::from_secs(30);
+
 /// Writes progress lines to stderr.
 #[derive(Debug)]
 pub struct Lines {
@@ -229,10 +232,13 @@ impl Observer for Lines {
                 }
                 self.pull_failed = false;
             }
-            Progress::PullFailed { error } => {
+            Progress::PullFailed { error, wait } => {
                 self.pull_failed = true;
                 let mark = screen.paint("31", "pull failed:");
                 screen.line(&format!("{mark} {}", one_line(error, 400)));
+                if *wait > LONGEST_USUAL_WAIT {
+                    screen.line(&format!("  not pulling again for {}", Span(*wait)));
+                }
             }
             Progress::Started(start, live) => {
                 let attempt = if start.attempt > 1 {

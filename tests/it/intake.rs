@@ -57,6 +57,30 @@ fn failed_pull_reports_its_stderr() {
 }
 
 #[test]
+fn failed_pull_waits_as_long_as_its_command_asks() {
+    for command in [
+        "echo 'Retry-After: 300'; exit 1",
+        "echo 'retry-after: 300' >&2; exit 75",
+    ] {
+        let world = pulling(command);
+        let daemon = world.daemon();
+        let pull = &world.status().unwrap()["last_pull"];
+        let time = |name: &str| pull[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let wait = time("next_at").duration_since(time("at")).as_secs();
+        assert!((299..=301).contains(&wait), "{command}: {wait}");
+        let text = world.vik(&["status"]).expect(0).out;
+        assert!(text.contains("next pull in "), "{text}");
+        assert_eq!(pulls(&world), 1);
+        world.vik(&["refresh"]).expect(0);
+        eventually("a person pulls at once", || pulls(&world) == 2);
+        daemon.stop();
+        let done = world.once().expect(8);
+        assert!(done.err.contains("not pulling again for 5m"), "{}", done.err);
+        assert_eq!(pulls(&world), 3, "it does not wait for so long");
+    }
+}
+
+#[test]
 fn killed_pull_reports_its_signal() {
     fails(&pulling("kill -9 $$"), "signal 9");
 }

@@ -203,6 +203,10 @@ pub struct LastPull {
     /// The reason of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// When the next pull is due, after a failed one. Missing while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub next_at: Option<Timestamp>,
 }
 
 /// Pulls so far.

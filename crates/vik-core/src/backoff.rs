@@ -8,12 +8,14 @@ use crate::workflow::Retry;
 /// Returns the wait after the `failed`th attempt (from 1): `initial_backoff`, doubled each time, at
 /// most `max_backoff`.
 pub fn wait_after(failed: u32, retry: &Retry) -> Duration {
+    doubled(retry.initial_backoff.0, failed, retry.max_backoff.0)
+}
+
+/// Returns the wait after the `failed`th failure (from 1): `initial`, doubled each time, at most
+/// `longest`.
+pub fn doubled(initial: Duration, failed: u32, longest: Duration) -> Duration {
     let doublings = failed.saturating_sub(1).min(31);
-    retry
-        .initial_backoff
-        .0
-        .saturating_mul(1 << doublings)
-        .min(retry.max_backoff.0)
+    initial.saturating_mul(1 << doublings).min(longest)
 }
 
 /// Returns a wait between three quarters and the whole of the given one, so that attempts which

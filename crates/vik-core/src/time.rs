@@ -24,6 +24,14 @@ impl Now {
         let wait = wait.and_then(|wait| Duration::try_from(wait).ok());
         self.mono.plus(wait.unwrap_or_default())
     }
+
+    /// Returns the wall clock time of a monotonic time that has not passed, assuming that both
+    /// clocks run evenly.
+    #[must_use]
+    pub fn wall_at(self, then: Mono) -> Timestamp {
+        let wait = SignedDuration::try_from(self.mono.until(then)).unwrap_or(SignedDuration::MAX);
+        self.wall.checked_add(wait).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// A reading of the monotonic clock.

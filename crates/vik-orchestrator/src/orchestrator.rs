@@ -376,7 +376,10 @@ impl Orchestrator {
         }
         let failed = self.pulls.counts().failed_in_a_row;
         if failed > 0 {
-            return failed >= ONCE_PULL_TRIES;
+            // The waits up to the last try are short enough, unless the tracker asks for a long one.
+            let longest = ONCE_LONGEST_WAIT.max(self.workflow.pull.idle.0 * 2);
+            let next = self.pulls.next_after_failure();
+            return failed >= ONCE_PULL_TRIES || next.is_some_and(|due| now.mono.until(due) > longest);
         }
         match self.scheduler.quiescence(now) {
             Quiescence::Running | Quiescence::NeedsPull => false,

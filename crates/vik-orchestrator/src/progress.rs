@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -26,6 +27,8 @@ pub enum Progress<'a> {
     },
     PullFailed {
         error: &'a str,
+        /// The time until the next pull.
+        wait: Duration,
     },
     /// Something probably differs from what the user intended.
     Warning {

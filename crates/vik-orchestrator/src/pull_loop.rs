@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use vik_api::{LastPull, PullCounts};
 use vik_base::report::{self, one_line};
+use vik_core::backoff;
 use vik_core::ids::IssueId;
 use vik_core::issue::{FieldWarning, Issue, Misspelled, Pull, Skipped, Wanted};
 use vik_core::scheduler::{Input, Recalled, Scheduler};
@@ -20,6 +21,9 @@ use crate::intake::PullError;
 
 /// The minimum time between the starts of two pulls, however many requests there are for one.
 const PULL_GAP: Duration = Duration::from_millis(200);
+
+/// The longest wait between failed pulls, unless the usual one is longer.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5 * 60);
 
 /// The maximum number of warnings in a status.
 const MAX_WARNINGS: usize = 20;
@@ -139,17 +143,28 @@ impl PullLoop {
         missing.map(|issue| &issue.id)
     }
 
-    /// Requests a pull soon.
+    /// Returns when the next pull is due, if the last one failed.
+    pub(crate) fn next_after_failure(&self) -> Option<Mono> {
+        self.due().filter(|_| self.counts.failed_in_a_row > 0)
+    }
+
+    /// Requests a pull soon, because of a decision. While pulls fail, it follows the back-off.
     pub(crate) fn request(&mut self, now: Mono) {
+        if self.counts.failed_in_a_row == 0 {
+            self.hasten(now);
+        }
+    }
+
+    fn hasten(&mut self, now: Mono) {
         let earliest = self.started.map_or(now, |started| started.plus(PULL_GAP));
         self.due = Some(self.due.map_or(earliest, |due| due.min(earliest)));
     }
 
-    /// Requests a pull as [`request`](Self::request), and a further one if a pull is running,
-    /// because that one may have read the tracker before the change.
+    /// Requests a pull soon, because somebody asks for it, also while pulls fail; and a further one
+    /// if a pull is running, because that one may have read the tracker before the change.
     pub(crate) fn request_fresh(&mut self, now: Mono) {
         self.again |= self.is_running();
-        self.request(now);
+        self.hasten(now);
     }
 
     /// Starts a pull. Issues that become `wanted` while it runs are seen by the next one.
@@ -293,6 +308,7 @@ impl PullLoop {
             warnings: self.shown_warnings(),
             duration_ms: millis(duration),
             error: None,
+            next_at: None,
         };
         tracing::debug!(
             issues = last.issues,
@@ -305,7 +321,7 @@ impl PullLoop {
             skipped,
             warnings: &self.field_warnings,
         });
-        self.finish(last, context);
+        self.finish(last, context.workflow.pull.idle.0, context);
     }
 
     /// Returns the warnings of the last good pull, up to the limit of a status.
@@ -325,6 +341,7 @@ impl PullLoop {
             warnings: Vec::new(),
             duration_ms: millis(duration),
             error: None,
+            next_at: None,
         };
         if matches!(error, PullError::Cancelled) && context.is_cancelled {
             self.last = Some(last);
@@ -332,24 +349,35 @@ impl PullLoop {
         }
         self.counts.failed += 1;
         self.counts.failed_in_a_row += 1;
+        let wait = self.backoff(context.workflow.pull.idle.0, error.requested_wait());
         let text = report::chain(error);
         tracing::error!(
             error = text,
             in_a_row = self.counts.failed_in_a_row,
+            wait_ms = millis(wait),
             "pull failed"
         );
-        context.effects.publish(&Progress::PullFailed { error: &text });
+        context
+            .effects
+            .publish(&Progress::PullFailed { error: &text, wait });
         last.error = Some(text);
-        self.finish(last, context);
+        self.finish(last, wait, context);
     }
 
-    /// Schedules the next pull after the pause, or earlier if it was requested in the meantime.
-    fn finish(&mut self, last: LastPull, context: &mut PullContext<'_>) {
+    /// Returns the wait after a failed pull: the usual one, doubled with each further failure, and
+    /// at least the one that the command asked for.
+    fn backoff(&self, idle: Duration, requested: Duration) -> Duration {
+        let failed = u32::try_from(self.counts.failed_in_a_row).unwrap_or(u32::MAX);
+        backoff::doubled(idle, failed, LONGEST_BACKOFF.max(idle)).max(requested)
+    }
+
+    /// Schedules the next pull after the wait, or earlier if it was requested in the meantime.
+    fn finish(&mut self, last: LastPull, wait: Duration, context: &mut PullContext<'_>) {
         let now = context.effects.now().mono;
         self.last = Some(last);
-        self.due = Some(now.plus(context.workflow.pull.idle.0));
+        self.due = Some(now.plus(wait));
         if std::mem::take(&mut self.again) {
-            self.request(now);
+            self.hasten(now);
         }
     }
 

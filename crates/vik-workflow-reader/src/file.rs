@@ -245,7 +245,7 @@ section! {
     "command" command: required Text;
     /// Names of secrets that are passed to the command.
     "secrets" secrets: defaults EnvNames = EnvNames::default();
-    /// The wait between two pulls: a number of seconds, or a duration.
+    /// The wait between two pulls: a number of seconds, or a duration. It grows while pulls fail.
     "idle_sec" idle_sec: defaults Positive = Positive(Span::secs(5));
     /// The timeout of a pull.
     "timeout" timeout: defaults Positive = Positive(Span::secs(60));

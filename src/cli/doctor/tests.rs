@@ -256,6 +256,7 @@ fn pull_report_shows_issues_or_the_error() {
     let failed = PullError::Failed {
         how: "exited with 127".into(),
         stderr: "sh: gh: not found\x1b[31m".into(),
+        requested_wait: None,
     };
     insta::assert_snapshot!(pull_text(Err(failed)));
 }

@@ -137,6 +137,7 @@ fn eventful() -> Status {
             warnings: Vec::new(),
             duration_ms: 60_000,
             error: Some("the command did not end within 60s".to_owned()),
+            next_at: Some(ago(-18)),
         }),
         pulls: PullCounts {
             ok: 812,
@@ -293,6 +294,7 @@ fn quiet_status_shows_the_dashboard_and_today_if_spent() {
         warnings: Vec::new(),
         duration_ms: 10,
         error: None,
+        next_at: None,
     });
     status.notify.clear();
     status.retention = Some(RetentionView::default());

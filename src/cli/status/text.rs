@@ -83,11 +83,16 @@ fn last_pull(pull: Option<&LastPull>, failed_in_a_row: u64, now: Timestamp) -> S
             }
             out
         }
-        Some(pull) => format!(
-            "last pull {} FAILED ({failed_in_a_row} in a row): {}\n",
-            when(pull.at, now),
-            one_line(pull.error.as_deref().unwrap_or(""), 300)
-        ),
+        Some(pull) => {
+            let next = pull
+                .next_at
+                .map_or_else(String::new, |at| format!("  next pull {}\n", until(at, now)));
+            format!(
+                "last pull {} FAILED ({failed_in_a_row} in a row): {}\n{next}",
+                when(pull.at, now),
+                one_line(pull.error.as_deref().unwrap_or(""), 300)
+            )
+        }
     }
 }
 

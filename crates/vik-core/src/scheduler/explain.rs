@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Scheduler;
@@ -15,7 +15,7 @@ use crate::limits::Limit;
 use crate::machine::{IssueMachine, LifetimeUsage, Phase, RootCause, Run, WaitReason};
 use crate::outcome::{FailureClass, Outcome};
 use crate::scheduler::Hold;
-use crate::time::{Mono, Now};
+use crate::time::Now;
 use crate::trust::Trust;
 use crate::workflow::Stage;
 
@@ -299,7 +299,7 @@ fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> 
         return None;
     };
     let held = until > now.mono;
-    let until = wall(until, now);
+    let until = now.wall_at(until);
     held.then(|| match why {
         WaitReason::Backoff => Hold::BackingOff {
             until,
@@ -308,10 +308,4 @@ fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> 
         },
         WaitReason::Quota => Hold::Quota { until },
     })
-}
-
-/// Returns the wall clock time of a monotonic instant, assuming that both clocks run evenly.
-fn wall(then: Mono, now: Now) -> Timestamp {
-    let wait = SignedDuration::try_from(now.mono.until(then)).unwrap_or(SignedDuration::MAX);
-    now.wall.checked_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -11,6 +11,7 @@ use vik_base::report;
 use vik_base::report::describe_exit;
 use vik_core::duration::Span;
 use vik_core::issue::{ParsePullError, Pull, Wanted};
+use vik_core::retry_later::requested_wait;
 use vik_core::workflow::Workflow;
 use vik_proc::{Limits, Mark, Output, ShimSpec};
 use vik_session::host::{ATTEMPT_MARK, Host, os_env};
@@ -44,6 +45,8 @@ pub enum PullError {
         how: String,
         /// The end of its stderr.
         stderr: String,
+        /// How long it asked to wait before the next pull, if it did.
+        requested_wait: Option<Duration>,
     },
     #[error("the pull command did not end within {0}")]
     TimedOut(Span),
@@ -56,6 +59,19 @@ pub enum PullError {
     Cancelled,
     #[error("bug in Vik: {0}")]
     Bug(String),
+}
+
+impl PullError {
+    /// Returns how long the command asked to wait before the next pull; zero if it did not.
+    pub(crate) fn requested_wait(&self) -> Duration {
+        match self {
+            Self::Failed {
+                requested_wait: Some(wait),
+                ..
+            } => *wait,
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 pub(super) fn on_stderr(stderr: &str) -> String {
@@ -139,10 +155,12 @@ pub async fn run_pull_command(
         return Err(PullError::Cancelled);
     }
     if run.exit.code != Some(0) {
-        let stderr = report::tail_lines(&read_tail(stderr, 4096), 5);
+        let stderr = read_tail(stderr, 4096);
+        let stdout = String::from_utf8_lossy(&run.stdout[run.stdout.len().saturating_sub(4096)..]);
         return Err(PullError::Failed {
             how: describe_exit(&run.exit),
-            stderr,
+            requested_wait: requested_wait(run.exit.code, &format!("{stdout}\n{stderr}")),
+            stderr: report::tail_lines(&stderr, 5),
         });
     }
     Ok(run.stdout)

@@ -268,3 +268,86 @@ fn issue_that_the_ledger_cannot_read_ends_the_loop_without_a_start() {
     assert!(scene.summary.as_ref().unwrap().broken.is_some());
     assert_eq!(scene.world().log, ["state failed"]);
 }
+
+/// Returns a daemon whose next pulls fail and ask for these waits, in seconds.
+fn failing_pulls(builder: SceneBuilder, waits: &[u32]) -> Scene {
+    let scene = builder.start(&[("a", None)], &[Script::Runs]);
+    let waits = waits.iter().map(|wait| *wait * SECOND);
+    scene.world().failing_pulls.extend(waits);
+    scene
+}
+
+/// Returns the times between the starts of pulls, in seconds.
+fn pull_gaps(scene: &Scene) -> Vec<u64> {
+    let pulled = &scene.world().pulled;
+    pulled
+        .windows(2)
+        .map(|pair| (pair[1] - pair[0]).as_secs())
+        .collect()
+}
+
+#[test]
+fn failed_pulls_back_off_up_to_five_minutes_and_a_success_resets_that() {
+    let mut scene = failing_pulls(SceneBuilder::default(), &[0; 10]);
+    scene.pass(HOUR);
+    let gaps = pull_gaps(&scene);
+    assert_eq!(gaps[..10], [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    assert!(gaps[10..].iter().all(|gap| *gap == 2), "{gaps:?}");
+    scene.world().failing_pulls.push_back(Duration::ZERO);
+    let before = scene.world().pulls;
+    scene.pass(10 * SECOND);
+    assert!(
+        scene.world().pulls > before + 2,
+        "the first failure waits as usual"
+    );
+}
+
+#[test]
+fn failed_pull_is_not_repeated_before_the_time_that_its_command_names() {
+    let mut scene = failing_pulls(SceneBuilder::default(), &[0, 100, 1]);
+    scene.pass(5 * SECOND);
+    let status = scene.status();
+    let pull = status.last_pull.unwrap();
+    let wait = pull.next_at.unwrap().duration_since(pull.at);
+    assert_eq!((pull.ok, wait.as_secs()), (false, 100), "it is shown");
+    scene.pass(HOUR);
+    assert_eq!(pull_gaps(&scene)[..4], [2, 100, 8, 2]);
+    assert_eq!(scene.status().last_pull.unwrap().next_at, None);
+}
+
+#[test]
+fn refresh_pulls_at_once_while_pulls_back_off() {
+    let mut scene = failing_pulls(SceneBuilder::default(), &[1000, 1000]);
+    scene.pass(10 * SECOND);
+    assert_eq!(scene.world().pulls, 1);
+    scene.act(Action::Refresh).unwrap();
+    scene.pass(SECOND);
+    assert_eq!(scene.world().pulls, 2);
+    scene.pass(100 * SECOND);
+    assert_eq!(scene.world().pulls, 2, "the wait begins again");
+}
+
+#[test]
+fn end_of_an_attempt_does_not_hasten_failing_pulls() {
+    let script = [Script::Succeeds(100 * SECOND)];
+    let mut scene = SceneBuilder::default().start(&[("a", None)], &script);
+    scene.pass(50 * SECOND);
+    scene.world().failing_pulls.push_back(1000 * SECOND);
+    scene.pass(100 * SECOND);
+    assert!(scene.status().sessions.is_empty(), "the attempt has ended");
+    let pulls = scene.world().pulls;
+    scene.pass(800 * SECOND);
+    assert_eq!(scene.world().pulls, pulls);
+    scene.pass(200 * SECOND);
+    assert!(scene.world().pulls > pulls);
+}
+
+#[test]
+fn once_ends_after_three_failed_pulls_or_a_long_wait() {
+    for (waits, pulls) in [(&[0; 4][..], 3), (&[30, 30, 30], 3), (&[61, 0], 1), (&[0, 61], 2)] {
+        let mut scene = failing_pulls(once(""), waits);
+        scene.pass(70 * SECOND);
+        assert_eq!(exit(&scene), Exit::NotFound, "{waits:?}");
+        assert_eq!(scene.world().pulls, pulls, "{waits:?}");
+    }
+}

@@ -30,6 +30,7 @@ use vik_session::attempt::{AttemptEnd, AttemptHandle, AttemptLink, Finish};
 use vik_store::ledger::{CommitError, LedgerError};
 use vik_workflow::LoadedWorkflow;
 
+use crate::intake::PullError;
 use crate::signals::Signals;
 use crate::*;
 
@@ -71,6 +72,10 @@ pub struct World {
     /// How often the output of a pull was read.
     pub reads: Arc<AtomicUsize>,
     pub pulls: usize,
+    /// When each pull started.
+    pub pulled: Vec<Duration>,
+    /// The next pulls fail, and their commands ask for these waits; zero asks for none.
+    pub failing_pulls: VecDeque<Duration>,
     pub is_pulling: bool,
     /// What a search for old data finds.
     pub expired: Vec<Expired>,
@@ -201,6 +206,20 @@ impl Effects for ScriptedEffects {
         });
         let output = serde_json::Value::from_iter(issues).to_string();
         world.pulls += 1;
+        let now = world.now;
+        world.pulled.push(now);
+        if let Some(wait) = world.failing_pulls.pop_front() {
+            let error = PullError::Failed {
+                how: "exited with 1".to_owned(),
+                stderr: String::new(),
+                requested_wait: (!wait.is_zero()).then_some(wait),
+            };
+            let end = PullEnd {
+                duration: PULL,
+                result: Err(error),
+            };
+            return Box::pin(async { end });
+        }
         world.is_pulling = true;
         world.schedule(PULL, Event::Pulled(sender, request, output));
         Box::pin(async { end.await.unwrap() })
