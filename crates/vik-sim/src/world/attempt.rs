@@ -47,7 +47,7 @@ impl Task {
 enum Did {
     Nothing,
     Step(&'static str),
-    Over(AttemptResult),
+    Over(Box<AttemptResult>),
 }
 
 impl World {
@@ -85,11 +85,11 @@ impl World {
                 attempt_id,
                 outcome: report.outcome,
             });
-            self.reports.push((issue.clone(), attempt_id, report.clone()));
+            self.reports.push((issue.clone(), attempt_id, (*report).clone()));
             self.send(Input::Ended {
                 issue,
                 attempt_id,
-                report,
+                report: *report,
             })?;
             return Ok(true);
         }
@@ -188,12 +188,12 @@ impl World {
                 self.hook_ends(attempt_id, 1);
                 self.at(attempt_id, Step::Over, "after_run ends")
             }
-            Step::Over => Did::Over(
+            Step::Over => Did::Over(Box::new(
                 files
                     .report
                     .clone()
                     .unwrap_or_else(|| AttemptResult::new(Outcome::Lost)),
-            ),
+            )),
         })
     }
 
@@ -255,7 +255,7 @@ impl World {
                 return self.spawn(issue, &task.start);
             }
             if self.fault == Some(Fault::ClaimFreedEarly) && self.rng.percent(10) {
-                return Ok(Did::Over(ran(Outcome::Cancelled, None)));
+                return Ok(Did::Over(Box::new(ran(Outcome::Cancelled, None))));
             }
             if stopped.is_some() {
                 tree.stop();
