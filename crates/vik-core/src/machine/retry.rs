@@ -8,6 +8,7 @@ use super::ParkReason;
 use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW, MOST_LOST_IN_A_ROW};
 use crate::attempt::{AttemptResult, StopReason};
 use crate::backoff;
+use crate::duration::Span;
 use crate::ids::AttemptId;
 use crate::limits::LimitScope;
 use crate::outcome::{FailureClass, Outcome};
@@ -20,6 +21,10 @@ const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(8 * 24 * 60 * 60);
 /// Attempts that wait for a quota window all wait for the same instant, so they are spread over
 /// this span.
 const QUOTA_SPREAD: Duration = Duration::from_secs(30);
+
+/// The shortest wait before another attempt if their number is not limited. A workflow may have
+/// back-offs of zero.
+const SHORTEST_UNLIMITED_WAIT: Span = Span::secs(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetryInput<'a> {
@@ -87,8 +92,12 @@ pub(super) fn exhausted_reason(last: &AttemptResult) -> ParkReason {
 impl RetryInput<'_> {
     pub(super) fn next(&self, now: Now) -> RetryDecision {
         let report = self.report;
-        let wait_after = |nth| backoff::jittered(backoff::wait_after(nth, self.retry), self.attempt_id);
-        let backoff = |nth| RetryDecision::After(wait_after(nth));
+        let backoff = |nth: u32| {
+            RetryDecision::After(backoff::jittered(
+                backoff::wait_after(nth, self.retry),
+                self.attempt_id,
+            ))
+        };
         if report.outcome == Outcome::Lost {
             return match self.in_a_row.lost {
                 MOST_LOST_IN_A_ROW.. => RetryDecision::Park(ParkReason::Lost),
@@ -105,7 +114,13 @@ impl RetryInput<'_> {
             };
         }
         if let Some(wait) = report.requested_wait() {
-            return RetryDecision::After(wait_after(self.in_a_row.later).max(wait));
+            let waits = Retry {
+                initial_backoff: self.retry.initial_backoff.max(SHORTEST_UNLIMITED_WAIT),
+                max_backoff: self.retry.max_backoff.max(SHORTEST_UNLIMITED_WAIT),
+                ..*self.retry
+            };
+            let backoff = backoff::wait_after(self.in_a_row.later, &waits);
+            return RetryDecision::After(backoff::jittered(backoff, self.attempt_id).max(wait));
         }
         let scope = match self.stopped {
             Some(StopReason::OverBudget(hit)) => Some(hit.scope),
@@ -162,7 +177,6 @@ mod tests {
 
     use super::*;
     use crate::attempt::BeforeRunFailure;
-    use crate::duration::Span;
     use crate::limits::{LimitHit, LimitUnit};
     use crate::time::Mono;
 
@@ -372,7 +386,7 @@ mod tests {
 
     #[test]
     fn before_run_that_asks_for_a_wait_is_tried_without_limit() {
-        let next = |later, wait| {
+        let next_with = |retry: &Retry, later, wait| {
             let report = not_ready(BeforeRunFailure::TryLater {
                 wait: Duration::from_secs(wait),
             });
@@ -386,14 +400,23 @@ mod tests {
                 attempts: 3,
                 in_a_row,
                 life_used_up: true,
+                retry,
                 ..case(&report)
             }
             .next(now())
         };
+        let next = |later, wait| next_with(&RETRY, later, wait);
         waits(next(1, 0), 100);
         waits(next(2, 30), 200);
         waits(next(1000, 300), 400);
         assert_eq!(next(1, 3600), RetryDecision::After(Duration::from_secs(3600)));
+        let at_once = Retry {
+            initial_backoff: Span::secs(0),
+            ..RETRY
+        };
+        waits(next_with(&at_once, 1, 0), 1);
+        waits(next_with(&at_once, 4, 0), 8);
+        waits(next_with(&at_once, 99, 0), 400);
     }
 
     #[test]
