@@ -279,12 +279,17 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
         .attempts(1)
         .work("hooks/after_run", json!("echo the tracker is down; exit 2"))
         .script("write x y; ok");
-    let done = world.once().expect(10);
+    let done = world.once().expect(1);
     world.session("1").expect("succeeded", None);
     assert!(
         done.err.contains("after_run failed") && done.err.contains("the tracker is down"),
         "{}",
         done.err
+    );
+    assert!(
+        done.out.contains("1 work: succeeded, but `after_run` failed"),
+        "{}",
+        done.out
     );
     assert!(
         world
@@ -308,6 +313,22 @@ fn after_run_failure_is_reported_and_keeps_the_outcome() {
     );
 }
 
+/// A later attempt that hands the work over makes up for it.
+#[test]
+fn after_run_that_passes_later_is_no_failure() {
+    let world = World::new(&[("1", "todo")]);
+    let moves = world.on_success("done");
+    let world = world
+        .work(
+            "hooks/after_run",
+            json!(format!("test $VIK_ATTEMPT = 2 || exit 1\n{moves}")),
+        )
+        .script("write x y; ok");
+    world.once().expect(0);
+    assert_eq!(world.sessions("1").len(), 2);
+    assert!(decided(&world, "1", &DecisionKind::AfterRunFailed));
+}
+
 /// The hook is not run again, so its failure must come from the journal.
 #[test]
 fn after_run_failure_survives_a_crash_of_the_daemon() {
@@ -324,8 +345,7 @@ fn after_run_failure_survives_a_crash_of_the_daemon() {
     daemon.signal(nix::sys::signal::Signal::SIGKILL);
     daemon.done();
     assert!(!decided(&world, "1", &DecisionKind::AfterRunFailed));
-    // The attempt itself changed nothing.
-    world.once().expect(9);
+    world.once().expect(1);
     assert!(decided(&world, "1", &DecisionKind::AfterRunFailed));
     assert_eq!(world.env.read("work/tries"), ".\n");
 }

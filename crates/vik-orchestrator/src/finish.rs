@@ -1,6 +1,6 @@
 //! The summary and the exit code at the end of the loop.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
@@ -101,6 +101,8 @@ pub struct RunSummary {
     succeeded: bool,
     /// The runs with an attempt that ended in this loop, until they are over.
     ours: HashSet<RunId>,
+    /// The runs whose last attempt succeeded and whose `after_run` failed, as lines.
+    not_handed_over: BTreeMap<RunId, String>,
 }
 
 impl RunSummary {
@@ -109,6 +111,7 @@ impl RunSummary {
         self.succeeded |= end.ended.result.outcome == Outcome::Succeeded;
         self.totals.add(&end.ended);
         self.ours.insert(start.run);
+        self.note_hand_over(start, end);
         if self.rows.len() == MAX_ROWS {
             self.rows.pop_front();
         }
@@ -118,6 +121,20 @@ impl RunSummary {
             attempt: start.attempt,
             end: end.clone(),
         });
+    }
+
+    /// The last attempt of a run decides whether its work was handed over.
+    fn note_hand_over(&mut self, start: &Start, end: &AttemptEnd) {
+        let result = &end.ended.result;
+        if result.outcome != Outcome::Succeeded || result.after_run_failure.is_none() {
+            self.not_handed_over.remove(&start.run);
+        } else if self.not_handed_over.len() < MAX_ROWS {
+            let issue = one_line(start.issue.id.as_str(), SHOWN_ID);
+            let line = format!("{issue} {}: succeeded, but `after_run` failed", start.stage.name);
+            self.not_handed_over.insert(start.run, line);
+        } else if !self.not_handed_over.contains_key(&start.run) {
+            self.failed_more += 1;
+        }
     }
 
     pub(super) fn add_note(&mut self, issue: &IssueId, note: &RunEvent) {
@@ -288,6 +305,8 @@ impl RunSummary {
         self.not_found = pulls.not_found().cloned().collect();
         self.misspelled = pulls.misspelled().to_vec();
         self.add_runs(state);
+        self.failed
+            .extend(std::mem::take(&mut self.not_handed_over).into_values());
         // When the daemon was asked to end, waiting work is expected.
         if !self.stopped && !self.drained {
             self.add_waiting(state);
