@@ -34,10 +34,16 @@ snapshot='def snapshot: {
 
 list() {
   : "${JIRA_PROJECT:?set it to the key of your project, such as ENG}"
-  found=$(ask --get "$api/search/jql" --data maxResults=100 \
-    --data "fields=$fields" \
-    --data-urlencode "jql=project = \"$JIRA_PROJECT\" AND labels = \"$tag\" AND statusCategory != Done ORDER BY created")
-  printf '%s' "$found" | jq -c --arg base "${JIRA_BASE_URL%/}" --arg tag "$tag" "$snapshot [.issues[] | snapshot]"
+  pages='' page=''
+  while
+    found=$(ask --get "$api/search/jql" --data maxResults=100 ${page:+--data-urlencode "nextPageToken=$page"} \
+      --data "fields=$fields" \
+      --data-urlencode "jql=project = \"$JIRA_PROJECT\" AND labels = \"$tag\" AND statusCategory != Done ORDER BY created") || exit
+    pages="$pages$found"
+    page=$(printf '%s' "$found" | jq -r '.nextPageToken // ""')
+    [ -n "$page" ]
+  do :; done
+  printf '%s' "$pages" | jq -sc --arg base "${JIRA_BASE_URL%/}" --arg tag "$tag" "$snapshot [.[].issues[] | snapshot]"
 }
 
 show() { # KEY

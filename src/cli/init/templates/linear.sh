@@ -30,15 +30,26 @@ tag=${LINEAR_LABEL:-vik}
 
 list() {
   : "${LINEAR_TEAM:?set it to the key of your team, such as ENG}"
-  variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "$tag" '{$team, $tag}')
-  # shellcheck disable=SC2016 # the dollars are GraphQL's
-  data=$(ask 'query($team: String!, $tag: String!) {
-    issues(first: 100, filter: {
-      team: { key: { eq: $team } }, labels: { name: { eq: $tag } },
-      state: { type: { nin: ["completed", "canceled"] } }
-    }) { nodes { identifier title description priority createdAt url creator { email } state { name } labels { nodes { name } } } }
-  }' "$variables")
-  printf '%s' "$data" | jq -c --arg tag "$tag" "$snapshot [.issues.nodes[] | snapshot]"
+  pages='' after=null
+  while
+    variables=$(jq -nc --arg team "$LINEAR_TEAM" --arg tag "$tag" --argjson after "$after" '{$team, $tag, $after}')
+    # shellcheck disable=SC2016 # the dollars are GraphQL's
+    data=$(ask 'query($team: String!, $tag: String!, $after: String) {
+      issues(first: 100, after: $after, filter: {
+        team: { key: { eq: $team } }, labels: { name: { eq: $tag } },
+        state: { type: { nin: ["completed", "canceled"] } }
+      }) {
+        pageInfo { hasNextPage endCursor }
+        nodes {
+          identifier title description priority createdAt url creator { email } state { name } labels { nodes { name } }
+        }
+      }
+    }' "$variables") || exit
+    pages="$pages$data"
+    after=$(printf '%s' "$data" | jq -c '.issues.pageInfo | if .hasNextPage then .endCursor else null end')
+    [ "$after" != null ]
+  do :; done
+  printf '%s' "$pages" | jq -sc --arg tag "$tag" "$snapshot [.[].issues.nodes[] | snapshot]"
 }
 
 show() { # ID
