@@ -227,6 +227,20 @@ fn verify_compares_with_the_commit_before_the_run() {
     sessions[2].expect("failed", Some("verify"));
 }
 
+/// The commits of a workspace that was removed may not exist in the next one.
+#[test]
+fn base_commit_exists_in_a_workspace_that_was_created_again() {
+    let create = "git init -q . && git -c user.name=n -c user.email=e commit -q --allow-empty -m $(date +%N)";
+    let world = World::new(&[("1", "todo")])
+        .set("/issue/hooks", json!({"after_create": create}))
+        .work("verify", json!("git cat-file -e $VIK_BASE_COMMIT"));
+    let moves = world.on_success("done");
+    let remove = "test $VIK_ATTEMPT = 2 || { cd / && rm -rf {{ issue.workdir }}; exit 0; }";
+    let world = world.work("hooks/after_run", json!(format!("{remove}\n{moves}")));
+    world.once().expect(0);
+    assert_eq!(world.sessions("1").len(), 2);
+}
+
 #[test]
 fn verify_does_not_run_after_a_failed_agent() {
     let world = World::new(&[("1", "todo")])

@@ -209,6 +209,8 @@ impl ScriptRunner<'_> {
             Prepared::Existing(workspace) => return Ok(workspace),
             Prepared::Created(workspace) => workspace,
         };
+        // The commits of a workspace that was removed may not exist in this one.
+        let _ = std::fs::remove_file(cx.files.base_commit(cx.start().run));
         if let Some(source) = &cx.spec.after_create {
             let workdir = fresh.path();
             let context = Value::Object(issue_context(cx.host(), &cx.start().issue, workdir));
