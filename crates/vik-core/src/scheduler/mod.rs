@@ -354,7 +354,10 @@ impl Scheduler {
             charged: charged.total,
             source,
         };
+        let was_under_way = machine.is_under_way();
         let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);
+        // The next pull puts the issue before new ones.
+        self.can_skip_unchanged_pull &= was_under_way == machine.is_under_way();
         self.changes.ended.push(ended);
         self.record_day_total(now);
         if has_restarted {
