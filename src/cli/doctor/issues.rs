@@ -151,8 +151,8 @@ fn closed_unseen(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
         return None;
     }
     let message = format!(
-        "the pull returned no issue in a terminal state ({}), and there is no `issues.show`: closing an issue may stop no \
-         agent and remove no workspace",
+        "Vik may not notice that an issue was closed: the pull returned none in a terminal state ({}), and `issues.show` is \
+         not set",
         states.join(", ")
     );
     Some(

@@ -145,7 +145,7 @@ impl IssueMachine {
         &self.life
     }
 
-    /// Returns whether an attempt was made for the issue before.
+    /// Returns whether an attempt of the issue has ended that counts as one.
     pub fn is_under_way(&self) -> bool {
         self.life.attempts > 0
     }

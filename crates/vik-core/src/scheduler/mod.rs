@@ -356,7 +356,7 @@ impl Scheduler {
         };
         let was_under_way = machine.is_under_way();
         let observed = machine.on_attempt_ended(attempt_id, report, stopped, charged, after, now);
-        // The next pull puts the issue before new ones.
+        // The next pull has to sort the issue before new ones, even if it returns the same issues.
         self.can_skip_unchanged_pull &= was_under_way == machine.is_under_way();
         self.changes.ended.push(ended);
         self.record_day_total(now);

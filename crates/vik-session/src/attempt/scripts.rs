@@ -1,6 +1,7 @@
 //! The scripts of an attempt (hooks and `verify`), with their environment and secrets.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use vik_core::attempt::BeforeRunFailure;
 use vik_core::outcome::FailureClass;
 use vik_proc::{FileLock, Graces};
 use vik_store::{AttemptFailure, ScriptProgress, Step};
-use vik_workspace::{Workspace, fs as private};
+use vik_workspace::{Workspace, fs as private, git};
 
 use super::commands::StopCause;
 use super::live::LivePhase;
@@ -21,6 +22,9 @@ use crate::secrets::{Resolver, SecretError, Values};
 
 /// The name of the prompt's commands in the journal.
 pub const PROMPT: &str = "prompt";
+
+/// The length of the hexadecimal id of a commit in a repository with SHA-256.
+const LONGEST_COMMIT_ID: u64 = 64;
 
 /// Runs the scripts of an attempt: with its secrets, and under the lock of its workspace.
 #[derive(Clone, Copy)]
@@ -276,10 +280,17 @@ impl AttemptContext<'_> {
             ),
         ];
         env.extend(own.map(|(name, value)| (name.to_owned(), env_value(&value))));
-        // Before the first agent of the run, and without a commit, there is none.
-        let base_commit = private::read(&self.files.base_commit(start.run)).ok();
-        if let Some(commit) = base_commit.and_then(|text| String::from_utf8(text).ok()) {
+        if let Some(commit) = self.base_commit() {
             env.insert("VIK_BASE_COMMIT".to_owned(), commit);
         }
+    }
+
+    /// Returns the commit at which the run began; `None` before its first agent, or without git.
+    fn base_commit(&self) -> Option<String> {
+        let file = private::open(&self.files.base_commit(self.start().run)).ok()?;
+        let mut commit = String::new();
+        // An agent without a sandbox can write the file.
+        file.take(LONGEST_COMMIT_ID).read_to_string(&mut commit).ok()?;
+        git::is_id(&commit).then_some(commit)
     }
 }

@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use record::{Record, Remote, SavedRecord, local_path, read_record, write_record};
-pub use repository::WorkTree;
+pub use repository::{WorkTree, is_id};
 pub use run::output;
 pub use take_record::take_record;
 pub use view::{Tracking, View};

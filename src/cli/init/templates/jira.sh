@@ -55,7 +55,7 @@ move() { # KEY FROM TO
   seen=$(show "$1")
   now=$(printf '%s' "$seen" | jq -r .state)
   if [ "$now" != "$2" ]; then
-    echo "$1 is in \"$now\" and no longer in \"$2\": it stays there" >&2
+    echo "$1 is in \"$now\", not in \"$2\"; it was not moved" >&2
     return
   fi
   transitions=$(ask "$api/issue/$1/transitions")
