@@ -43,9 +43,11 @@ impl Scheduler {
         self.effects.push(Effect::RemoveExpired(expired, before));
     }
 
-    pub(super) fn on_expired_removed(&mut self, expired: &Expired) {
+    pub(super) fn on_expired_removed(&mut self, expired: &Expired, now: Now) {
         if let Some(issue) = expired.issue() {
             self.workspaces.end_removal(issue);
+            // Its workspace may have had to wait.
+            self.reconcile(issue, now);
         }
     }
 

@@ -170,6 +170,8 @@ impl Scheduler {
         starts.sort_by_key(|start| start.attempt_id);
         for start in &starts {
             scheduler.spending.track(start);
+            // It may not have created its workspace yet.
+            scheduler.workspaces.mark_used(&start.issue.id);
             let machine = scheduler.machines.get(&start.issue.id);
             let stopping = machine
                 .and_then(|machine| machine.active(start.attempt_id))
@@ -278,7 +280,7 @@ impl Scheduler {
             Input::Workspaces(issues) => self.workspaces.extend(issues),
             Input::WorkspaceRemoved { issue, removed } => self.on_workspace_removed(&issue, removed, now),
             Input::Expired(expired) => self.on_expired(expired, now),
-            Input::ExpiredRemoved(expired) => self.on_expired_removed(&expired),
+            Input::ExpiredRemoved(expired) => self.on_expired_removed(&expired, now),
             Input::MaxSessions(most) => self.max_sessions = Some(most),
             Input::Pressure(why) => self.on_pressure(why, now),
             Input::Reloaded(workflow) => self.on_reloaded(workflow, now),
@@ -298,6 +300,9 @@ impl Scheduler {
 
     fn on_reloaded(&mut self, workflow: Arc<Workflow>, now: Now) {
         let detail = edit_summary(&edits(&self.workflow, &workflow));
+        if self.workflow.issue.remove_workspace != workflow.issue.remove_workspace {
+            self.workspaces.forget_kept();
+        }
         self.workflow = workflow;
         // The terminal states may have changed, and the blocked issues with them.
         self.update_blocked_holds(now);

@@ -49,6 +49,11 @@ impl Workspaces {
         self.kept.remove(issue);
     }
 
+    /// Forgets which workspaces could not be removed, as another rule may remove them.
+    pub(super) fn forget_kept(&mut self) {
+        self.kept.clear();
+    }
+
     pub(super) fn is_removing_of(&self, issue: &IssueId) -> bool {
         self.removing.contains_key(issue)
     }
@@ -221,6 +226,10 @@ impl Scheduler {
             )
         };
         self.decide(now, kind, DecisionSubject::issue(issue), detail.to_owned());
+        if !removed && cause == RemovalCause::Unlisted {
+            // The issue may have been finished meanwhile, and then another rule applies.
+            self.reconcile(issue, now);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use vik_core::ids::AttemptId;
 use vik_core::scheduler::{Command, CommandResult, Effect, Scheduler};
 
 use super::books::Books;
-use super::{Broken, Oracle, ensure};
+use super::{Broken, Oracle, ensure, number};
 use crate::disk::Disk;
 use crate::host::Host;
 
@@ -78,6 +78,16 @@ impl Oracle {
         }
         self.parked_runs = self.books.parked.values().map(|parked| parked.run).collect();
         self.pulled.fill(None);
+        // An answer that was not committed was not given.
+        let runs = disk.machines.iter().flat_map(|(issue, machine)| {
+            let of = number(issue);
+            machine.runs().iter().map(move |run| (of, run))
+        });
+        let approved = runs.filter_map(|(issue, run)| {
+            let text = run.approved.as_ref()?.text;
+            Some(((issue, run.stage.clone()), format!("{}.{text}", run.id)))
+        });
+        self.approved = approved.collect();
         self.ended.clear();
         self.due.clear();
         self.stopped.clear();
