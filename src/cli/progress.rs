@@ -260,9 +260,9 @@ impl Observer for Lines {
                 screen.running.remove(&start.attempt_id);
                 let line = ended_line(&screen, start, end);
                 screen.line(&line);
-                if let Some(error) = &end.ended.result.after_run_failure {
-                    let mark = screen.paint("31", "after_run failed:");
-                    screen.line(&format!("  {mark} {}", indented(error)));
+                if let Some(failure) = &end.ended.result.hand_over_failure {
+                    let mark = screen.paint("31", &format!("{} failed:", failure.step));
+                    screen.line(&format!("  {mark} {}", indented(&failure.reason)));
                 }
             }
             Progress::Note(issue, note) => {
@@ -281,6 +281,28 @@ impl Observer for Lines {
                             format!(" after {}", count((*attempts).into(), "attempt"))
                         };
                         screen.line(&format!("  {id} {stage} waits {}{why}", Span(*wait)));
+                    }
+                    RunEvent::HandOverFailed {
+                        stage,
+                        wait,
+                        tries,
+                        failure,
+                        ..
+                    } => {
+                        let mark = screen.paint("33", "hand-over failed");
+                        let times = count((*tries).into(), "time");
+                        screen.line(&format!(
+                            "  {id} {stage} {mark} {times}, next try in {}",
+                            Span(*wait)
+                        ));
+                        // That of the attempt was printed when it ended.
+                        if *tries > 1 {
+                            screen.line(&format!("    {}", indented(&failure.to_string())));
+                        }
+                    }
+                    RunEvent::HandedOver { stage, tries, .. } => {
+                        let mark = screen.paint("32", "handed over");
+                        screen.line(&format!("  {id} {stage} {mark} by try {tries}"));
                     }
                     RunEvent::Parked { stage, reason, .. } => {
                         let mark = screen.paint("33", "parked:");

@@ -12,7 +12,11 @@ use super::{CliResult, print};
 
 /// `vik retry`
 #[derive(Debug, Args)]
-#[command(after_help = "`vik status` lists parked issues, with their reasons and how to unpark them.")]
+#[command(
+    after_help = "`vik status` lists parked issues, with their reasons and how to unpark them. If the work of an \
+                  issue is done and only its hand-over failed (outputs or `after_run`), only the hand-over is \
+                  tried again, at once; --agent does the work again instead."
+)]
 pub struct RetryArgs {
     /// Issue ID
     pub issue: String,
@@ -22,6 +26,9 @@ pub struct RetryArgs {
     /// Allow at least this many more attempts, regardless of `max_attempts` and `issue.limits.attempts`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub attempts: Option<u32>,
+    /// Run the agent again although its work is done and only the hand-over failed
+    #[arg(long)]
+    pub agent: bool,
 }
 
 pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
@@ -29,6 +36,8 @@ pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
         issue: args.issue.as_str().into(),
         stage: args.stage.clone().map(StageName::new),
         attempts: args.attempts,
+        // Only an agent needs attempts.
+        agent: args.agent || args.attempts.is_some(),
     };
     let id = one_line(&args.issue, 60);
     print(&match client::act(workflow, Command::Retry(request))? {
@@ -36,7 +45,7 @@ pub fn run(workflow: &Path, args: &RetryArgs) -> CliResult {
         ActionOutcome::Applied(stages) => {
             let stages = match &args.stage {
                 Some(stage) => format!("stage `{}`", one_line(stage, 60)),
-                None => count(stages as u64, "parked stage"),
+                None => count(stages as u64, "stage"),
             };
             let more = match args.attempts {
                 None => String::new(),

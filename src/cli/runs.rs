@@ -109,6 +109,7 @@ pub fn state(state: RunState) -> &'static str {
     match state {
         RunState::Running => "running",
         RunState::Waiting => "waiting",
+        RunState::HandingOver => "handing over",
         RunState::Parked => "parked",
         RunState::Ended => "ended",
     }

@@ -22,6 +22,7 @@ mod examples;
 mod files;
 mod gates;
 mod git;
+mod hand_over;
 mod incident;
 mod intake;
 mod leftover;

@@ -72,6 +72,11 @@ impl Asking {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
+    /// Returns what `vik explain` shows.
+    fn explained(&self) -> String {
+        self.world.vik(&["explain", "1", "--json"]).expect(0).out
+    }
+
     /// Returns the events about outputs: the kind and the status.
     fn output_events(&self) -> Vec<(String, String)> {
         let sessions = self.world.sessions("1");

@@ -68,6 +68,9 @@ pub struct Retry {
     #[serde(default, deserialize_with = "whole")]
     #[schemars(range(max = 4_294_967_295_u32))]
     pub attempts: Option<u32>,
+    /// Run the agent again although its work is done and only the hand-over failed.
+    #[serde(default)]
+    pub agent: bool,
 }
 
 /// `POST /api/v1/issues/{id}/approve`, `POST /api/v1/issues/{id}/deny`.

@@ -37,6 +37,8 @@ pub enum RunState {
     Running,
     /// The next attempt is waiting.
     Waiting,
+    /// The work is done. Its hand-over failed and is repeated, without another attempt.
+    HandingOver,
     /// Parked.
     Parked,
     /// The run has ended.
@@ -56,6 +58,10 @@ pub struct AttemptView {
     pub failure_class: Option<FailureClass>,
     /// A text for people.
     pub reason: Option<String>,
+    /// Why the work is not handed over, if the attempt succeeded and an output or `after_run`
+    /// failed.
+    #[serde(default)]
+    pub hand_over_failure: Option<String>,
     /// The agent's exit code.
     pub exit_code: Option<i32>,
     /// When it started.

@@ -90,6 +90,7 @@ impl Client {
                 let body = Retry {
                     stage: request.stage.clone(),
                     attempts: request.attempts,
+                    agent: request.agent,
                 };
                 self.post(&of_issue(&request.issue, "/retry"), &body).await
             }

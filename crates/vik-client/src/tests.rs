@@ -194,6 +194,7 @@ async fn client_sends_every_action() {
         issue: "7".into(),
         stage: None,
         attempts: Some(2),
+        agent: true,
     });
     let decision = r#"{"stage":"build","request":"r","message":null}"#;
     let instruction = r#"{"stage":"build","request":"r","message":"no"}"#;
@@ -211,7 +212,11 @@ async fn client_sends_every_action() {
             r#"{"issue_id":"7"}"#,
         ),
         (Command::Cancel("..".into()).into(), "issues/%2E%2E/cancel", "{}"),
-        (retry.into(), "issues/7/retry", r#"{"stage":null,"attempts":2}"#),
+        (
+            retry.into(),
+            "issues/7/retry",
+            r#"{"stage":null,"attempts":2,"agent":true}"#,
+        ),
         (
             answer(Answer::Approve { message: None }).into(),
             "issues/7/approve",

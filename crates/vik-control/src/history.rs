@@ -4,12 +4,17 @@ use std::collections::HashMap;
 
 use vik_api::{AttemptView, OutputView, RunState, RunView, SpendView, Status};
 use vik_base::report;
+use vik_core::attempt::AttemptResult;
 use vik_core::ids::{AttemptId, IssueId, RunId};
 use vik_core::limits::estimated;
-use vik_core::outcome::CostSource;
+use vik_core::outcome::{CostSource, Outcome};
+use vik_core::outputs::Progress;
 use vik_store::ledger::{LedgerError, Reader, StoredAttempt, StoredRun};
 use vik_store::{AttemptFiles, History, PastAttempt, StoreError};
 use vik_workspace::Layout;
+
+/// The name of the last step of a hand-over.
+const AFTER_RUN: &str = "after_run";
 
 /// The ledger's records of attempts and runs.
 #[derive(Debug, Default)]
@@ -178,12 +183,14 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
     // A full disk can prevent the end from being logged.
     let stored_result = stored_end.map(|stored_end| &stored_end.report);
     let result = ended.map(|ended| &ended.result).or(stored_result);
+    let outputs = outputs(attempt);
     AttemptView {
+        hand_over_failure: stored_result.and_then(|result| hand_over_failure(attempt, result, &outputs)),
         attempt: record.attempt,
         session_id: id,
         outcome: result
             .map(|result| result.outcome)
-            .or(lost.then_some(vik_core::outcome::Outcome::Lost)),
+            .or(lost.then_some(Outcome::Lost)),
         failure_class: result.and_then(|result| result.failure_class),
         reason: result.and_then(|result| result.reason.clone()),
         exit_code: result.and_then(|result| result.exit_code),
@@ -218,8 +225,32 @@ fn view(attempt: &PastAttempt, books: &StoredHistory, status: Option<&Status>) -
             .and_then(|ended| ended.result.proof.clone())
             .or_else(|| stored_result.and_then(|result| result.proof.clone())),
         hooks_run_twice: vik_store::commands_run_twice(&attempt.files.journal()),
-        outputs: outputs(attempt),
+        outputs,
         log: attempt.files.log(),
+    }
+}
+
+/// Returns why the work of an attempt is not handed over. The ledger has the failure of the attempt
+/// itself; the journal and the book of outputs show whether it was repeated since.
+fn hand_over_failure(
+    attempt: &PastAttempt,
+    result: &AttemptResult,
+    outputs: &[OutputView],
+) -> Option<String> {
+    let failure = result
+        .hand_over_failure
+        .as_ref()
+        .filter(|_| result.outcome == Outcome::Succeeded)?;
+    let left = |output: &&OutputView| output.progress != Progress::Applied.as_str();
+    if let Some(output) = outputs.iter().find(left) {
+        let detail = output.detail.as_deref().unwrap_or(&failure.reason);
+        return Some(format!("the output `{}`: {detail}", output.kind));
+    }
+    let failed = vik_store::script_failure(&attempt.files.journal(), AFTER_RUN);
+    let is_output = failure.step != AFTER_RUN && !outputs.is_empty();
+    match failed {
+        Some(failed) => Some(failed.reason),
+        None => (failure.step != AFTER_RUN && !is_output).then(|| failure.to_string()),
     }
 }
 
@@ -257,6 +288,7 @@ fn has_shim(attempt: &PastAttempt) -> bool {
 fn stored_state(run: RunId, books: &StoredHistory) -> RunState {
     match books.phases.get(&run).map(String::as_str) {
         Some("parked") => RunState::Parked,
+        Some("handing_over") => RunState::HandingOver,
         Some("active" | "settling" | "backing_off") => RunState::Waiting,
         _ => RunState::Ended,
     }
@@ -280,12 +312,15 @@ fn state(run: &RunView, status: &Status) -> RunState {
         .any(|parked| same(&parked.issue_id, &parked.stage, &parked.run_id))
     {
         RunState::Parked
-    } else if status
+    } else if let Some(waiting) = status
         .waiting
         .iter()
-        .any(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or("")))
+        .find(|w| same(&w.issue_id, &w.stage, w.run_id.as_deref().unwrap_or("")))
     {
-        RunState::Waiting
+        match waiting.reason.as_str() {
+            "hand_over" => RunState::HandingOver,
+            _ => RunState::Waiting,
+        }
     } else {
         RunState::Ended
     }

@@ -102,6 +102,27 @@ pub enum BeforeRunFailure {
     TryLater { wait: Duration },
 }
 
+/// Why the work of an attempt was not handed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOverFailure {
+    /// The step that failed: `after_run`, or an output such as `outputs.comment`.
+    pub step: String,
+    /// The reason as a sentence.
+    pub reason: String,
+    /// The shortest wait for which the command of the step asked.
+    #[serde(default)]
+    pub wait: Duration,
+    /// Whether repeating the step without a person could carry it out twice.
+    #[serde(default)]
+    pub needs_person: bool,
+}
+
+impl fmt::Display for HandOverFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptResult {
@@ -147,9 +168,9 @@ pub struct AttemptResult {
     /// How the end of the process tree was proven (`cgroup`, `subreaper`, `census`, …).
     #[serde(default)]
     pub proof: Option<String>,
-    /// Why `after_run` failed, if it did. The outcome does not depend on it.
+    /// Why an output or `after_run` failed, if one did. The outcome does not depend on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after_run_failure: Option<String>,
+    pub hand_over_failure: Option<Box<HandOverFailure>>,
 }
 
 impl AttemptResult {
@@ -194,7 +215,7 @@ impl AttemptResult {
             before_run: None,
             exit_code: None,
             proof: None,
-            after_run_failure: None,
+            hand_over_failure: None,
         }
     }
 

@@ -57,7 +57,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// `after_run` failed, whatever the outcome of the attempt is.
+    /// `after_run` failed after an attempt that had not succeeded.
     AfterRunFailed = "after_run_failed",
     /// An approval request was answered, by a person or by its time limit.
     Answered = "answered",
@@ -83,6 +83,12 @@ kinds! {
     Ended = "ended",
     /// The issue changed, so a parked stage may run again.
     Freed = "freed",
+    /// A try that followed a failed one has handed the work of an attempt over.
+    HandedOver = "handed_over",
+    /// The work of an attempt is done, and its hand-over will be tried again.
+    HandOverFailed = "hand_over_failed",
+    /// A try to hand over the work of an attempt begins.
+    HandingOver = "handing_over",
     /// The tracker no longer has the issue.
     Missing = "gone",
     /// The cost or the tokens of an attempt, an issue or the day came close to their limit.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The exit code by which a command asks to be tried again later: `EX_TEMPFAIL` of `sysexits.h`.
-const EX_TEMPFAIL: i32 = 75;
+pub const EX_TEMPFAIL: i32 = 75;
 
 /// A longer wait is shortened to this one, so that a wrong figure does not stop work for ever.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

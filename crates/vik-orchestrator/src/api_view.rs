@@ -203,6 +203,22 @@ fn detail(hold: &Hold) -> String {
             }
             Some(outcome) => format!("the outcome of the last attempt was {outcome}; the next attempt waits"),
         },
+        Hold::HandOver {
+            until,
+            tries,
+            max_tries,
+            failure,
+        } => {
+            let failure = one_line(failure, SHOWN);
+            match until {
+                Some(_) => {
+                    format!(
+                        "the work is done, its hand-over failed ({tries} of {max_tries} tries): {failure}"
+                    )
+                }
+                None => format!("the work is done and is being handed over (try {tries} of {max_tries})"),
+            }
+        }
         Hold::Quota { .. } => "the provider's quota is used up".to_owned(),
         Hold::Parked { reason, detail, .. } => {
             format!("parked ({}): {}", reason.as_str(), one_line(detail, SHOWN))
@@ -325,6 +341,14 @@ pub fn note(note: &RunEvent) -> String {
             attempts,
             ..
         } => format!("`{stage}` waits {} after attempt {attempts}", Span(*wait)),
+        RunEvent::HandOverFailed {
+            stage, wait, failure, ..
+        } => format!(
+            "the work of `{stage}` is done, its hand-over failed and is tried again in {}: {}",
+            Span(*wait),
+            one_line(&failure.to_string(), SHOWN)
+        ),
+        RunEvent::HandedOver { stage, .. } => format!("the work of `{stage}` is handed over"),
         RunEvent::Awaiting { stage, request, .. } => format!("`{stage}`: {}", request.message()),
         RunEvent::Answered {
             stage,

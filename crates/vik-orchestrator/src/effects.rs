@@ -48,6 +48,10 @@ pub trait Effects: Send {
     /// its end to the handle, however it ends.
     fn start(&mut self, start: Box<Start>) -> AttemptHandle;
 
+    /// Repeats the hand-over of an attempt. Its end is reported to the handle, as
+    /// [`Finish::HandedOver`](vik_session::attempt::Finish::HandedOver).
+    fn hand_over(&mut self, start: Box<Start>) -> AttemptHandle;
+
     /// Removes the workspace of an issue, if the workflow allows it.
     fn remove_workspace(&mut self, issue: Box<Issue>, cause: RemovalCause) -> Task<Removal>;
 

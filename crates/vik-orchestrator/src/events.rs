@@ -41,6 +41,14 @@ impl Orchestrator {
                 request,
             }),
             AttemptUpdate::Finished(Finish::Ended(end)) => self.on_attempt_ended(attempt_id, *end),
+            AttemptUpdate::Finished(Finish::HandedOver(result)) => {
+                self.attempts.remove(attempt_id);
+                self.handle(Input::HandOverEnded {
+                    issue,
+                    attempt_id,
+                    result,
+                });
+            }
             AttemptUpdate::Finished(Finish::Detached) => self.on_attempt_detached(attempt_id),
             AttemptUpdate::Finished(Finish::StorageFailed(cause)) => {
                 self.on_attempt_detached(attempt_id);
@@ -255,6 +263,18 @@ fn log_run_event(issue: &IssueId, event: &RunEvent) {
             wait,
             ..
         } => tracing::info!(issue, %stage, attempts, wait_ms = millis(*wait), "backing off"),
+        RunEvent::HandOverFailed {
+            stage,
+            tries,
+            wait,
+            failure,
+            ..
+        } => {
+            tracing::warn!(
+                issue, %stage, tries, wait_ms = millis(*wait), %failure, "the work is done, its hand-over failed"
+            );
+        }
+        RunEvent::HandedOver { stage, tries, .. } => tracing::info!(issue, %stage, tries, "handed over"),
         RunEvent::Parked { stage, reason, .. } => {
             tracing::warn!(issue, %stage, reason = reason.as_str(), "parked");
         }

@@ -1,6 +1,6 @@
 //! The summary and the exit code at the end of the loop.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use jiff::Timestamp;
 use vik_base::report::{Exit, one_line};
@@ -101,8 +101,6 @@ pub struct RunSummary {
     succeeded: bool,
     /// The runs with an attempt that ended in this loop, until they are over.
     ours: HashSet<RunId>,
-    /// The runs whose last attempt succeeded and whose `after_run` failed, as lines.
-    not_handed_over: BTreeMap<RunId, String>,
 }
 
 impl RunSummary {
@@ -111,7 +109,6 @@ impl RunSummary {
         self.succeeded |= end.ended.result.outcome == Outcome::Succeeded;
         self.totals.add(&end.ended);
         self.ours.insert(start.run);
-        self.note_hand_over(start, end);
         if self.rows.len() == MAX_ROWS {
             self.rows.pop_front();
         }
@@ -123,40 +120,32 @@ impl RunSummary {
         });
     }
 
-    /// The last attempt of a run decides whether its work was handed over.
-    fn note_hand_over(&mut self, start: &Start, end: &AttemptEnd) {
-        let result = &end.ended.result;
-        if result.outcome != Outcome::Succeeded || result.after_run_failure.is_none() {
-            self.not_handed_over.remove(&start.run);
-        } else if self.not_handed_over.len() < MAX_ROWS {
-            let issue = one_line(start.issue.id.as_str(), SHOWN_ID);
-            let line = format!("{issue} {}: succeeded, but `after_run` failed", start.stage.name);
-            self.not_handed_over.insert(start.run, line);
-        } else if !self.not_handed_over.contains_key(&start.run) {
-            self.failed_more += 1;
-        }
-    }
-
     pub(super) fn add_note(&mut self, issue: &IssueId, note: &RunEvent) {
         match note {
             RunEvent::Ended {
                 run,
                 stage,
                 succeeded,
+                not_handed_over,
             }
             | RunEvent::Closed {
                 run,
                 stage,
                 succeeded,
+                not_handed_over,
             } => {
                 let is_ours = self.ours.remove(run);
-                if *succeeded {
+                if *succeeded && not_handed_over.is_none() {
                     // The issue left the state of the stage.
                     self.changed |= matches!(note, RunEvent::Ended { .. });
                 } else if is_ours && self.failed.len() < MAX_ROWS {
                     let issue = one_line(issue.as_str(), SHOWN_ID);
+                    let failed = match not_handed_over {
+                        Some(_) => "succeeded, but its hand-over failed",
+                        None => "failed",
+                    };
                     self.failed.push(format!(
-                        "{issue} {stage}: failed; the issue has left the stage's state"
+                        "{issue} {stage}: {failed}; the issue has left the stage's state"
                     ));
                 } else {
                     // A run that failed under an earlier daemon does not count as a failure of this
@@ -164,10 +153,12 @@ impl RunSummary {
                     self.failed_more += usize::from(is_ours);
                 }
             }
+            RunEvent::HandOverFailed { run, .. } => drop(self.ours.insert(*run)),
             RunEvent::Freed { run, .. } => {
                 self.ours.remove(run);
             }
             RunEvent::BackingOff { .. }
+            | RunEvent::HandedOver { .. }
             | RunEvent::Awaiting { .. }
             | RunEvent::Answered { .. }
             | RunEvent::Parked { .. }
@@ -279,9 +270,14 @@ fn run_status(run: &Run, started_at: Timestamp, is_present: bool, ended_here: bo
         Phase::Settling { .. } if failed => RunStatus::Failed,
         Phase::Settling { .. } => RunStatus::Unseen,
         // No pull returns its issue, so the next attempt will not start by itself.
-        Phase::BackingOff { .. } if failed && ended_here && !is_present => RunStatus::FailedAndLeft,
+        Phase::BackingOff { .. } if (failed || run.hand_over.is_some()) && ended_here && !is_present => {
+            RunStatus::FailedAndLeft
+        }
         // Runs that wait for a time or a person are listed with everything that waits.
-        Phase::Active { .. } | Phase::BackingOff { .. } | Phase::Awaiting { .. } => RunStatus::Unlisted,
+        Phase::Active { .. }
+        | Phase::HandingOver { .. }
+        | Phase::BackingOff { .. }
+        | Phase::Awaiting { .. } => RunStatus::Unlisted,
     }
 }
 
@@ -305,8 +301,6 @@ impl RunSummary {
         self.not_found = pulls.not_found().cloned().collect();
         self.misspelled = pulls.misspelled().to_vec();
         self.add_runs(state);
-        self.failed
-            .extend(std::mem::take(&mut self.not_handed_over).into_values());
         // When the daemon was asked to end, waiting work is expected.
         if !self.stopped && !self.drained {
             self.add_waiting(state);

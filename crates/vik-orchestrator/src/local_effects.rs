@@ -36,6 +36,9 @@ const MAX_LOOKUPS: usize = 8;
 /// The maximum number of concurrent removals of workspaces.
 const MAX_REMOVALS: usize = 4;
 
+/// The maximum number of concurrent repeats of hand-overs: a tracker that is back gets no burst.
+const MAX_HAND_OVERS: usize = 4;
+
 /// Carries out effects with tasks, processes under shims, and files.
 pub struct LocalEffects {
     host: Arc<Host>,
@@ -54,6 +57,7 @@ pub struct LocalEffects {
     removal_slots: Arc<Semaphore>,
     /// One permit for each session that may have files open.
     session_permits: Arc<Semaphore>,
+    hand_over_slots: Arc<Semaphore>,
 }
 
 impl LocalEffects {
@@ -79,8 +83,25 @@ impl LocalEffects {
             lookup_slots: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             removals: CancellationToken::new(),
             removal_slots: Arc::new(Semaphore::new(MAX_REMOVALS)),
+            hand_over_slots: Arc::new(Semaphore::new(MAX_HAND_OVERS)),
             session_permits: Arc::new(Semaphore::new(max_sessions.min(Semaphore::MAX_PERMITS))),
         }
+    }
+}
+
+impl LocalEffects {
+    fn attempt(&self, start: Box<Start>) -> (AttemptHandle, Attempt) {
+        let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
+        let attempt = Attempt {
+            host: Arc::clone(&self.host),
+            workflow: Arc::clone(&self.workflow),
+            prompts: Arc::clone(&self.prompts),
+            start,
+            commands,
+            updates,
+            orphan_grace: self.orphan_grace(),
+        };
+        (handle, attempt)
     }
 }
 
@@ -146,17 +167,14 @@ impl Effects for LocalEffects {
     }
 
     fn start(&mut self, start: Box<Start>) -> AttemptHandle {
-        let (handle, AttemptLink { commands, updates }) = AttemptHandle::new();
-        let attempt = Attempt {
-            host: Arc::clone(&self.host),
-            workflow: Arc::clone(&self.workflow),
-            prompts: Arc::clone(&self.prompts),
-            start,
-            commands,
-            updates,
-            orphan_grace: self.orphan_grace(),
-        };
+        let (handle, attempt) = self.attempt(start);
         attempt::spawn(attempt, Arc::clone(&self.session_permits));
+        handle
+    }
+
+    fn hand_over(&mut self, start: Box<Start>) -> AttemptHandle {
+        let (handle, attempt) = self.attempt(start);
+        attempt::spawn_hand_over(attempt, Arc::clone(&self.hand_over_slots));
         handle
     }
 

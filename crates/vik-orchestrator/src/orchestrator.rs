@@ -215,6 +215,7 @@ impl Orchestrator {
         for effect in effects {
             match effect {
                 Effect::Start(start) => self.start(start),
+                Effect::HandOver(start) => self.hand_over(start),
                 Effect::Stop { attempt_id, why } => {
                     if let Some(commands) = self.attempts.commands(attempt_id) {
                         tracing::info!(session = %attempt_id, ?why, "stopping an attempt");
@@ -320,6 +321,22 @@ impl Orchestrator {
             start,
             since,
             adopted,
+            log,
+        };
+        self.attempts.add(attempt, handle);
+    }
+
+    fn hand_over(&mut self, start: Box<Start>) {
+        tracing::info!(
+            issue = start.issue.id.as_str(), stage = %start.stage.name, session = %start.attempt_id,
+            "handing over again"
+        );
+        let handle = self.effects.hand_over(start.clone());
+        let log = self.effects.attempt_log(&start);
+        let attempt = NewAttempt {
+            start,
+            since: self.now().wall,
+            adopted: false,
             log,
         };
         self.attempts.add(attempt, handle);

@@ -41,6 +41,10 @@ faults! {
     ParkedForgotten = "parked_forgotten";
     /// A pause is lost at a restart.
     PauseForgotten = "pause_forgotten";
+    /// Work that is not handed over is taken for handed over at a restart.
+    HandOverForgotten = "hand_over_forgotten";
+    /// A try to hand work over is carried out twice.
+    HandOverDoubles = "hand_over_doubles";
     /// An attempt is charged twice.
     ChargedTwice = "charged_twice";
     /// A failed attempt that reported no usage is not charged.

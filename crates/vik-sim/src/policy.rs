@@ -8,8 +8,8 @@ use vik_core::limits::{Limit, Spend};
 use vik_core::money::MicroUsd;
 use vik_core::scope::Scope;
 use vik_core::workflow::{
-    ApprovePolicy, KeepTime, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage, StageIntent,
-    TrustPolicy, Untrusted, Workflow,
+    ApprovePolicy, HandOverRetry, KeepTime, OnStateChange, RemoveWorkspace, ScopeConflicts, Show, Stage,
+    StageIntent, TrustPolicy, Untrusted, Workflow,
 };
 use vik_workflow_reader::load;
 
@@ -145,6 +145,12 @@ fn retry(workflow: &mut Workflow, rng: &mut Rng) {
         stage.retry.max_attempts = rng.between(1, 4) as u32;
         stage.retry.initial_backoff = Span::secs(rng.pick(&[0, 1, 10, 60]));
         stage.retry.max_backoff = Span::secs(rng.pick(&[60, 300, 3_600]));
+        stage.hand_over = HandOverRetry {
+            max_tries: rng.between(1, 4) as u32,
+            max_time: Span::secs(rng.pick(&[60, 7_200])),
+            initial_backoff: Span::secs(rng.pick(&[0, 15, 60])),
+            max_backoff: Span::secs(rng.pick(&[60, 1_800])),
+        };
     }
 }
 

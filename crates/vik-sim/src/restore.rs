@@ -22,6 +22,16 @@ pub(crate) fn spoil(stored: &mut Stored, fault: Option<Fault>) {
                 runs.retain(|run| run["phase"].get("parked").is_none());
             }
         }),
+        Some(Fault::HandOverForgotten) => patch(stored, |machine| {
+            let runs = machine["runs"].as_array_mut().into_iter().flatten();
+            for run in runs.filter(|run| run.get("hand_over").is_some()) {
+                run["hand_over"] = Value::Null;
+                let phase = run["phase"].get_mut("backing_off");
+                if let Some(phase) = phase {
+                    phase["why"] = "backoff".into();
+                }
+            }
+        }),
         Some(Fault::StopForgotten) => patch(stored, |machine| {
             for run in machine["runs"].as_array_mut().into_iter().flatten() {
                 if let Some(active) = run["phase"].get_mut("active") {

@@ -64,6 +64,8 @@ events! {
     Spent { attempt_id: AttemptId, tokens: u64, micro_usd: u64 } = "spending reported";
     /// The scheduler receives the end of an attempt.
     Ended { attempt_id: AttemptId, outcome: Outcome } = "end reported";
+    /// A try to hand work over ends.
+    HandedOver { attempt_id: AttemptId, done: bool } = "hand-over ends";
     /// An old report is repeated.
     Again { attempt_id: AttemptId, detail: &'static str } = "old report repeated";
     Asks { detail: &'static str, issue: Option<usize> } = "command of a person";

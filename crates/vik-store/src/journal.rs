@@ -2,6 +2,7 @@
 //! can resume the attempt.
 
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct AttemptFailure {
     /// How `before_run` failed, if that is the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before_run: Option<BeforeRunFailure>,
+    /// The shortest wait for which the failed script asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_wait: Option<Duration>,
 }
 
 /// The end of the reason of a failure of Vik itself.
@@ -61,6 +65,7 @@ impl AttemptFailure {
             reason: reason.into(),
             feedback: None,
             before_run: None,
+            requested_wait: None,
         }
     }
 }
@@ -195,20 +200,26 @@ pub fn steps(journal: &Path) -> Vec<Step> {
 /// between the start of one and the record of its end. It changes nothing, so the attempt may be
 /// under way. A missing journal has no commands.
 pub fn commands_run_twice(journal: &Path) -> Vec<String> {
-    let started: Vec<String> = steps(journal)
-        .into_iter()
-        .filter_map(|step| match step {
-            Step::Started { script } => Some(script),
-            _ => None,
-        })
-        .collect();
+    let mut running: Vec<String> = Vec::new();
     let mut repeated: Vec<String> = Vec::new();
-    for (at, script) in started.iter().enumerate() {
-        if started[..at].contains(script) && !repeated.contains(script) {
-            repeated.push(script.clone());
+    for step in steps(journal) {
+        match step {
+            Step::Started { script } if !running.contains(&script) => running.push(script),
+            Step::Started { script } if !repeated.contains(&script) => repeated.push(script),
+            Step::Finished { script, .. } => running.retain(|other| *other != script),
+            _ => {}
         }
     }
     repeated
+}
+
+/// Returns why a script of an attempt failed the last time it ran, according to the journal. It
+/// changes nothing, so the script may be running.
+pub fn script_failure(journal: &Path, script: &str) -> Option<AttemptFailure> {
+    match ran(&steps(journal), script) {
+        ScriptProgress::Ended(failure) => failure.cloned(),
+        ScriptProgress::NotStarted | ScriptProgress::Started => None,
+    }
 }
 
 /// Returns whether the result of an attempt waits for a person, according to the journal. If it

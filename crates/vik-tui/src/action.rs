@@ -11,6 +11,7 @@ pub(crate) fn retry(issue: IssueId) -> Action {
         issue,
         stage: None,
         attempts: None,
+        agent: false,
     };
     Command::Retry(request).into()
 }

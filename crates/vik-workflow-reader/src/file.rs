@@ -382,6 +382,8 @@ section! {
     "tool_timeout" tool_timeout: defaults Positive = Positive(Span::mins(30));
     /// The number and timing of retries.
     "retry" retry: section Retry;
+    /// Repeats of the outputs and of `after_run` after a success. They start no agent.
+    "hand_over" hand_over: section HandOver;
     /// The limits of one attempt. It is stopped as soon as its agent reports usage beyond a limit,
     /// and ends with the outcome `over_budget`.
     "limits" limits: section StageLimits;
@@ -481,6 +483,26 @@ section! {
     instead {
         "attempts" => "did you mean `max_attempts`?",
         "backoff" => "did you mean `initial_backoff`?",
+        "delay" => "did you mean `initial_backoff`?",
+    }
+}
+
+section! {
+    /// Repeats of the outputs and of `after_run` after a success. They start no agent.
+    struct HandOver;
+    /// The maximum number of tries before the stage of the issue is parked. The first one belongs
+    /// to the attempt.
+    "max_tries" max_tries: defaults Count = Whole(8);
+    /// The time after the first failure within which the tries begin.
+    "max_time" max_time: defaults Positive = Positive(Span::mins(120));
+    /// The wait after the first failure, doubled after each further one.
+    "initial_backoff" initial_backoff: defaults Span = Span::secs(15);
+    /// The maximum wait.
+    "max_backoff" max_backoff: defaults Span = Span::mins(30);
+    instead {
+        "max_attempts" => "did you mean `max_tries`?",
+        "tries" => "did you mean `max_tries`?",
+        "within" => "did you mean `max_time`?",
         "delay" => "did you mean `initial_backoff`?",
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use vik_core::duration::Span;
 use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
-    AgentProfile, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry, Runtime, Show,
-    Stage, Workflow, WorkspaceRoot,
+    AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry,
+    Runtime, Show, Stage, Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
@@ -260,27 +261,14 @@ impl Check<'_> {
             initial_backoff: stage.retry.initial_backoff,
             max_backoff: stage.retry.max_backoff,
         };
-        if retry.initial_backoff > retry.max_backoff {
-            let (key, hint) = if self.places.is_absent(&at("retry.initial_backoff")) {
-                (
-                    "retry.max_backoff",
-                    format!("`initial_backoff` is {}", retry.initial_backoff),
-                )
-            } else {
-                (
-                    "retry.initial_backoff",
-                    format!("`max_backoff` is {}", retry.max_backoff),
-                )
-            };
-            self.report(
-                Diagnostic::error(
-                    "out_of_range",
-                    at(key),
-                    "`initial_backoff` is longer than `max_backoff`",
-                )
-                .hint(hint),
-            );
-        }
+        self.check_backoffs(&at("retry"), retry.initial_backoff, retry.max_backoff);
+        let hand_over = HandOverRetry {
+            max_tries: stage.hand_over.max_tries.get(),
+            max_time: stage.hand_over.max_time.0,
+            initial_backoff: stage.hand_over.initial_backoff,
+            max_backoff: stage.hand_over.max_backoff,
+        };
+        self.check_backoffs(&at("hand_over"), hand_over.initial_backoff, hand_over.max_backoff);
         let outputs = self.outputs(&at("outputs"), stage.outputs);
         Some(Stage {
             name: StageName::new(name),
@@ -305,6 +293,7 @@ impl Check<'_> {
             stall_timeout: stage.stall_timeout.0,
             tool_timeout: stage.tool_timeout.0,
             retry,
+            hand_over,
             limit: limit(stage.limits.usd, stage.limits.tokens),
             max_concurrency: stage.max_concurrency.map(SlotLimit::get),
             parallel: stage.parallel,
@@ -312,5 +301,25 @@ impl Check<'_> {
             resume: stage.resume,
             resume_prompt: stage.resume_prompt.map(|prompt| prompt.0),
         })
+    }
+
+    /// Reports back-offs of a section that begin with more than their maximum.
+    fn check_backoffs(&mut self, section: &str, initial: Span, most: Span) {
+        if initial <= most {
+            return;
+        }
+        let (key, hint) = if self.places.is_absent(&join(section, "initial_backoff")) {
+            ("max_backoff", format!("`initial_backoff` is {initial}"))
+        } else {
+            ("initial_backoff", format!("`max_backoff` is {most}"))
+        };
+        self.report(
+            Diagnostic::error(
+                "out_of_range",
+                join(section, key),
+                "`initial_backoff` is longer than `max_backoff`",
+            )
+            .hint(hint),
+        );
     }
 }

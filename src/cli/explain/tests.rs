@@ -59,6 +59,7 @@ fn attempt() -> AttemptView {
         outcome: Some(Outcome::Failed),
         failure_class: Some(FailureClass::RateLimit),
         reason: Some("429: the quota\u{1b}[31m is used up".to_owned()),
+        hand_over_failure: None,
         exit_code: Some(1),
         started_at: ago(900),
         ended_at: Some(ago(600)),

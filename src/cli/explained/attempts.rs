@@ -34,6 +34,12 @@ pub fn evidence(attempt: &AttemptView) -> Vec<String> {
             )
         })
         .collect();
+    if let Some(failure) = &attempt.hand_over_failure {
+        lines.push(format!(
+            "the work is done, but not handed over: {}",
+            one_line(failure, 400)
+        ));
+    }
     if let Some(proof) = &attempt.proof {
         lines.push(format!("proof of process exit: {}", one_line(proof, 80)));
     }

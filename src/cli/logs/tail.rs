@@ -8,8 +8,9 @@ use std::path::Path;
 use vik_base::report::clean;
 use vik_core::event::LogLine;
 use vik_core::visible;
+use vik_session::hooks::Hook;
 use vik_session::secrets;
-use vik_store::{LONGEST_EVENT, PastAttempt, read_line};
+use vik_store::{LONGEST_EVENT, PastAttempt, read_line, script_failure};
 use vik_workspace::fs as private;
 
 use super::raw;
@@ -32,6 +33,8 @@ pub(super) struct Tail {
     /// Whether `printed` is within a line that is too long for memory.
     is_within_line: bool,
     done: bool,
+    /// Whether the failure of the hand-over after the end is printed.
+    is_hand_over_shown: bool,
 }
 
 impl Tail {
@@ -56,6 +59,27 @@ impl Tail {
         if self.done {
             return Ok(());
         }
+        self.print_log(path, attempt, args, transcript, (out, is_terminal))?;
+        let is_text = !args.raw && !args.json;
+        if attempt.ended.is_some() && is_text && !std::mem::replace(&mut self.is_hand_over_shown, true) {
+            // The log of the attempt was complete before.
+            if let Some(failure) = script_failure(&attempt.files.journal(), Hook::AfterRun.as_str()) {
+                let masked = raw::masked(failure.reason.as_bytes());
+                let reason = clean(String::from_utf8_lossy(&masked).trim_end()).into_owned();
+                writeln!(out, "after_run failed: {reason}")?;
+            }
+        }
+        out.flush()
+    }
+
+    fn print_log(
+        &mut self,
+        path: &Path,
+        attempt: &PastAttempt,
+        args: &LogsArgs,
+        transcript: &mut Transcript,
+        (out, is_terminal): (&mut impl Write, bool),
+    ) -> io::Result<()> {
         let mut file = match private::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,

@@ -49,6 +49,7 @@ fn attempt(number: u64, from: i64, to: Option<i64>, outcome: Outcome) -> Attempt
         outcome: to.map(|_| outcome),
         failure_class: (outcome == Outcome::Failed).then_some(FailureClass::RateLimit),
         reason: (outcome == Outcome::Failed).then(|| "429: the quota\u{1b}[31m\nis used up".to_owned()),
+        hand_over_failure: None,
         exit_code: Some(1),
         started_at: at(from),
         ended_at: to.map(at),

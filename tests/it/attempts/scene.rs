@@ -126,6 +126,7 @@ fn child_process_runs_the_attempt_of_a_scene() {
         Finish::Ended(end) => serde_json::to_value(&end.ended.result).unwrap(),
         Finish::StorageFailed(error) => panic!("{error}"),
         Finish::Detached => json!("detached"),
+        Finish::HandedOver(result) => panic!("{result:?}"),
     };
     std::fs::write(folder.join("end.json"), result.to_string()).unwrap();
 }

@@ -124,7 +124,9 @@ fn attempt_without_a_writable_log_is_charged_its_real_usage() {
     let printed = format!("{}{usage}\n", format!("{message}\n").repeat(400));
     let mut seen = 0;
     for write in 1.. {
-        let world = World::new(&[("1", "todo")]).attempts(1);
+        let world = World::new(&[("1", "todo")])
+            .attempts(1)
+            .work("hand_over/max_tries", json!(1));
         world.env.write("work/printed", &printed);
         let command = format!("cat {}", world.env.work().join("printed").display());
         let agent = json!({"runtime": "codex", "model": "scripted", "command": ["sh", "-c", command],

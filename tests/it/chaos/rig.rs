@@ -150,6 +150,10 @@ impl Rig {
                 "retry",
                 json!({"max_attempts": 1000, "initial_backoff": "50ms", "max_backoff": "50ms"}),
             )
+            .work(
+                "hand_over",
+                json!({"max_tries": 1000, "initial_backoff": "50ms", "max_backoff": "50ms"}),
+            )
             .set("/issue/limits", json!({"attempts": 10000}));
         Self { world, crash, traces }
     }

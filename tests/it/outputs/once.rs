@@ -7,7 +7,7 @@ use super::{Asking, COMMENT, LABEL, STATE, expected_events};
 use crate::support::*;
 
 #[test]
-fn applied_output_is_not_repeated_by_another_attempt() {
+fn applied_output_is_not_repeated_with_a_failed_one() {
     let asking = Asking::new(&[COMMENT, LABEL]);
     let gate = asking.path("gate").display().to_string();
     let note = format!(
@@ -16,15 +16,14 @@ fn applied_output_is_not_repeated_by_another_attempt() {
     );
     let asking = asking.work("outputs/label/run", json!(note));
     asking.world.once().expect(1);
-    let reason = asking.world.session("1").expect("failed", Some("hook"))["reason"].clone();
+    asking.world.session("1").expect("succeeded", None);
+    let why = asking.explained();
     assert!(
-        reason
-            .as_str()
-            .unwrap()
-            .starts_with("the output on line 2 (`label`) failed: `outputs.label.run` exited with 7"),
-        "{reason}"
+        why.contains("the output on line 2 (`label`): `outputs.label.run` exited with 7"),
+        "{why}"
     );
-    // A failed command needs a person; after that the outputs resume where they stopped.
+    // Without a check, a failed command needs a person; after that the outputs resume where they
+    // stopped, without an agent.
     std::fs::write(&gate, "").unwrap();
     let daemon = asking.world.daemon();
     asking.world.vik(&["retry", "1"]).expect(0);
@@ -36,6 +35,30 @@ fn applied_output_is_not_repeated_by_another_attempt() {
         asking.text("done"),
         "comment||Done.\nSee `a`; it's \"fine\" $(touch pwned)\nlabel\n"
     );
+    assert_eq!(
+        asking.output_events(),
+        expected_events(&[("comment", "applied"), ("label", "failed")])
+    );
+    assert_eq!(asking.world.sessions("1").len(), 1);
+}
+
+#[test]
+fn applied_output_is_not_repeated_by_another_attempt() {
+    let asking = Asking::new(&[COMMENT, LABEL]);
+    let gate = asking.path("gate").display().to_string();
+    let note = format!(
+        "test -e {gate} || exit 7; echo label >> {}",
+        asking.path("done").display()
+    );
+    let asking = asking.work("outputs/label/run", json!(note));
+    asking.world.once().expect(1);
+    std::fs::write(&gate, "").unwrap();
+    let daemon = asking.world.daemon();
+    asking.world.vik(&["retry", "1", "--agent"]).expect(0);
+    eventually("it is done", || {
+        asking.world.tracker.state("1").as_deref() == Some("done")
+    });
+    daemon.stop();
     assert_eq!(
         asking.output_events(),
         expected_events(&[
@@ -70,25 +93,23 @@ fn crash_never_applies_an_output_twice() {
     // Without a check, Vik cannot know the result of a command that has a record of its start but
     // not of its end.
     for (point, outcome, comments) in [
-        ("outputs_taken", "succeeded", 1),
-        ("output_applying", "failed", 0),
-        ("output_ran", "failed", 1),
-        ("output_applied", "succeeded", 1),
+        ("outputs_taken", "applied", 1),
+        ("output_applying", "unknown", 0),
+        ("output_ran", "unknown", 1),
+        ("output_applied", "applied", 1),
     ] {
         let asking = Asking::new(&[r#"{"kind":"comment","body":"x"}"#, LABEL]);
         killed_at(&asking, point);
-        let code = i32::from(outcome == "failed");
+        let code = i32::from(outcome == "unknown");
         asking.world.once().expect(code);
-        let class = (outcome == "failed").then_some("hook");
-        let session = asking.world.session("1");
-        let ended = session.expect(outcome, class);
+        asking.world.session("1").expect("succeeded", None);
         let done = asking.text("done");
         assert_eq!(done.matches("comment").count(), comments, "{point}: {done}");
-        if class.is_some() {
-            let reason = ended["reason"].as_str().unwrap();
+        if outcome == "unknown" {
+            let why = asking.explained();
             assert!(
-                reason.starts_with("the output on line 1 (`comment`) may have been applied"),
-                "{reason}"
+                why.contains("the output on line 1 (`comment`): it may have been carried out"),
+                "{why}"
             );
             assert!(!done.contains("label"), "what follows is not done");
             assert_eq!(
@@ -129,17 +150,20 @@ fn check_settles_an_output_left_open_by_a_crash() {
 #[test]
 fn check_overrides_the_success_of_a_command() {
     for (check, status, why) in [
-        ("exit 1", "failed", "failed: its `check` did not find it"),
+        ("exit 1", "failed", "its `check` did not find it"),
         (
             "exit 3",
             "unknown",
-            "may have been applied, and is not retried without a conclusive `check`: `outputs.comment.check` exited with 3",
+            "it may have been carried out, and is not repeated without a conclusive `check`: `outputs.comment.check` exited with 3",
         ),
     ] {
-        let asking = Asking::new(&[COMMENT]).work("outputs/comment/check", json!(check));
+        let asking = Asking::new(&[COMMENT])
+            .work("outputs/comment/check", json!(check))
+            .work("hand_over/max_tries", json!(1));
         asking.world.once().expect(1);
-        let reason = asking.world.session("1").expect("failed", Some("hook"))["reason"].clone();
-        assert!(reason.as_str().unwrap().contains(why), "{reason}");
+        asking.world.session("1").expect("succeeded", None);
+        let explained = asking.explained();
+        assert!(explained.contains(why), "{explained}");
         assert_eq!(asking.output_events(), expected_events(&[("comment", status)]));
     }
 }
@@ -153,28 +177,36 @@ fn timed_out_output_is_not_retried() {
         json!(format!("echo x >> {done}; sleep 600")),
     );
     asking.world.once().expect(1);
-    let why = "`outputs.comment.run` did not end within 300ms";
+    let explained = asking.explained();
+    assert!(explained.contains("may have been carried out"), "{explained}");
+    assert!(
+        explained.contains("`outputs.comment.run` did not end within 300ms"),
+        "{explained}"
+    );
     let daemon = asking.world.daemon();
     asking.world.vik(&["retry", "1"]).expect(0);
     eventually("it is parked again", || {
-        let sessions = asking.world.sessions("1");
-        sessions.len() == 2 && sessions[1].text(".jsonl").contains("\"ended\"")
+        asking.explained().contains("no `check` is configured")
     });
     daemon.stop();
-    for (session, why) in asking
-        .world
-        .sessions("1")
-        .iter()
-        .zip([why, "no `check` is configured"])
-    {
-        let reason = session.expect("failed", Some("hook"))["reason"].clone();
-        let reason = reason.as_str().unwrap();
-        assert!(
-            reason.contains("may have been applied") && reason.contains(why),
-            "{reason}"
-        );
-    }
+    assert_eq!(asking.world.sessions("1").len(), 1);
     assert_eq!(asking.text("done"), "x\n");
+}
+
+/// Exit code 75 promises that nothing was done.
+#[test]
+fn output_without_a_check_is_repeated_after_a_temporary_failure() {
+    for (code, tries) in [(75, 3), (1, 1)] {
+        let asking = Asking::new(&[COMMENT]);
+        let done = asking.path("done").display().to_string();
+        let run = format!("echo x >> {done}; test $(wc -l < {done}) = 3 || exit {code}");
+        let asking = asking
+            .work("outputs/comment/run", json!(run))
+            .work("hand_over", json!({"initial_backoff": "10ms"}));
+        asking.world.once().expect(i32::from(code == 1));
+        assert_eq!(asking.text("done").lines().count(), tries, "exit code {code}");
+        assert_eq!(asking.world.sessions("1").len(), 1);
+    }
 }
 
 #[test]

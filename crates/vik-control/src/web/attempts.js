@@ -60,6 +60,14 @@ export function attemptRow(record) {
       ),
     ),
     reason ? h("p", { class: "small wrap clamp3" }, truncate(reason, 1000)) : null,
+    attempt.hand_over_failure
+      ? h(
+          "p",
+          { class: "small wrap clamp3" },
+          "The work is done, but not handed over: ",
+          truncate(attempt.hand_over_failure, 1000),
+        )
+      : null,
     attempt.resumed_from
       ? h(
           "p",

@@ -188,5 +188,11 @@ export function waitingRow(waiting, title) {
           )
         : null,
     ),
+    waiting.reason === "hand_over"
+      ? button("Hand over now", () => retry(waiting.issue_id, { stage: waiting.stage }), {
+          kind: "primary-quiet",
+          "aria-label": `Hand over ${truncate(waiting.issue_id, 60)}, ${waiting.stage}`,
+        })
+      : null,
   );
 }

@@ -74,6 +74,9 @@ export function issuePage(id) {
     const running = now?.stages.some((stage) => stage.state === "running");
     const parked =
       issue.runs.some((run) => run.state === "parked") || now?.stages.some((stage) => stage.hold?.reason === "parked");
+    const lastRun = issue.runs.at(-1);
+    const isHandOverLeft =
+      lastRun && lastRun.state !== "ended" && Boolean(lastRun.attempts.at(-1)?.hand_over_failure) && !running;
     return [
       h("p", { class: "crumbs" }, h("a", { href: "/" }, "Board"), " / ", h("bdi", {}, truncate(id, 80))),
       h(
@@ -107,7 +110,13 @@ export function issuePage(id) {
           "div",
           { class: "row tools" },
           running ? button("Cancel", () => cancel(id), { kind: "danger-quiet" }) : null,
-          parked
+          isHandOverLeft
+            ? [
+                button("Hand over now", () => retry(id), { kind: "primary" }),
+                button("Run the agent again", () => retry(id, { agent: true })),
+              ]
+            : null,
+          parked && !isHandOverLeft
             ? h(
                 "span",
                 { class: "row retry" },

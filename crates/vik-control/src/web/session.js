@@ -127,6 +127,9 @@ export function sessionPage(id) {
             attempt.failure_class ? h("span", { class: "tag" }, humanize(attempt.failure_class)) : null,
             running?.activity ? h("span", { class: "activity" }, truncate(running.activity, 200)) : null,
             attempt.reason ? h("span", { class: "wrap clamp3" }, truncate(attempt.reason, 600)) : null,
+            attempt.hand_over_failure
+              ? h("span", { class: "wrap clamp3" }, "not handed over: ", truncate(attempt.hand_over_failure, 600))
+              : null,
           ),
         ),
         running

@@ -43,12 +43,12 @@ export async function cancel(issueId) {
 }
 
 /** Retries the parked stages of an issue, or only the given one. */
-export const retry = (issueId, { stage = null, attempts = null } = {}) =>
+export const retry = (issueId, { stage = null, attempts = null, agent = false } = {}) =>
   sendCommand(
     `retry ${issueId} ${stage}`,
     `issues/${encodeSegment(issueId)}/retry`,
-    { stage, attempts },
-    (count) => `Retrying ${pluralize(count, "parked stage")} of ${shortIssueId(issueId)}.`,
+    { stage, attempts, agent },
+    (count) => `Retrying ${pluralize(count, "stage")} of ${shortIssueId(issueId)}.`,
   );
 
 /** Approves or denies a request. The id of the request is sent, so that no newer request is answered by mistake. */

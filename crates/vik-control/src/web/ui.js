@@ -15,6 +15,7 @@ const TONES = {
   succeeded: "good",
   ok: "good",
   waiting: "wait",
+  handing_over: "wait",
   draining: "wait",
   stopping: "wait",
   stalled: "wait",

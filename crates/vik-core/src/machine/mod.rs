@@ -4,6 +4,7 @@
 //! all state is plain data, so that the same machine can be simulated, stored and moved.
 
 mod approve;
+mod hand_over;
 mod lifetime;
 mod observe;
 mod park;
@@ -29,6 +30,7 @@ use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::workflow::{Stage, Workflow};
 
+pub use hand_over::HandOver;
 pub use lifetime::LifetimeUsage;
 pub use park::{ParkReason, RootCause};
 pub use run::{Answered, Approved, Phase, Run, WaitReason};
@@ -107,6 +109,27 @@ impl IssueMachine {
                     until,
                     ..
                 } => *until = now.mono.plus(wait.saturating_sub(since(*from, now))),
+                // The try was interrupted. The next one repeats only the steps that may be repeated.
+                Phase::HandingOver { is_cancelled, .. } => {
+                    let state = run.hand_over.as_ref().filter(|_| *is_cancelled);
+                    let state = state.map(|hand_over| &hand_over.start.stage.when_state);
+                    run.phase = if let Some(state) = state {
+                        Phase::Parked {
+                            since: now.wall,
+                            reason: ParkReason::Cancelled,
+                            detail: StopReason::Cancelled.to_string(),
+                            fingerprint: self.issue.fingerprint_in(state),
+                            unseen_until: Some(PullNo(1)),
+                        }
+                    } else {
+                        Phase::BackingOff {
+                            since: now.wall,
+                            wait: Duration::ZERO,
+                            until: now.mono,
+                            why: WaitReason::HandOver,
+                        }
+                    };
+                }
                 Phase::Parked { unseen_until, .. } => {
                     if let Some(pull) = unseen_until {
                         *pull = PullNo(1);
@@ -223,7 +246,9 @@ impl IssueMachine {
         workflow.issue.stages.iter().filter(matches).find(|stage| {
             let is_due = match self.run(&stage.name).map(|run| &run.phase) {
                 None => true,
-                Some(Phase::BackingOff { until, .. }) => *until <= now.mono,
+                Some(Phase::BackingOff { until, why, .. }) => {
+                    *why != WaitReason::HandOver && *until <= now.mono
+                }
                 Some(_) => false,
             };
             is_due && self.conflicting_stage(stage).is_none()
@@ -236,9 +261,10 @@ impl IssueMachine {
         !self.present || self.runs.iter().any(blocks)
     }
 
-    /// Returns the running stage beside which this one may not run.
+    /// Returns the stage beside which this one may not run: it is running, or its work is being
+    /// handed over.
     pub fn conflicting_stage(&self, stage: &Stage) -> Option<&StageName> {
-        let mut active = self.runs.iter().filter_map(Run::active);
+        let mut active = self.runs.iter().filter_map(Run::occupant);
         let blocks =
             |start: &&Start| start.stage.name != stage.name && !(stage.parallel || start.stage.parallel);
         active.find(blocks).map(|start| &start.stage.name)

@@ -43,7 +43,15 @@ impl IssueMachine {
             let matching = stage.filter(|stage| stage.when_state == *issue.state);
             let succeeded = run.last_succeeded();
             match &mut run.phase {
-                Phase::Active { .. } => true,
+                Phase::Active { .. } | Phase::HandingOver { .. } => true,
+                // Somebody else has handed it over, or does not want it any more.
+                Phase::Parked {
+                    reason: ParkReason::HandOver,
+                    ..
+                } if matching.is_none() => {
+                    observed.events.push(run.ended_event());
+                    false
+                }
                 Phase::Parked {
                     reason,
                     fingerprint,
@@ -134,7 +142,8 @@ impl IssueMachine {
         runs.retain_mut(|run| match run.phase {
             Phase::Settling { after, ended } if pull >= after => {
                 let stage = workflow.stage(&run.stage);
-                let is_there = |stage: &&Stage| stage.when_state == *issue.state && !run.last_succeeded();
+                let is_handed_over = run.last_succeeded() && run.hand_over.is_none();
+                let is_there = |stage: &&Stage| stage.when_state == *issue.state && !is_handed_over;
                 match stage.filter(is_there) {
                     Some(stage) => {
                         let in_a_row = InARow {

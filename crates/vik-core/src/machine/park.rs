@@ -23,6 +23,8 @@ pub enum ParkReason {
     Config,
     /// A hook or the prompt failed.
     Hook,
+    /// The work is done, but it could not be handed over to the tracker or the remote.
+    HandOver,
     /// Several consecutive attempts failed because of Vik itself.
     Internal,
     /// An attempt crossed its stage's limit.
@@ -46,6 +48,7 @@ impl ParkReason {
             Self::Auth => "auth",
             Self::Config => "config",
             Self::Hook => "hook",
+            Self::HandOver => "hand_over",
             Self::Internal => "internal",
             Self::OverBudget => "over_budget",
             Self::IssueLimit => "issue_limit",
@@ -71,6 +74,9 @@ impl ParkReason {
             Self::Hook => {
                 "a corrected hook or prompt, then `vik retry`, or a change of the issue's title or description"
             }
+            Self::HandOver => {
+                "`vik retry`, which repeats only the hand-over, or `vik retry --agent`, which does the work again"
+            }
             Self::Internal => {
                 "a Vik without this bug (please report it), then `vik retry`, or a change of the issue's title or description"
             }
@@ -85,7 +91,7 @@ impl ParkReason {
 
     /// Returns whether a change of the issue frees the stage.
     pub fn is_freed_by_a_change(self) -> bool {
-        self != Self::IssueLimit
+        !matches!(self, Self::IssueLimit | Self::HandOver)
     }
 }
 

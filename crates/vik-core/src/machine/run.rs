@@ -5,11 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::hand_over::{HandOver, HandOverNext};
 use super::retry::{self, RetryDecision, RetryInput};
 use super::uncounted::{InARow, MOST_INTERNAL_IN_A_ROW};
 use super::{LifetimeUsage, ParkReason, PullNo, RunEvent};
 use crate::approval::{Answer, Request};
-use crate::attempt::{AttemptResult, Resume, Start, StopReason};
+use crate::attempt::{AttemptResult, HandOverFailure, Resume, Start, StopReason};
 use crate::ids::{AgentName, AttemptId, RunId, StageName};
 use crate::issue::{Fingerprint, Issue};
 use crate::limits::{LimitHit, Spend};
@@ -43,6 +44,9 @@ pub struct Run {
     /// The conversation that the next attempt may resume, if it uses the same agent.
     #[serde(default)]
     pub conversation: Option<(AgentName, Resume)>,
+    /// The work of the last attempt, while it is not handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_over: Option<Box<HandOver>>,
     /// The approval of the next start (`approve.before`).
     #[serde(default)]
     pub approved: Option<Approved>,
@@ -95,7 +99,13 @@ pub enum Phase {
         /// When the attempt ended.
         ended: Now,
     },
-    /// The next attempt waits for its back-off.
+    /// A try to hand over the work of the last attempt is running; no agent is.
+    HandingOver {
+        since: Timestamp,
+        /// Whether a person cancelled it: it ends its running command and is parked.
+        is_cancelled: bool,
+    },
+    /// The next attempt, or the next try of the hand-over, waits for its back-off.
     BackingOff {
         since: Timestamp,
         wait: Duration,
@@ -125,7 +135,7 @@ pub struct Answered {
     pub by: String,
 }
 
-/// What the next attempt waits for.
+/// What a run waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitReason {
@@ -134,6 +144,8 @@ pub enum WaitReason {
     Backoff,
     /// The provider's quota window.
     Quota,
+    /// The end of a back-off, after which the work of the last attempt is handed over.
+    HandOver,
 }
 
 impl Run {
@@ -149,6 +161,7 @@ impl Run {
             last_attempt: None,
             last_stopped: None,
             conversation: None,
+            hand_over: None,
             approved: None,
             phase,
         }
@@ -246,7 +259,12 @@ impl Run {
             run: self.id,
             stage: self.stage.clone(),
             succeeded: self.last_succeeded(),
+            not_handed_over: self.not_handed_over(),
         }
+    }
+
+    fn not_handed_over(&self) -> Option<HandOverFailure> {
+        Some(self.hand_over.as_ref()?.failure.clone())
     }
 
     pub(super) fn ended_event(&self) -> RunEvent {
@@ -254,6 +272,7 @@ impl Run {
             run: self.id,
             stage: self.stage.clone(),
             succeeded: self.last_succeeded(),
+            not_handed_over: self.not_handed_over(),
         }
     }
 
@@ -268,6 +287,7 @@ impl Run {
     ) {
         self.changed |= report.changed == Some(true);
         self.conversation = conversation(start, &report).map(|resume| (start.stage.agent.clone(), resume));
+        self.hand_over = HandOver::left_by(start, &report, now).map(Box::new);
         self.last = Some(report);
         self.last_attempt = Some(start.attempt_id);
         self.last_stopped = stopped;
@@ -285,6 +305,14 @@ impl Run {
         policy: &IssuePolicy,
         now: Now,
     ) -> RunEvent {
+        match self.settle_hand_over(ended, stage, now) {
+            Some(HandOverNext::Wait(event)) => return event,
+            Some(HandOverNext::Park) => {
+                let fingerprint = issue.fingerprint_in(&stage.when_state);
+                return self.park(ParkReason::HandOver, fingerprint, None, None, now);
+            }
+            None => {}
+        }
         // Without a result nothing counts against it.
         let next = match (&self.last, self.last_attempt) {
             (Some(report), Some(attempt_id)) => RetryInput {
@@ -359,12 +387,16 @@ impl Run {
                 since: now.wall,
                 wait: Duration::ZERO,
                 until: now.mono,
-                why: WaitReason::Backoff,
+                why: match self.hand_over {
+                    Some(_) => WaitReason::HandOver,
+                    None => WaitReason::Backoff,
+                },
             },
         };
         RunEvent::Unparked {
             run: self.id,
             stage: self.stage.clone(),
+            hands_over: self.hand_over.is_some(),
         }
     }
 
@@ -382,11 +414,16 @@ impl Run {
         let last = self.last.as_ref();
         match reason {
             ParkReason::NoProgress => {
-                let failure = last.and_then(|last| last.after_run_failure.as_deref());
-                let failure = failure.map_or_else(String::new, |failure| {
-                    format!("; the last `after_run` failed: {}", shortened(failure))
-                });
-                format!("{attempts} succeeded, but the issue is still in the same state{failure}")
+                format!("{attempts} succeeded, but the issue is still in the same state")
+            }
+            ParkReason::HandOver => {
+                let hand_over = self.hand_over.as_ref();
+                let tries = count(hand_over.map_or(1, |hand_over| hand_over.tries).into(), "time");
+                let failure = hand_over.map(|hand_over| shortened(&hand_over.failure.to_string()));
+                format!(
+                    "the work is done, its hand-over failed {tries}; {}",
+                    failure.unwrap_or_default()
+                )
             }
             ParkReason::Cancelled => StopReason::Cancelled.to_string(),
             ParkReason::Denied

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{ParkReason, WaitReason};
 use crate::approval::{Answer, Request};
+use crate::attempt::HandOverFailure;
 use crate::ids::{RunId, StageName};
 
 /// An event of a run, for logs, `explain` and the closing summary.
@@ -14,6 +15,25 @@ pub enum RunEvent {
         stage: StageName,
         /// Whether its last attempt succeeded.
         succeeded: bool,
+        /// Why the work of that attempt was not handed over.
+        not_handed_over: Option<HandOverFailure>,
+    },
+    /// The work is done, and its hand-over will be tried again.
+    HandOverFailed {
+        run: RunId,
+        stage: StageName,
+        /// The tries so far.
+        tries: u32,
+        /// The wait between the last try and the next one.
+        wait: Duration,
+        failure: HandOverFailure,
+    },
+    /// A try that followed a failed one has handed the work over.
+    HandedOver {
+        run: RunId,
+        stage: StageName,
+        /// The number of tries.
+        tries: u32,
     },
     /// Another attempt will follow.
     BackingOff {
@@ -58,12 +78,16 @@ pub enum RunEvent {
         stage: StageName,
         /// Whether its last attempt succeeded.
         succeeded: bool,
+        /// Why the work of that attempt was not handed over.
+        not_handed_over: Option<HandOverFailure>,
     },
-    /// A person allowed more attempts, so the run continues.
+    /// A person allowed more attempts or tries, so the run continues.
     Unparked {
         /// The run that was parked.
         run: RunId,
         stage: StageName,
+        /// Whether its finished work is handed over, instead of being done again.
+        hands_over: bool,
     },
 }
 
@@ -72,13 +96,15 @@ impl RunEvent {
     pub fn about(&self) -> (RunId, &StageName) {
         match self {
             Self::Ended { run, stage, .. }
+            | Self::HandOverFailed { run, stage, .. }
+            | Self::HandedOver { run, stage, .. }
             | Self::BackingOff { run, stage, .. }
             | Self::Awaiting { run, stage, .. }
             | Self::Answered { run, stage, .. }
             | Self::Parked { run, stage, .. }
             | Self::Closed { run, stage, .. }
             | Self::Freed { run, stage }
-            | Self::Unparked { run, stage } => (*run, stage),
+            | Self::Unparked { run, stage, .. } => (*run, stage),
         }
     }
 }

@@ -69,6 +69,7 @@ impl IssueMachine {
                 .as_ref()
                 .and_then(|approved| approved.message.clone()),
         };
+        run.hand_over = None;
         run.phase = Phase::Active {
             attempt_id,
             since: now.wall,

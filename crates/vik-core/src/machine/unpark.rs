@@ -8,19 +8,25 @@ use crate::workflow::{IssuePolicy, Workflow};
 
 impl IssueMachine {
     /// Frees the parked stages, or the given one of them. Allows at least this many more attempts;
-    /// `None` for as many as a run of the stage has.
+    /// `None` for as many as a run of the stage has. Finished work is only handed over again, unless
+    /// `agent` asks for another attempt; a hand-over that waits is tried at once.
     pub fn unpark(
         &mut self,
         stage: Option<&StageName>,
         attempts: Option<u32>,
+        agent: bool,
         workflow: &Workflow,
         now: Now,
     ) -> Vec<RunEvent> {
         let policy = &workflow.issue;
         let mut events = Vec::new();
         let is_asked = |run: &&mut Run| stage.is_none_or(|stage| run.stage == *stage);
-        let parked = self.runs.iter_mut().filter(|run| run.park_reason().is_some());
-        for run in parked.filter(is_asked) {
+        let held = self.runs.iter_mut().filter(|run| run.can_be_retried());
+        for run in held.filter(is_asked) {
+            if run.renew_hand_over(agent, now) {
+                events.push(run.release(now));
+                continue;
+            }
             let most = workflow.stage(&run.stage).map(|stage| stage.retry.max_attempts);
             let more = attempts.or(most).unwrap_or(1).max(1);
             let wanted = run.attempts.saturating_add(more);

@@ -4,7 +4,7 @@ use super::{Actor, Command, CommandResult, DecisionSubject, Effect, RetryRequest
 use crate::attempt::StopReason;
 use crate::decision_kind::DecisionKind;
 use crate::ids::IssueId;
-use crate::machine::{Observation, ParkReason, Phase, Run};
+use crate::machine::{Observation, ParkReason, Phase, Run, RunEvent};
 use crate::plural;
 use crate::time::Now;
 
@@ -72,12 +72,13 @@ impl Scheduler {
         for attempt_id in &attempt_ids {
             self.stop(issue, *attempt_id, StopReason::Cancelled, now);
         }
+        let hand_overs = self.cancel_hand_overs(issue);
         let stages = self.workflow.issue.stages.clone();
         let mut events = Vec::new();
         if let Some(machine) = self.machines.get_mut(issue) {
             let runs = machine.runs().iter();
             let mut waiting: Vec<_> = runs
-                .filter(|run| run.active().is_none() && run.park_reason().is_none())
+                .filter(|run| !run.is_busy() && run.park_reason().is_none())
                 .map(|run| run.stage.clone())
                 .collect();
             let is_due = machine.is_present() && !self.workflow.is_terminal(&machine.issue().state);
@@ -94,7 +95,7 @@ impl Scheduler {
                 events.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));
             }
         }
-        let count = attempt_ids.len() + events.len();
+        let count = attempt_ids.len() + hand_overs + events.len();
         let changed = count > 0;
         if !changed {
             return CommandResult::NoEffect("the issue has no running or waiting attempt");
@@ -111,11 +112,12 @@ impl Scheduler {
             issue,
             stage,
             attempts,
+            agent,
         } = request;
         let Some(machine) = self.machines.get_mut(issue) else {
             return CommandResult::UnknownIssue;
         };
-        let events = machine.unpark(stage.as_ref(), *attempts, &self.workflow, now);
+        let events = machine.unpark(stage.as_ref(), *attempts, *agent, &self.workflow, now);
         let count = events.len();
         if count == 0 {
             let is_asked = |run: &&Run| stage.as_ref().is_none_or(|stage| run.stage == *stage);
@@ -130,13 +132,17 @@ impl Scheduler {
             };
             return CommandResult::NoEffect(if machine.runs().iter().filter(is_asked).any(ending) {
                 "it was cancelled and its agent is still being stopped; retry it afterwards"
+            } else if machine.has_hand_over_running() {
+                "its work is being handed over"
             } else if stage.is_some() {
                 "this stage of the issue is not parked"
             } else {
                 "the issue has no parked stage"
             });
         }
+        let hands_over = |event: &RunEvent| matches!(event, RunEvent::Unparked { hands_over: true, .. });
         let detail = match attempts {
+            _ if events.iter().all(hands_over) => format!("another hand-over allowed by {by}"),
             Some(attempts) => format!("{} added by {by}", plural::count((*attempts).into(), "attempt")),
             None => format!("another attempt allowed by {by}"),
         };

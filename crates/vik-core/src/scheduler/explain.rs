@@ -184,7 +184,9 @@ impl Scheduler {
         let held = self.issue_hold(machine);
         if let Some(Hold::NotPulled) = held {
             // A hold that no pull can end is more informative.
-            return backing_off(machine, stage, now)
+            return self
+                .hand_over_hold(machine, stage, now)
+                .or_else(|| backing_off(machine, stage, now))
                 .or_else(|| self.global_hold(now))
                 .or(held);
         }
@@ -231,7 +233,9 @@ impl Scheduler {
                 request: request.clone(),
             });
         }
-        backing_off(machine, stage, now).or_else(|| self.earlier_stage_hold(machine, stage, now))
+        self.hand_over_hold(machine, stage, now)
+            .or_else(|| backing_off(machine, stage, now))
+            .or_else(|| self.earlier_stage_hold(machine, stage, now))
     }
 
     /// Returns the stage that this one waits for without any other hold: an earlier stage of the
@@ -300,7 +304,12 @@ fn backing_off(machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> 
     };
     let held = until > now.mono;
     let until = now.wall_at(until);
-    held.then(|| match why {
+    if !held {
+        return None;
+    }
+    Some(match why {
+        // Its hand-over is the hold.
+        WaitReason::HandOver => return None,
         WaitReason::Backoff => Hold::BackingOff {
             until,
             after: run.last.as_ref().map(|report| report.outcome),

@@ -77,6 +77,17 @@ pub enum Hold {
         #[serde(default)]
         is_requested: bool,
     },
+    /// The work of the last attempt is done, and it is being handed over.
+    HandOver {
+        /// When the next try begins; `None` if one is running.
+        until: Option<Timestamp>,
+        /// The tries so far.
+        tries: u32,
+        /// The number of tries before the stage is parked.
+        max_tries: u32,
+        /// Why the last try failed.
+        failure: String,
+    },
     /// The provider's quota is used up.
     Quota {
         until: Timestamp,
@@ -141,6 +152,7 @@ impl Hold {
             Self::OpenFiles { .. } => "open_files",
             Self::Pressure { .. } => "pressure",
             Self::BackingOff { .. } => "backing_off",
+            Self::HandOver { .. } => "hand_over",
             Self::Quota { .. } => "quota",
             Self::Parked { .. } => "parked",
             Self::Approval { .. } => "approval",
@@ -164,6 +176,7 @@ impl Hold {
             Self::DayLimit { until, .. } | Self::BackingOff { until, .. } | Self::Quota { until } => {
                 Some(*until)
             }
+            Self::HandOver { until, .. } => *until,
             _ => None,
         }
     }

@@ -25,6 +25,7 @@ impl Scheduler {
         if self.spending.running().next().is_some()
             || !self.lookups.is_empty()
             || self.workspaces.is_removing()
+            || self.has_hand_over_running()
         {
             return Quiescence::Running;
         }

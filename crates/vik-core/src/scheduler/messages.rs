@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::Recalled;
 use crate::approval::{self, Request};
-use crate::attempt::{AttemptResult, Start, StopReason};
+use crate::attempt::{AttemptResult, HandOverFailure, Start, StopReason};
 use crate::ids::{AttemptId, IssueId, StageName};
 use crate::issue::Issue;
 use crate::limits::{LimitHit, Spend};
@@ -39,6 +39,13 @@ pub enum Input {
         issue: IssueId,
         attempt_id: AttemptId,
         report: AttemptResult,
+    },
+    /// The response to [`Effect::HandOver`].
+    HandOverEnded {
+        issue: IssueId,
+        /// The attempt that did the work.
+        attempt_id: AttemptId,
+        result: Result<(), HandOverFailure>,
     },
     /// The running total of what an attempt has spent.
     Spent {
@@ -185,6 +192,9 @@ pub struct RetryRequest {
     pub stage: Option<StageName>,
     /// The minimum number of further attempts; `None` for as many as a run of the stage has.
     pub attempts: Option<u32>,
+    /// Whether finished work that could not be handed over is done again, instead of being handed
+    /// over.
+    pub agent: bool,
 }
 
 /// A person's answer to an approval request.
@@ -218,6 +228,9 @@ pub enum Effect {
         attempt_id: AttemptId,
         why: StopReason,
     },
+    /// Carry out the outputs of this attempt that are not done, and then its `after_run`; answered
+    /// by [`Input::HandOverEnded`]. It needs no slot.
+    HandOver(Box<Start>),
     /// Deliver a person's answer to this attempt.
     DeliverAnswer {
         attempt_id: AttemptId,

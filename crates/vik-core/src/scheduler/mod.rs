@@ -10,6 +10,7 @@ mod commands;
 mod dispatch;
 mod expired;
 mod explain;
+mod hand_over;
 mod hold;
 mod idle;
 mod ids;
@@ -31,6 +32,7 @@ use crate::changes::{Changes, EndedAttempt, Stored};
 use crate::decision_kind::DecisionKind;
 use crate::ids::{AttemptId, IssueId, RunId, StageName};
 use crate::machine::{IssueMachine, Observation, PullNo, Run};
+use crate::outcome::Outcome;
 use crate::time::{Mono, Now};
 use crate::workflow::{Edit, Workflow, edits};
 
@@ -262,6 +264,11 @@ impl Scheduler {
                 attempt_id,
                 report,
             } => self.on_attempt_ended(&issue, attempt_id, report, now),
+            Input::HandOverEnded {
+                issue,
+                attempt_id,
+                result,
+            } => self.on_hand_over_ended(&issue, attempt_id, result, now),
             Input::Spent {
                 issue,
                 attempt_id,
@@ -292,6 +299,7 @@ impl Scheduler {
             self.stop_finished_issues(now);
             self.apply_default_answers(now);
             self.request_due_approvals(now);
+            self.start_due_hand_overs(now);
             self.dispatch(now);
             self.set_wake(now);
         }
@@ -351,7 +359,9 @@ impl Scheduler {
             None => report.outcome.to_string(),
         };
         let has_restarted = report.resume_failed;
-        let after_run_failure = report.after_run_failure.clone();
+        // That of a success is repeated, and decided about after the next pull.
+        let failed = report.outcome != Outcome::Succeeded;
+        let after_run_failure = report.hand_over_failure.clone().filter(|_| failed);
         let ended = EndedAttempt {
             attempt_id,
             at: now.wall,
@@ -380,7 +390,7 @@ impl Scheduler {
                 now,
                 DecisionKind::AfterRunFailed,
                 DecisionSubject::start(&start),
-                failure,
+                failure.reason,
             );
         }
         self.record(issue, observed.unwrap_or_default(), now);

@@ -41,6 +41,28 @@ impl Scheduler {
     pub(super) fn record_event(&mut self, issue: &IssueId, event: RunEvent, now: Now) {
         let (run, stage) = event.about();
         let (kind, detail) = match &event {
+            RunEvent::Ended {
+                not_handed_over: Some(failure),
+                ..
+            } => (
+                DecisionKind::RunEnded,
+                format!(
+                    "the issue left the stage's state; the work was not handed over completely: {failure}"
+                ),
+            ),
+            RunEvent::HandOverFailed {
+                tries, wait, failure, ..
+            } => (
+                DecisionKind::HandOverFailed,
+                format!(
+                    "the work is done, its hand-over failed {}; next try in {}: {failure}",
+                    count((*tries).into(), "time"),
+                    crate::duration::Span(*wait)
+                ),
+            ),
+            RunEvent::HandedOver { tries, .. } => {
+                (DecisionKind::HandedOver, format!("handed over by try {tries}"))
+            }
             RunEvent::Ended { succeeded: true, .. } => (
                 DecisionKind::RunEnded,
                 "the issue left the stage's state".to_owned(),
@@ -57,7 +79,9 @@ impl Scheduler {
                 ..
             } => (
                 match why {
-                    crate::machine::WaitReason::Backoff => DecisionKind::BackingOff,
+                    crate::machine::WaitReason::Backoff | crate::machine::WaitReason::HandOver => {
+                        DecisionKind::BackingOff
+                    }
                     crate::machine::WaitReason::Quota => DecisionKind::Quota,
                 },
                 format!(
@@ -84,7 +108,13 @@ impl Scheduler {
                 DecisionKind::Closed,
                 "the issue was closed and is no longer parked".to_owned(),
             ),
-            RunEvent::Unparked { .. } => (DecisionKind::Unparked, "more attempts are allowed now".to_owned()),
+            RunEvent::Unparked { hands_over, .. } => (
+                DecisionKind::Unparked,
+                match hands_over {
+                    true => "the hand-over is tried again".to_owned(),
+                    false => "more attempts are allowed now".to_owned(),
+                },
+            ),
         };
         let about = DecisionSubject {
             issue: Some(issue),

@@ -15,9 +15,9 @@ pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, applied, edits};
 pub use intent::{OnViolation, ScopeConflicts, StageIntent, TrustPolicy, Untrusted};
 pub use model::{
-    AgentProfile, ArgValue, ArgsStyle, Home, Intake, IssuePolicy, LogFormat, Notifier, NotifyAddress,
-    NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price, PromptSource,
-    RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
+    AgentProfile, ArgValue, ArgsStyle, HandOverRetry, Home, Intake, IssuePolicy, LogFormat, Notifier,
+    NotifyAddress, NotifyChannel, NotifyEvent, OnStateChange, OutputFormat, Permission, Pressure, Price,
+    PromptSource, RemoveWorkspace, Retry, Runtime, SandboxBackend, SandboxChoice, SandboxFiles, SandboxKeys,
     SandboxNetwork, SandboxPolicy, SecretSource, Show, Stage, TimeOfDay, Workflow, WorkspaceRoot,
 };
 pub use retention::{KeepTime, Retention};

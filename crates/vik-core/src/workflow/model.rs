@@ -371,6 +371,9 @@ pub struct Stage {
     pub tool_timeout: Span,
     /// The number and timing of retries.
     pub retry: Retry,
+    /// `hand_over`: how a failed hand-over is repeated.
+    #[serde(default)]
+    pub hand_over: HandOverRetry,
     /// `limits` of one attempt.
     pub limit: Limit,
     /// `max_concurrency`: the maximum number of concurrent attempts.
@@ -435,6 +438,30 @@ pub struct Retry {
     /// The wait after the first failure, which doubles with each further one.
     pub initial_backoff: Span,
     pub max_backoff: Span,
+}
+
+/// `issue.stages.S.hand_over`: how outputs and `after_run` are repeated after a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandOverRetry {
+    /// The number of tries before the stage of the issue is parked, with that of the attempt; at
+    /// least 1.
+    pub max_tries: u32,
+    /// No try begins later than this after the first failure.
+    pub max_time: Span,
+    /// The wait after the first failure, which doubles with each further one.
+    pub initial_backoff: Span,
+    pub max_backoff: Span,
+}
+
+impl Default for HandOverRetry {
+    fn default() -> Self {
+        Self {
+            max_tries: 8,
+            max_time: Span::mins(120),
+            initial_backoff: Span::secs(15),
+            max_backoff: Span::mins(30),
+        }
+    }
 }
 
 /// `secrets.S`: the source of a secret.

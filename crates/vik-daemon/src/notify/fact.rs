@@ -55,6 +55,7 @@ fn events_of(reason: ParkReason) -> Vec<NotifyEvent> {
         | ParkReason::Auth
         | ParkReason::Config
         | ParkReason::Hook
+        | ParkReason::HandOver
         | ParkReason::Internal => vec![Parked, Failed, WaitingForPerson],
         ParkReason::OverBudget | ParkReason::IssueLimit => vec![Parked, OverBudget, WaitingForPerson],
     }

@@ -197,6 +197,7 @@ fn finished(progress: &Progress<'_>) -> Option<Finished> {
             run,
             stage,
             succeeded,
+            ..
         } => (
             run,
             stage,

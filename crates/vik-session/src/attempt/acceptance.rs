@@ -5,11 +5,13 @@ use std::path::Path;
 
 use tokio::task::spawn_blocking;
 use vik_base::failpoint;
+use vik_core::attempt::HandOverFailure;
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{self as core, Line, OutputPolicy, Progress, Pursuit, Refusal, Rule};
+use vik_core::outputs::{self as core, Line, OutputPolicy, Progress, Refusal, Rule};
 use vik_store::{AttemptFailure, OutputBook, StoreError};
 use vik_workspace::fs as private;
 
+use super::apply::{NotApplied, OutputRunner};
 use super::opened::AttemptContext;
 use super::outputs::OutputSummary;
 use super::scripts::ScriptRunner;
@@ -56,8 +58,9 @@ impl<'s> Acceptance<'s> {
     }
 
     /// Runs the steps between the agent's end and success: `verify`, a person's approval if one is
-    /// required, and the outputs.
-    pub(super) async fn run(&mut self) -> Result<(), Unaccepted> {
+    /// required, and the outputs. Returns why an output was not carried out: the work is accepted
+    /// nevertheless.
+    pub(super) async fn run(&mut self) -> Result<Option<HandOverFailure>, Unaccepted> {
         // `verify` runs code that the agent wrote.
         self.take_outputs().await?;
         self.scripts.verify(self.workdir).await?;
@@ -67,9 +70,18 @@ impl<'s> Acceptance<'s> {
             .map(|checked| outputs::to_be_approved(&checked.lines, &checked.policy))
             .unwrap_or_default();
         self.accept_result(asked_for).await?;
-        match checked {
-            Some(checked) => Ok(self.apply_outputs(checked).await?),
-            None => Ok(()),
+        let Some(checked) = checked else {
+            return Ok(None);
+        };
+        let mut outputs = OutputRunner {
+            scripts: self.scripts,
+            workdir: self.workdir,
+            summaries: self.summaries,
+        };
+        match outputs.apply(checked).await {
+            Ok(()) => Ok(None),
+            Err(NotApplied::Attempt(failure)) => Err(failure.into()),
+            Err(NotApplied::HandOver(failure)) => Ok(Some(failure)),
         }
     }
 
@@ -102,16 +114,7 @@ impl<'s> Acceptance<'s> {
         let Some(policy) = self.cx().start().stage.outputs.clone() else {
             return Ok(None);
         };
-        let path = self.cx().files.outputs();
-        let text = private::read(&path)
-            .map_err(|source| self.cx().cannot_keep(&StoreError::Read { path, source }))?;
-        let start = self.cx().start();
-        let pursuit = Pursuit {
-            issue: &start.issue.id,
-            stage: &start.stage.name,
-            run: start.run,
-        };
-        let lines = match core::read(&text, &pursuit) {
+        let lines = match self.cx().requested_outputs()? {
             Ok(lines) => lines,
             Err(refusals) => return Err(self.refuse(&refusals)),
         };
@@ -122,8 +125,7 @@ impl<'s> Acceptance<'s> {
         if !secrets.is_empty() {
             return Err(self.refuse(&secrets));
         }
-        let book = OutputBook::open(&self.cx().files.output_book(start.run))
-            .map_err(|error| self.cx().cannot_keep(&error))?;
+        let book = self.cx().open_output_book()?;
         // Failed outputs were not applied and do not count.
         let notes = book.notes().iter().filter(|note| {
             let last = book.last(&note.key);

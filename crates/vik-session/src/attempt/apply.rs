@@ -2,19 +2,24 @@
 //! twice.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
 use vik_base::{failpoint, report};
+use vik_core::attempt::HandOverFailure;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_core::outputs::{self as core, CheckResult, Line, NextStep, OutputRule, Progress, RunResult};
+use vik_core::retry_later::EX_TEMPFAIL;
 use vik_proc::Graces;
 use vik_store::{AttemptFailure, OutputBook, OutputNote};
 use vik_workspace::fs as private;
 
-use super::acceptance::{Acceptance, Checked};
+use super::acceptance::Checked;
 use super::live::LivePhase;
+use super::opened::AttemptContext;
 use super::outputs::{OutputSummary, sample};
+use super::scripts::ScriptRunner;
 use crate::hooks::{self, HookError};
 use crate::host::{ATTEMPT_MARK, env_value};
 
@@ -24,15 +29,80 @@ struct Scripts {
     check: Option<String>,
 }
 
-impl Acceptance<'_> {
-    pub(super) async fn apply_outputs(&mut self, checked: Checked) -> Result<(), AttemptFailure> {
+/// Carries out outputs that passed the checks.
+pub(super) struct OutputRunner<'s> {
+    pub(super) scripts: ScriptRunner<'s>,
+    pub(super) workdir: &'s Path,
+    /// The results of the outputs so far.
+    pub(super) summaries: &'s mut Vec<OutputSummary>,
+}
+
+/// Why the outputs were not all carried out.
+#[derive(Debug)]
+pub(super) enum NotApplied {
+    /// The attempt must end.
+    Attempt(AttemptFailure),
+    /// An output failed. The work of the agent is done.
+    HandOver(HandOverFailure),
+}
+
+impl From<AttemptFailure> for NotApplied {
+    fn from(failure: AttemptFailure) -> Self {
+        Self::Attempt(failure)
+    }
+}
+
+/// Why an output was not carried out.
+struct Reason {
+    text: String,
+    /// The shortest wait for which its command asked.
+    wait: Duration,
+    /// Whether its command exited with the code that asks to be tried again later.
+    is_temporary: bool,
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            wait: Duration::ZERO,
+            is_temporary: false,
+        }
+    }
+}
+
+impl From<&HookError> for Reason {
+    fn from(error: &HookError) -> Self {
+        let (wait, is_temporary) = match *error {
+            HookError::Failed {
+                code, requested_wait, ..
+            } => (requested_wait, code == Some(EX_TEMPFAIL)),
+            // The command was not started.
+            HookError::Write { .. } => (None, true),
+            _ => (None, false),
+        };
+        Self {
+            text: report::chain(error),
+            wait: wait.unwrap_or_default(),
+            is_temporary,
+        }
+    }
+}
+
+impl<'s> OutputRunner<'s> {
+    fn cx(&self) -> &'s AttemptContext<'s> {
+        self.scripts.cx
+    }
+
+    /// Carries out the outputs that were not carried out before, up to the first one that fails.
+    pub(super) async fn apply(&mut self, checked: Checked) -> Result<(), NotApplied> {
         let Checked {
             policy,
             lines,
             mut book,
         } = checked;
         if let Some(cause) = self.cx().attempt.commands.stop_cause() {
-            return Err(cause.failure());
+            return Err(cause.failure().into());
         }
         self.cx()
             .attempt
@@ -54,7 +124,7 @@ impl Acceptance<'_> {
         rule: &OutputRule,
         secrets: &[String],
         line: &Line,
-    ) -> Result<(), AttemptFailure> {
+    ) -> Result<(), NotApplied> {
         let scripts = self.rendered(rule, line)?;
         let last = book.last(&line.key).cloned();
         if let Some(note) = last.as_ref().filter(|note| note.progress == Progress::Applying) {
@@ -65,10 +135,11 @@ impl Acceptance<'_> {
                     "cannot kill the processes of an interrupted output (`{}`)",
                     line.output.kind()
                 );
-                return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason));
+                return Err(AttemptFailure::failed(FailureClass::UnprovenEnd, reason).into());
             }
         }
-        let next = core::next(last.as_ref().map(|note| note.progress), scripts.check.is_some());
+        let has_check = scripts.check.is_some();
+        let next = core::next(last.as_ref().map(|note| note.progress), has_check);
         match (next, &scripts.check) {
             (NextStep::Skip, _) => {
                 let own = self.cx().start().attempt_id;
@@ -79,13 +150,18 @@ impl Acceptance<'_> {
             (NextStep::Check, Some(check)) => {
                 let (check_result, why) = self.run_check(check, secrets, line).await;
                 if let Some(end) = core::after_check(check_result) {
-                    return self.close_output(book, line, end, why);
+                    return self.close_output(book, line, (end, has_check), why);
                 }
             }
             (NextStep::Leave | NextStep::Check, _) => {
                 let why =
                     "Vik was interrupted while its command ran, and no `check` is configured to find out";
-                return self.close_output(book, line, Progress::Unknown, Some(why.to_owned()));
+                return self.close_output(
+                    book,
+                    line,
+                    (Progress::Unknown, has_check),
+                    Some(why.to_owned().into()),
+                );
             }
             (NextStep::Run, _) => {}
         }
@@ -97,9 +173,9 @@ impl Acceptance<'_> {
             Ok(()) => (RunResult::Well, None),
             // The script ended on its own, or was never started.
             Err(error @ (HookError::Failed { code: Some(_), .. } | HookError::Write { .. })) => {
-                (RunResult::Failed, Some(report::chain(&error)))
+                (RunResult::Failed, Some(Reason::from(&error)))
             }
-            Err(error) => (RunResult::CutOff, Some(report::chain(&error))),
+            Err(error) => (RunResult::CutOff, Some(Reason::from(&error))),
         };
         let check_result = match (&scripts.check, ran) {
             (Some(check), RunResult::Well) => {
@@ -110,55 +186,66 @@ impl Acceptance<'_> {
             _ => None,
         };
         let end = core::after_run(ran, check_result);
-        let closed = self.close_output(book, line, end, why);
+        let closed = self.close_output(book, line, (end, has_check), why);
         failpoint::reach("output_applied");
         closed
     }
 
     /// Runs the check of an output. Returns its result and the reason.
-    async fn run_check(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<String>) {
+    async fn run_check(&self, check: &str, secrets: &[String], line: &Line) -> (CheckResult, Option<Reason>) {
         match self.output_script("check", check, secrets, line).await {
             Ok(()) => (CheckResult::Done, None),
             Err(HookError::Failed { code: Some(1), .. }) => (
                 CheckResult::NotDone,
-                Some("its `check` did not find it".to_owned()),
+                Some("its `check` did not find it".to_owned().into()),
             ),
-            Err(error) => (CheckResult::Unclear, Some(report::chain(&error))),
+            Err(error) => (CheckResult::Unclear, Some(Reason::from(&error))),
         }
     }
 
-    /// Records how an output ended, and returns what that means for the attempt.
+    /// Records how an output ended, and returns what that means for the hand-over.
     fn close_output(
         &mut self,
         book: &mut OutputBook,
         line: &Line,
-        end: Progress,
-        why: Option<String>,
-    ) -> Result<(), AttemptFailure> {
+        (end, has_check): (Progress, bool),
+        why: Option<Reason>,
+    ) -> Result<(), NotApplied> {
         let why = why.filter(|_| end != Progress::Applied);
-        self.note_output(book, line, end, why.clone())?;
+        self.note_output(book, line, end, why.as_ref().map(|why| why.text.clone()))?;
         self.summaries
             .extend(book.last(&line.key).map(|note| OutputSummary::of(note, true)));
-        let name = format!("the output on line {} (`{}`)", line.number, line.output.kind());
-        let why = why.unwrap_or_default();
-        let reason = match end {
+        let why = why.unwrap_or_else(|| String::new().into());
+        let (text, is_temporary) = match end {
             Progress::Applied | Progress::Applying => return Ok(()),
             // The script was killed along with everything else.
             _ if self.cx().attempt.commands.is_killed() => {
                 let cause = self.cx().attempt.commands.stop_cause();
-                return Err(cause.map_or_else(
-                    || AttemptFailure::of(Outcome::Cancelled, why),
+                let failure = cause.map_or_else(
+                    || AttemptFailure::of(Outcome::Cancelled, why.text),
                     |cause| cause.failure(),
-                ));
+                );
+                return Err(failure.into());
             }
-            Progress::Failed => format!("{name} failed: {why}"),
-            Progress::Unknown => {
+            Progress::Failed => (why.text, why.is_temporary),
+            Progress::Unknown => (
                 format!(
-                    "{name} may have been applied, and is not retried without a conclusive `check`: {why}"
-                )
-            }
+                    "it may have been carried out, and is not repeated without a conclusive `check`: {}",
+                    why.text
+                ),
+                false,
+            ),
         };
-        Err(AttemptFailure::failed(FailureClass::Hook, reason))
+        Err(NotApplied::HandOver(HandOverFailure {
+            step: format!("outputs.{}", line.output.kind()),
+            reason: format!(
+                "the output on line {} (`{}`): {text}",
+                line.number,
+                line.output.kind()
+            ),
+            wait: why.wait,
+            needs_person: !has_check && !is_temporary,
+        }))
     }
 
     fn note_output(
@@ -180,15 +267,20 @@ impl Acceptance<'_> {
             .map_err(|error| self.cx().cannot_keep(&error))
     }
 
-    fn rendered(&self, rule: &OutputRule, line: &Line) -> Result<Scripts, AttemptFailure> {
+    fn rendered(&self, rule: &OutputRule, line: &Line) -> Result<Scripts, NotApplied> {
         let mut context = self.cx().context(self.workdir);
         context["output"] = output_value(line, &self.body_file());
         let kind = line.output.kind();
         let render = |name: &str, source: &str| {
             vik_template::script(source, &context).map_err(|error| {
-                self.cx().hook_failure(&HookError::Template {
-                    name: format!("outputs.{kind}.{name}"),
-                    source: Box::new(error),
+                let step = format!("outputs.{kind}");
+                let name = format!("{step}.{name}");
+                let source = Box::new(error);
+                NotApplied::HandOver(HandOverFailure {
+                    step,
+                    reason: report::chain(&HookError::Template { name, source }),
+                    wait: Duration::ZERO,
+                    needs_person: false,
                 })
             })
         };

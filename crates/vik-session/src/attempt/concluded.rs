@@ -3,6 +3,7 @@
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vik_base::failpoint;
+use vik_core::attempt::HandOverFailure;
 use vik_core::ended::Ended;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_session_log::Reopened;
@@ -11,6 +12,7 @@ use vik_store::AttemptFailure;
 use super::agent_end::AgentEnd;
 use super::context::stage_context;
 use super::finish::{AttemptEnd, Finish};
+use super::full::failed_by_full_disk;
 use super::judged::masked;
 use super::live::LivePhase;
 use super::opened::{AttemptContext, Opened};
@@ -56,7 +58,9 @@ impl<'a> Concluded<'a> {
         let acquired = std::mem::take(&mut self.acquired);
         if !cx.disk.is_broken() {
             let failure = self.after_run(acquired).await;
-            self.ended.result.after_run_failure = failure.map(|failure| masked(failure.reason));
+            if let Some(failure) = failure {
+                self.ended.result.hand_over_failure = Some(Box::new(cx.after_run_failure(failure)));
+            }
         }
         if let Some(error) = cx.disk.broken() {
             // The next daemon runs `after_run`.
@@ -69,9 +73,10 @@ impl<'a> Concluded<'a> {
     }
 
     /// Returns whether `after_run` is still to run: it follows every end except cancellation, if
-    /// there was a workspace.
+    /// there was a workspace, once all outputs are carried out.
     fn needs_after_run(&self) -> bool {
         self.ended.result.outcome != Outcome::Cancelled
+            && self.ended.result.hand_over_failure.is_none()
             && self.cx.start().stage.after_run.is_some()
             && self.cx.journal().had_workspace()
             && self.cx.script_result(Hook::AfterRun.as_str()).is_none()
@@ -91,7 +96,7 @@ impl<'a> Concluded<'a> {
         Some(failure)
     }
 
-    async fn run_after(&self, source: &str, acquired: Acquired) -> Result<(), AttemptFailure> {
+    pub(super) async fn run_after(&self, source: &str, acquired: Acquired) -> Result<(), AttemptFailure> {
         let cx = self.cx;
         let lock = match acquired.lock {
             Some(lock) => lock,
@@ -115,7 +120,7 @@ impl<'a> Concluded<'a> {
         };
         let context = Value::Object(context);
         scripts
-            .hook(Hook::AfterRun, source, folder.path(), &context)
+            .repeat_hook(Hook::AfterRun, source, folder.path(), &context)
             .await
     }
 
@@ -144,9 +149,23 @@ impl<'a> Concluded<'a> {
 }
 
 impl AttemptContext<'_> {
+    /// Returns the failure of the hand-over for that of its script: `after_run` may run twice.
+    pub(super) fn after_run_failure(&self, failure: AttemptFailure) -> HandOverFailure {
+        let failure = match self.disk.is_full() {
+            true => failed_by_full_disk(failure, None),
+            false => failure,
+        };
+        HandOverFailure {
+            step: Hook::AfterRun.to_string(),
+            reason: masked(failure.reason),
+            wait: failure.requested_wait.unwrap_or_default(),
+            needs_person: false,
+        }
+    }
+
     /// Maps the agent's output again to get its structured result. The log already contains every
     /// event.
-    async fn mapped_result(&self) -> Option<Box<RawValue>> {
+    pub(super) async fn mapped_result(&self) -> Option<Box<RawValue>> {
         let log = vik_session_log::SessionLog::reopen(&self.files.log()).ok()?.log;
         let reader = self.open_reader(Reopened {
             log,

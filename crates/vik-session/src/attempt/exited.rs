@@ -198,6 +198,7 @@ impl<'a> Exited<'a> {
                 by_after_create: false,
                 changed: None,
                 outputs: Vec::new(),
+                hand_over_failure: None,
                 acquired,
             })),
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use vik_core::attempt::HandOverFailure;
 use vik_core::ended::Ended;
 use vik_store::ledger::LedgerError;
 
@@ -12,6 +13,8 @@ pub enum Finish {
     Ended(Box<AttemptEnd>),
     /// The attempt was detached and its agent lives on. The next daemon recovers it.
     Detached,
+    /// A repeated hand-over ended.
+    HandedOver(Result<(), HandOverFailure>),
     /// The disk accepts no more writes. The attempt stays as it is, and the next daemon recovers
     /// it.
     StorageFailed(Arc<LedgerError>),

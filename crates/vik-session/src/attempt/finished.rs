@@ -43,6 +43,7 @@ impl<'a> Finished<'a> {
         let mut verdict = verdict.and(changes);
         failpoint::reach("changes_traced");
         let mut outputs = Vec::new();
+        let mut hand_over_failure = None;
         if verdict.is_success() {
             let resolved = match secrets.take() {
                 Some(secrets) => Ok(secrets),
@@ -57,7 +58,7 @@ impl<'a> Finished<'a> {
                         summaries: &mut outputs,
                     };
                     match acceptance.run().await {
-                        Ok(()) => {}
+                        Ok(failure) => hand_over_failure = failure,
                         Err(Unaccepted::Failed(failure)) => verdict = failure.into(),
                         Err(Unaccepted::Detached) => return Err(Detached),
                     }
@@ -76,6 +77,7 @@ impl<'a> Finished<'a> {
             by_after_create: false,
             changed,
             outputs,
+            hand_over_failure,
             acquired: Acquired::new(secrets, workplace),
         })
     }

@@ -150,6 +150,7 @@ pub(super) fn failed_by_full_disk(failure: AttemptFailure, exit: Option<&ExitRec
         class,
         reason,
         before_run: None,
+        requested_wait: None,
         ..failure
     }
 }
@@ -163,6 +164,7 @@ pub(super) fn failed_by_open_files(failure: AttemptFailure) -> AttemptFailure {
                 class: Some(FailureClass::Internal),
                 reason: format!("too many open files: {}", failure.plain_reason()),
                 before_run: None,
+                requested_wait: None,
                 ..failure
             }
         }

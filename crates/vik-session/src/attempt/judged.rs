@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{Timestamp, Zoned};
-use vik_core::attempt::AttemptResult;
+use vik_core::attempt::{AttemptResult, HandOverFailure};
 use vik_core::ended::Ended;
 use vik_core::outcome::{FailureClass, Outcome};
 use vik_store::ledger::LedgerError;
@@ -31,6 +31,8 @@ pub(super) struct Judged<'a> {
     pub(super) changed: Option<bool>,
     /// The results of the outputs that the agent requested.
     pub(super) outputs: Vec<OutputSummary>,
+    /// Why an output of the accepted result was not carried out.
+    pub(super) hand_over_failure: Option<HandOverFailure>,
     pub(super) acquired: Acquired,
 }
 
@@ -50,6 +52,7 @@ impl<'a> Judged<'a> {
             by_after_create: false,
             changed: None,
             outputs: Vec::new(),
+            hand_over_failure: None,
             acquired,
         }
     }
@@ -151,7 +154,12 @@ impl<'a> Judged<'a> {
             before_run,
             exit_code: exit.and_then(|record| record.code),
             proof: agent.proof.map(str::to_owned),
-            after_run_failure: None,
+            hand_over_failure: self.hand_over_failure.clone().map(|failure| {
+                Box::new(HandOverFailure {
+                    reason: masked(failure.reason),
+                    ..failure
+                })
+            }),
         };
         Ended {
             signal: exit.and_then(|record| record.signal),

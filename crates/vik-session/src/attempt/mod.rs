@@ -9,6 +9,7 @@
 //! match run(attempt).await {
 //!     Finish::Ended(end) => println!("{}", end.ended.result.outcome),
 //!     Finish::Detached => println!("the agent lives on, for the next daemon"),
+//!     Finish::HandedOver(result) => println!("handed over: {}", result.is_ok()),
 //!     Finish::StorageFailed(error) => eprintln!("{error}"),
 //! }
 //! # }
@@ -30,6 +31,7 @@ mod finish;
 mod finished;
 mod follow;
 mod full;
+mod hand_over;
 mod handle;
 pub mod intent;
 mod judged;
@@ -66,5 +68,5 @@ pub use opened::Attempt;
 pub use outputs::sample as sample_output;
 pub use runner::run;
 pub use scripts::PROMPT;
-pub use task::spawn;
+pub use task::{spawn, spawn_hand_over};
 pub use updates::{AttemptUpdate, AttemptUpdates, UpdateSender};

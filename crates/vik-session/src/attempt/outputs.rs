@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use vik_base::report::{self, one_line};
 use vik_core::event::Event;
 use vik_core::outcome::FailureClass;
-use vik_core::outputs::{OutputKind, Progress, Refusal};
-use vik_store::{AttemptFailure, OutputNote, StoreError, output_notes};
+use vik_core::outputs::{self as outputs_core, Line, OutputKind, Progress, Pursuit, Refusal};
+use vik_store::{AttemptFailure, OutputBook, OutputNote, StoreError, output_notes};
+use vik_workspace::fs as private;
 
 use super::opened::AttemptContext;
 use crate::outputs::{self, FILE_NAME};
@@ -107,6 +108,26 @@ impl AttemptContext<'_> {
             .filter(|note| note.session == own)
             .map(|note| OutputSummary::of(&note, true))
             .collect()
+    }
+
+    /// Reads what the agent requested, from Vik's copy of its file. The inner error is what cannot
+    /// be read as a request.
+    pub(super) fn requested_outputs(&self) -> Result<Result<Vec<Line>, Vec<Refusal>>, AttemptFailure> {
+        let path = self.files.outputs();
+        let text =
+            private::read(&path).map_err(|source| self.cannot_keep(&StoreError::Read { path, source }))?;
+        let start = self.start();
+        let pursuit = Pursuit {
+            issue: &start.issue.id,
+            stage: &start.stage.name,
+            run: start.run,
+        };
+        Ok(outputs_core::read(&text, &pursuit))
+    }
+
+    pub(super) fn open_output_book(&self) -> Result<OutputBook, AttemptFailure> {
+        let book = OutputBook::open(&self.files.output_book(self.start().run));
+        book.map_err(|error| self.cannot_keep(&error))
     }
 
     /// Removes the agent's file, whose content is kept elsewhere.

@@ -57,9 +57,20 @@ impl ScriptRunner<'_> {
         workdir: &Path,
         context: &Value,
     ) -> Result<(), AttemptFailure> {
-        if let Some(failure) = self.cx.script_result(hook.as_str()) {
-            return failure.map_or(Ok(()), Err);
+        match self.cx.script_result(hook.as_str()) {
+            Some(failure) => failure.map_or(Ok(()), Err),
+            None => self.repeat_hook(hook, source, workdir, context).await,
         }
+    }
+
+    /// Runs a hook, whether or not it has run.
+    pub(super) async fn repeat_hook(
+        &self,
+        hook: Hook,
+        source: &str,
+        workdir: &Path,
+        context: &Value,
+    ) -> Result<(), AttemptFailure> {
         let script = vik_template::script(source, context).map_err(|error| {
             self.cx.hook_failure(&HookError::Template {
                 name: hook.to_string(),
@@ -217,7 +228,13 @@ impl AttemptContext<'_> {
                 let cause = self.attempt.commands.stop_cause();
                 cause.unwrap_or(StopCause::All).failure()
             }
-            error => AttemptFailure::failed(FailureClass::Hook, report::chain(error)),
+            error => AttemptFailure {
+                requested_wait: match error {
+                    HookError::Failed { requested_wait, .. } => *requested_wait,
+                    _ => None,
+                },
+                ..AttemptFailure::failed(FailureClass::Hook, report::chain(error))
+            },
         }
     }
 

@@ -1,11 +1,14 @@
 //! The task of an attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use vik_core::attempt::HandOverFailure;
 use vik_store::AttemptFailure;
 
 use super::finish::{AttemptEnd, Finish};
+use super::hand_over;
 use super::opened::Attempt;
 use super::runner::run;
 
@@ -34,5 +37,25 @@ pub fn spawn(attempt: Attempt, permits: Arc<Semaphore>) {
             }
         };
         attempt.updates.finish(finish);
+    });
+}
+
+/// Repeats the hand-over of an attempt that succeeded in a task of its own; its last update is its
+/// [`Finish`]. It first waits for one of the `permits`.
+pub fn spawn_hand_over(attempt: Attempt, permits: Arc<Semaphore>) {
+    tokio::spawn(async move {
+        let _permit = tokio::select! {
+            permit = permits.acquire_owned() => permit,
+            () = attempt.commands.detached() => return attempt.updates.finish(Finish::Detached),
+        };
+        let finish = tokio::spawn(hand_over::run(attempt.clone())).await;
+        attempt.updates.finish(finish.unwrap_or_else(|bug| {
+            Finish::HandedOver(Err(HandOverFailure {
+                step: "hand_over".to_owned(),
+                reason: format!("bug in Vik: {bug}"),
+                wait: Duration::ZERO,
+                needs_person: false,
+            }))
+        }));
     });
 }

@@ -19,7 +19,7 @@ use vik_workspace::WorkspaceError;
 use vik_workspace::fs::write_private;
 
 use crate::host::Host;
-use crate::secrets::masked::read_tail;
+use crate::secrets::masked::{read_tail, read_tail_after};
 
 /// The number of bytes at the end of a hook's output that are shown.
 const TAIL_BYTES: u64 = 8 * 1024;
@@ -142,6 +142,8 @@ pub async fn run(
     cancel: impl Future<Output = ()>,
 ) -> Result<(), HookError> {
     let file = log.with_extension("sh");
+    // Earlier runs of the script have printed the beginning of the log.
+    let start = log.metadata().map_or(0, |log| log.len());
     write_private(&file, script.as_bytes()).map_err(|source| HookError::Write {
         path: file.clone(),
         source,
@@ -169,7 +171,7 @@ pub async fn run(
         name: name.clone(),
         source: Box::new(source),
     })?;
-    let tail = || read_tail(log, TAIL_BYTES);
+    let tail = || read_tail_after(log, start, TAIL_BYTES);
     check_run(name, &run, place.timeout, tail)
 }
 

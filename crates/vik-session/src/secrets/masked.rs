@@ -48,10 +48,15 @@ fn lossy(bytes: &[u8], part: Range<usize>) -> String {
 
 /// Returns the end of a file as text, without its secrets; empty if the file cannot be read.
 pub fn read_tail(path: &Path, bytes: u64) -> String {
+    read_tail_after(path, 0, bytes)
+}
+
+/// Returns the end of what follows the first `start` bytes of a file, as [`read_tail`] does.
+pub fn read_tail_after(path: &Path, start: u64, bytes: u64) -> String {
     let read_end = || -> io::Result<String> {
         let mut file = private::open(path)?;
         let size = file.seek(SeekFrom::End(0))?;
-        read(&mut file, size.saturating_sub(bytes)..size)
+        read(&mut file, size.saturating_sub(bytes).max(start.min(size))..size)
     };
     read_end().unwrap_or_default()
 }

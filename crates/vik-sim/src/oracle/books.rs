@@ -45,6 +45,25 @@ pub(super) struct Parked {
     freed: bool,
 }
 
+/// Work that is not handed over.
+#[derive(Clone, Debug)]
+pub(super) struct Unfinished {
+    pub issue: usize,
+    /// The attempt that did the work.
+    pub attempt_id: AttemptId,
+    pub parallel: bool,
+    /// The tries since a person last granted all of them.
+    pub tries: u32,
+    /// The stage of the run.
+    pub stage: StageName,
+    /// Whether the next try waits for its time, as far as the last change of the machine shows.
+    pub waits: bool,
+    /// Whether a try was decided and has not ended.
+    pub is_running: bool,
+    /// Whether a try was carried out and has not ended.
+    pub has_started: bool,
+}
+
 /// Returns whether a removed parked stage may have been freed.
 pub(super) type MayBeFreed<'a> = &'a dyn Fn(&Parked, &StageName) -> bool;
 
@@ -71,6 +90,8 @@ pub(super) struct Books {
     pub lives: Vec<Lived>,
     pub days: BTreeMap<Date, Spend>,
     pub parked: BTreeMap<(usize, StageName), Parked>,
+    /// The runs whose work is not handed over.
+    pub hand_overs: BTreeMap<RunId, Unfinished>,
     pub paused: bool,
     pub paused_issues: BTreeSet<usize>,
     /// The text of issues when their runs were parked, because the disk has only the present one.
@@ -159,6 +180,19 @@ impl Books {
             )?;
             for run in machine.runs() {
                 books.runs.insert(run.id, (run.attempts, run.extra_attempts));
+                if let Some(hand_over) = &run.hand_over {
+                    let unfinished = Unfinished {
+                        issue,
+                        attempt_id: hand_over.start.attempt_id,
+                        parallel: hand_over.start.stage.parallel,
+                        tries: hand_over.tries,
+                        stage: run.stage.clone(),
+                        waits: run.is_handing_over(),
+                        is_running: false,
+                        has_started: false,
+                    };
+                    books.hand_overs.insert(run.id, unfinished);
+                }
                 if let Some(attempt_id) = run.active().map(|start| start.attempt_id) {
                     ensure(
                         disk.claims.contains_key(&attempt_id),
@@ -202,7 +236,9 @@ impl Books {
                 .stage(stage)
                 .is_some_and(|stage| stage.when_state == item.state && parked.state != item.state);
             let closed = policy.is_terminal(item.state) && parked.reason != ParkReason::UnprovenEnd;
-            parked.freed = moved || closed || parked.text != text(item.title, item.description);
+            let edited = parked.text != text(item.title, item.description);
+            // The next pull after the end of an attempt may find its issue elsewhere.
+            parked.freed = moved || closed || (edited && parked.reason != ParkReason::HandOver);
         }
     }
 
@@ -311,6 +347,19 @@ impl Books {
             format!(
                 "internal failures {:?}, on disk {:?}",
                 self.internal, read.internal
+            )
+        })?;
+        let unfinished = |books: &Self| {
+            let unfinished = books.hand_overs.iter();
+            unfinished
+                .map(|(run, unfinished)| (*run, unfinished.attempt_id, unfinished.tries))
+                .collect::<Vec<_>>()
+        };
+        ensure(unfinished(self) == unfinished(read), WHOLE, || {
+            format!(
+                "hand-overs {:?}, on disk {:?}",
+                unfinished(self),
+                unfinished(read)
             )
         })?;
         ensure(self.lives == read.lives, WHOLE, || {

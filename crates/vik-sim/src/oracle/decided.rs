@@ -37,6 +37,9 @@ impl Oracle {
                 || format!("{:?}", changes.ended),
             )?;
         }
+        if let ObservedInput::HandOverEnded { attempt_id, result } = observed {
+            self.try_ended(*attempt_id, result, now);
+        }
         // Commands of a person apply before anything else is decided.
         for effect in effects {
             if let Effect::CommandResult(number, answer) = effect {
@@ -56,6 +59,7 @@ impl Oracle {
         for effect in effects {
             if let Effect::RunEvent(_, event) = effect {
                 self.parks(event)?;
+                self.hand_over_event(event);
             }
             match effect {
                 Effect::Start(start) => {
@@ -69,6 +73,12 @@ impl Oracle {
                         "3: an attempt is recorded before it starts",
                         || format!("no change contains the start of {}", start.attempt_id),
                     )?;
+                }
+                Effect::HandOver(start) => self.hands_over(start, now)?,
+                Effect::RunEvent(issue, RunEvent::HandOverFailed { run, stage, wait, .. }) => {
+                    if let Some((_, mono)) = self.ended.get(&(number(issue), stage.clone())) {
+                        self.due.insert(*run, mono.plus(*wait));
+                    }
                 }
                 Effect::Stop { attempt_id, why } => self.stops(*attempt_id, why)?,
                 Effect::RunEvent(
@@ -88,7 +98,7 @@ impl Oracle {
                             .ended
                             .get(&(number(issue), stage.clone()))
                             .map(|(_, mono)| *mono),
-                        WaitReason::Quota => Some(now.mono),
+                        WaitReason::Quota | WaitReason::HandOver => Some(now.mono),
                     };
                     if let Some(from) = from {
                         self.due.insert(*run, from.plus(*wait));
@@ -171,7 +181,10 @@ impl Oracle {
             ObservedInput::MaxSessions(most) => self.max_sessions = Some(*most),
             ObservedInput::Pressure(busy) => self.busy = *busy,
             ObservedInput::Drain => self.draining = true,
-            ObservedInput::Ended { .. } | ObservedInput::Reloaded | ObservedInput::Other => {}
+            ObservedInput::Ended { .. }
+            | ObservedInput::HandOverEnded { .. }
+            | ObservedInput::Reloaded
+            | ObservedInput::Other => {}
         }
     }
 
@@ -207,6 +220,7 @@ impl Oracle {
             .get(&attempt_id)
             .and_then(|facts| facts.report.as_ref());
         let report = report.unwrap_or(reported).clone();
+        self.leaves_work(run, attempt_id, &report);
         let went_on = matches!(
             report.outcome,
             Outcome::Succeeded | Outcome::TimedOut | Outcome::Stalled
@@ -374,7 +388,11 @@ impl Oracle {
             | RunEvent::Closed { .. } => {
                 self.parked_runs.remove(&run);
             }
-            RunEvent::BackingOff { .. } | RunEvent::Awaiting { .. } | RunEvent::Answered { .. } => {
+            RunEvent::BackingOff { .. }
+            | RunEvent::HandOverFailed { .. }
+            | RunEvent::HandedOver { .. }
+            | RunEvent::Awaiting { .. }
+            | RunEvent::Answered { .. } => {
                 ensure(
                     !self.parked_runs.contains(&run),
                     "parked stages stay parked",
@@ -415,11 +433,26 @@ impl Oracle {
         let freed = |(of, stage): &(usize, StageName)| {
             *of == issue && request.stage.as_ref().is_none_or(|only| only == stage)
         };
-        for ((_, stage), parked) in self.books.parked.iter().filter(|(key, _)| freed(key)) {
+        let parked = self.books.parked.iter().filter(|(key, _)| freed(key));
+        let parked: Vec<_> = parked
+            .map(|((_, stage), parked)| (stage.clone(), parked.run))
+            .collect();
+        let is_parked = |run: &RunId| parked.iter().any(|(_, parked)| parked == run);
+        let waiting = self.books.hand_overs.iter().filter(|(run, waiting)| {
+            waiting.waits && !is_parked(run) && freed(&(waiting.issue, waiting.stage.clone()))
+        });
+        let waiting: Vec<_> = waiting
+            .map(|(run, waiting)| (waiting.stage.clone(), *run))
+            .collect();
+        for (stage, run) in parked.iter().chain(&waiting) {
             any = true;
+            // Handing over again needs no attempt.
+            if !request.agent && self.books.hand_overs.contains_key(run) {
+                continue;
+            }
             let most = policy.stage(stage).map(|stage| stage.retry.max_attempts);
             let more = request.attempts.or(most).unwrap_or(1).max(1);
-            let (counted, extra) = self.books.runs.entry(parked.run).or_default();
+            let (counted, extra) = self.books.runs.entry(*run).or_default();
             *extra = (*extra).max((*counted + more).saturating_sub(most.unwrap_or(1)));
             life.extra = life
                 .extra
@@ -458,6 +491,11 @@ impl Oracle {
                 .above(books.forgiven)
                 .reached(LimitScope::Issue, books.spend)
                 .is_none();
+        for run in machine.runs() {
+            if let Some(unfinished) = self.books.hand_overs.get_mut(&run.id) {
+                unfinished.waits = run.is_handing_over() && !run.has_hand_over_running();
+            }
+        }
         let state = self.known[issue].item.as_ref().map(|item| item.state);
         let (last_of_run, facts, policy) = (&self.last_of_run, &self.facts, &self.policy);
         let left = |run: &RunId, stage: &StageName| {
@@ -481,6 +519,11 @@ impl Oracle {
     }
 
     fn stops(&mut self, attempt_id: AttemptId, why: &StopReason) -> Held {
+        let hands_over = self.books.hand_overs.values();
+        let mut hands_over = hands_over.filter(|one| one.attempt_id == attempt_id && one.is_running);
+        if hands_over.next().is_some() && *why == StopReason::Cancelled {
+            return Ok(());
+        }
         let Some(active) = self.books.active.get_mut(&attempt_id) else {
             return Err(Broken::new(
                 "an ended attempt is not stopped",

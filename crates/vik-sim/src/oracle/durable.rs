@@ -24,6 +24,13 @@ impl Oracle {
                     format!("the start of {}", start.attempt_id)
                 })
             }
+            Effect::HandOver(start) => {
+                let machine = disk.machines.get(&start.issue.id);
+                let run = machine.and_then(|machine| machine.run(&start.stage.name));
+                let has = run.is_some_and(|run| run.has_hand_over_running());
+                ensure(has, DURABLE, || format!("the hand-over of {}", start.attempt_id))?;
+                self.starts_try(start)
+            }
             Effect::Stop { attempt_id, .. } => {
                 let facts = self.facts.get(attempt_id);
                 if facts.is_some_and(|facts| facts.report.is_none()) {

@@ -103,7 +103,8 @@ impl Oracle {
                 )
             },
         )?;
-        let active = self.books.active.values().any(|active| active.issue == issue);
+        let active =
+            self.books.active.values().any(|active| active.issue == issue) || self.is_handing_over(issue);
         ensure(
             !active,
             "1: no workspace is removed while an attempt uses it",

@@ -5,6 +5,7 @@ mod books;
 mod decided;
 mod durable;
 mod explained;
+mod hand_over;
 mod live;
 mod owned;
 mod start;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use vik_core::attempt::{AttemptResult, Start};
+use vik_core::attempt::{AttemptResult, HandOverFailure, Start};
 use vik_core::ids::{AttemptId, IssueId, RunId, StageName};
 use vik_core::limits::Spend;
 use vik_core::scheduler::{Command, Input};
@@ -74,6 +75,10 @@ pub(crate) enum ObservedInput {
         attempt_id: AttemptId,
         spend: Spend,
     },
+    HandOverEnded {
+        attempt_id: AttemptId,
+        result: Result<(), HandOverFailure>,
+    },
     Command(u64, Command),
     Reloaded,
     MaxSessions(u32),
@@ -96,6 +101,12 @@ impl ObservedInput {
             } => Self::Spent {
                 attempt_id: *attempt_id,
                 spend: *spend,
+            },
+            Input::HandOverEnded {
+                attempt_id, result, ..
+            } => Self::HandOverEnded {
+                attempt_id: *attempt_id,
+                result: result.clone(),
             },
             Input::Command(number, ask, _) => Self::Command(*number, ask.clone()),
             Input::Reloaded(_) => Self::Reloaded,

@@ -19,6 +19,7 @@ impl Oracle {
         self.nothing_holds(issue, start)?;
         self.is_seen(issue, start)?;
         self.is_free(issue, start)?;
+        self.is_not_done(start)?;
         self.keeps_its_scope(issue, start)?;
         self.has_attempts_left(issue, start, now)?;
         self.is_approved(issue, start)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
+use vik_core::attempt::{AttemptResult, BeforeRunFailure, HandOverFailure, Start, StopReason};
 use vik_core::ids::{AttemptId, IssueId};
 use vik_core::limits::Spend;
 use vik_core::outcome::{FailureClass, Outcome};
@@ -186,6 +186,16 @@ impl World {
             Step::AfterStarted => {
                 task.in_hook = false;
                 self.hook_ends(attempt_id, 1);
+                let failure = self.rng.percent(30).then(|| self.hand_over_failure());
+                if let Some(report) = self
+                    .host
+                    .files
+                    .get_mut(&attempt_id)
+                    .and_then(|files| files.report.as_mut())
+                {
+                    report.hand_over_failure = failure.map(Box::new);
+                    self.oracle.knows_end(attempt_id, report);
+                }
                 self.at(attempt_id, Step::Over, "after_run ends")
             }
             Step::Over => Did::Over(Box::new(
@@ -195,6 +205,52 @@ impl World {
                     .unwrap_or_else(|| AttemptResult::new(Outcome::Lost)),
             )),
         })
+    }
+
+    fn hand_over_failure(&mut self) -> HandOverFailure {
+        HandOverFailure {
+            step: "after_run".to_owned(),
+            reason: "no".to_owned(),
+            wait: Duration::from_secs(self.rng.pick(&[0, 0, 2_000])),
+            needs_person: self.rng.percent(20),
+        }
+    }
+
+    /// Ends a random try to hand work over, which may move the issue.
+    pub(super) fn hand_over_ends(&mut self) -> Result<bool, Broken> {
+        let Some(daemon) = self
+            .daemon
+            .as_mut()
+            .filter(|daemon| !daemon.hand_overs.is_empty())
+        else {
+            return Ok(false);
+        };
+        let start = daemon
+            .hand_overs
+            .swap_remove(self.rng.below(daemon.hand_overs.len()));
+        let result = match self.rng.percent(60) {
+            true => Ok(()),
+            false => Err(self.hand_over_failure()),
+        };
+        let issue = number(&start.issue.id);
+        if self.rng.percent(self.plan.temper.moves) {
+            let state = self.rng.pick(&crate::policy::STATES);
+            self.tracker.set_state(issue, state);
+            self.trace.note(Event::Edited {
+                issue,
+                detail: "moved by its hand-over",
+            });
+        }
+        self.trace.note(Event::HandedOver {
+            attempt_id: start.attempt_id,
+            done: result.is_ok(),
+        });
+        self.send(Input::HandOverEnded {
+            issue: start.issue.id,
+            attempt_id: start.attempt_id,
+            result,
+        })?;
+        Ok(true)
     }
 
     fn at(&mut self, attempt_id: AttemptId, step: Step, name: &'static str) -> Did {

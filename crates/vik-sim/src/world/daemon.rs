@@ -33,6 +33,8 @@ pub(crate) struct Daemon {
     pub(super) pulled: Option<String>,
     /// Issues with a pending lookup.
     pub(super) lookups: Vec<IssueId>,
+    /// The attempts whose work is being handed over.
+    pub(super) hand_overs: Vec<Start>,
     /// The removals that are pending.
     pub(super) removals: Vec<PendingRemoval>,
     pub(super) asked: u64,
@@ -111,6 +113,7 @@ impl World {
             pull: None,
             pulled: None,
             lookups: Vec::new(),
+            hand_overs: Vec::new(),
             removals: Vec::new(),
             asked: 0,
         };
@@ -301,6 +304,14 @@ impl World {
                 daemon.removals.push(PendingRemoval::Expired(expired));
                 "remove old data"
             }
+            Effect::HandOver(start) => {
+                if self.fault == Some(Fault::HandOverDoubles) {
+                    let again = Effect::HandOver(start.clone());
+                    self.oracle.acts(&again, &self.disk)?;
+                }
+                daemon.hand_overs.push(*start);
+                "hand over"
+            }
             Effect::Warn { .. } => "warn",
             Effect::DeliverAnswer { .. } => "deliver answer",
             Effect::CommandResult(..) => "answer",
@@ -369,6 +380,10 @@ fn note(trace: &mut crate::trace::Trace, effect: &Effect) {
             reason: reason.as_str(),
         },
         Effect::RunEvent(issue, RunEvent::BackingOff { wait, .. }) => Event::BacksOff {
+            issue: number(issue),
+            ms: wait.as_millis() as u64,
+        },
+        Effect::RunEvent(issue, RunEvent::HandOverFailed { wait, .. }) => Event::BacksOff {
             issue: number(issue),
             ms: wait.as_millis() as u64,
         },

@@ -63,6 +63,7 @@ const ACTIONS: &[(u32, Action)] = &[
     (16, World::commit),
     (24, World::act),
     (26, World::attempt_steps),
+    (8, World::hand_over_ends),
     (20, World::agent_works),
     (8, World::report_spend),
     (6, World::start_pull),
@@ -83,7 +84,7 @@ const ACTIONS: &[(u32, Action)] = &[
 ];
 
 /// The number of leading [`ACTIONS`] that every seed needs.
-const NEEDED: usize = 11;
+const NEEDED: usize = 12;
 
 /// The index of the last of [`ACTIONS`].
 const DEATHS: usize = ACTIONS.len() - 1;

@@ -279,6 +279,7 @@ impl World {
                     issue: id,
                     stage: None,
                     attempts: more,
+                    agent: self.rng.percent(30),
                 };
                 (Command::Retry(request), "retry")
             }
@@ -349,6 +350,7 @@ impl World {
             daemon.scheduler().is_draining()
                 && daemon.is_settled()
                 && daemon.tasks.is_empty()
+                && daemon.hand_overs.is_empty()
                 && daemon.lookups.is_empty()
                 && daemon.removals.is_empty()
         })

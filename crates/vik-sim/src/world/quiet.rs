@@ -112,7 +112,7 @@ impl World {
             let item = self.tracker.item(issue).cloned();
             return self.finish_lookup(id, issue, Some(item), "truth");
         }
-        if self.removal_is_answered()? || self.agent_works()? {
+        if self.removal_is_answered()? || self.agent_works()? || self.hand_over_ends()? {
             return Ok(true);
         }
         let tasks: Vec<_> = self
@@ -133,7 +133,8 @@ impl World {
         let Some(daemon) = &self.daemon else {
             return Ok(());
         };
-        let left = daemon.tasks.len() + self.host.trees.len() + self.disk.claims.len();
+        let left =
+            daemon.hand_overs.len() + daemon.tasks.len() + self.host.trees.len() + self.disk.claims.len();
         if left > 0 {
             return Err(Broken::new(
                 "a quiet world becomes idle",

@@ -13,6 +13,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002-internal.sql"),
     include_str!("migrations/0003-retention.sql"),
     include_str!("migrations/0004-in-use.sql"),
+    include_str!("migrations/0005-hand-over.sql"),
 ];
 
 /// The application id that marks the file as a ledger of Vik: "VikL".

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use vik_core::changes::{Changes, Decision, EndedAttempt, RunOver, StartedAttempt};
-use vik_core::machine::{IssueMachine, Phase};
+use vik_core::machine::{IssueMachine, Phase, WaitReason};
 
 use super::sql::{count, json, time};
 
@@ -137,6 +137,11 @@ fn phase_name(phase: &Phase) -> &'static str {
         Phase::Active { .. } => "active",
         Phase::Settling { .. } => "settling",
         Phase::Awaiting { .. } => "awaiting_approval",
+        Phase::HandingOver { .. }
+        | Phase::BackingOff {
+            why: WaitReason::HandOver,
+            ..
+        } => "handing_over",
         Phase::BackingOff { .. } => "backing_off",
         Phase::Parked { .. } => "parked",
     }

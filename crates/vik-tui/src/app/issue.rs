@@ -59,6 +59,7 @@ fn lines(known: &Explained, now: Timestamp, columns: usize) -> Vec<Vec<CellText>
         let (state, tone) = match run.state {
             RunState::Running => ("running", Tone::Good),
             RunState::Waiting => ("waiting", Tone::Plain),
+            RunState::HandingOver => ("handing over", Tone::Warn),
             RunState::Parked => ("parked", Tone::Warn),
             RunState::Ended => ("over", Tone::Faint),
         };
@@ -260,6 +261,9 @@ fn attempt_lines(attempt: &AttemptView, now: Timestamp, out: &mut IssueLines) {
     out.lines.push(line);
     if let Some(reason) = &attempt.reason {
         out.text(reason, Tone::Plain, 7, 4);
+    }
+    if let Some(failure) = &attempt.hand_over_failure {
+        out.text(&format!("not handed over: {failure}"), Tone::Warn, 7, 4);
     }
 }
 

@@ -281,6 +281,18 @@ fn number_bounds_are_checked() {
         13,
         28,
     );
+    one(
+        &[("agent:", "hand_over: {max_tries: 0}\n      agent:")],
+        "out_of_range",
+        13,
+        30,
+    );
+    one(
+        &[("agent:", "hand_over: {initial_backoff: 1h}\n      agent:")],
+        "out_of_range",
+        13,
+        36,
+    );
     for price in ["-1", ".inf", ".nan", "-.inf"] {
         one(
             &[("model:", &format!("price: {{input: {price}}}\n    model:"))],

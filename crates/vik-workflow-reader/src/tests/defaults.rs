@@ -59,6 +59,7 @@ fn defaults_are_those_of_the_contract() {
         stage.stall_timeout => Span::mins(10);
         stage.tool_timeout => Span::mins(30);
         stage.retry => Retry { max_attempts: 3, initial_backoff: Span::secs(10), max_backoff: Span::mins(5) };
+        stage.hand_over => HandOverRetry::default();
         stage.limit => Limit { tokens: None, usd: None };
         stage.max_concurrency => None;
         stage.parallel => false;

@@ -37,6 +37,7 @@ async fn retry(
             issue,
             stage: body.stage,
             attempts: body.attempts,
+            agent: body.agent,
         }),
     )
     .await

@@ -5,6 +5,7 @@ mod blockers;
 mod closing;
 mod eviction;
 mod expired;
+mod hand_over;
 mod limits;
 mod lookups;
 mod order;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use vik_core::attempt::{AttemptResult, BeforeRunFailure, Start, StopReason};
 use vik_core::changes::Decision;
 use vik_core::decision_kind::DecisionKind;
-use vik_core::ids::{IssueId, StageName};
+use vik_core::ids::{AttemptId, IssueId, StageName};
 use vik_core::limits::Spend;
 use vik_core::machine::{ParkReason, Phase};
 use vik_core::money::MicroUsd;
@@ -261,6 +262,7 @@ impl Scenario {
             issue: id(0),
             stage: stage.map(StageName::new),
             attempts,
+            agent: false,
         }))
     }
 

@@ -29,6 +29,7 @@ const RELEASED: &[&str] = &[
     include_str!("fixtures/ledger-2.sql"),
     include_str!("fixtures/ledger-3.sql"),
     include_str!("fixtures/ledger-4.sql"),
+    include_str!("fixtures/ledger-5.sql"),
 ];
 
 #[test]
@@ -72,6 +73,11 @@ fn released_ledgers_load_with_the_schema_of_a_new_one() {
         let counted = counted.internal_in_a_row().get("plan").copied();
         assert_eq!(counted.unwrap_or(0), internal);
         assert_eq!(parked.runs()[0].park_reason(), Some(reason));
+        let hand_over = parked.runs()[0].hand_over.as_ref();
+        assert_eq!(
+            hand_over.map(|hand_over| hand_over.tries),
+            (version > 4).then_some(3)
+        );
         if version > 1 {
             // What later schemas keep as sums follows from the attempts of earlier ones.
             let estimated = Spend {

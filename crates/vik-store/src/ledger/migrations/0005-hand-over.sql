@@ -1,0 +1,3 @@
+-- From here on, runs have the phase `handing_over`, the wait for `hand_over` and the work that is not handed over, stages the
+-- section `hand_over`, and parked stages the reason `hand_over`. A Vik of schema 4 would not read the first three, so it must
+-- refuse the ledger.
