@@ -130,6 +130,60 @@ fn state_change_cancels_a_stage_that_is_set_to_cancel() {
     daemon.stop().expect(0);
 }
 
+/// A world whose stage takes the states `todo` and `doing` with the label `agent`, and whose pull
+/// prints a file.
+fn labelled(state: &str, labels: &str) -> World {
+    let world = hanging()
+        .work("on_state_change", json!("cancel"))
+        .work("when", json!({"state": ["todo", "doing"], "labels": ["Agent"]}))
+        .set("/issues/pull/command", json!("cat pulled.json"));
+    pulls(&world, state, labels);
+    world
+}
+
+fn pulls(world: &World, state: &str, labels: &str) {
+    let issue = format!(r#"[{{"id": "1", "title": "t", "state": "{state}", "labels": [{labels}]}}]"#);
+    world.env.write("work/new.json", &issue);
+    std::fs::rename(
+        world.env.path("work/new.json"),
+        world.env.path("work/pulled.json"),
+    )
+    .unwrap();
+}
+
+#[test]
+fn issue_without_a_label_of_the_stage_is_held() {
+    let world = labelled("todo", r#""other""#);
+    let daemon = world.daemon();
+    let done = world.vik(&["explain", "1", "--json"]).expect(0);
+    let explained: Value = serde_json::from_str(&done.out).unwrap();
+    let hold = &explained["now"]["stages"][0]["hold"];
+    assert_eq!(hold["reason"], "missing_labels");
+    assert!(hold["detail"].as_str().unwrap().contains("`Agent`"));
+    assert!(world.sessions("1").is_empty());
+    daemon.stop().expect(0);
+}
+
+#[test]
+fn removed_label_stops_the_agent_and_another_state_of_the_stage_does_not() {
+    let world = labelled("todo", r#""agent""#);
+    let daemon = world.daemon();
+    up(&world);
+    pulls(&world, "doing", r#""x", "AGENT""#);
+    world.vik(&["refresh"]).expect(0);
+    eventually("the state is seen", || {
+        world
+            .vik(&["explain", "1", "--json"])
+            .out
+            .contains(r#""issue_state": "doing""#)
+    });
+    assert_eq!(sessions(&world), 1);
+    pulls(&world, "doing", r#""x""#);
+    eventually("it ended", || sessions(&world) == 0);
+    world.session("1").expect("cancelled", None);
+    daemon.stop().expect(0);
+}
+
 #[test]
 fn issue_missing_in_a_pull_is_ended_only_if_show_confirms_it() {
     let mut world = hanging();

@@ -122,8 +122,11 @@ pub struct WorkflowView {
 pub struct StageDef {
     /// Its name.
     pub stage: StageName,
-    /// The state of the issues it takes.
+    /// The state of the issues it takes; several are separated by `, `.
     pub when_state: String,
+    /// The labels that these issues must have.
+    #[serde(default)]
+    pub when_labels: Vec<String>,
     /// The agent profile.
     pub agent: AgentName,
 }

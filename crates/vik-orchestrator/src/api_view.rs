@@ -91,6 +91,7 @@ fn is_temporary(hold: &Hold) -> bool {
             | Hold::Parked { .. }
             | Hold::Filtered
             | Hold::NoStage
+            | Hold::MissingLabels { .. }
             | Hold::Terminal
             | Hold::NotPresent
             | Hold::Missing
@@ -114,6 +115,7 @@ pub fn hold(hold: &Hold) -> HoldView {
         Hold::Cycle { .. } => Some("changing the blockers of one of them".to_owned()),
         Hold::Parked { freed_by, .. } => Some(freed_by.clone()),
         Hold::Approval { request } => Some(request.freed_by()),
+        Hold::MissingLabels { labels } => Some(format!("adding {} to the issue", named(labels))),
         Hold::BadIntent { .. } => Some("a change of `owned_scope` of the issue or the stage".to_owned()),
         Hold::Untrusted { .. } => {
             Some("an author or label that `trust` names, or a change of `trust`".to_owned())
@@ -230,12 +232,25 @@ fn detail(hold: &Hold) -> String {
         Hold::OtherStage { stage } => format!("the stage `{stage}` of the issue runs first"),
         Hold::Filtered => "excluded by `--issue` or `--stage` of this daemon".to_owned(),
         Hold::NoStage => "no stage handles this state".to_owned(),
+        Hold::MissingLabels { labels } => {
+            format!("the stage takes only issues with the labels {}", named(labels))
+        }
         Hold::Terminal => "the issue is in a terminal state".to_owned(),
         Hold::NotPulled => "no pull has returned the issue since the daemon started".to_owned(),
         Hold::NotPresent => "the last pull did not return the issue".to_owned(),
         Hold::Missing => "the tracker no longer has the issue, according to `issues.show`".to_owned(),
         Hold::Removing => "its workspace is being removed".to_owned(),
     }
+}
+
+/// Returns labels as a list for people.
+fn named(labels: &[String]) -> String {
+    let labels: Vec<_> = labels
+        .iter()
+        .take(NAMED)
+        .map(|label| format!("`{}`", one_line(label, 60)))
+        .collect();
+    labels.join(", ")
 }
 
 /// Lists issue ids; of a long list, the first ones and a count.

@@ -391,7 +391,7 @@ impl PullLoop {
             .filter(|issue| is_named(&issue.id))
             .map(|issue| {
                 let mut stages = workflow.issue.stages.iter();
-                let stage = stages.find(|stage| stage.when_state == *issue.wanted);
+                let stage = stages.find(|stage| stage.when.has_state(&issue.wanted));
                 format!(
                     "issue {} is in the state `{}`, which no stage takes: did you mean `{}` (stage `{}`)? States are compared exactly",
                     one_line(issue.id.as_str(), 60),
@@ -412,7 +412,10 @@ impl PullLoop {
         let stages = &workflow.issue.stages;
         for named in &mut self.named {
             named.is_found |= issues.iter().any(|issue| {
-                issue.id == named.id && stages.iter().any(|stage| stage.when_state == *issue.state)
+                issue.id == named.id
+                    && stages
+                        .iter()
+                        .any(|stage| stage.when.takes(&issue.state, || issue.labels()))
             });
         }
     }

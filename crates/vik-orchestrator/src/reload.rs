@@ -145,7 +145,8 @@ fn stages(workflow: &Workflow) -> Vec<StageDef> {
     stages
         .map(|stage| StageDef {
             stage: stage.name.clone(),
-            when_state: stage.when_state.clone(),
+            when_state: stage.when.states.join(", "),
+            when_labels: stage.when.labels.clone(),
             agent: stage.agent.clone(),
         })
         .collect()

@@ -169,7 +169,14 @@ fn stages(workflow: &mut Workflow, rng: &mut Rng) {
         list.remove(rng.below(list.len()));
     }
     if rng.percent(20) {
-        list[0].when_state = rng.pick(&["todo", "review", "later"]).to_owned();
+        let states: &[&str] = rng.pick(&[
+            &["todo"][..],
+            &["review"],
+            &["later"],
+            &["later", "review"],
+            &["todo", "later"],
+        ]);
+        list[0].when.states = states.iter().map(|&state| state.to_owned()).collect();
     }
     workflow.issue.stages = list;
 }

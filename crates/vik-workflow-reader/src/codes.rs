@@ -46,6 +46,10 @@ pub const CODES: &[(&str, &str)] = &[
     ),
     ("dashed_arg", "A flag in `args` is written with dashes."),
     ("duplicate_key", "A map contains the same key twice."),
+    (
+        "duplicate_state",
+        "A state is listed twice, or belongs to a stage with several states and to another stage.",
+    ),
     ("empty", "The file contains no workflow."),
     ("empty_value", "A required value is empty."),
     ("missing_key", "A required key is missing."),

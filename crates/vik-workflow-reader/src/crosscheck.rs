@@ -25,8 +25,9 @@ fn agent_of<'f>(agents: &Agents<'f>, stage: &file::Stage) -> Option<&'f file::Ag
     agents.get(stage.agent.as_ref()?.0.as_str()).copied()
 }
 
-fn state_of(stage: &file::Stage) -> Option<&str> {
-    stage.when.state.as_ref().map(|state| state.0.as_str())
+fn states_of(stage: &file::Stage) -> impl Iterator<Item = &str> {
+    let states = stage.when.state.iter().flat_map(|states| &states.0);
+    states.map(String::as_str)
 }
 
 impl Check<'_> {
@@ -34,6 +35,7 @@ impl Check<'_> {
         let agents: Agents<'_> = agents(file).map(|(name, agent)| (name.as_str(), agent)).collect();
         self.references(file);
         self.terminal_stages(file);
+        self.shared_states(file);
         self.prices(file);
         self.resumable(file, &agents);
         self.parallel_writers(file, &agents);
@@ -119,19 +121,16 @@ impl Check<'_> {
         let states = file.issue.terminal_states.0.iter().enumerate();
         let terminal: HashMap<&str, usize> = states.map(|(index, state)| (state.as_str(), index)).collect();
         for (name, stage) in stages(file) {
-            let Some(state) = state_of(stage) else { continue };
-            let Some(index) = terminal.get(state) else {
+            let Some((state, index)) = states_of(stage).find_map(|state| Some((state, terminal.get(state)?)))
+            else {
                 continue;
             };
             let mut diagnostic = Diagnostic::error(
                 "terminal_stage",
                 format!("issue.stages.{name}.when.state"),
-                format!(
-                    "{} is a terminal state, so this stage can never run",
-                    quoted(state)
-                ),
+                format!("{} is a terminal state, in which no stage runs", quoted(state)),
             )
-            .hint("remove the state from `issue.terminal_states`, or remove the stage");
+            .hint("remove the state from `issue.terminal_states`, or from the stage");
             if let Some((line, column)) = self.places.position(&format!("issue.terminal_states.{index}")) {
                 diagnostic = diagnostic.related(Spot {
                     line,
@@ -140,6 +139,31 @@ impl Check<'_> {
                 });
             }
             self.report(diagnostic);
+        }
+    }
+
+    /// Checks that no stage with several states shares one with another stage: a move between these
+    /// states would be one stay for the one stage and several for the other.
+    fn shared_states(&mut self, file: &file::File) {
+        let mut earlier: HashMap<&str, (&str, bool)> = HashMap::new();
+        for (name, stage) in stages(file) {
+            let has_several = states_of(stage).count() > 1;
+            let shared = states_of(stage).find_map(|state| {
+                let (first, is_shared) = earlier.get(state)?;
+                (has_several || *is_shared).then_some((state, *first))
+            });
+            if let Some((state, first)) = shared {
+                let message = format!(
+                    "the stages {} and {} share the state {}",
+                    quoted(first),
+                    quoted(name),
+                    quoted(state)
+                );
+                let hint = "all states of a stage are one stay of an issue: list each of them in one stage";
+                let at = format!("issue.stages.{name}.when.state");
+                self.report(Diagnostic::error("duplicate_state", at, message).hint(hint));
+            }
+            earlier.extend(states_of(stage).map(|state| (state, (name.as_str(), has_several))));
         }
     }
 
@@ -212,8 +236,8 @@ impl Check<'_> {
         };
         let mut earlier: HashMap<&str, &str> = HashMap::new();
         for (name, stage) in stages(file).filter(|(_, stage)| stage.parallel && writes(stage)) {
-            let Some(state) = state_of(stage) else { continue };
-            if let Some(first) = earlier.get(state) {
+            let first = states_of(stage).find_map(|state| earlier.get(state));
+            if let Some(first) = first {
                 self.report_at_key(
                     Diagnostic::warning(
                         "parallel_writers",
@@ -227,7 +251,7 @@ impl Check<'_> {
                     .hint("use an agent with `permission: read-only` in one of them, or remove `parallel`"),
                 );
             }
-            earlier.insert(state, name);
+            earlier.extend(states_of(stage).map(|state| (state, name.as_str())));
         }
     }
 }

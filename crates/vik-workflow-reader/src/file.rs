@@ -18,7 +18,9 @@ use super::retention::{Retention, Unlisted};
 use super::secrets::Secret;
 use super::section::section;
 use super::triggers::file::{Entry, Webhooks};
-use super::values::{CommandLine, Count, Env, EnvNames, PathText, Positive, States, Text, Whole};
+use super::values::{
+    CommandLine, Count, Env, EnvNames, Labels, OneOrMoreStates, PathText, Positive, States, Text, Whole,
+};
 
 section! {
     /// The policy of one Vik daemon: which issues it takes, and which agents work on them.
@@ -441,11 +443,15 @@ section! {
 section! {
     /// Which issues a stage takes.
     struct When;
-    /// The state of the issue; case-sensitive.
-    "state" state: required Text;
+    /// The state of the issue, or a list of states; case-sensitive. All of them are one stay of the
+    /// issue: moving between them starts and ends nothing.
+    "state" state: required OneOrMoreStates;
+    /// Labels that the issue must all have, whatever their case.
+    "labels" labels: defaults Labels = Labels::default();
     instead {
-        "states" => "a stage takes the issues of one state: use `state`",
+        "states" => "did you mean `state`? It takes a list, too",
         "status" => "did you mean `state`?",
+        "label" => "did you mean `labels`?",
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Loaded {
 /// ",
 /// );
 /// let workflow = loaded.workflow.expect("a workflow without errors");
-/// assert_eq!(workflow.issue.stages[0].when_state, "todo");
+/// assert_eq!(workflow.issue.stages[0].when.first_state(), "todo");
 ///
 /// let broken = load("agents: []");
 /// assert!(broken.workflow.is_none());

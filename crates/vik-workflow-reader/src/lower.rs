@@ -7,7 +7,7 @@ use vik_core::ids::{AgentName, StageName};
 use vik_core::limits::{Limit, Spend};
 use vik_core::workflow::{
     AgentProfile, HandOverRetry, Intake, IssuePolicy, OutputFormat, Pressure, Price, PromptSource, Retry,
-    Runtime, Show, Stage, Workflow, WorkspaceRoot,
+    Runtime, Show, Stage, When, Workflow, WorkspaceRoot,
 };
 use vik_yaml::{Diagnostic, Places, Sink, join};
 
@@ -272,7 +272,10 @@ impl Check<'_> {
         let outputs = self.outputs(&at("outputs"), stage.outputs);
         Some(Stage {
             name: StageName::new(name),
-            when_state: stage.when.state?.0,
+            when: When {
+                states: stage.when.state?.0,
+                labels: stage.when.labels.0,
+            },
             agent: AgentName::new(stage.agent?.0),
             sandbox: stage.sandbox,
             prompt: match (stage.prompt, stage.prompt_file) {

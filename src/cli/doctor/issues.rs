@@ -97,7 +97,7 @@ fn matches(workflow: &Workflow, issues: &[Issue]) -> String {
         .map(|stage| {
             let count = issues
                 .iter()
-                .filter(|issue| *issue.state == *stage.when_state)
+                .filter(|issue| stage.when.takes(&issue.state, || issue.labels()))
                 .count();
             format!("{count} for {}", stage.name)
         })
@@ -111,15 +111,13 @@ fn state_case(workflow: &Workflow, issues: &[Issue]) -> Option<Check> {
     let mut near_matches: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for issue in issues {
         let stages = workflow.issue.stages.iter();
-        if stages.clone().any(|stage| *stage.when_state == *issue.state) {
+        if stages.clone().any(|stage| stage.when.has_state(&issue.state)) {
             continue;
         }
         let folded = issue.state.trim().to_lowercase();
-        if let Some(stage) = stages
-            .clone()
-            .find(|stage| stage.when_state.trim().to_lowercase() == folded)
-        {
-            *near_matches.entry((&issue.state, &stage.when_state)).or_default() += 1;
+        let mut states = stages.flat_map(|stage| &stage.when.states);
+        if let Some(state) = states.find(|state| state.trim().to_lowercase() == folded) {
+            *near_matches.entry((&issue.state, state)).or_default() += 1;
         }
     }
     if near_matches.is_empty() {

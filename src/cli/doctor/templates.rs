@@ -107,15 +107,17 @@ fn render_one(host: &Host, workflow: &Workflow, source: &Source<'_>, pulled: &[I
     // Templates of workspaces belong to no stage: any issue in the state of a stage is suitable.
     let stages = &workflow.issue.stages;
     let stage_with_issue = || {
-        stages
-            .iter()
-            .find(|stage| pulled.iter().any(|issue| *issue.state == *stage.when_state))
+        stages.iter().find(|stage| {
+            pulled
+                .iter()
+                .any(|issue| stage.when.takes(&issue.state, || issue.labels()))
+        })
     };
     let stage = source
         .stage
         .or_else(stage_with_issue)
         .or_else(|| stages.first())?;
-    let sample = Sample::of(&stage.when_state, pulled)?;
+    let sample = Sample::of(stage.when.first_state(), pulled)?;
     let context = context(host, source.kind, stage, sample.issue());
     let kind_name = source.kind.name();
     let check = match source.stage {

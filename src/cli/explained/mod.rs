@@ -102,9 +102,15 @@ fn unknown(path: &Path, issue: &IssueId) -> Failure {
 fn states(path: &Path) -> Option<String> {
     let loaded = WorkflowFile::valid(path, |_| {}).ok()?;
     let mut states: Vec<&str> = Vec::new();
-    for stage in &loaded.workflow.issue.stages {
-        if !states.contains(&stage.when_state.as_str()) {
-            states.push(&stage.when_state);
+    for state in loaded
+        .workflow
+        .issue
+        .stages
+        .iter()
+        .flat_map(|stage| &stage.when.states)
+    {
+        if !states.contains(&state.as_str()) {
+            states.push(state);
         }
     }
     let states: Vec<_> = states
@@ -163,7 +169,7 @@ fn from_ledger(path: &Path, ledger: &Reader, issue: &IssueId) -> Result<Option<E
             .issue
             .stages
             .iter()
-            .any(|stage| stage.when_state == *state);
+            .any(|stage| stage.when.has_state(state));
         if let (false, Some(hold)) = (is_taken, &mut explanation.hold) {
             // This would hold the issue with a daemon too, so it is the more useful reason.
             if hold.reason == "not_pulled" {

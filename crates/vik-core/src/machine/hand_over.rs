@@ -159,7 +159,7 @@ impl IssueMachine {
             // The attempt holds the lock that its stage had at its start.
             let is_parallel = run.occupant().is_some_and(|own| own.stage.parallel);
             let is_free = !busy.any(|start| !(is_parallel || start.stage.parallel));
-            (stage.when_state == *self.issue.state && is_free).then_some(stage)
+            (stage.when.takes(&self.issue.state, || self.issue.labels()) && is_free).then_some(stage)
         })
     }
 
@@ -210,7 +210,10 @@ impl IssueMachine {
             run.has_hand_over_running() && of == Some(attempt_id)
         })?;
         let hand_over = run.hand_over.as_mut()?;
-        let (tries, state) = (hand_over.tries, hand_over.start.stage.when_state.clone());
+        let (tries, state) = (
+            hand_over.tries,
+            hand_over.start.stage.when.first_state().to_owned(),
+        );
         let is_cancelled = matches!(
             run.phase,
             Phase::HandingOver {

@@ -112,7 +112,7 @@ impl IssueMachine {
                 // The try was interrupted. The next one repeats only the steps that may be repeated.
                 Phase::HandingOver { is_cancelled, .. } => {
                     let state = run.hand_over.as_ref().filter(|_| *is_cancelled);
-                    let state = state.map(|hand_over| &hand_over.start.stage.when_state);
+                    let state = state.map(|hand_over| hand_over.start.stage.when.first_state());
                     run.phase = if let Some(state) = state {
                         Phase::Parked {
                             since: now.wall,
@@ -210,7 +210,7 @@ impl IssueMachine {
     pub fn parked(&self, workflow: &Workflow) -> Option<RootCause> {
         let takes = |run: &&Run| {
             let stage = workflow.stage(&run.stage);
-            stage.is_some_and(|stage| stage.when_state == *self.issue.state)
+            stage.is_some_and(|stage| stage.when.takes(&self.issue.state, || self.issue.labels()))
         };
         let mut parked = self.runs.iter().filter(|run| run.park_reason().is_some());
         let run = parked.clone().find(takes).or_else(|| parked.next())?;
@@ -242,7 +242,9 @@ impl IssueMachine {
         if self.cannot_start() || workflow.is_terminal(&self.issue.state) {
             return None;
         }
-        let matches = |stage: &&Stage| stage.when_state == *self.issue.state && allowed(&stage.name);
+        let matches = |stage: &&Stage| {
+            stage.when.takes(&self.issue.state, || self.issue.labels()) && allowed(&stage.name)
+        };
         workflow.issue.stages.iter().filter(matches).find(|stage| {
             let is_due = match self.run(&stage.name).map(|run| &run.phase) {
                 None => true,
@@ -350,7 +352,7 @@ impl IssueMachine {
         }
         let reason = retry::immediate_park_reason(&report, stopped.as_ref());
         run.attempt_ended(&start, stopped, report, after, now);
-        let fingerprint = self.issue.fingerprint_in(&start.stage.when_state);
+        let fingerprint = self.issue.fingerprint_in(start.stage.when.first_state());
         let events = reason.map(|reason| run.park(reason, fingerprint, Some(after), None, now));
         Some(Observation {
             events: events.into_iter().collect(),

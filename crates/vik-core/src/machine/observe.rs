@@ -40,7 +40,7 @@ impl IssueMachine {
                 return false;
             }
             let stage = workflow.stage(&run.stage);
-            let matching = stage.filter(|stage| stage.when_state == *issue.state);
+            let matching = stage.filter(|stage| stage.when.takes(&issue.state, || issue.labels()));
             let succeeded = run.last_succeeded();
             match &mut run.phase {
                 Phase::Active { .. } | Phase::HandingOver { .. } => true,
@@ -67,7 +67,7 @@ impl IssueMachine {
                         // Neither the attempt's own changes to the issue nor a return to the state
                         // of the stage is a reason to retry.
                         if let Some(stage) = stage {
-                            *fingerprint = issue.fingerprint_in(&stage.when_state);
+                            *fingerprint = issue.fingerprint_in(stage.when.first_state());
                         }
                         if succeeded && matching.is_none() {
                             observed.events.push(run.ended_event());
@@ -75,10 +75,10 @@ impl IssueMachine {
                         }
                         return true;
                     }
-                    let freed = !is_same
-                        && matching.is_some()
-                        && reason.is_freed_by_a_change()
-                        && *fingerprint != issue.fingerprint();
+                    // Another state of the same stage is no change.
+                    let is_same_in = |state: &String| *fingerprint == issue.fingerprint_in(state);
+                    let is_changed = |stage: &Stage| !stage.when.states.iter().any(is_same_in);
+                    let freed = !is_same && reason.is_freed_by_a_change() && matching.is_some_and(is_changed);
                     if freed {
                         *lost_in_a_row = 0;
                         observed.events.push(RunEvent::Freed {
@@ -143,7 +143,8 @@ impl IssueMachine {
             Phase::Settling { after, ended } if pull >= after => {
                 let stage = workflow.stage(&run.stage);
                 let is_handed_over = run.last_succeeded() && run.hand_over.is_none();
-                let is_there = |stage: &&Stage| stage.when_state == *issue.state && !is_handed_over;
+                let is_there =
+                    |stage: &&Stage| stage.when.takes(&issue.state, || issue.labels()) && !is_handed_over;
                 match stage.filter(is_there) {
                     Some(stage) => {
                         let in_a_row = InARow {

@@ -308,7 +308,7 @@ impl Run {
         match self.settle_hand_over(ended, stage, now) {
             Some(HandOverNext::Wait(event)) => return event,
             Some(HandOverNext::Park) => {
-                let fingerprint = issue.fingerprint_in(&stage.when_state);
+                let fingerprint = issue.fingerprint_in(stage.when.first_state());
                 return self.park(ParkReason::HandOver, fingerprint, None, None, now);
             }
             None => {}
@@ -330,7 +330,7 @@ impl Run {
         };
         let (from, wait, why) = match next {
             RetryDecision::Park(reason) => {
-                let fingerprint = issue.fingerprint_in(&stage.when_state);
+                let fingerprint = issue.fingerprint_in(stage.when.first_state());
                 return self.park(reason, fingerprint, None, life.used_up(policy), now);
             }
             RetryDecision::After(wait) => (ended, wait, WaitReason::Backoff),

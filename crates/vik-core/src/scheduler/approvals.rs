@@ -140,7 +140,7 @@ impl Scheduler {
         now: Now,
     ) {
         if let Some(machine) = self.machines.get_mut(id) {
-            let when_state = self.workflow.stage(stage).map(|stage| stage.when_state.as_str());
+            let when_state = self.workflow.stage(stage).map(|stage| stage.when.first_state());
             let events = machine.answer(stage, when_state, answer, by, now);
             let changed = !events.is_empty();
             self.record(id, Observation { events, changed }, now);

@@ -83,13 +83,20 @@ impl Scheduler {
                 .collect();
             let is_due = machine.is_present() && !self.workflow.is_terminal(&machine.issue().state);
             for stage in stages {
-                if is_due && stage.when_state == *machine.issue().state && machine.run(&stage.name).is_none()
+                if is_due
+                    && stage
+                        .when
+                        .takes(&machine.issue().state, || machine.issue().labels())
+                    && machine.run(&stage.name).is_none()
                 {
                     waiting.push(stage.name);
                 }
             }
             for stage in waiting {
-                let state = self.workflow.stage(&stage).map(|stage| stage.when_state.clone());
+                let state = self
+                    .workflow
+                    .stage(&stage)
+                    .map(|stage| stage.when.first_state().to_owned());
                 let state = state.unwrap_or_else(|| machine.issue().state.to_string());
                 let run = self.ids.run(now);
                 events.push(machine.park((&stage, &state), run, ParkReason::Cancelled, None, now));

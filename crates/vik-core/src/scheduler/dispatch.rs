@@ -205,7 +205,7 @@ impl Scheduler {
         let run = self.ids.run(now);
         if let Some(machine) = self.machines.get_mut(id) {
             let used_up = machine.life().used_up(&self.workflow.issue);
-            let event = machine.park((&stage.name, &stage.when_state), run, reason, used_up, now);
+            let event = machine.park((&stage.name, stage.when.first_state()), run, reason, used_up, now);
             self.changed.insert(id.clone());
             self.record_event(id, event, now);
         }

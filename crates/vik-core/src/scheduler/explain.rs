@@ -94,8 +94,9 @@ impl Scheduler {
     pub fn explain(&self, issue: &IssueId, now: Now) -> Option<Explanation> {
         let machine = self.machines.get(issue)?;
         let policy = &self.workflow.issue;
-        let concerns =
-            |stage: &&Stage| stage.when_state == *machine.issue().state || machine.run(&stage.name).is_some();
+        let concerns = |stage: &&Stage| {
+            stage.when.has_state(&machine.issue().state) || machine.run(&stage.name).is_some()
+        };
         let slots = self.slots_before(issue, now);
         let roots = self.lazy_root_causes();
         let stages: Vec<_> = policy
@@ -105,7 +106,7 @@ impl Scheduler {
             .map(|stage| self.explain_stage(machine, stage, now, &slots, &roots))
             .collect();
         let hold = self.issue_hold(machine).or_else(|| {
-            let matches = |stage: &Stage| stage.when_state == *machine.issue().state;
+            let matches = |stage: &Stage| stage.when.has_state(&machine.issue().state);
             (!policy.stages.iter().any(matches)).then_some(Hold::NoStage)
         });
         Some(Explanation {
@@ -210,8 +211,16 @@ impl Scheduler {
     }
 
     fn stage_hold(&self, machine: &IssueMachine, stage: &Stage, now: Now) -> Option<Hold> {
-        if stage.when_state != *machine.issue().state {
+        if !stage.when.has_state(&machine.issue().state) {
             return Some(Hold::NoStage);
+        }
+        let labels: Vec<_> = stage
+            .when
+            .missing_labels(|| machine.issue().labels())
+            .map(str::to_owned)
+            .collect();
+        if !labels.is_empty() {
+            return Some(Hold::MissingLabels { labels });
         }
         if !self.filter.allows(&machine.issue().id, &stage.name) {
             return Some(Hold::Filtered);
@@ -261,10 +270,13 @@ impl Scheduler {
         let roots = self.lazy_root_causes();
         let stages = &self.workflow.issue.stages;
         for machine in self.order.iter().filter_map(|id| self.machines.get(id)) {
-            let state = &machine.issue().state;
             let next = stages
                 .iter()
-                .filter(|stage| stage.when_state == **state)
+                .filter(|stage| {
+                    stage
+                        .when
+                        .takes(&machine.issue().state, || machine.issue().labels())
+                })
                 .find(|stage| {
                     let run = machine.run(&stage.name);
                     run.is_none_or(|run| run.active().is_none() && run.park_reason().is_none())

@@ -75,7 +75,7 @@ impl Scheduler {
         };
         let Some((start, tries)) = machine.start_hand_over(stage, now) else {
             // Interrupted tries have used up their number.
-            let (run, state) = (self.ids.run(now), &stage.when_state);
+            let (run, state) = (self.ids.run(now), stage.when.first_state());
             let event = machine.park((&stage.name, state), run, ParkReason::HandOver, None, now);
             self.changed.insert(id.clone());
             self.record_event(id, event, now);

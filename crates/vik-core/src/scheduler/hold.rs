@@ -121,6 +121,10 @@ pub enum Hold {
     Filtered,
     /// No stage matches the state of the issue.
     NoStage,
+    /// The issue does not have labels that the stage requires.
+    MissingLabels {
+        labels: Vec<String>,
+    },
     /// The issue is in a terminal state.
     Terminal,
     /// No pull has succeeded yet.
@@ -162,6 +166,7 @@ impl Hold {
             Self::OtherStage { .. } => "other_stage",
             Self::Filtered => "filtered",
             Self::NoStage => "no_stage",
+            Self::MissingLabels { .. } => "missing_labels",
             Self::Terminal => "terminal",
             Self::NotPulled => "not_pulled",
             Self::NotPresent => "not_present",

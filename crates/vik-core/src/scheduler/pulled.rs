@@ -210,5 +210,6 @@ impl Scheduler {
 /// Returns the states in which an issue matches a stage.
 fn states(workflow: &Workflow) -> HashSet<&str> {
     let stages = workflow.issue.stages.iter();
-    stages.map(|stage| stage.when_state.as_str()).collect()
+    let states = stages.flat_map(|stage| &stage.when.states);
+    states.map(String::as_str).collect()
 }

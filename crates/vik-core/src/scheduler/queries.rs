@@ -70,7 +70,8 @@ impl Scheduler {
         Wanted {
             states: stages
                 .iter()
-                .map(|stage| stage.when_state.as_str().into())
+                .flat_map(|stage| &stage.when.states)
+                .map(|state| state.as_str().into())
                 .collect(),
             known,
         }

@@ -47,7 +47,7 @@ impl Scheduler {
     /// before.
     pub fn unknown(&self, issues: &[Issue]) -> Vec<IssueId> {
         let stages = &self.workflow.issue.stages;
-        let matches = |issue: &Issue| stages.iter().any(|stage| stage.when_state == *issue.state);
+        let matches = |issue: &Issue| stages.iter().any(|stage| stage.when.has_state(&issue.state));
         issues
             .iter()
             .filter(|issue| !self.machines.contains_key(&issue.id))

@@ -110,7 +110,11 @@ impl Scheduler {
             .iter()
             .filter_map(|run| run.active())
             .filter(|start| {
-                start.stage.when_state != **state && start.stage.on_state_change == OnStateChange::Cancel
+                !start
+                    .stage
+                    .when
+                    .takes(&machine.issue().state, || machine.issue().labels())
+                    && start.stage.on_state_change == OnStateChange::Cancel
             })
             .map(|start| start.attempt_id)
             .collect();

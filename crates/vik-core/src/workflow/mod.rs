@@ -10,6 +10,7 @@ mod notify;
 mod retention;
 mod sandbox;
 pub mod triggers;
+mod when;
 
 pub use approve::{ApprovePolicy, CallRule};
 pub use diff::{Edit, EditKind, applied, edits};
@@ -22,3 +23,4 @@ pub use model::{
 };
 pub use retention::{KeepTime, Retention};
 pub use triggers::{Hook, HookKind, Job, ScheduleEntry, Webhooks};
+pub use when::When;

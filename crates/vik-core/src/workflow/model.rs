@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::When;
 use super::approve::ApprovePolicy;
 use super::intent::{ScopeConflicts, StageIntent, TrustPolicy};
 use super::retention::{KeepTime, Retention};
@@ -333,8 +334,9 @@ pub struct IssuePolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     pub name: StageName,
-    /// `when.state`: compared exactly, with case.
-    pub when_state: String,
+    /// `when`: the issues that the stage takes.
+    #[serde(alias = "when_state")]
+    pub when: When,
     pub agent: AgentName,
     /// The sandbox of the stage, which overrides the profile's.
     #[serde(default)]

@@ -232,9 +232,9 @@ impl Books {
             if *of != issue || parked.freed {
                 continue;
             }
-            let moved = policy
-                .stage(stage)
-                .is_some_and(|stage| stage.when_state == item.state && parked.state != item.state);
+            let moved = policy.stage(stage).is_some_and(|stage| {
+                stage.when.has_state(item.state) && !stage.when.has_state(&parked.state)
+            });
             let closed = policy.is_terminal(item.state) && parked.reason != ParkReason::UnprovenEnd;
             let edited = parked.text != text(item.title, item.description);
             // The next pull after the end of an attempt may find its issue elsewhere.
@@ -314,7 +314,10 @@ impl Books {
                         run: run.id,
                         reason: *reason,
                         fingerprint: *fingerprint,
-                        state: stage.map_or_else(|| item.state.to_string(), |stage| stage.when_state.clone()),
+                        state: stage.map_or_else(
+                            || item.state.to_string(),
+                            |stage| stage.when.first_state().to_owned(),
+                        ),
                         text: format!("{title} {}", item.description()),
                         freed: false,
                     }

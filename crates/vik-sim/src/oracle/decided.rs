@@ -504,7 +504,7 @@ impl Oracle {
                 .and_then(|attempt_id| facts.get(attempt_id)?.report.as_ref());
             let stays = policy
                 .stage(stage)
-                .is_some_and(|stage| Some(&*stage.when_state) == state);
+                .is_some_and(|stage| state.is_some_and(|state| stage.when.has_state(state)));
             !stays && last.is_some_and(|report| report.outcome == Outcome::Succeeded)
         };
         let may_be_freed = |parked: &Parked, stage: &StageName| {

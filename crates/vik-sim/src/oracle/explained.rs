@@ -125,7 +125,7 @@ impl Oracle {
         const RESTS: &str = "each issue that can run has run, or has a reported reason not to";
         let issue = item.issue;
         let stages = policy.issue.stages.iter();
-        let mut matching = stages.filter(|stage| stage.when_state == item.state).peekable();
+        let mut matching = stages.filter(|stage| stage.when.has_state(item.state)).peekable();
         if matching.peek().is_none() || policy.is_terminal(item.state) {
             return Ok(());
         }

@@ -79,7 +79,8 @@ impl Oracle {
         let stage = self.policy.stage(&start.stage.name);
         ensure(
             stage.is_some_and(|stage| {
-                Some(&*stage.when_state) == state && stage.after_run == start.stage.after_run
+                state.is_some_and(|state| stage.when.has_state(state))
+                    && stage.after_run == start.stage.after_run
             }),
             "work is handed over in the state of its stage, by the present workflow",
             about,

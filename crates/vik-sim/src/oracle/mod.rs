@@ -270,7 +270,7 @@ impl Oracle {
         for ((of, stage), (_, may_change)) in &mut self.last_run {
             if *of == issue && !*may_change {
                 let stays = self.policy.stage(stage).zip(item.as_ref());
-                *may_change = stays.is_none_or(|(stage, item)| stage.when_state != item.state);
+                *may_change = stays.is_none_or(|(stage, item)| !stage.when.has_state(item.state));
             }
         }
         let known = &mut self.known[issue];
@@ -297,7 +297,7 @@ impl Oracle {
         for ((issue, stage), (_, may_change)) in &mut self.last_run {
             let item = self.known[*issue].item.as_ref();
             let stays = self.policy.stage(stage).zip(item);
-            *may_change |= stays.is_none_or(|(stage, item)| stage.when_state != item.state);
+            *may_change |= stays.is_none_or(|(stage, item)| !stage.when.has_state(item.state));
         }
     }
 

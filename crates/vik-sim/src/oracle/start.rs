@@ -113,7 +113,7 @@ impl Oracle {
             || format!("stage {}", stage.name),
         )?;
         ensure(
-            item.state == stage.when_state && *start.issue.state == *item.state,
+            stage.when.has_state(item.state) && *start.issue.state == *item.state,
             "an issue starts in the state of its stage",
             || {
                 format!(

@@ -1,6 +1,6 @@
 //! Limits, and what one section says about another.
 
-use super::codes::one;
+use super::codes::{found, one};
 use super::*;
 
 #[test]
@@ -86,6 +86,48 @@ fn stage_of_a_terminal_state_is_an_error() {
     assert_eq!((finding.related[0].line, finding.related[0].column), (9, 27));
     let other = ("  stages:", "  terminal_states: [Todo]\n  stages:");
     assert_eq!(load(&minimal_with(&[other])).diagnostics, []);
+}
+
+#[test]
+fn stage_takes_several_states_and_labels() {
+    let when = ("state: todo", "state: [todo, doing]\n        labels: [Agent]");
+    let loaded = load(&minimal_with(&[when]));
+    assert_eq!(loaded.diagnostics, []);
+    let when = loaded.workflow.unwrap().issue.stages[0].when.clone();
+    assert_eq!(when.states, ["todo", "doing"]);
+    assert_eq!(when.labels, ["Agent"]);
+    one(
+        &[("state: todo", "state: [todo, todo]")],
+        "duplicate_state",
+        12,
+        23,
+    );
+    one(&[("state: todo", "state: []")], "empty_value", 12, 9);
+    one(
+        &[("state: todo", "labels: x\n        state: todo")],
+        "wrong_type",
+        12,
+        17,
+    );
+}
+
+#[test]
+fn state_of_a_stage_with_several_belongs_to_no_other() {
+    let stages = |first: &str, second: &str| {
+        let stage = |name: &str, state: &str| {
+            format!("    {name}: {{ when: {{ state: {state} }}, agent: a, prompt: p }}\n")
+        };
+        let text = format!(
+            "issues: {{ pull: {{ command: x }} }}\nagents: {{ a: {{ runtime: command, command: [x] }} }}\nissue:\n  stages:\n{}{}",
+            stage("first", first),
+            stage("second", second)
+        );
+        found(&text)
+    };
+    assert_eq!(stages("[a, b]", "[c, d]"), []);
+    assert_eq!(stages("a", "a"), [], "one after the other, as before");
+    assert_eq!(stages("[a, b]", "b"), [("duplicate_state", 6, 30)]);
+    assert_eq!(stages("b", "[a, b]"), [("duplicate_state", 6, 23)]);
 }
 
 #[test]

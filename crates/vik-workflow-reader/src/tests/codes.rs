@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn found(text: &str) -> Vec<(&'static str, u32, u32)> {
+pub(super) fn found(text: &str) -> Vec<(&'static str, u32, u32)> {
     load(text)
         .diagnostics
         .iter()
@@ -120,7 +120,7 @@ fn types_are_checked_and_nothing_is_coerced_silently() {
         Some("quote the value: \"7\"")
     );
     one(&[("state: todo", "state: true")], "wrong_type", 12, 16);
-    one(&[("state: todo", "state: [a]")], "wrong_type", 12, 9);
+    one(&[("state: todo", "state: {a: b}")], "wrong_type", 12, 9);
     one(
         &[("when:\n        state: todo", "when: todo")],
         "wrong_type",
@@ -165,7 +165,7 @@ fn yaml_1_1_booleans_are_text() {
         ("model: gpt-5.5", "model: no"),
     ]));
     assert_eq!(loaded.diagnostics, []);
-    assert_eq!(loaded.workflow.unwrap().issue.stages[0].when_state, "on");
+    assert_eq!(loaded.workflow.unwrap().issue.stages[0].when.first_state(), "on");
     let finding = one(
         &[("model:", "args: {search: yes}\n    model:")],
         "bool_word",

@@ -140,7 +140,7 @@ fn stages_keep_the_order_of_the_file_and_may_share_a_state() {
     let stages = load(FULL).workflow.unwrap().issue.stages;
     let names: Vec<_> = stages
         .iter()
-        .map(|stage| (stage.name.as_str(), stage.when_state.as_str()))
+        .map(|stage| (stage.name.as_str(), stage.when.first_state()))
         .collect();
     assert_eq!(names, [("plan", "todo"), ("build.2", "todo"), ("last", "wip")]);
     assert_eq!(stages[1].timeout, Span::mins(20), "from the merge key");

@@ -85,7 +85,7 @@ const KEYS: &[(&str, &str)] = &[
     ("issue.stages.*.outputs.rules", "issue.stages.*.outputs"),
     ("issue.stages.*.prompt.File", "issue.stages.*.prompt_file"),
     ("issue.stages.*.prompt.Inline", "issue.stages.*.prompt"),
-    ("issue.stages.*.when_state", "issue.stages.*.when.state"),
+    ("issue.stages.*.when.states", "issue.stages.*.when.state"),
     ("log_format", "logging.format"),
     ("max_issue_concurrency", "loop.max_issue_concurrency"),
     ("max_iterations", "loop.max_iterations"),

@@ -12,6 +12,7 @@ mod order;
 mod parking;
 mod retries;
 mod scopes;
+mod states;
 
 use std::sync::Arc;
 use std::time::Duration;
