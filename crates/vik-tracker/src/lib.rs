@@ -1,5 +1,5 @@
-//! The embedded tracker: issues as Markdown files with YAML front matter, one file each, made for
-//! git.
+//! Trackers: the [`protocol`] that a tracker program speaks, and the embedded tracker, which keeps
+//! issues as Markdown files with YAML front matter, one file each, made for git.
 //!
 //! [`Tracker`] is a folder of issues: it lists, creates, moves and comments them. A
 //! [`TrackedIssue`] is one of them, and [`TrackedIssue::fields`] what the pull command prints of it.
@@ -18,6 +18,7 @@ mod error;
 mod front;
 mod issue;
 mod lock;
+pub mod protocol;
 mod store;
 mod yaml;
 

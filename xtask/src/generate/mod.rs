@@ -36,6 +36,10 @@ fn all() -> Vec<Generated> {
             "docs/reference/outputs.schema.json",
             format!("{:#}\n", vik_core::outputs::json_schema()),
         ),
+        (
+            "docs/reference/tracker-protocol.schema.json",
+            format!("{:#}\n", vik_tracker::protocol::json_schema()),
+        ),
         ("docs/reference/cli.md", cli::markdown()),
         ("docs/reference/codes.md", codes::markdown()),
         ("crates/vik-control/src/web/event_kinds.js", web::event_kinds()),

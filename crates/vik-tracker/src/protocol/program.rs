@@ -1,0 +1,82 @@
+//! The client: a tracker that is another program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use vik_base::report::chain;
+
+use super::Protocol;
+use super::error::{CallError, read_answer};
+use super::request::Request;
+use super::run::{Command, RunError, find_program, run};
+
+/// The most bytes of an answer, as for a pull.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
+/// A tracker program with the arguments that stand before each verb.
+#[derive(Clone, Debug)]
+pub struct ProgramTracker {
+    program: PathBuf,
+    args: Vec<OsString>,
+    timeout: Duration,
+    max_bytes: usize,
+}
+
+impl ProgramTracker {
+    /// Creates a client of this program: a path, or a name that is searched in `PATH`. Each
+    /// request may take `timeout`.
+    ///
+    /// # Errors
+    /// When there is no such program.
+    pub fn new(program: &OsStr, args: &[OsString], timeout: Duration) -> Result<Self, CallError> {
+        let found = find_program(program).ok_or_else(|| {
+            CallError::Failed(format!("there is no program `{}`", program.to_string_lossy()))
+        })?;
+        Ok(Self {
+            program: found,
+            args: args.to_vec(),
+            timeout,
+            max_bytes: MAX_ANSWER,
+        })
+    }
+
+    /// Limits answers to this many bytes of JSON instead of 64 MB.
+    #[must_use]
+    pub fn max_answer(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+}
+
+impl Protocol for ProgramTracker {
+    fn call(&self, request: &Request) -> Result<Value, CallError> {
+        request.check()?;
+        let args = self.args.iter().map(OsString::as_os_str);
+        let input = request.input();
+        let command = Command {
+            program: &self.program,
+            args: args.chain(request.args().into_iter().map(OsStr::new)).collect(),
+            input: &input,
+            timeout: self.timeout,
+            max_bytes: self.max_bytes,
+        };
+        let finished = run(&command).map_err(|error| {
+            let reason = format!("`{}`: {}", request.name(), chain(&error));
+            match error {
+                RunError::TimedOut(_) => CallError::Later {
+                    reason,
+                    wait: Duration::ZERO,
+                },
+                RunError::Start(_) | RunError::Flooded(_) => CallError::Failed(reason),
+            }
+        })?;
+        read_answer(
+            request.name(),
+            Some(finished.code),
+            &finished.stdout,
+            &finished.stderr,
+        )
+    }
+}

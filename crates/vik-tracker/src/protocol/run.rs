@@ -1,0 +1,147 @@
+//! Runs a program with limits, and ends its whole tree.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{AccessFlags, access};
+use vik_proc::{Direct, DirectSpec, Graces, Mark};
+
+/// The time between two checks of the limits.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The most bytes of standard error that are kept.
+const MAX_STDERR: usize = 64 * 1024;
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Command<'a> {
+    /// The path of the program.
+    pub(crate) program: &'a Path,
+    pub(crate) args: Vec<&'a OsStr>,
+    /// The text for standard input.
+    pub(crate) input: &'a str,
+    /// How long the program may run.
+    pub(crate) timeout: Duration,
+    /// The most bytes of standard output.
+    pub(crate) max_bytes: usize,
+}
+
+/// The end of a program that stayed within its limits.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// The exit code, 128 + n if signal n ended it.
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    /// The start of standard error.
+    pub(crate) stderr: String,
+}
+
+/// Why a program has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("cannot start the program")]
+    Start(#[source] io::Error),
+    #[error("the program did not end within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    #[error("the program printed more than {0} bytes")]
+    Flooded(usize),
+}
+
+/// Returns the path of a program. A name without a slash is searched in the absolute folders of
+/// `PATH`.
+pub(crate) fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let is_executable = |file: &PathBuf| file.is_file() && access(file, AccessFlags::X_OK).is_ok();
+    if name.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(name)).filter(is_executable);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(is_executable)
+}
+
+/// Runs a program in the current folder with the environment of this process. No process of it is
+/// alive afterwards, as far as the system permits.
+///
+/// # Errors
+/// When the program cannot be started or exceeds a limit.
+pub(crate) fn run(command: &Command<'_>) -> Result<Finished, RunError> {
+    let (stdin, input) = io::pipe().map_err(RunError::Start)?;
+    let (output, stdout) = io::pipe().map_err(RunError::Start)?;
+    let (errors, stderr) = io::pipe().map_err(RunError::Start)?;
+    let cwd = std::env::current_dir().map_err(RunError::Start)?;
+    let env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let spec = DirectSpec {
+        program: command.program,
+        args: &command.args,
+        cwd: &cwd,
+        env,
+        stdio: [stdin.into(), stdout.into(), stderr.into()],
+        fence: None,
+        terminal: false,
+    };
+    let mark = Mark::new("VIK_TRACKER_CALL", uuid::Uuid::now_v7().to_string());
+    let mut direct = Direct::spawn(spec, mark).map_err(RunError::Start)?;
+    let flooded = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // A program that does not read its input is no error.
+            let _ = File::from(std::os::fd::OwnedFd::from(input)).write_all(command.input.as_bytes());
+        });
+        let stdout = threads.spawn(|| {
+            let mut bytes = Vec::new();
+            let _ = (&output)
+                .take(command.max_bytes as u64 + 1)
+                .read_to_end(&mut bytes);
+            flooded.store(bytes.len() > command.max_bytes, Ordering::Release);
+            bytes
+        });
+        let stderr = threads.spawn(|| {
+            let mut bytes = Vec::new();
+            let _ = (&errors).take(MAX_STDERR as u64).read_to_end(&mut bytes);
+            // The remainder is read and dropped, so that the program does not wait.
+            let _ = io::copy(&mut &errors, &mut io::sink());
+            bytes
+        });
+        let ended = wait(&mut direct, command.timeout, &flooded);
+        // This closes the pipes, so that the readers end.
+        direct.end(Graces::short());
+        let stdout = stdout.join().unwrap_or_default();
+        let stderr = stderr.join().unwrap_or_default();
+        match ended {
+            _ if flooded.load(Ordering::Acquire) => Err(RunError::Flooded(command.max_bytes)),
+            Ok(Some(code)) => Ok(Finished {
+                code,
+                stdout,
+                stderr: String::from_utf8_lossy(&stderr).into_owned(),
+            }),
+            Ok(None) => Err(RunError::TimedOut(command.timeout)),
+            Err(error) => Err(RunError::Start(error)),
+        }
+    })
+}
+
+/// Waits for the exit code; `None` if the time is up or the output too long.
+fn wait(direct: &mut Direct, timeout: Duration, flooded: &AtomicBool) -> io::Result<Option<i32>> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        if let Some(code) = direct.try_code()? {
+            return Ok(Some(code));
+        }
+        if Instant::now() >= deadline || flooded.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let pause = PollTimeout::try_from(PAUSE).unwrap_or(PollTimeout::ZERO);
+        match direct.ended_fd() {
+            Some(fd) => {
+                let _ = poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], pause);
+            }
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+}
