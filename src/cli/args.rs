@@ -114,6 +114,8 @@ pub enum Verb {
     Notify(NotifyArgs),
     /// Manage the issues of the embedded tracker (Markdown files)
     Issue(crate::cli::issue::IssueArgs),
+    /// Use a built-in tracker through the tracker protocol
+    Tracker(crate::cli::tracker::TrackerArgs),
     /// Run git in the workspace of an issue without its git settings, for hooks
     Git(crate::cli::git::GitArgs),
     /// Run the built-in agent

@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use serde_json::json;
 use vik_tracker::{NewIssue, TrackedIssue, Tracker, TrackerError};
 
-pub use args::IssueArgs;
-use args::{Author, IssueCommand};
-use text::{array, clean, pretty, report_broken, show, table};
+use args::IssueCommand;
+pub use args::{Author, IssueArgs};
+pub use text::report_broken;
+use text::{array, clean, pretty, show, table};
 
 /// Runs a verb: writes data to `out` and skipped files to `err`. Returns the exit code.
 ///

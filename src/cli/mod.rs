@@ -37,6 +37,7 @@ mod status;
 mod stop;
 mod top;
 mod trace;
+mod tracker;
 mod uninstall;
 mod unknown;
 
@@ -124,6 +125,7 @@ fn dispatch(cli: &Cli) -> CliResult {
         Verb::Notify(args) => notify::run(workflow, args),
         Verb::Git(args) => git::run(workflow, args),
         Verb::Issue(args) => issue_verb(args),
+        Verb::Tracker(args) => tracker::run(args),
         Verb::Vex { .. } => Ok(Exit::Usage),
         Verb::Schema => schema::workflow(),
         Verb::Completions { shell } => schema::completions(*shell),

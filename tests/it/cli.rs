@@ -101,6 +101,8 @@ fn verbs_all_have_help_text() {
         "issue move",
         "issue comment",
         "issue close",
+        "tracker",
+        "tracker files",
         "git",
         "git push",
         "git fetch",

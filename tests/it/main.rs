@@ -51,6 +51,7 @@ mod storms;
 mod survive;
 mod templates;
 mod trace;
+mod tracker;
 mod vex_agent;
 mod webhooks;
 mod work_trees;

@@ -9,6 +9,7 @@ use vik_yaml::Entry;
 use super::error::{BrokenFile, TrackerError};
 use super::front;
 use super::issue::{Comment, TrackedIssue};
+use super::labels;
 
 const COMMENTS: &str = "## Comments";
 /// The separator between the time and the author of a comment.
@@ -158,12 +159,26 @@ impl Document {
 
     /// Sets the value of an existing key.
     pub(super) fn set(&mut self, key: &str, value: &str, path: &Path) -> Result<(), TrackerError> {
-        let entangled = || TrackerError::NotEditable {
+        let front = front::set(&self.text[self.front.clone()], &self.entries, key, value);
+        self.replace_front(key, front, path)
+    }
+
+    /// Adds and removes labels.
+    pub(super) fn label(
+        &mut self,
+        add: &[String],
+        remove: &[String],
+        path: &Path,
+    ) -> Result<(), TrackerError> {
+        let front = labels::change(&self.text[self.front.clone()], &self.entries, add, remove);
+        self.replace_front("labels", front, path)
+    }
+
+    fn replace_front(&mut self, key: &str, front: Option<String>, path: &Path) -> Result<(), TrackerError> {
+        let front = front.ok_or_else(|| TrackerError::NotEditable {
             key: key.to_owned(),
             path: path.to_owned(),
-        };
-        let front =
-            front::set(&self.text[self.front.clone()], &self.entries, key, value).ok_or_else(entangled)?;
+        })?;
         let text = format!(
             "{}{front}{}",
             &self.text[..self.front.start],

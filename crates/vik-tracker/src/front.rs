@@ -98,23 +98,15 @@ fn needs_escape(c: char) -> bool {
 
 /// Returns a scalar as it is written on its line, and its byte offset. The position of the parser
 /// may include the blanks and the comment after it.
-fn written<'t>(text: &'t str, node: &Node) -> Option<(usize, &'t str)> {
+pub(super) fn written<'t>(text: &'t str, node: &Node) -> Option<(usize, &'t str)> {
     let Kind::Scalar(scalar) = &node.kind else {
         return None;
     };
-    let lines = text.split_inclusive('\n');
-    let line_start: usize = lines.take(node.place.line as usize - 1).map(str::len).sum();
-    let line = text.get(line_start..)?.lines().next().unwrap_or("");
-    let byte = |column: u32| {
-        let mut characters = line.char_indices();
-        characters
-            .nth(column as usize - 1)
-            .map_or(line.len(), |(at, _)| at)
-    };
-    let start = byte(node.place.column);
+    let (line_start, line) = line_of(text, node)?;
+    let start = byte(line, node.place.column);
     let end = match node.place.end_column {
         0 => line.len(),
-        column => byte(column).max(start),
+        column => byte(line, column).max(start),
     };
     let tail = &line[start..end];
     let bytes = tail.as_bytes();
@@ -143,4 +135,25 @@ fn written<'t>(text: &'t str, node: &Node) -> Option<(usize, &'t str)> {
         _ => return None,
     };
     Some((line_start + start, old))
+}
+
+/// Returns the byte offset at which a value starts.
+pub(super) fn offset(text: &str, node: &Node) -> Option<usize> {
+    let (start, line) = line_of(text, node)?;
+    Some(start + byte(line, node.place.column))
+}
+
+/// Returns the first line of a value, and its byte offset.
+fn line_of<'t>(text: &'t str, node: &Node) -> Option<(usize, &'t str)> {
+    let lines = text.split_inclusive('\n');
+    let start = lines.take(node.place.line as usize - 1).map(str::len).sum();
+    Some((start, text.get(start..)?.lines().next().unwrap_or("")))
+}
+
+/// Returns the byte offset of a column in its line.
+fn byte(line: &str, column: u32) -> usize {
+    let mut characters = line.char_indices();
+    characters
+        .nth(column as usize - 1)
+        .map_or(line.len(), |(at, _)| at)
 }

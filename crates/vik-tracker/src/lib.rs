@@ -17,7 +17,9 @@ mod document;
 mod error;
 mod front;
 mod issue;
+mod labels;
 mod lock;
+mod mark;
 pub mod protocol;
 mod store;
 mod yaml;
@@ -161,6 +163,29 @@ impl Tracker {
     /// # Errors
     /// When the id or the title is invalid, the id is in use, or the file cannot be written.
     pub fn create(&self, issue: &NewIssue, now: Timestamp) -> Result<String, TrackerError> {
+        self.create_unless_marked(issue, None, now).map(|(id, _)| id)
+    }
+
+    /// Creates an issue unless there is one that was created with the same key. Returns the id, and
+    /// whether the issue was created.
+    ///
+    /// # Errors
+    /// As [`Tracker::create`].
+    pub fn create_once(
+        &self,
+        issue: &NewIssue,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<(String, bool), TrackerError> {
+        self.create_unless_marked(issue, Some(key), now)
+    }
+
+    fn create_unless_marked(
+        &self,
+        issue: &NewIssue,
+        key: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(String, bool), TrackerError> {
         let title = issue.title.trim();
         if title.is_empty() || title.contains(['\n', '\r']) {
             return Err(TrackerError::BadTitle);
@@ -172,11 +197,14 @@ impl Tracker {
             check_new_id(id)?;
         }
         let store = Store::create(&self.dir)?.lock()?;
-        let (highest, taken) = survey(&store, issue.id.as_deref())?;
-        let id = match (&issue.id, taken) {
+        let survey = Survey::of(&store, issue.id.as_deref(), key)?;
+        if let Some(id) = survey.marked {
+            return Ok((id, false));
+        }
+        let id = match (&issue.id, survey.taken) {
             (Some(id), Some(path)) => return Err(TrackerError::IdInUse { id: id.clone(), path }),
             (Some(id), None) => id.clone(),
-            (None, _) => highest.saturating_add(1).to_string(),
+            (None, _) => survey.highest.saturating_add(1).to_string(),
         };
         let mut text = format!(
             "---\nid: {}\ntitle: {}\nstate: {}\ncreated_at: {}\n",
@@ -194,12 +222,13 @@ impl Tracker {
             }
         }
         text.push_str("---\n");
-        let body = document::escaped(issue.body.trim_end());
+        let body = issue.body.trim_end();
+        let body = document::escaped(&key.map_or_else(|| body.to_owned(), |key| mark::marked(body, key)));
         if !body.is_empty() {
             text.push_str(&format!("\n{body}\n"));
         }
         store.create_file(&file_name(&id, title), &text)?;
-        Ok(id)
+        Ok((id, true))
     }
 
     /// Moves an issue to a state; with `from`, only if it is in that state. The reason becomes a
@@ -255,6 +284,44 @@ impl Tracker {
         self.change(id, |document, _| {
             document.comment(author, text, now);
             Ok(())
+        })
+    }
+
+    /// Appends a comment unless there is one that was written with the same key. Returns whether it
+    /// was added.
+    ///
+    /// # Errors
+    /// As [`Tracker::comment`].
+    pub fn comment_once(
+        &self,
+        id: &str,
+        author: &str,
+        text: &str,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<bool, TrackerError> {
+        if text.trim().is_empty() {
+            return Err(TrackerError::EmptyComment);
+        }
+        self.change(id, |document, path| {
+            let comments = document.issue(path)?.comments;
+            if comments.iter().any(|comment| mark::is_marked(&comment.text, key)) {
+                return Ok(false);
+            }
+            document.comment(author, &mark::marked(text, key), now);
+            Ok(true)
+        })
+    }
+
+    /// Adds and removes labels. Returns whether the labels changed.
+    ///
+    /// # Errors
+    /// When the issue does not exist, its labels are no list of texts, or it cannot be written.
+    pub fn label(&self, id: &str, add: &[String], remove: &[String]) -> Result<bool, TrackerError> {
+        self.change(id, |document, path| {
+            let before = document.text().to_owned();
+            document.label(add, remove, path)?;
+            Ok(document.text() != before)
         })
     }
 
@@ -323,29 +390,44 @@ fn find(store: &Store, id: &str) -> Result<(OsString, String), TrackerError> {
     }
 }
 
-/// Returns the highest number that any file uses as its id or at the start of its name, and the
-/// file with the id `id`.
-fn survey(store: &LockedStore, id: Option<&str>) -> Result<(u64, Option<PathBuf>), TrackerError> {
-    let mut highest = 0;
-    let mut taken = None;
-    for name in store.names()? {
-        let path = store.path(&name);
-        let shown = name.to_string_lossy();
-        let digits: String = shown.chars().take_while(char::is_ascii_digit).collect();
-        highest = highest.max(digits.parse().unwrap_or(0));
-        let Ok(text) = store.read(&name) else { continue };
-        let used = match Document::parse(&path, text) {
-            Ok(document) => document.id().map(str::to_owned),
-            Err(_) => None,
-        };
-        if let Some(used) = used {
-            highest = highest.max(used.parse().unwrap_or(0));
-            if Some(used.as_str()) == id {
-                taken = Some(path);
+/// What the existing files mean for a new issue.
+#[derive(Default)]
+struct Survey {
+    /// The highest number that any file uses as its id or at the start of its name.
+    highest: u64,
+    /// The file with the wanted id.
+    taken: Option<PathBuf>,
+    /// The id of the issue that was created with the key.
+    marked: Option<String>,
+}
+
+impl Survey {
+    fn of(store: &LockedStore, id: Option<&str>, key: Option<&str>) -> Result<Self, TrackerError> {
+        let mut survey = Self::default();
+        for name in store.names()? {
+            let path = store.path(&name);
+            let shown = name.to_string_lossy();
+            let digits: String = shown.chars().take_while(char::is_ascii_digit).collect();
+            survey.highest = survey.highest.max(digits.parse().unwrap_or(0));
+            let Ok(text) = store.read(&name) else { continue };
+            let Ok(document) = Document::parse(&path, text) else {
+                continue;
+            };
+            let Some(used) = document.id() else { continue };
+            survey.highest = survey.highest.max(used.parse().unwrap_or(0));
+            if let Some(key) = key
+                && document
+                    .issue(&path)
+                    .is_ok_and(|issue| mark::is_marked(&issue.description, key))
+            {
+                survey.marked = Some(used.to_owned());
+            }
+            if Some(used) == id {
+                survey.taken = Some(path);
             }
         }
+        Ok(survey)
     }
-    Ok((highest, taken))
 }
 
 /// Checks a new id. It is also the start of a file name, so it must be plain. Ids in files that

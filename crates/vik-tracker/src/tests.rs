@@ -1,4 +1,6 @@
+mod labels;
 mod properties;
+mod protocol;
 
 use std::path::Path;
 

@@ -204,6 +204,10 @@ codes! {
     Trace = "trace",
     /// The export of OpenTelemetry traces cannot start.
     Traces = "traces",
+    /// A tracker failed.
+    TrackerFailed = "tracker_failed",
+    /// A tracker is down, or limits requests: try again later.
+    TrackerLater = "tracker_later",
     /// The token is missing or not valid.
     Unauthorized = "unauthorized",
     /// The instance folder cannot be removed.

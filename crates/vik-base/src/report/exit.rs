@@ -22,6 +22,10 @@ pub enum Exit {
     Failed,
     /// No pull succeeded, or a named issue was not found.
     NotFound,
+    /// A tracker has no such issue, as the tracker protocol reports it.
+    NoIssue,
+    /// A tracker cannot answer now, as the tracker protocol reports it.
+    TryLater,
     /// Work waits, for example for a person or a back-off.
     Waiting,
     /// Runs succeeded, but nothing changed.
@@ -30,7 +34,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Bug,
         Self::Interrupted,
         Self::Usage,
@@ -41,6 +45,8 @@ impl Exit {
         Self::Budget,
         Self::Failed,
         Self::NotFound,
+        Self::NoIssue,
+        Self::TryLater,
         Self::Waiting,
         Self::NoProgress,
         Self::Done,
@@ -64,6 +70,8 @@ impl Exit {
             Self::Budget => 7,
             Self::Failed => 1,
             Self::NotFound => 8,
+            Self::NoIssue => 66,
+            Self::TryLater => 75,
             Self::Waiting => 10,
             Self::NoProgress => 9,
             Self::Done => 0,

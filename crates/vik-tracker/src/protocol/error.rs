@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use vik_base::report::{one_line, tail_lines};
 use vik_core::retry_later::requested_wait;
+
+use super::request::Request;
 
 /// Why a request was not carried out. Each variant is one exit code of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +31,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Returns the error of a verb that a tracker does not support.
+    pub(crate) fn unsupported(request: &Request) -> Self {
+        Self::Usage(format!("this tracker does not support `{}`", request.verb()))
+    }
+
     /// Returns the exit code: 1, 2, 66 (`EX_NOINPUT` of `sysexits.h`) or 75 (`EX_TEMPFAIL`).
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -71,4 +79,9 @@ pub fn read_answer(verb: &str, code: Option<i32>, stdout: &[u8], stderr: &str) -
         }),
         _ => Err(CallError::Failed(reported())),
     }
+}
+
+/// Returns a message as JSON.
+pub(crate) fn answer(message: impl Serialize) -> Result<Value, CallError> {
+    serde_json::to_value(message).map_err(|error| CallError::Failed(error.to_string()))
 }

@@ -7,6 +7,7 @@
 //! them. docs/reference/tracker-protocol.md is the reference for authors.
 
 mod error;
+mod files;
 mod messages;
 mod program;
 mod request;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use error::{CallError, read_answer};
+pub use files::FilesTracker;
 pub use messages::{
     Capabilities, Changed, Checks, Comment, Created, CreatedIssue, IssueDraft, MessageBody, Moved,
     OpenedPullRequest, PullRequestDraft, PullRequestState, PullRequestView, Review, json_schema,

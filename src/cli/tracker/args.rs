@@ -1,0 +1,167 @@
+//! The arguments of `vik tracker`.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::de::DeserializeOwned;
+use vik_tracker::protocol::{CallError, Request};
+
+use crate::cli::issue::Author;
+
+/// The longest standard input of a verb, in bytes.
+const MAX_INPUT: u64 = 1024 * 1024;
+
+/// Read and change issues of a built-in tracker through the tracker protocol
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes of trackers: 0 done, 1 failed, 2 usage error, 66 no such issue, 75 try again later."
+)]
+pub struct TrackerArgs {
+    /// The tracker
+    #[command(subcommand)]
+    pub command: TrackerCommand,
+}
+
+/// The built-in trackers.
+#[derive(Debug, Subcommand)]
+pub enum TrackerCommand {
+    /// Use issues in Markdown files
+    Files(FilesArgs),
+}
+
+/// `vik tracker files`
+#[derive(Debug, Args)]
+pub struct FilesArgs {
+    /// Folder with the issues
+    #[arg(long, env = "VIK_ISSUES_DIR", default_value = "issues", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Who writes comments
+    #[command(flatten)]
+    pub author: Author,
+    /// The request
+    #[command(subcommand)]
+    pub verb: ProtocolVerb,
+}
+
+/// The verbs of the tracker protocol.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ProtocolVerb {
+    /// Print the version of the protocol and the supported verbs
+    Capabilities,
+    /// Print open and lately closed issues as a JSON array
+    List {
+        /// Print all issues, also those that were closed long ago
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print one issue
+    Show {
+        /// Issue ID
+        id: String,
+    },
+    /// Move an issue to another state, unless it has left the first one
+    Move {
+        /// Issue ID
+        id: String,
+        /// State that the issue must be in
+        #[arg(long, value_name = "STATE")]
+        from: String,
+        /// New state
+        #[arg(long, value_name = "STATE")]
+        to: String,
+    },
+    /// Add a comment, unless there is one with the same key; stdin: {"body"}
+    Comment {
+        /// Issue ID
+        id: String,
+        /// Key of the comment
+        #[arg(long)]
+        key: String,
+    },
+    /// Print the comments of an issue
+    Comments {
+        /// Issue ID
+        id: String,
+    },
+    /// Add and remove labels
+    Label {
+        /// Issue ID
+        id: String,
+        /// Label to add (can be repeated)
+        #[arg(long, value_name = "LABEL")]
+        add: Vec<String>,
+        /// Label to remove (can be repeated)
+        #[arg(long, value_name = "LABEL")]
+        remove: Vec<String>,
+    },
+    /// Create an issue, unless there is one with the same key; stdin: {"title", "body", "state", "labels"}
+    Create {
+        /// Key of the issue
+        #[arg(long)]
+        key: String,
+    },
+    /// Open a pull request, and read its state
+    #[command(name = "pull_request", subcommand)]
+    PullRequest(PullRequestVerb),
+}
+
+/// The actions of `pull_request`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PullRequestVerb {
+    /// Open a pull request, unless one of the branch is open; stdin: {"title", "body", "base"}
+    Open {
+        /// Branch with the changes
+        head: String,
+    },
+    /// Print the state of the newest pull request of a branch
+    Status {
+        /// Branch with the changes
+        head: String,
+    },
+    /// Print the comments on the newest pull request of a branch
+    Comments {
+        /// Branch with the changes
+        head: String,
+    },
+}
+
+impl ProtocolVerb {
+    /// Returns the request; reads standard input if the verb has any.
+    pub fn request(&self, stdin: &mut dyn Read) -> Result<Request, CallError> {
+        Ok(match self.clone() {
+            Self::Capabilities => Request::Capabilities,
+            Self::List { all } => Request::List { all },
+            Self::Show { id } => Request::Show { id },
+            Self::Move { id, from, to } => Request::Move { id, from, to },
+            Self::Comment { id, key } => {
+                let input = read(stdin)?;
+                Request::Comment { id, key, input }
+            }
+            Self::Comments { id } => Request::Comments { id },
+            Self::Label { id, add, remove } => Request::Label { id, add, remove },
+            Self::Create { key } => {
+                let input = read(stdin)?;
+                Request::Create { key, input }
+            }
+            Self::PullRequest(PullRequestVerb::Open { head }) => {
+                let input = read(stdin)?;
+                Request::OpenPullRequest { head, input }
+            }
+            Self::PullRequest(PullRequestVerb::Status { head }) => Request::PullRequestStatus { head },
+            Self::PullRequest(PullRequestVerb::Comments { head }) => Request::PullRequestComments { head },
+        })
+    }
+}
+
+/// Reads one JSON object.
+fn read<T: DeserializeOwned>(stdin: &mut dyn Read) -> Result<T, CallError> {
+    let mut text = String::new();
+    let read = stdin.take(MAX_INPUT + 1).read_to_string(&mut text);
+    read.map_err(|error| CallError::Usage(format!("cannot read standard input: {error}")))?;
+    if text.len() as u64 > MAX_INPUT {
+        return Err(CallError::Usage("standard input is longer than 1 MiB".to_owned()));
+    }
+    serde_json::from_str(&text)
+        .map_err(|error| CallError::Usage(format!("standard input is not the expected JSON: {error}")))
+}
