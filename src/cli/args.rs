@@ -114,7 +114,7 @@ pub enum Verb {
     Notify(NotifyArgs),
     /// Manage the issues of the embedded tracker (Markdown files)
     Issue(crate::cli::issue::IssueArgs),
-    /// Use a built-in tracker through the tracker protocol
+    /// Use a built-in tracker through the tracker protocol, or test a tracker
     Tracker(crate::cli::tracker::TrackerArgs),
     /// Run git in the workspace of an issue without its git settings, for hooks
     Git(crate::cli::git::GitArgs),
@@ -155,6 +155,7 @@ impl Verb {
             Self::Logs(args) => args.json,
             Self::SignIns(args) => args.json,
             Self::Prune(args) => args.json,
+            Self::Tracker(args) => args.wants_json(),
             _ => false,
         }
     }

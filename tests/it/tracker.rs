@@ -45,3 +45,40 @@ fn files_answer_on_stdout_with_the_exit_codes_of_the_protocol() {
     std::fs::remove_dir_all(env.work().join("issues")).unwrap();
     assert_eq!(files(&env, &["list"], "").0, 1);
 }
+
+#[test]
+fn test_refuses_to_change_an_issue_without_a_permission() {
+    let env = TestEnv::new(env!("CARGO_BIN_EXE_vik"));
+    std::fs::create_dir(env.work().join("issues")).unwrap();
+    let test = |args: &[&str]| {
+        let mut command = env.command("vik");
+        command.args(["tracker", "test"]).args(args);
+        let output = command
+            .args(["vik", "tracker", "files"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (
+            output.status.code().unwrap(),
+            text(output.stdout),
+            text(output.stderr),
+        )
+    };
+    let (code, _, err) = test(&["--create"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("there is no terminal to ask"), "{err}");
+    assert!(crate::support::list(&env.work().join("issues")).is_empty());
+    assert_eq!(test(&["--yes"]).0, 2);
+    assert_eq!(test(&["--issue", "-1", "--yes"]).0, 2);
+
+    let (code, out, err) = test(&["--create", "--yes"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(
+        out.ends_with("\n`files` with issue 1: 12 passed, 1 skipped\n"),
+        "{out}"
+    );
+    let (code, out, _) = test(&["--issue", "9", "--yes", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &report["passed"]), (1, &serde_json::json!(false)));
+}

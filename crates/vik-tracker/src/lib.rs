@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod conformance;
 mod document;
 mod error;
 mod front;
@@ -21,6 +22,7 @@ mod labels;
 mod lock;
 mod mark;
 pub mod protocol;
+mod run;
 mod store;
 mod yaml;
 

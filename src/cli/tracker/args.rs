@@ -1,5 +1,6 @@
 //! The arguments of `vik tracker`.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use crate::cli::issue::Author;
 /// The longest standard input of a verb, in bytes.
 const MAX_INPUT: u64 = 1024 * 1024;
 
-/// Read and change issues of a built-in tracker through the tracker protocol
+/// Use a built-in tracker through the tracker protocol, or test a tracker
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes of trackers: 0 done, 1 failed, 2 usage error, 66 no such issue, 75 try again later."
@@ -28,6 +29,55 @@ pub struct TrackerArgs {
 pub enum TrackerCommand {
     /// Use issues in Markdown files
     Files(FilesArgs),
+    /// Test whether a program follows the tracker protocol
+    Test(TestArgs),
+}
+
+/// `vik tracker test`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The issue is moved to another state and back, gets a label, which is removed again, \
+                        and one comment. Exit codes: 0 all checks passed, 1 a check failed."
+)]
+pub struct TestArgs {
+    /// Existing issue to change
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with = "create",
+        required_unless_present = "create"
+    )]
+    pub issue: Option<String>,
+    /// Create an issue, and change that one
+    #[arg(long)]
+    pub create: bool,
+    /// State to move the issue to and back [default: `vik-test`, or one that the tracker lists]
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Number of issues that `list --all` must print
+    #[arg(long, value_name = "N")]
+    pub count: Option<usize>,
+    /// Change the issue without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Program that speaks the protocol, and its arguments before the verb
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+impl TrackerArgs {
+    /// Returns whether errors must be printed as JSON too.
+    pub fn wants_json(&self) -> bool {
+        matches!(&self.command, TrackerCommand::Test(test) if test.json)
+    }
 }
 
 /// `vik tracker files`

@@ -1,6 +1,8 @@
-//! `vik tracker …`: the built-in trackers as programs that speak the tracker protocol.
+//! `vik tracker …`: the built-in trackers as programs that speak the tracker protocol, and the test
+//! of trackers.
 
 mod args;
+mod conformance;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ pub fn run(args: &TrackerArgs) -> CliResult {
             let tracker = FilesTracker::new(Tracker::new(&files.dir), files.author.name(), report);
             serve(&tracker, &files.verb)
         }
+        TrackerCommand::Test(test) => conformance::run(test),
     }
 }
 

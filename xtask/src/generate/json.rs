@@ -34,6 +34,10 @@ pub fn schemas() -> Vec<Generated> {
             schema::<Vec<vik_api::IntentView>>("vik trace map --json"),
         ),
         (
+            "tracker-test",
+            schema::<vik_tracker::conformance::Report>("vik tracker test --json"),
+        ),
+        (
             "error",
             schema::<vik_api::ErrorBody>("`error` in every failed --json"),
         ),

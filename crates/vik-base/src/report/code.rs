@@ -143,7 +143,7 @@ codes! {
     Method = "method",
     /// The metrics cannot be encoded.
     Metrics = "metrics",
-    /// A question of `vik init` was not answered.
+    /// A question of `vik init` or `vik tracker test` was not answered, or with no.
     NoAnswer = "no_answer",
     /// This build of vik does not include the built-in agent `vex`.
     NoBuiltInAgent = "no_built_in_agent",

@@ -11,7 +11,6 @@ mod files;
 mod messages;
 mod program;
 mod request;
-mod run;
 
 #[cfg(test)]
 mod tests;

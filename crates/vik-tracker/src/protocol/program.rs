@@ -10,7 +10,7 @@ use vik_base::report::chain;
 use super::Protocol;
 use super::error::{CallError, read_answer};
 use super::request::Request;
-use super::run::{Command, RunError, find_program, run};
+use crate::run::{Command, RunError, find_program, run};
 
 /// The most bytes of an answer, as for a pull.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+mod conformance;
 mod program;
 
 use std::ffi::OsStr;
